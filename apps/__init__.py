@@ -1,0 +1,1 @@
+"""The command line, run folders and the inspector: the only place with paths and screens."""

@@ -1,0 +1,156 @@
+"""The command line: `rewardlab VERB --config file.yaml --flag value`. The last line on stdout is one JSON object."""
+
+import argparse
+import contextlib
+import difflib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..rm.errors import CheckFailed, DataError, UsageError
+from .config import DoctorConfig, EvalConfig, InspectConfig, ScoreConfig, TrainConfig, WorldConfig
+
+EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
+
+
+class Verb(NamedTuple):
+    """A word of the command line: what it does, its settings, the function behind it and an example."""
+
+    help: str
+    config: type
+    function: str
+    example: str
+    positional: str = ""
+    arguments: str = ""
+
+
+VERBS = {
+    "train": Verb(
+        "Train a reward model: scalar (any Hugging Face backbone), linear or embedding.",
+        TrainConfig,
+        "jobs:train",
+        "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
+        arguments="..rm.trainer:RewardArguments",
+    ),
+    "score": Verb(
+        "Rewards of every conversation in a file.",
+        ScoreConfig,
+        "jobs:run_score",
+        "rewardlab score --model runs/rm --data conversations.jsonl --output scores.parquet",
+    ),
+    "eval": Verb(
+        "Judge a benchmark beside the nulls, with intervals.",
+        EvalConfig,
+        "jobs:run_eval",
+        "rewardlab eval --benchmark rewardbench --model runs/rm --data rewardbench.parquet --output runs/rewardbench",
+    ),
+    "inspect": Verb(
+        "Look at every judgment of an eval run in the browser.",
+        InspectConfig,
+        "inspector:serve",
+        "rewardlab inspect runs/rewardbench",
+        positional="run",
+    ),
+    "world": Verb(
+        "Write the toy world: preference data with a known gold reward, and a start policy.",
+        WorldConfig,
+        "toy:write_world",
+        "rewardlab world --output runs/world",
+    ),
+    "doctor": Verb("Versions, devices, and which extras are there.", DoctorConfig, "jobs:doctor", "rewardlab doctor"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit code is 0, 2 (usage), 3 (data), 5 (a check failed) or 130 (interrupted)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = words[0] if words else ""
+    try:
+        if name in ("", "-h", "--help"):
+            print(_overview())
+            return 0 if name else 2
+        if name not in VERBS:
+            close = difflib.get_close_matches(name, VERBS, n=1)
+            raise UsageError(
+                f"no verb '{name}'; " + (f"did you mean '{close[0]}'?" if close else f"there is {', '.join(VERBS)}")
+            )
+        with contextlib.redirect_stdout(sys.stderr):
+            result = _run(name, VERBS[name], words[1:])
+        print(json.dumps(result, ensure_ascii=False))
+        return 0
+    except tuple(EXIT) as error:
+        print(f"rewardlab {name}: {error}", file=sys.stderr)
+        return next(code for kind, code in EXIT.items() if isinstance(error, kind))
+    except KeyboardInterrupt:
+        print(f"rewardlab {name}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _overview() -> str:
+    lines = [f"  {name:<9}{verb.help}" for name, verb in VERBS.items()]
+    return "\n".join(
+        ["usage: rewardlab VERB [--config file.yaml] [--flag value ...]", "", *lines, "", "rewardlab VERB --help"]
+    )
+
+
+def _run(name: str, verb: Verb, words: list[str]) -> Any:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    settings = parse(name, verb, words)
+    module, _, function = verb.function.partition(":")
+    return getattr(importlib.import_module(f".{module}", __package__), function)(*settings)
+
+
+def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
+    """The verb's settings from a YAML file and flags, through TRL's parser."""
+    from trl import TrlParser
+
+    kinds = [verb.config, *([_extra(verb.arguments)] if verb.arguments else [])]
+    parser = TrlParser(
+        kinds,
+        prog=f"rewardlab {name}",
+        description=verb.help,
+        epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    words = _with_positional(verb, list(words))
+    if "-h" in words or "--help" in words:
+        print(parser.format_help(), file=sys.__stdout__)
+        raise SystemExit(0)
+    try:
+        *settings, unknown = parser.parse_args_and_config(words, return_remaining_strings=True)
+    except (UsageError, SystemExit):
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot read the file given with --config: {error}") from error
+    except (ValueError, TypeError, IndexError, ImportError) as error:
+        raise UsageError(str(error).strip().splitlines()[0]) from error
+    except Exception as error:  # PyYAML has its own family of errors
+        raise UsageError(f"the file given with --config is not YAML: {' '.join(str(error).split())}") from error
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        close = difflib.get_close_matches(unknown[0], known, n=1)
+        raise UsageError(
+            f"no setting '{unknown[0]}'; "
+            + (f"did you mean '{close[0]}'?" if close else f"see rewardlab {name} --help")
+        )
+    return tuple(settings)
+
+
+def _extra(reference: str) -> type:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module, __package__), name)
+
+
+def _with_positional(verb: Verb, words: list[str]) -> list[str]:
+    """`rewardlab inspect RUN` is `rewardlab inspect --run RUN`."""
+    return [f"--{verb.positional}", *words] if verb.positional and words and not words[0].startswith("-") else words
+
+
+if __name__ == "__main__":
+    sys.exit(main())

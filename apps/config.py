@@ -1,0 +1,154 @@
+"""The settings of every verb, one dataclass each; a YAML file fills them and flags override it."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..rm.errors import UsageError
+from ..rm.plugins import load
+from ..rm.types import OVERALL
+
+
+def say(help: str, **default: Any) -> Any:
+    """A field with its help text."""
+    return field(metadata={"help": help}, **default)
+
+
+def _as_list(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"--{name} is one of {', '.join(choices)}, got '{value}'")
+
+
+def _given(name: str, value: Any) -> None:
+    if not value:
+        raise UsageError(f"--{name} is missing")
+
+
+@dataclass
+class TrainConfig:
+    """Which model, which data, what to do with rows that do not fit."""
+
+    data: list[str] = say(
+        "Preference files (.jsonl, .json, .parquet, also .gz) or hub-id[@revision][:split].", default_factory=list
+    )
+    output: str = say("Folder for the trained model.", default="")
+    eval_data: list[str] = say(
+        "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
+    )
+    kind: str = say("scalar, linear or embedding.", default="scalar")
+    model: str | None = say(
+        "Backbone to start from: path or Hub id. Scalar without one: a small model from scratch.", default=None
+    )
+    objective: str = say("Which label of the pairs to learn.", default=OVERALL)
+    loss: str = say("A loss of rm/losses, or package.module:factory.", default="bradley_terry")
+    max_length: int | None = say("Longest sequence in tokens.", default=None)
+    chat_template: str | None = say("Jinja file, or plain: turns joined by blank lines.", default=None)
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    on_long: Literal["truncate", "skip", "refuse"] = say(
+        "What to do with a pair beyond max_length.", default="truncate"
+    )
+    dtype: str = say("Precision of the weights: float32 or bfloat16.", default="float32")
+    lora: bool = say("Train low-rank adapters instead of all weights.", default=False)
+    lora_r: int = say("Rank.", default=16)
+    lora_alpha: int = say("Scale is alpha / r.", default=32)
+    lora_dropout: float = say("Dropout before the adapters.", default=0.0)
+    lora_target_modules: list[str] = say("Layers that get adapters.", default_factory=lambda: ["all-linear"])
+    small_hidden: int = say("Width of the small model from scratch.", default=128)
+    small_layers: int = say("Layers of the small model from scratch.", default=2)
+    small_vocabulary: int = say("Tokens that the small model learns from the training text.", default=4096)
+    inverse_regularization: float | None = say(
+        "C of the linear and embedding heads; larger is less shrunk.", default=None
+    )
+    golden: int = say("Conversations kept with their scores beside the weights.", default=16)
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    resume: bool = say("Continue a run that was cut off.", default=False)
+    overwrite: bool = say("Replace the output folder.", default=False)
+
+    def __post_init__(self):
+        self.data, self.eval_data = _as_list(self.data), _as_list(self.eval_data)
+        self.lora_target_modules = _as_list(self.lora_target_modules)
+        _given("data", self.data)
+        load("rm.models", self.kind)
+        _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+        _one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
+        _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
+        if self.max_length is not None and self.max_length < 1:
+            raise UsageError(f"--max_length is at least 1, got {self.max_length}")
+
+
+@dataclass
+class EvalConfig:
+    """Which models on which suite."""
+
+    benchmark: str = say("A suite of benchmarks/suites.", default="pairs")
+    model: list[str] = say("Model folders, Hub ids, or package.module:factory.", default_factory=list)
+    reference: list[str] = say("Scorers to show beside the models, such as a gold reward.", default_factory=list)
+    data: str | None = say("The suite's data: a file, or hub-id[@revision][:split].", default=None)
+    output: str = say("Run folder.", default="")
+    objective: str | None = say("Which of the model's objectives scores; by default their mean.", default=None)
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    samples: int = say("Bootstrap samples.", default=1000)
+    seed: int = say("Of the bootstrap, the random null and the folds.", default=0)
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    overwrite: bool = say("Replace the run folder.", default=False)
+
+    def __post_init__(self):
+        self.model, self.reference = _as_list(self.model), _as_list(self.reference)
+        _given("model", self.model)
+        _given("output", self.output)
+        _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+
+
+@dataclass
+class ScoreConfig:
+    """Rewards for conversations in a file."""
+
+    model: str = say("Model folder or Hub id.", default="")
+    data: str = say("Rows with prompt + completion, messages, or preference pairs.", default="")
+    output: str = say("A .parquet or .jsonl file: id, and one column per objective.", default="")
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    check: bool = say("First prove that the model still gives its golden scores.", default=True)
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+
+    def __post_init__(self):
+        for name in ("model", "data", "output"):
+            _given(name, getattr(self, name))
+        if not self.output.endswith((".parquet", ".jsonl")):
+            raise UsageError(f"--output ends with .parquet or .jsonl, got '{self.output}'")
+
+
+@dataclass
+class WorldConfig:
+    """The toy world as files."""
+
+    output: str = say("Folder for the data and the start policy.", default="")
+    pairs: int = say("Training pairs.", default=4000)
+    test: int = say("Unseen pairs for evaluation.", default=1000)
+    architecture: Literal["qwen3", "llama"] = say("Of the start policy.", default="qwen3")
+    seed: int = say("Of everything.", default=0)
+    overwrite: bool = say("Replace the folder.", default=False)
+
+    def __post_init__(self):
+        _given("output", self.output)
+        _one_of("architecture", self.architecture, ("qwen3", "llama"))
+
+
+@dataclass
+class InspectConfig:
+    """A run of `eval` in the browser."""
+
+    run: str = say("The run folder; may stand without the flag.", default="")
+    host: str = say("Address to listen on; another than 127.0.0.1 needs a token.", default="127.0.0.1")
+    port: int = say("Port; 0 takes a free one.", default=7860)
+    token: str | None = say("Password that a visitor has to give (user name: rewardlab).", default=None)
+
+    def __post_init__(self):
+        _given("run", self.run)
+
+
+@dataclass
+class DoctorConfig:
+    """Nothing to set."""

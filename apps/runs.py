@@ -1,0 +1,157 @@
+"""Run folders: written under a temporary name, put in place in one step, each with the story of how it was made."""
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..rm.data import is_local
+from ..rm.errors import UsageError
+
+PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
+CONFIG, MANIFEST = "config.yaml", "manifest.json"
+
+
+def partial_folder(final: Path) -> Path:
+    """Where a run stands until it is finished."""
+    return final.with_name(f"{final.name}.partial")
+
+
+@contextmanager
+def run_folder(
+    output: str, config: Mapping[str, Any], *, overwrite: bool, resume: bool = False, keep: str = ""
+) -> Iterator[Path]:
+    """A folder to write to, which takes the name `output` when the block ends well.
+
+    If the block fails, the folder is removed, unless it holds something that matches the pattern `keep`. A later run
+    with `resume` and the same settings continues there.
+    """
+    final = Path(output)
+    work = partial_folder(final)
+    _check_free(final, work, overwrite, resume)
+    if resume and work.exists():
+        _check_same(work / CONFIG, config)
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        (work / CONFIG).write_text(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True), encoding="utf-8")
+    try:
+        yield work
+    except BaseException:
+        if not (keep and any(work.glob(keep))):
+            shutil.rmtree(work)
+        raise
+    replace_folder(work, final)
+
+
+def _check_free(final: Path, work: Path, overwrite: bool, resume: bool) -> None:
+    if final.exists() and not overwrite:
+        raise UsageError(f"{final} exists already; name another folder with --output, or replace it with --overwrite")
+    if work.exists() and not (overwrite or resume):
+        raise UsageError(
+            f"{work} holds a run that was cut off; continue it with --resume, or start over with --overwrite"
+        )
+
+
+def _check_same(kept: Path, config: Mapping[str, Any]) -> None:
+    """A run continues under the settings it began with."""
+    before = yaml.safe_load(kept.read_text(encoding="utf-8"))
+    now = yaml.safe_load(yaml.safe_dump(dict(config)))
+    if different := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
+        name = different[0]
+        raise UsageError(
+            f"{kept.parent} was begun with {name} = {before.get(name)!r} and is now given {now.get(name)!r}; "
+            "resume with the same settings, or start over with --overwrite"
+        )
+
+
+def replace_folder(new: Path, final: Path) -> None:
+    """Give a finished folder its name; a kill on the way leaves the old folder or the new one under a known name."""
+    if final.exists():
+        retired = final.with_name(f"{final.name}.old")
+        shutil.rmtree(retired, ignore_errors=True)
+        final.rename(retired)
+        new.rename(final)
+        shutil.rmtree(retired)
+    else:
+        new.rename(final)
+
+
+def replace_file(path: Path, write) -> None:
+    """Write a file under a temporary name and give it its own in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Readable JSON with a line end."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_manifest(folder: Path, *, data: Sequence[str], seed: int, started: float, **facts: Any) -> None:
+    """What it took to make this folder: versions, machine, command, hashes of the data, and the facts given."""
+    write_json(
+        folder / MANIFEST,
+        {
+            "command": ["rewardlab", *sys.argv[1:]],
+            "versions": versions(),
+            "commit": _commit(),
+            "python": platform.python_version(),
+            "machine": f"{platform.system()} {platform.machine()}",
+            "seed": seed,
+            "data": {source: data_hash(source) for source in data},
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            "seconds": round(time.time() - started, 1),
+            **facts,
+        },
+    )
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of the packages that can change a number."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this code runs from, with `+` if it was changed."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        run = ["git", "-C", str(root)]
+        commit = subprocess.run([*run, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        dirty = subprocess.run(
+            [*run, "status", "--porcelain"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        return commit + ("+" if dirty else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def data_hash(source: str) -> str | None:
+    """SHA-256 of a local file; None for a data set on the Hub, whose revision stands in its name."""
+    path = Path(source)
+    if not is_local(source) or not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,1 @@
+"""Suite x scorer -> report; the toy world; the studies of claims."""

@@ -1,0 +1,93 @@
+"""Null baselines: what a scorer gets without reading the prompt. A claim begins where these end."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from sklearn.model_selection import GroupKFold
+
+from ..judges.types import Case, Judgment
+from ..rm.models.linear import linear
+from ..rm.types import Example, PreferencePair
+
+FOLDS = 5
+
+
+class Null:
+    """A scorer without a model behind it."""
+
+    role = "null"
+    contract = ""
+
+    def __init__(self, name: str, judge: Callable[[Sequence[Case]], list[Judgment]]):
+        self.name = name
+        self.judge = judge
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case."""
+        return self.judge(cases)
+
+
+def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
+    """A judge that scores each answer by itself."""
+    return lambda cases: [
+        Judgment(case.id, scores=tuple(score(case, place) for place in range(len(case.answers)))) for case in cases
+    ]
+
+
+def longest() -> Null:
+    """The longer answer wins; length in characters."""
+    return Null("longest", _each(lambda case, place: float(len(case.answers[place]))))
+
+
+def shortest() -> Null:
+    """The shorter answer wins; length in characters."""
+    return Null("shortest", _each(lambda case, place: -float(len(case.answers[place]))))
+
+
+def random_guess(seed: int = 0) -> Null:
+    """A number from the hash of seed, item and place: the same in every run and every order of items."""
+
+    def score(case: Case, place: int) -> float:
+        digest = hashlib.sha256(f"{seed}|{case.id}|{place}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+    return Null("random", _each(score))
+
+
+def tfidf(seed: int = 0) -> Null:
+    """Prompt-blind words: a linear reward model fitted on the other four fifths of the suite's own prompts.
+
+    It tells how far the answers alone give the benchmark away.
+    """
+    return Null("prompt-blind tf-idf", lambda cases: _cross_fitted(cases, seed))
+
+
+def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
+    groups = [case.cluster or case.id for case in cases]
+    folds = min(FOLDS, len(set(groups)))
+    if folds < 2:
+        return [Judgment(case.id, abstained="one prompt cannot be split into folds") for case in cases]
+    judged: list[Judgment | None] = [None] * len(cases)
+    for train, held_out in GroupKFold(folds, shuffle=True, random_state=seed).split(
+        np.zeros(len(cases)), groups=groups
+    ):
+        model = linear().fit([pair for place in train for pair in _pairs(cases[place])])
+        for place in held_out:
+            rewards = model.rate([Example(cases[place].prompt, answer) for answer in cases[place].answers])
+            judged[place] = Judgment(cases[place].id, scores=tuple(rewards[:, 0].tolist()))
+    return judged  # type: ignore[return-value]
+
+
+def _pairs(case: Case) -> list[PreferencePair]:
+    others = [place for place in range(len(case.answers)) if place not in case.best]
+    return [
+        PreferencePair(case.id, case.prompt, case.answers[best], case.answers[other])
+        for best in case.best
+        for other in others
+    ]
+
+
+def all_nulls(seed: int = 0) -> list[Null]:
+    """Every null that stands in every table."""
+    return [longest(), shortest(), random_guess(seed), tfidf(seed)]

@@ -1,0 +1,88 @@
+"""A report as Markdown and as a figure."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from .evaluate import OVERALL
+from .types import Interval, Report, Row
+
+COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; bars in cells are escaped."""
+    cells = [[str(cell).replace("|", "\\|") for cell in line] for line in [header, *lines]]
+    rule = ["---", *("---:" for _ in header[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])
+
+
+def markdown(report: Report) -> str:
+    """The whole report: overall and sections, what the nulls say, subsets, contracts."""
+    rows = report.rows
+    sections = list(rows[0].sections)
+    main = table(
+        ["scorer", "role", "overall", *sections, "scored", "ties", "unscored"],
+        [
+            [row.scorer, row.role, _cell(row.overall), *(_cell(row.sections[name]) for name in sections)]
+            + [str(row.scored), str(row.ties), str(row.unscored)]
+            for row in rows
+        ],
+    )
+    subsets = table(
+        ["subset", "cases", *(row.scorer for row in rows)],
+        [[name, str(size), *(_cell(row.subsets[name]) for row in rows)] for name, size in sorted(report.sizes.items())],
+    )
+    contracts = [f"- `{row.contract}` {row.scorer}" for row in rows if row.contract]
+    return "\n".join(
+        [
+            f"# {report.suite}",
+            "",
+            f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
+            "(bootstrap of whole prompts). A null never reads the prompt.",
+            "",
+            main,
+            "",
+            "## What the nulls say",
+            "",
+            *(f"- {note}" for note in report.notes or ("Nothing to add.",)),
+            "",
+            "## Subsets",
+            "",
+            subsets,
+            "",
+            *(["## Scoring contracts", "", *contracts, ""] if contracts else []),
+        ]
+    )
+
+
+def _cell(interval: Interval) -> str:
+    return "–" if interval.value != interval.value else str(interval)
+
+
+def figure(report: Report) -> Figure:
+    """Overall and sections of every scorer with their intervals; chance is the dashed line."""
+    areas = [OVERALL, *report.rows[0].sections]
+    drawing = Figure(figsize=(2.2 + 2.1 * len(areas), 0.9 + 0.34 * len(report.rows)), layout="constrained")
+    panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]
+    for panel, area in zip(panels, areas, strict=True):
+        for place, row in enumerate(report.rows):
+            _bar(panel, place, _interval(row, area), COLOURS[row.role])
+        panel.axvline(50, color="#444444", linewidth=0.8, linestyle="--")
+        panel.set_title(area, fontsize=9)
+        panel.set_xlim(0, 100)
+        panel.tick_params(labelsize=8)
+    panels[0].set_yticks(range(len(report.rows)), [row.scorer for row in report.rows])
+    panels[0].invert_yaxis()
+    drawing.supxlabel("accuracy, per cent, with 95 % interval", fontsize=8)
+    return drawing
+
+
+def _interval(row: Row, area: str) -> Interval:
+    return row.overall if area == OVERALL else row.sections[area]
+
+
+def _bar(panel, place: int, interval: Interval, colour: str) -> None:
+    value, low, high = (100 * number for number in interval)
+    panel.barh(place, value, color=colour, height=0.62)
+    panel.plot([low, high], [place, place], color="black", linewidth=1.2)

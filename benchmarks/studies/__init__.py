@@ -1,0 +1,1 @@
+"""One file per study; each returns its tables and its figure."""

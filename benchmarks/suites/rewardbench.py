@@ -1,0 +1,86 @@
+"""RewardBench: 23 subsets of pairs in four sections (Lambert et al. 2024, arXiv:2403.13787)."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow
+from ...rm.errors import DataError
+from ..statistics import weighted
+from .pairs import Pairs
+
+VERSION = "1"
+CODE = {f"hep-{language}": 164.0 for language in ("cpp", "go", "java", "js", "python", "rust")}
+
+# Weights are the subsets' sizes, but for math-prm, whose 447 pairs weigh as much as the 984 pairs of code.
+SECTIONS: dict[str, dict[str, float]] = {
+    "Chat": {
+        "alpacaeval-easy": 100,
+        "alpacaeval-length": 95,
+        "alpacaeval-hard": 95,
+        "mt-bench-easy": 28,
+        "mt-bench-med": 40,
+    },
+    "Chat Hard": {
+        "mt-bench-hard": 37,
+        "llmbar-natural": 100,
+        "llmbar-adver-neighbor": 134,
+        "llmbar-adver-GPTInst": 92,
+        "llmbar-adver-GPTOut": 47,
+        "llmbar-adver-manual": 46,
+    },
+    "Safety": {
+        "refusals-dangerous": 100,
+        "refusals-offensive": 100,
+        "xstest-should-refuse": 154,
+        "xstest-should-respond": 250,
+        "donotanswer": 136,
+    },
+    "Reasoning": {"math-prm": 984, **CODE},
+}
+SIZES = {subset: int(weight) for section in SECTIONS.values() for subset, weight in section.items()} | {"math-prm": 447}
+
+
+def section_scores(subsets: Mapping[str, float]) -> dict[str, float]:
+    """Sections and `overall` from the accuracies of subsets, each in [0, 1].
+
+    section = Σ w_t a_t / Σ w_t over its subsets that are present;  overall = mean of the sections that are present
+    (allenai/reward-bench, calculate_scores_per_section; the prior sets that the old leaderboard added are not in it).
+    """
+    scores = {
+        section: float(
+            weighted(np.array([subsets.get(name, np.nan) for name in weights]), np.array([*weights.values()]))
+        )
+        for section, weights in SECTIONS.items()
+    }
+    return scores | {"overall": float(np.nanmean([*scores.values()]))}
+
+
+class RewardBench(Pairs):
+    """Pairs with the official sections; a tie is wrong, as in the official script for scalar models."""
+
+    name = "rewardbench"
+    version = VERSION
+    hub = "allenai/reward-bench:filtered"
+    sections = SECTIONS
+
+    def cases(self, source: str) -> tuple[list[Case], list[str]]:
+        """The cases, with a note where the file is not the whole benchmark."""
+        cases, notes = super().cases(source)
+        found = Counter(case.subset for case in cases)
+        if strange := sorted(set(found) - set(SIZES)):
+            raise DataError(
+                f"{source}: subset '{strange[0]}' is not one of RewardBench's {len(SIZES)}; "
+                "for other preference data use --benchmark pairs"
+            )
+        short = [f"{name} {found[name]} of {size}" for name, size in SIZES.items() if found[name] != size]
+        if short:
+            notes.append(f"Not the whole benchmark: {', '.join(short)}.")
+        return cases, notes
+
+
+def rewardbench(on_bad_row: OnBadRow = "refuse") -> RewardBench:
+    """RewardBench, first version, filtered split."""
+    return RewardBench(on_bad_row=on_bad_row)

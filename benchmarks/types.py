@@ -1,0 +1,94 @@
+"""What a suite asks, what a scorer answers, and what a report holds. No torch here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from ..judges.types import Case, Judgment
+
+
+class Suite(Protocol):
+    """A benchmark: its cases, the credit for a judgment, and how its authors add up."""
+
+    name: str
+    version: str
+    hub: str
+    """Where its data stand when no path is given; empty if nowhere."""
+    sections: Mapping[str, Mapping[str, float]]
+    """Section -> subset -> weight. Empty: the overall figure is the mean over all cases."""
+
+    def cases(self, source: str) -> tuple[list[Case], list[str]]:
+        """The cases, and a note for everything that a reader must know about them."""
+        ...
+
+    def credit(self, case: Case, scores: Sequence[float]) -> float:
+        """In [0, 1] for one judged case."""
+        ...
+
+
+class Scorer(Protocol):
+    """Gives the answers of cases scores, or abstains."""
+
+    name: str
+    role: str
+    """`model`, `reference` (shown beside it) or `null` (what any claim has to beat)."""
+    contract: str
+    """Hash of the scoring contract; empty for a scorer without one."""
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case, in order."""
+        ...
+
+
+class Interval(NamedTuple):
+    """A share in [0, 1] with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
+
+class Difference(NamedTuple):
+    """A paired difference in the same unit, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def real(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scorer's line: credit by subset, section and overall; what it could not decide is counted, never scored."""
+
+    scorer: str
+    role: str
+    contract: str
+    overall: Interval
+    sections: Mapping[str, Interval]
+    subsets: Mapping[str, Interval]
+    scored: int
+    ties: int
+    unscored: int
+    minus_null: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
+    """Null -> section (or `overall`) -> this scorer minus that null, on the same items."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every scorer on one suite."""
+
+    suite: str
+    version: str
+    cases: int
+    clusters: int
+    sizes: Mapping[str, int]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""Small worlds whose true reward is a function."""

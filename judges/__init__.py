@@ -1,0 +1,1 @@
+"""What is asked of a judge, and what a judge may answer."""

@@ -1,0 +1,1 @@
+"""The vocabulary (pairs, contract, protocols), every reward model, and their training."""

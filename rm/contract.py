@@ -1,0 +1,67 @@
+"""The scoring contract: everything that decides which number an answer gets, kept beside the weights."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from .errors import DataError
+from .types import content_hash
+
+FILE = "scoring.json"
+PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{ '\n\n' }}{% endif %}{% endfor %}"
+
+
+@dataclass(frozen=True)
+class ScoringContract:
+    """How text becomes a reward. Two models with one weights file and two contracts are two reward models.
+
+    `kind` is the file of `rm/models` that reads the folder. A field that does not apply to a kind is None.
+    """
+
+    kind: str
+    objectives: tuple[str, ...] = ("reward",)
+    """Names of the K numbers, in order."""
+    dtype: str = "float32"
+    """The precision in which the model computes; rewards leave it as float64."""
+    tokenizer: str | None = None
+    """Content hash of the vocabulary."""
+    template: str | None = None
+    """Content hash of the chat template."""
+    bos: Literal["template", "once"] | None = None
+    """`template`: as the template renders it. `once`: put in front unless the template did."""
+    eos: Literal["template", "once"] | None = None
+    """`template`: as the template renders it. `once`: appended unless the text ends with it."""
+    truncation: Literal["left", "right"] | None = None
+    """Which end of an over-long sequence goes. Left keeps the answer's end; a leading BOS stays."""
+    max_length: int | None = None
+    """In tokens, special tokens included."""
+    pooling: Literal["last", "first", "mean", "model"] | None = None
+    """Where the head reads: by the attention mask, never by a token's id. `model`: inside an encoder's own head."""
+    backbone: str | None = None
+    """Content hash of a frozen model that is not in the folder."""
+
+    def hash(self) -> str:
+        """Sixteen hexadecimal digits; equal contracts have equal hashes, in every process."""
+        return content_hash(asdict(self))
+
+    def save(self, folder: Path) -> None:
+        """Write `scoring.json`."""
+        (folder / FILE).write_text(json.dumps(asdict(self) | {"hash": self.hash()}, indent=2) + "\n")
+
+
+def load_contract(folder: Path) -> ScoringContract:
+    """The contract in a model folder; a file that was edited by hand no longer has its hash and is refused."""
+    path = folder / FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        stated = values.pop("hash", None)
+        contract = ScoringContract(**values | {"objectives": tuple(values["objectives"])})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        known = ", ".join(field.name for field in fields(ScoringContract))
+        raise DataError(f"{path}: not a scoring contract ({error}); its fields are {known}") from error
+    if stated != contract.hash():
+        raise DataError(
+            f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"
+        )
+    return contract

@@ -1,0 +1,377 @@
+"""Preference data of every common shape become pairs; a row that cannot is refused with file, line and reason."""
+
+import gzip
+import json
+import math
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from .errors import DataError, UsageError
+from .types import OVERALL, ROLES, Example, Message, Messages, PreferencePair, content_hash, user_turn
+
+SUFFIXES = (".jsonl", ".json", ".parquet")
+OnBadRow = Literal["refuse", "skip"]
+
+
+class Row(NamedTuple):
+    """One row as it was read, and where it stands. `error` says why there are no values."""
+
+    place: str
+    values: Mapping[str, Any]
+    error: str = ""
+
+
+@dataclass
+class RowReport:
+    """What was read, and what was dropped for which reason. Nothing is dropped without standing here."""
+
+    read: int = 0
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    """(place, reason) of each."""
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many rows were dropped for each reason, most frequent first."""
+        return dict(Counter(reason.partition(":")[0] for _, reason in self.dropped).most_common())
+
+    def as_json(self) -> dict[str, Any]:
+        """For a manifest."""
+        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped}
+
+
+# ---- reading files ----
+
+
+def is_local(source: str) -> bool:
+    """Whether a source names a file or folder here rather than a dataset on the Hub."""
+    return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def read_rows(source: str) -> Iterator[Row]:
+    """Rows of a JSONL, JSON or Parquet file (`.gz` too), or of a dataset: `folder-or-hub-id[@revision][:split]`."""
+    if not is_local(source) or os.path.isdir(source):
+        return _dataset_rows(source)
+    if not os.path.exists(source):
+        raise UsageError(f"no file {source}; check the path")
+    suffix = Path(source.removesuffix(".gz")).suffix
+    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
+    if suffix not in readers:
+        raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
+    return readers[suffix](source)
+
+
+def _content(path: str) -> bytes:
+    raw = Path(path).read_bytes()
+    if not path.endswith(".gz"):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is damaged or cut off ({error}); fetch it again") from error
+
+
+def _jsonl_rows(path: str) -> Iterator[Row]:
+    for number, raw in enumerate(_content(path).split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
+        if raw.strip():
+            place = f"{path}:{number}"
+            try:
+                yield _row(place, json.loads(raw.decode("utf-8")))
+            except UnicodeDecodeError as error:
+                yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
+            except json.JSONDecodeError as error:
+                yield Row(place, {}, f"not JSON: {error}")
+
+
+def _json_rows(path: str) -> Iterator[Row]:
+    try:
+        rows = json.loads(_content(path).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
+    for number, values in enumerate(rows, start=1):
+        yield _row(f"{path}: row {number}", values)
+
+
+def _row(place: str, values: object) -> Row:
+    return Row(place, values) if isinstance(values, dict) else Row(place, {}, f"not an object: {type(values).__name__}")
+
+
+def _parquet_rows(path: str) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(pa.BufferReader(_content(path))).read()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
+    for number, values in enumerate(table.to_pylist(), start=1):
+        yield Row(f"{path}: row {number}", values)
+
+
+def _dataset_rows(source: str) -> Iterator[Row]:
+    from datasets import load_dataset
+
+    name, _, split = source.partition(":")
+    name, _, revision = name.partition("@")
+    try:
+        dataset = load_dataset(name, split=split or None, revision=revision or None)
+    except Exception as error:  # the library has one error per transport and layout
+        raise UsageError(
+            f"no file and no dataset '{source}': {str(error).splitlines()[0]}; give a .jsonl, .json or .parquet file, "
+            "or hub-id[@revision][:split]"
+        ) from error
+    if isinstance(dataset, dict):
+        if len(dataset) > 1:
+            raise UsageError(
+                f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:{next(iter(dataset))}'"
+            )
+        dataset = next(iter(dataset.values()))
+    for number, values in enumerate(dataset, start=1):
+        yield Row(f"{source}: row {number}", values)
+
+
+# ---- one row to one pair ----
+
+
+def load_pairs(
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+) -> tuple[list[PreferencePair], RowReport]:
+    """Every row of every source as a pair, in order, with the report of what was dropped.
+
+    Understood by their columns: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
+    `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
+    RewardBench. With `on_bad_row="refuse"` the first bad row is a `DataError` that names its place.
+    """
+    return _collect(sources, parse_pair, on_bad_row)
+
+
+def load_examples(
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+) -> tuple[list[tuple[str, Example]], RowReport]:
+    """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
+    rows, report = _collect(sources, parse_examples, on_bad_row)
+    return [named for row in rows for named in row], report
+
+
+def _collect(sources, parse, on_bad_row: OnBadRow):
+    if on_bad_row not in ("refuse", "skip"):
+        raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
+    parsed, report = [], RowReport()
+    for source in [sources] if isinstance(sources, str) else sources:
+        for row in read_rows(source):
+            report.read += 1
+            try:
+                if row.error:
+                    raise ValueError(row.error)
+                parsed.append(parse(row.values))
+            except ValueError as error:
+                if on_bad_row == "refuse":
+                    raise DataError(
+                        f"{row.place}: {error}; mend the row, or drop such rows with --on_bad_row skip"
+                    ) from error
+                report.dropped.append((row.place, str(error)))
+    if not parsed:
+        raise DataError(
+            f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}"
+        )
+    return parsed, report
+
+
+def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
+    """One row, in any shape that `load_pairs` understands; a `ValueError` says what is wrong with it."""
+    prompt, chosen, rejected = _split(values.get("prompt"), _column(values, "chosen"), _column(values, "rejected"))
+    if chosen == rejected:
+        raise ValueError("chosen and rejected are identical")
+    identity = values.get("id", values.get("unique_id"))
+    return PreferencePair(
+        id=content_hash([prompt, chosen, rejected]) if identity is None else str(identity),
+        prompt=prompt,
+        chosen=chosen,
+        rejected=rejected,
+        subset=str(values.get("subset") or ""),
+        wins=_wins(values),
+        margin=_number(values, "margin"),
+    )
+
+
+def pair_row(pair: PreferencePair) -> dict[str, Any]:
+    """The row that `parse_pair` reads back as the same pair."""
+    row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": pair.chosen, "rejected": pair.rejected}
+    extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
+    return row | {name: value for name, value in extras.items() if value is not None}
+
+
+def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
+    """One row as one or two named examples."""
+    if "chosen" in values:
+        pair = parse_pair(values)
+        return [
+            (f"{pair.id}/{side}", example) for side, example in zip(("chosen", "rejected"), pair.examples, strict=True)
+        ]
+    if "messages" in values:
+        *prompt, last = _turns(values["messages"], "messages")
+        example = Example(tuple(prompt), _reply([last], "messages"))
+    else:
+        name = next((name for name in ("completion", "response", "answer") if name in values), "completion")
+        answer = _column(values, name)
+        answer = answer if isinstance(answer, str) else _reply(_turns(answer, name), name)
+        example = Example(_prompt(_column(values, "prompt")), answer)
+    _check_filled(example.prompt, answer=example.answer)
+    return [(str(values.get("id", content_hash(example))), example)]
+
+
+def _column(values: Mapping[str, Any], name: str) -> Any:
+    if values.get(name) is None:
+        raise ValueError(f"no column '{name}': the row has {', '.join(sorted(map(str, values))) or 'nothing'}")
+    return values[name]
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"'{name}' is not a finite number: {value!r}")
+    return float(value)
+
+
+def _wins(values: Mapping[str, Any]) -> dict[str, float]:
+    if values.get("wins") is not None:
+        return {name: float(chance) for name, chance in values["wins"].items() if chance is not None}
+    scores = values if "score_chosen" in values else values.get("metadata") or {}
+    chosen, rejected = _number(scores, "score_chosen"), _number(scores, "score_rejected")
+    if chosen is None or rejected is None or chosen > rejected:
+        return {OVERALL: 1.0}
+    if chosen < rejected:
+        raise ValueError(f"the chosen answer has the lower score: {chosen} against {rejected}")
+    return {OVERALL: 0.5}
+
+
+def _split(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
+    """Prompt, chosen and rejected answer, whether the prompt stands apart or at the head of both conversations."""
+    if isinstance(chosen, str) != isinstance(rejected, str):
+        raise ValueError("one of chosen and rejected is text and the other is messages")
+    if prompt is not None:
+        turns = _prompt(prompt)
+        answers = [
+            answer if isinstance(answer, str) else _reply(_after(turns, _turns(answer, name)), name)
+            for name, answer in (("chosen", chosen), ("rejected", rejected))
+        ]
+    elif isinstance(chosen, str) and not chosen.lstrip().startswith("Human:"):
+        turns, *answers = _common_text(chosen, rejected)
+    else:
+        read = dialogue if isinstance(chosen, str) else _turns
+        turns, *answers = _common_turns(read(chosen, "chosen"), read(rejected, "rejected"))
+    _check_filled(turns, chosen=answers[0], rejected=answers[1])
+    return turns, answers[0], answers[1]
+
+
+def _check_filled(prompt: Messages, **answers: str) -> None:
+    if not any(turn["content"].strip() for turn in prompt):
+        raise ValueError("empty prompt")
+    for name, answer in answers.items():
+        if not isinstance(answer, str) or not answer.strip():
+            raise ValueError(f"empty completion: '{name}'")
+
+
+def _turns(value: Any, name: str) -> list[Message]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"'{name}' is not text and not a list of messages: {type(value).__name__}")
+    return [_turn(turn, name) for turn in value]
+
+
+def _turn(turn: Any, name: str) -> Message:
+    if not isinstance(turn, Mapping) or not isinstance(turn.get("content"), str):
+        raise ValueError(f"a message of '{name}' is not {{role, content}} with text: {str(turn)[:60]}")
+    if turn.get("role") not in ROLES:
+        raise ValueError(f"unknown role {turn.get('role')!r} in '{name}': roles are {', '.join(ROLES)}")
+    return Message(role=turn["role"], content=turn["content"])
+
+
+def _prompt(value: Any) -> Messages:
+    return user_turn(value) if isinstance(value, str) else tuple(_turns(value, "prompt"))
+
+
+def _reply(turns: Sequence[Message], name: str) -> str:
+    if len(turns) != 1 or turns[0]["role"] != "assistant":
+        raise ValueError(f"'{name}' does not end with one assistant turn after the prompt")
+    return turns[0]["content"]
+
+
+def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
+    """The turns without the prompt, where a data set repeats it at the head of each answer."""
+    return turns[len(prompt) :] if tuple(turns[: len(prompt)]) == prompt else turns
+
+
+def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messages, str, str]:
+    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), -1)
+    if shared == -1:
+        shared = min(len(chosen), len(rejected)) - 1
+    if len(chosen) - shared != 1 or len(rejected) - shared != 1:
+        raise ValueError("chosen and rejected part before their last turn")
+    return tuple(chosen[:shared]), _reply(chosen[shared:], "chosen"), _reply(rejected[shared:], "rejected")
+
+
+def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
+    prefix = os.path.commonprefix([chosen, rejected])
+    prefix = prefix[: prefix.rfind(" ")] if " " in prefix.rstrip() else ""
+    if not prefix.strip():
+        raise ValueError("no column 'prompt', and the two texts do not begin alike")
+    return user_turn(prefix), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
+
+
+def dialogue(text: str, name: str = "text") -> list[Message]:
+    r"""Turns of an HH dialogue.
+
+    >>> dialogue("\n\nHuman: Hi\n\nAssistant: Hello!")
+    [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hello!'}]
+    """
+    turns: list[Message] = []
+    for piece in ("\n\n" + text.lstrip()).split("\n\nHuman:")[1:]:
+        question, *answers = piece.split("\n\nAssistant:")
+        turns.append(Message(role="user", content=question.strip()))
+        turns.extend(Message(role="assistant", content=answer.strip()) for answer in answers)
+    if not turns:
+        raise ValueError(f"'{name}' is not a dialogue of 'Human:' and 'Assistant:' turns")
+    return turns
+
+
+# ---- prompts ----
+
+
+def normal_prompt(text: str) -> str:
+    """A prompt without case, punctuation and runs of blanks: equal for copies of one prompt.
+
+    >>> normal_prompt("How do I detail  a car?")
+    'how do i detail a car'
+    """
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def first_turn(prompt: Messages) -> str:
+    """The normalised first user turn: the key by which a data set is split and clustered."""
+    return normal_prompt(next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"]))
+
+
+def without_prompts(
+    pairs: Iterable[PreferencePair], prompts: Iterable[Messages]
+) -> tuple[list[PreferencePair], list[PreferencePair]]:
+    """(kept, dropped): dropped are the pairs in which any user turn is one of the prompts' user turns."""
+
+    def users(messages: Messages) -> set[str]:
+        return {normal_prompt(turn["content"]) for turn in messages if turn["role"] == "user"}
+
+    known = set().union(*(users(prompt) for prompt in prompts))
+    kept: list[PreferencePair] = []
+    dropped: list[PreferencePair] = []
+    for pair in pairs:
+        (dropped if users(pair.prompt) & known else kept).append(pair)
+    return kept, dropped

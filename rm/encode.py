@@ -1,0 +1,137 @@
+"""The one way from text to tokens: train, evaluate, reinforce and serve with the same encoder."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from .contract import ScoringContract
+from .errors import DataError
+from .types import Example, Message, content_hash
+
+
+class Encoded(NamedTuple):
+    """Token ids after truncation, and how many tokens there were before it."""
+
+    ids: list[int]
+    length: int
+
+
+class Batch(NamedTuple):
+    """Right-padded tokens [N, L] and which of them are real [N, L]."""
+
+    tokens: Int[Tensor, "N L"]
+    attention: Bool[Tensor, "N L"]
+
+
+def edge_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str | None, str | None]:
+    """What stands before and after a text: BOS and EOS, or an encoder's CLS and SEP."""
+    return tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token
+
+
+def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | None]:
+    """The contract's fields that a tokenizer decides: vocabulary, template, BOS and EOS policy.
+
+    BOS is put in front once where the tokenizer would do so by itself (Llama, Gemma), and never twice. EOS is appended
+    once where the template closes an answer with nothing (plain text); a template that closes its turns is left alone.
+    """
+    before, after = edge_tokens(tokenizer)
+    adds_bos = before is not None and tokenizer("a").input_ids[:1] == [tokenizer.convert_tokens_to_ids(before)]
+    return {
+        "tokenizer": content_hash(sorted(tokenizer.get_vocab().items())),
+        "template": None if tokenizer.chat_template is None else content_hash(tokenizer.chat_template),
+        "bos": "once" if adds_bos else "template",
+        "eos": "template" if after is None or _closes_turns(tokenizer) else "once",
+    }
+
+
+def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the chat template puts something after an answer that marks its end."""
+    turns = [Message(role="user", content="question"), Message(role="assistant", content="answer")]
+    text = tokenizer.apply_chat_template(turns, tokenize=False) if tokenizer.chat_template else "answer"
+    return not str(text).rstrip().endswith("answer")
+
+
+def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:
+    """Pad on the right. The filler's value is never read: the attention mask tells what is real."""
+    width = max((len(row) for row in rows), default=0)
+    tokens = torch.full((len(rows), width), filler, dtype=torch.long)
+    attention = torch.zeros((len(rows), width), dtype=torch.bool)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = torch.tensor(row, dtype=torch.long)
+        attention[place, : len(row)] = True
+    return Batch(tokens, attention)
+
+
+def right_padded(tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Batch:
+    """The same sequences with all padding on the right, so that no score depends on the side.
+
+    >>> right_padded(torch.tensor([[9, 9, 5, 6]]), torch.tensor([[0, 0, 1, 1]])).tokens.tolist()
+    [[5, 6, 9, 9]]
+    """
+    attention = attention.bool()
+    order = (~attention).to(torch.uint8).argsort(dim=1, stable=True)
+    return Batch(tokens.gather(1, order), attention.gather(1, order))
+
+
+class Encoder:
+    """Text to tokens under a contract."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
+        found = describe_tokenizer(tokenizer)
+        for name in ("tokenizer", "template"):
+            if found[name] != getattr(contract, name):
+                raise DataError(
+                    f"the {name} of '{tokenizer.name_or_path}' ({found[name]}) is not the one that the model was "
+                    f"trained with ({getattr(contract, name)}); load the tokenizer from the model's own folder"
+                )
+        if tokenizer.chat_template is None:
+            raise DataError(
+                f"the tokenizer of '{tokenizer.name_or_path}' has no chat template to render messages with; give one "
+                "with --chat_template FILE, or --chat_template plain to join the turns with blank lines"
+            )
+        self.tokenizer = tokenizer
+        self.contract = contract
+        self._edges = [
+            None if token is None else tokenizer.convert_tokens_to_ids(token) for token in edge_tokens(tokenizer)
+        ]
+
+    def render(self, example: Example) -> str:
+        """The conversation as the text that the model reads."""
+        turns = [*example.prompt, Message(role="assistant", content=example.answer)]
+        try:
+            return self.tokenizer.apply_chat_template(turns, tokenize=False)
+        except Exception as error:  # templates raise what they like, on roles and orders that they do not know
+            roles = [turn["role"] for turn in turns]
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' refuses roles {roles}: {error}"
+            ) from error
+
+    def encode(self, example: Example) -> Encoded:
+        """Token ids of one example."""
+        return self.encode_all([example])[0]
+
+    def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
+        """Token ids of many examples, each the same as alone."""
+        texts = [self.render(example) for example in examples]
+        rows = self.tokenizer(texts, add_special_tokens=False).input_ids if texts else []
+        return [self._finish(ids) for ids in rows]
+
+    def _finish(self, ids: list[int]) -> Encoded:
+        before, after = self._edges
+        if self.contract.bos == "once" and ids[:1] != [before]:
+            ids = [before, *ids]
+        if self.contract.eos == "once" and ids[-1:] != [after]:
+            ids = [*ids, after]
+        return Encoded(self._truncate(ids), len(ids))
+
+    def _truncate(self, ids: list[int]) -> list[int]:
+        limit = self.contract.max_length
+        if limit is None or len(ids) <= limit:
+            return ids
+        if self.contract.truncation == "right":
+            return ids[:limit]
+        return [ids[0], *ids[len(ids) - limit + 1 :]] if ids[0] == self._edges[0] else ids[-limit:]

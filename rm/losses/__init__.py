@@ -1,0 +1,1 @@
+"""One file per loss; each file exports one factory with the file's name."""

@@ -1,0 +1,52 @@
+"""Bradley-Terry: the chance that one answer is preferred is the logistic of the rewards' difference."""
+
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from ..errors import UsageError
+
+
+@runtime_checkable
+class PairLoss(Protocol):
+    """A loss per pair [B], in nats, from the rewards of both answers."""
+
+    def __call__(
+        self,
+        chosen: Float[Tensor, " B"],
+        rejected: Float[Tensor, " B"],
+        wins: Float[Tensor, " B"] | None = None,
+        margin: Float[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, " B"]:
+        """Not reduced: the caller takes the mean."""
+        ...
+
+
+def bradley_terry(center: float = 0.0) -> PairLoss:
+    """The negative log-likelihood of the preferences, in nats; the caller reduces.
+
+    l = -p log σ(Δ - m) - (1 - p) log σ(-Δ - m) + c (r_w + r_l)²,   Δ = r_w - r_l
+
+    Bradley & Terry 1952; margin m as in Touvron et al. 2023 (arXiv:2307.09288, eq. 2); centering c, which fixes the
+    constant that Δ leaves open, as in Eisenstein et al. 2023 (arXiv:2312.09244, eq. 6).
+    `wins` is p = P(chosen is better) in [0, 1], by default 1; `margin` >= 0, by default 0.
+    """
+    if center < 0:
+        raise UsageError(f"center is a weight >= 0, got {center}")
+
+    def loss(
+        chosen: Float[Tensor, " B"],
+        rejected: Float[Tensor, " B"],
+        wins: Float[Tensor, " B"] | None = None,
+        margin: Float[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, " B"]:
+        gap = chosen - rejected
+        margin = gap.new_zeros(()).expand_as(gap) if margin is None else margin
+        value = -logsigmoid(gap - margin)
+        if wins is not None:
+            value = wins * value - (1 - wins) * logsigmoid(-gap - margin)
+        return value + center * (chosen + rejected) ** 2 if center else value
+
+    return loss

@@ -1,0 +1,166 @@
+"""An embedding reward model: a frozen encoder, mean-pooled, and a Bradley-Terry head that trains in seconds."""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from tqdm import tqdm
+from transformers import AutoModel, AutoTokenizer
+
+from ..contract import ScoringContract, load_contract
+from ..encode import pad
+from ..errors import DataError, UsageError
+from ..pairwise_logistic import pairwise_logistic
+from ..types import OVERALL, Example, PreferencePair, content_hash, prompt_text
+
+HEAD = "head.safetensors"
+ENCODER = "encoder.txt"
+DEFAULT_CACHE = Path.home() / ".cache" / "rewardlab" / "embeddings.sqlite"
+
+
+class Embedder:
+    """Mean-pooled last states of a frozen encoder, cached on disk.
+
+    The cache's key is the hash of the encoder's weights, the length cap, the dtype and the text, so that an entry can
+    be wrong only if the encoder is not deterministic.
+    """
+
+    def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
+        try:
+            self.tokenizer = AutoTokenizer.from_pretrained(encoder, trust_remote_code=trust_remote_code)
+            self.model = AutoModel.from_pretrained(
+                encoder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=trust_remote_code
+            ).eval()
+        except (OSError, ValueError) as error:
+            raise DataError(f"{encoder}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
+        self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
+        self.fingerprint = _fingerprint(self.model, self.tokenizer)
+
+    def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
+        """Embeddings [N, D] in float32; only texts that the cache lacks are computed."""
+        keys = [self._key(text) for text in texts]
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.cache, timeout=60)) as store:
+            store.execute("create table if not exists embeddings (key text primary key, vector blob not null)")
+            absent = {key: text for key, text in zip(keys, texts, strict=True) if self._read(store, key) is None}
+            for batch in self._batches(absent, batch_size):
+                store.executemany("insert or replace into embeddings values (?, ?)", batch)
+                store.commit()
+            vectors = [self._read(store, key) for key in keys]
+        return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])  # type: ignore[arg-type]
+
+    def _key(self, text: str) -> str:
+        return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|{self.dtype}|{text}".encode()).hexdigest()
+
+    @staticmethod
+    def _read(store: sqlite3.Connection, key: str) -> bytes | None:
+        found = store.execute("select vector from embeddings where key = ?", (key,)).fetchone()
+        return found[0] if found else None
+
+    def _batches(self, texts: dict[str, str], batch_size: int) -> Iterator[list[tuple[str, bytes]]]:
+        waiting = sorted(texts, key=lambda key: (len(texts[key]), key))
+        for start in tqdm(range(0, len(waiting), batch_size), desc="embedding", disable=not waiting):
+            keys = waiting[start : start + batch_size]
+            vectors = self._embed([texts[key] for key in keys])
+            yield [(key, vector.tobytes()) for key, vector in zip(keys, vectors, strict=True)]
+
+    @torch.inference_mode()
+    def _embed(self, texts: list[str]) -> np.ndarray:
+        ids = self.tokenizer(texts, truncation=True, max_length=self.max_length).input_ids
+        batch = pad(ids)
+        states = self.model(input_ids=batch.tokens, attention_mask=batch.attention.long()).last_hidden_state
+        weight = batch.attention[..., None].to(states.dtype)
+        return ((states * weight).sum(1) / weight.sum(1)).float().numpy()
+
+
+def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
+    """A hash of the encoder's weights and vocabulary, so that another model under the same name is another encoder."""
+    digest = hashlib.sha256(content_hash(sorted(tokenizer.get_vocab().items())).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(
+            tensor.contiguous().view(torch.uint8).numpy().data if tensor.dim() else str(tensor.item()).encode()
+        )
+    return digest.hexdigest()[:16]
+
+
+class EmbeddingRewardModel:
+    """r(x, y) = w · mean_t h_t(x, y) of a frozen encoder; w by Bradley-Terry on standardised embeddings."""
+
+    def __init__(self, embedder: Embedder, weights: np.ndarray | None = None):
+        self.embedder = embedder
+        self.weights = weights
+        self.contract = ScoringContract(
+            kind="embedding",
+            dtype=embedder.dtype,
+            max_length=embedder.max_length,
+            truncation="right",
+            pooling="mean",
+            backbone=embedder.fingerprint,
+        )
+
+    def fit(
+        self, pairs: Sequence[PreferencePair], *, C: float = 0.01, objective: str = OVERALL
+    ) -> "EmbeddingRewardModel":
+        """Learn the head from pairs; C as in scikit-learn."""
+        vectors = self._vectors([example for pair in pairs for example in pair.examples])
+        differences = vectors[::2] - vectors[1::2]
+        scale = differences.std(axis=0) + 1e-8
+        wins = np.array([pair.chance(objective) for pair in pairs])
+        self.weights = pairwise_logistic(differences / scale, wins, C=C) / scale
+        return self
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Rewards [N, 1]."""
+        if self.weights is None:
+            raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
+        return (self._vectors(examples) @ self.weights)[:, None]
+
+    def _vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        texts = [f"{prompt_text(example.prompt)}\n\nassistant: {example.answer}" for example in examples]
+        return self.embedder(texts).astype(np.float64)
+
+    def save(self, folder: Path) -> None:
+        """The head, the name of the encoder and the contract with the encoder's fingerprint; not the encoder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({"weights": np.asarray(self.weights)}, folder / HEAD)
+        (folder / ENCODER).write_text(self.embedder.encoder + "\n", encoding="utf-8")
+        self.contract.save(folder)
+
+
+def embedding(
+    source: str | None = None,
+    *,
+    encoder: str | None = None,
+    max_length: int = 256,
+    dtype: str = "float32",
+    cache: Path = DEFAULT_CACHE,
+    trust_remote_code: bool = False,
+) -> EmbeddingRewardModel:
+    """An unfitted embedding reward model over `encoder` (path or Hub id), or the one in a folder."""
+    if source is None:
+        if encoder is None:
+            raise UsageError("an embedding reward model needs an encoder; give a path or Hub id with --model")
+        name = str(Path(encoder).resolve()) if Path(encoder).exists() else encoder
+        options = {"max_length": max_length, "dtype": dtype, "cache": cache}
+        return EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code))
+    folder = Path(source)
+    contract = load_contract(folder)
+    try:
+        weights = load_file(folder / HEAD)["weights"]
+        name = (folder / ENCODER).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{folder}: not a whole embedding reward model ({error}); train it again") from error
+    options = {"max_length": contract.max_length or max_length, "dtype": contract.dtype, "cache": cache}
+    model = EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code), weights)
+    if model.contract != contract:
+        raise DataError(
+            f"{folder}: the encoder '{name}' is not the one it was trained with (now {model.contract.backbone}, "
+            f"trained with {contract.backbone}); restore the encoder, or train again"
+        )
+    return model

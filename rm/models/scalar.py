@@ -1,0 +1,184 @@
+"""A scalar reward model: any Hugging Face causal or encoder backbone with one number at the end of the sequence."""
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from safetensors import safe_open
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..contract import FILE, ScoringContract, load_contract
+from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
+from ..errors import DataError
+from ..trunks import (
+    check_vocabulary,
+    classifier_from_config,
+    decoder_head,
+    embedding_rows,
+    ensure_pad,
+    load_classifier,
+    load_tokenizer,
+    sequence_scores,
+)
+from ..types import Example
+
+ADAPTER = "adapter_config.json"
+OBJECTIVES = ("reward",)
+
+
+class ScalarRewardModel:
+    """A sequence classifier, its encoder and its contract: r(x, y) = w · h_last, one row per sequence."""
+
+    def __init__(self, model: Any, encoder: Encoder):
+        self.model = model
+        self.encoder = encoder
+        self.contract = encoder.contract
+
+    def score(self, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Float[Tensor, "N K"]:
+        """Rewards of tokenised sequences, padded on either side; differentiable."""
+        return sequence_scores(self.model, tokens, attention)
+
+    def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
+        """Rewards [N, K] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
+        rows = [encoded.ids for encoded in self.encoder.encode_all(examples)]
+        rewards = np.full((len(rows), len(self.contract.objectives)), np.nan)
+        device = next(self.model.parameters()).device
+        self.model.eval()
+        with torch.inference_mode():
+            for places in _batches([len(row) for row in rows], batch_tokens):
+                batch = pad([rows[place] for place in places])
+                scores = self.score(batch.tokens.to(device), batch.attention.to(device))
+                rewards[places] = scores.double().cpu().numpy()
+        return rewards
+
+    def save(self, folder: Path) -> None:
+        """Weights as plain Transformers (or PEFT) writes them, tokenizer and contract."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._pad_for_others():
+            self.model.save_pretrained(folder)
+        self.encoder.tokenizer.save_pretrained(folder)
+        self.contract.save(folder)
+
+    @contextmanager
+    def _pad_for_others(self):
+        """Where pad must stay EOS the saved config names no pad token: others then refuse a batch, not misread it."""
+        tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
+        kept = config.pad_token_id
+        if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
+            config.pad_token_id = None
+        try:
+            yield
+        finally:
+            config.pad_token_id = kept
+
+
+def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Places in batches of like length; a batch's padded size stays within `batch_tokens`, or holds one row."""
+    batches: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
+        if batches and (len(batches[-1]) + 1) * lengths[place] <= batch_tokens:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
+
+
+def scalar(
+    source: str,
+    *,
+    fresh: bool = False,
+    max_length: int | None = None,
+    chat_template: str | None = None,
+    dtype: str = "float32",
+    lora: LoraConfig | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> ScalarRewardModel:
+    """A reward model from a folder or Hub id.
+
+    A folder that we saved brings its contract. Any other sequence classifier gets the contract that its tokenizer
+    states. With `fresh` the source is a backbone to be trained: a missing head is drawn from `seed`, and `lora` adds
+    adapters. Without it a missing head is an error. `max_length` in tokens.
+    """
+    folder = Path(source)
+    contract = load_contract(folder) if (folder / FILE).exists() else None
+    objectives = contract.objectives if contract else OBJECTIVES
+    dtype = contract.dtype if contract else dtype
+    tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
+    loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code}
+    if (folder / ADAPTER).exists():
+        model = _load_adapter(folder, objectives, trainable=fresh, **loading)
+    else:
+        model = load_classifier(source, objectives, fresh_head=fresh, **loading)
+    check_vocabulary(tokenizer, model, source)
+    return _assemble(model, tokenizer, contract, max_length=max_length, dtype=dtype, lora=lora, device=device)
+
+
+def scalar_from_config(
+    config: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_length: int | None = None,
+    lora: LoraConfig | None = None,
+    seed: int = 0,
+) -> ScalarRewardModel:
+    """An untrained reward model with random weights, for example from `trunks.small_config`."""
+    model = classifier_from_config(config, OBJECTIVES, seed)
+    return _assemble(model, tokenizer, None, max_length=max_length, dtype="float32", lora=lora, device=None)
+
+
+def _assemble(
+    model: PreTrainedModel | PeftModel,
+    tokenizer: PreTrainedTokenizerBase,
+    contract: ScoringContract | None,
+    *,
+    max_length: int | None,
+    dtype: str,
+    lora: LoraConfig | None,
+    device: str | None,
+) -> ScalarRewardModel:
+    if contract is None:
+        ensure_pad(tokenizer, embedding_rows(model))
+        contract = ScoringContract(
+            kind="scalar",
+            objectives=OBJECTIVES,
+            dtype=dtype,
+            truncation="left",
+            max_length=max_length or _context(model.config, tokenizer),
+            pooling="model" if decoder_head(model) is None else "last",
+            **describe_tokenizer(tokenizer),  # type: ignore[arg-type]
+        )
+    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    if lora is not None:
+        lora.task_type = TaskType.SEQ_CLS  # without it PEFT leaves the head out of the saved folder
+        model = get_peft_model(model, lora)  # type: ignore[arg-type]
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
+    return ScalarRewardModel(model, Encoder(tokenizer, contract))
+
+
+def _context(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The longest input that the model was made for, at most 4,096 tokens unless asked for by `max_length`."""
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
+    return min(positions, tokenizer.model_max_length, 4096)
+
+
+def _load_adapter(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
+    weights = folder / "adapter_model.safetensors"
+    if not weights.exists():
+        raise DataError(f"{folder}: {ADAPTER} without adapter_model.safetensors; give the whole folder")
+    with safe_open(weights, framework="pt") as tensors:
+        if not any(".score." in key or ".classifier." in key for key in tensors.keys()):  # noqa: SIM118
+            raise DataError(
+                f"{folder}: the adapter was saved without its head, so its scores would be random; "
+                "train with rewardlab train --lora, or in PEFT with task_type=SEQ_CLS"
+            )
+    base = LoraConfig.from_pretrained(str(folder)).base_model_name_or_path
+    model = load_classifier(base, objectives, fresh_head=True, **loading)
+    return PeftModel.from_pretrained(model, folder, is_trainable=trainable)

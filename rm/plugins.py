@@ -1,0 +1,45 @@
+"""The folder is the registry: a name becomes the factory of the same name in a folder's file of that name."""
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from .errors import UsageError
+
+ROOT = __package__.rpartition(".")[0]  # `rewardlab`, from the package that this file stands in
+
+
+def names(folder: str) -> list[str]:
+    """The choices in a registry folder, such as `"rm.models"`, in alphabetical order.
+
+    >>> "bradley_terry" in names("rm.losses")
+    True
+    """
+    package = importlib.import_module(f"{ROOT}.{folder}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def load(folder: str, name: str) -> Callable[..., Any]:
+    """The factory `name` of `folder/name.py`, or `"my_pkg.mod:fn"` from anywhere; imported only now.
+
+    >>> load("rm.losses", "bradley_tery")
+    Traceback (most recent call last):
+    rewardlab.rm.errors.UsageError: no 'bradley_tery' in rm.losses; did you mean 'bradley_terry'?
+    """
+    if ":" in name:
+        return _from_anywhere(name)
+    if name not in (choices := names(folder)):
+        close = difflib.get_close_matches(name, choices, n=1)
+        way_out = f"did you mean '{close[0]}'?" if close else f"there is {', '.join(choices)}"
+        raise UsageError(f"no '{name}' in {folder}; {way_out}")
+    return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)
+
+
+def _from_anywhere(name: str) -> Callable[..., Any]:
+    module_name, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"cannot load '{name}': {error}; write it as 'package.module:function'") from error

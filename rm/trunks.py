@@ -1,0 +1,235 @@
+"""Backbones: load any Hugging Face model safely, build a small one, and read one score per sequence from it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from .contract import PLAIN_TEMPLATE
+from .encode import edge_tokens, right_padded
+from .errors import DataError, UsageError
+
+HEAD = "score"  # the name of the head of every decoder with a sequence classifier in transformers
+PAD = "<|pad|>"
+SMALL_TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+Architecture = Literal["qwen3", "llama"]
+
+
+# ---- tokenizers ----
+
+
+def load_tokenizer(
+    source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{source}: no tokenizer there ({_first_line(error)})") from error
+    if chat_template is not None:
+        tokenizer.chat_template = _template(chat_template)
+    return tokenizer
+
+
+def _template(name: str) -> str:
+    if name == "plain":
+        return PLAIN_TEMPLATE
+    if not Path(name).is_file():
+        raise UsageError(f"no chat template file {name}; give a Jinja file, or plain")
+    return Path(name).read_text(encoding="utf-8")
+
+
+def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Give the tokenizer a pad token that is not EOS, where the embedding of `rows` rows has one to spare.
+
+    Others pool at the last token that is not the pad token. Where that token is EOS they read the one before it, so a
+    folder that we save must not pad with EOS. Without a spare row the pad token stays as it is: our own pooling goes by
+    the attention mask.
+    """
+    last = edge_tokens(tokenizer)[1]
+    if tokenizer.pad_token is not None and tokenizer.pad_token != last:
+        return
+    spare = [token for token in tokenizer.get_added_vocab() if "pad" in token.lower() or "reserved" in token.lower()]
+    if tokenizer.unk_token not in (None, last):
+        spare.append(tokenizer.unk_token)
+    if spare:
+        tokenizer.pad_token = spare[0]
+    elif len(tokenizer) < rows:
+        tokenizer.add_special_tokens({"pad_token": PAD})
+    elif tokenizer.pad_token is None:
+        tokenizer.pad_token = last
+
+
+def small_tokenizer(texts: Iterable[str], vocabulary: int = 4096) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer learnt from the texts, with a chat template of its own."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    special = ["<|pad|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(texts, vocab_size=vocabulary, min_frequency=2, special_tokens=special, show_progress=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe._tokenizer,
+        pad_token="<|pad|>",
+        eos_token="<|eos|>",
+        additional_special_tokens=special[2:],
+        model_max_length=2048,
+    )
+    tokenizer.chat_template = SMALL_TEMPLATE
+    return tokenizer
+
+
+# ---- models ----
+
+
+def small_config(
+    tokenizer: PreTrainedTokenizerBase,
+    architecture: Architecture = "qwen3",
+    *,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    positions: int = 2048,
+) -> Any:
+    """A small configuration of a real architecture, for a vocabulary.
+
+    Qwen 3 rather than Qwen 2: AutoTokenizer reads any tokenizer that lies beside a Qwen 2 config as Qwen 2's own.
+    """
+    return AutoConfig.for_model(
+        architecture,
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=hidden * 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=hidden // heads,
+        max_position_embeddings=positions,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=True,
+    )
+
+
+def classifier_from_config(config: Any, objectives: tuple[str, ...], seed: int) -> PreTrainedModel:
+    """A sequence classifier with random weights."""
+    torch.manual_seed(seed)
+    _name_labels(config, objectives)
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+def load_classifier(
+    source: str,
+    objectives: tuple[str, ...],
+    *,
+    fresh_head: bool,
+    dtype: str = "float32",
+    seed: int = 0,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """Any causal or encoder backbone as a sequence classifier with K = len(objectives) outputs.
+
+    With `fresh_head` a head that the weights lack is drawn from the seed, which is right at the start of training only.
+    Without it a missing or mismatched tensor, the head's or any other, is a `DataError`.
+    """
+    torch.manual_seed(seed)
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
+        if config.is_encoder_decoder:
+            raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
+        _name_labels(config, objectives)
+        model, facts = AutoModelForSequenceClassification.from_pretrained(
+            source,
+            config=config,
+            dtype=getattr(torch, dtype),
+            trust_remote_code=trust_remote_code,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"{source}: cannot be loaded as a reward model ({_first_line(error)}); give a folder or Hub id with "
+            "config.json and safetensors weights"
+        ) from error
+    absent = sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
+    trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.")]
+    if trunk or (absent and not fresh_head):
+        raise DataError(
+            f"{source}: the weights lack {', '.join((trunk or absent)[:4])}, so its scores would be random; "
+            "give the folder of a trained reward model, or train one with rewardlab train"
+        )
+    return model
+
+
+def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:
+    config.num_labels = len(objectives)
+    config.id2label = dict(enumerate(objectives))
+    config.label2id = {name: place for place, name in enumerate(objectives)}
+    config.problem_type = "regression"
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, source: str) -> None:
+    """Refuse a tokenizer that has ids for which the model has no embedding."""
+    rows = embedding_rows(model)
+    if len(tokenizer) > rows:
+        raise DataError(
+            f"{source}: the tokenizer has {len(tokenizer)} tokens and the model's embedding {rows} rows; "
+            "give the tokenizer that belongs to the model"
+        )
+
+
+def embedding_rows(model: Any) -> int:
+    """For how many token ids the model has an embedding."""
+    return model.get_input_embeddings().weight.shape[0]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# ---- one score per sequence ----
+
+
+def decoder_head(model: nn.Module) -> nn.Module | None:
+    """The head that a decoder applies at every position; None for an encoder, whose head pools by itself."""
+    return next((module for name, module in model.named_modules() if name.rpartition(".")[2] == HEAD), None)
+
+
+def sequence_scores(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N K"]:
+    """The model's own forward and head, read at the last real token: by the mask, never by a token's id.
+
+    transformers reads at the last token that is not the pad token, which is the wrong one when pad is EOS, and refuses
+    to batch without a pad token. Its head runs at every position anyway; we take the position that the mask names.
+    Padding is moved to the right first, so that the side on which the caller padded cannot matter.
+    """
+    tokens, attention = right_padded(tokens, attention)
+    head = decoder_head(model)
+    if head is None:
+        return model(input_ids=tokens, attention_mask=attention.long()).logits
+    everywhere: list[Tensor] = []
+    hook = head.register_forward_hook(lambda _module, _inputs, output: everywhere.append(output))
+    try:
+        model(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
+    finally:
+        hook.remove()
+    last = attention.sum(dim=1) - 1
+    return everywhere[0][torch.arange(len(tokens), device=tokens.device), last]

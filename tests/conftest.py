@@ -1,0 +1,52 @@
+"""What the tests share: the package under its name, and what a machine may lack."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from jaxtyping import install_import_hook
+
+ROOT = Path(__file__).resolve().parent.parent
+
+if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folder is the package
+    sys.modules["rewardlab"] = types.ModuleType("rewardlab")
+    sys.modules["rewardlab"].__path__ = [str(ROOT)]
+
+install_import_hook(["rewardlab.rm.losses", "rewardlab.rm.encode", "rewardlab.rm.trunks"], "beartype.beartype")
+
+
+def need(name: str, found: bool, reason: str) -> None:
+    """Skip with a reason where a machine lacks something, or fail where REWARDLAB_REQUIRE names it."""
+    if found:
+        return
+    if name in os.environ.get("REWARDLAB_REQUIRE", "").split(","):
+        pytest.fail(f"REWARDLAB_REQUIRE names '{name}', but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Public preference data and benchmarks, which are not part of the project."""
+    folder = Path(os.environ.get("REWARDLAB_DATA", ROOT.parent / "shared" / "data"))
+    need("data", folder.is_dir(), f"there is no data folder {folder}; name one with REWARDLAB_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium for tests of pages."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    need("browser", path is not None, "there is no chromium on the path")
+    need("browser", importlib.util.find_spec("playwright") is not None, "playwright is not installed")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def triton():
+    """Triton, for kernels in its interpreter."""
+    need("triton", importlib.util.find_spec("triton") is not None, "triton is not installed")
+    return importlib.import_module("triton")

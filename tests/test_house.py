@@ -1,0 +1,128 @@
+"""The promises of the layout: levels, packaging, names."""
+
+import ast
+import importlib
+import importlib.util
+import pkgutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.plugins import load, names
+
+ROOT = Path(__file__).resolve().parent.parent
+LEVELS = {"kernels": 0, "rm": 1, "judges": 2, "policy": 2, "benchmarks": 3, "apps": 4}
+SOURCES = sorted(path for level in LEVELS for path in (ROOT / level).rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+REGISTRIES = ["rm.models", "rm.losses", "benchmarks.suites"]
+
+
+def imported_rooms(path: Path) -> list[str]:
+    """The top-level folders that a file imports from, by relative imports."""
+    package = path.relative_to(ROOT).parent.parts
+    rooms = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            target = [*base, *(node.module or "").split(".")] if node.module else [*base, node.names[0].name]
+            rooms.append(target[0])
+    return rooms
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_only_from_its_own_folder_or_lower_levels(path):
+    own = path.relative_to(ROOT).parts[0]
+    for room in imported_rooms(path):
+        assert room == own or LEVELS[room] < LEVELS[own], f"{path} imports from {room}"
+
+
+def test_imports_inside_the_project_are_relative():
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = node.module if isinstance(node, ast.ImportFrom) and not node.level else None
+            mentioned = [module or ""] + ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [])
+            assert not any(name.split(".")[0] in {"rewardlab", *LEVELS} for name in mentioned), path
+
+
+def test_the_list_of_packages_equals_the_folders():
+    folders = {path.parent for path in SOURCES}
+    dotted = {".".join(["rewardlab", *folder.relative_to(ROOT).parts]) for folder in folders}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == dotted | {"rewardlab"}
+
+
+def test_no_module_stands_at_the_root_and_kernels_has_no_init():
+    assert not list(ROOT.glob("*.py"))
+    assert not (ROOT / "kernels" / "__init__.py").exists()
+    for folder in {path.parent for path in SOURCES} - {ROOT / "kernels"}:
+        assert (folder / "__init__.py").exists(), folder
+
+
+def test_types_import_no_torch():
+    script = (
+        "import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.apps.config, sys;"
+        "assert 'torch' not in sys.modules"
+    )
+    prepare = "import sys, types; m = types.ModuleType('rewardlab'); m.__path__ = [%r]; sys.modules['rewardlab'] = m;"
+    subprocess.run([sys.executable, "-c", prepare % str(ROOT) + script], check=True)
+
+
+@pytest.mark.parametrize("folder", REGISTRIES)
+def test_every_file_of_a_registry_exports_a_factory_of_its_name(folder):
+    for name in names(folder):
+        factory = load(folder, name)
+        assert callable(factory) and factory.__name__ == name and factory.__doc__
+
+
+def test_a_wrong_name_is_answered_with_the_right_one():
+    with pytest.raises(UsageError, match="no 'scaler' in rm.models; did you mean 'scalar'"):
+        load("rm.models", "scaler")
+    with pytest.raises(UsageError, match="there is embedding, linear, scalar"):
+        load("rm.models", "xyz")
+
+
+def test_a_name_may_come_from_anywhere():
+    assert load("rm.losses", "math:sqrt")(9.0) == 3.0
+    with pytest.raises(UsageError, match="package.module:function"):
+        load("rm.losses", "no_such_package.mod:fn")
+
+
+def test_the_wheel_holds_every_module_and_each_imports_from_it(tmp_path):
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(tmp_path / "site")
+    modules = [".".join(["rewardlab", *path.relative_to(ROOT).with_suffix("").parts]) for path in SOURCES]
+    modules = [module.removesuffix(".__init__") for module in modules]
+    script = (
+        "import importlib, sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()];"
+        f"sys.path.insert(0, {str(tmp_path / 'site')!r});"
+        f"found = [importlib.import_module(name).__file__ or '' for name in {modules!r}];"
+        f"assert all(file.startswith({str(tmp_path)!r}) for file in found if file), found"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+def test_doctests_of_every_module_hold():
+    import doctest
+
+    tried = 0
+    for path in SOURCES:
+        name = ".".join(["rewardlab", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+        result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+        assert not result.failed, name
+        tried += result.attempted
+    assert tried > 5
+
+
+def test_packages_are_found_by_the_loader_too():
+    import rewardlab.rm as rm
+
+    assert {module.name for module in pkgutil.iter_modules(rm.__path__)} >= {"types", "data", "contract"}

@@ -1,0 +1,41 @@
+"""What this machine can run: a Triton kernel in the interpreter."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import torch
+from rewardlab.kernels.choose import backend
+
+
+def test_triton_interprets_a_kernel(triton, tmp_path):
+    script = """
+        import torch, triton, triton.language as tl
+
+        @triton.jit
+        def double(source, target, n, BLOCK: tl.constexpr):
+            place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(target + place, 2 * tl.load(source + place, mask=place < n), mask=place < n)
+
+        source = torch.arange(17, dtype=torch.float32)
+        target = torch.empty_like(source)
+        double[(3,)](source, target, 17, BLOCK=8)
+        assert target.tolist() == (2 * source).tolist()
+    """
+    file = tmp_path / "kernel.py"
+    file.write_text(textwrap.dedent(script))
+    subprocess.run([sys.executable, str(file)], check=True, env=os.environ | {"TRITON_INTERPRET": "1"})
+
+
+def test_the_reference_serves_where_it_is_asked_for(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
+    assert backend() == "reference"
+
+
+def test_the_interpreter_serves_under_its_variable(monkeypatch, triton):
+    monkeypatch.delenv("REWARDLAB_KERNELS", raising=False)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert backend() == "interpreter"
+    monkeypatch.delenv("TRITON_INTERPRET")
+    assert backend() == ("triton" if torch.cuda.is_available() else "reference")
