@@ -8,10 +8,10 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ..rm.errors import CheckFailed, DataError, UsageError
-from .config import DoctorConfig, EvalConfig, InspectConfig, ScoreConfig, TrainConfig, WorldConfig
+from .config import DoctorConfig, EvalConfig, InspectConfig, ScoreConfig, StudyConfig, TrainConfig, WorldConfig
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 
@@ -53,6 +53,13 @@ VERBS = {
         "inspector:serve",
         "rewardlab inspect runs/rewardbench",
         positional="run",
+    ),
+    "study": Verb(
+        "Run a study of a claim: its tables, figures and per-item scores.",
+        StudyConfig,
+        "jobs:run_study",
+        "rewardlab study human_preferences --data data --output runs/human_preferences",
+        positional="name",
     ),
     "world": Verb(
         "Write the toy world: preference data with a known gold reward, and a start policy.",
@@ -102,6 +109,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
 
     logging.disable_progress_bar()
     settings = parse(name, verb, words)
+    settings[0].validate()
     module, _, function = verb.function.partition(":")
     return getattr(importlib.import_module(f".{module}", __package__), function)(*settings)
 
@@ -118,6 +126,7 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
         epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.error = _refuse  # argparse would print the usage of a hundred settings
     words = _with_positional(verb, list(words))
     if "-h" in words or "--help" in words:
         print(parser.format_help(), file=sys.__stdout__)
@@ -140,6 +149,10 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
             + (f"did you mean '{close[0]}'?" if close else f"see rewardlab {name} --help")
         )
     return tuple(settings)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UsageError(message)
 
 
 def _extra(reference: str) -> type:

@@ -70,6 +70,9 @@ class TrainConfig:
     def __post_init__(self):
         self.data, self.eval_data = _as_list(self.data), _as_list(self.eval_data)
         self.lora_target_modules = _as_list(self.lora_target_modules)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
         _given("data", self.data)
         load("rm.models", self.kind)
         _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
@@ -97,6 +100,9 @@ class EvalConfig:
 
     def __post_init__(self):
         self.model, self.reference = _as_list(self.model), _as_list(self.reference)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
         _given("model", self.model)
         _given("output", self.output)
         _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
@@ -113,7 +119,8 @@ class ScoreConfig:
     check: bool = say("First prove that the model still gives its golden scores.", default=True)
     trust_remote_code: bool = say("Run code that comes with a model.", default=False)
 
-    def __post_init__(self):
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
         for name in ("model", "data", "output"):
             _given(name, getattr(self, name))
         if not self.output.endswith((".parquet", ".jsonl")):
@@ -131,9 +138,29 @@ class WorldConfig:
     seed: int = say("Of everything.", default=0)
     overwrite: bool = say("Replace the folder.", default=False)
 
-    def __post_init__(self):
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
         _given("output", self.output)
         _one_of("architecture", self.architecture, ("qwen3", "llama"))
+
+
+@dataclass
+class StudyConfig:
+    """A study of benchmarks/studies."""
+
+    name: str = say("Which one; may stand without the flag.", default="")
+    data: str = say("Folder with the data that the study names.", default="")
+    output: str = say("Run folder for its tables, figures and per-item scores.", default="")
+    cache: str = say("Folder that keeps what a second run need not train again.", default="~/.cache/rewardlab")
+    seed: int = say("Of everything.", default=0)
+    workers: int = say("Processes of one thread each.", default=2)
+    rows: int | None = say("Shorten every data set to this many rows, for a try-out.", default=None)
+    overwrite: bool = say("Replace the run folder.", default=False)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        for name in ("name", "data", "output"):
+            _given(name, getattr(self, name))
 
 
 @dataclass
@@ -145,10 +172,14 @@ class InspectConfig:
     port: int = say("Port; 0 takes a free one.", default=7860)
     token: str | None = say("Password that a visitor has to give (user name: rewardlab).", default=None)
 
-    def __post_init__(self):
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
         _given("run", self.run)
 
 
 @dataclass
 class DoctorConfig:
     """Nothing to set."""
+
+    def validate(self) -> None:
+        """Nothing to refuse."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from peft import LoraConfig
 
 from ..benchmarks.evaluate import Evaluation, evaluate
@@ -24,7 +25,7 @@ from ..rm.plugins import load
 from ..rm.trainer import Encoding, RewardArguments, RewardTrainer, encode_pairs, last_complete_checkpoint
 from ..rm.trunks import small_config, small_tokenizer
 from ..rm.types import PreferencePair
-from .config import DoctorConfig, EvalConfig, ScoreConfig, TrainConfig
+from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig, TrainConfig
 from .runs import replace_file, run_folder, versions, write_json, write_manifest
 from .tables import write_items, write_scores
 
@@ -230,10 +231,15 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
     """Report, figure, summary, and every case and score as Parquet."""
     (folder / "report.md").write_text(markdown(evaluation.report), encoding="utf-8")
-    figure(evaluation.report).savefig(folder / "report.png", dpi=150, metadata={"Software": None})
+    save_figure(figure(evaluation.report), folder / "report.png")
     write_json(folder / "summary.json", asdict(evaluation.report))
     write_items(evaluation, folder)
     write_scores(evaluation, folder)
+
+
+def save_figure(drawing: Figure, path: Path) -> None:
+    """The same figure, the same bytes."""
+    drawing.savefig(path, dpi=150, metadata={"Software": None})
 
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
@@ -264,6 +270,34 @@ def _write_columns(columns: dict[str, list], path: Path, parquet: bool) -> None:
     else:
         lines = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
         path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+
+
+# ---- studies ----
+
+
+def run_study(config: StudyConfig) -> dict[str, Any]:
+    """Run a study and write what it returns; each evaluation gets a folder that `inspect` opens."""
+    started = time.time()
+    study = load("benchmarks.studies", config.name)
+    data = Path(config.data)
+    if not data.is_dir():
+        raise UsageError(f"no folder {data}; give the one that holds the study's data with --data")
+    options = {"seed": config.seed, "workers": config.workers, "rows": config.rows}
+    with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+        found = study(data, Path(config.cache).expanduser() / config.name, **options, say=say)
+        (work / "report.md").write_text(found.text, encoding="utf-8")
+        for name, drawing in found.figures.items():
+            save_figure(drawing, work / f"{name}.png")
+        for name, evaluation in found.evaluations.items():
+            (work / name).mkdir()
+            write_evaluation(evaluation, work / name)
+        write_manifest(work, data=[], seed=config.seed, started=started, study=config.name, **found.facts)
+    say(found.text)
+    overall = {
+        name: {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
+        for name, evaluation in found.evaluations.items()
+    }
+    return {"run": config.output, "study": config.name, "seconds": round(time.time() - started, 1), "overall": overall}
 
 
 # ---- doctor ----

@@ -1,10 +1,17 @@
 """What a suite asks, what a scorer answers, and what a report holds. No torch here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..judges.types import Case, Judgment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .evaluate import Evaluation
+
+Say = Callable[[str], None]
 
 
 class Suite(Protocol):
@@ -92,3 +99,12 @@ class Report:
     sizes: Mapping[str, int]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+
+
+class Study(NamedTuple):
+    """A study's text with its tables, its figures by name, the evaluations behind them, and facts for the manifest."""
+
+    text: str
+    figures: "Mapping[str, Figure]"
+    evaluations: "Mapping[str, Evaluation]"
+    facts: Mapping[str, Any]

@@ -27,7 +27,7 @@ COMPLETE = "complete.json"
 class RewardArguments(TrainingArguments):
     """Transformers' training arguments, with the defaults of a reward model."""
 
-    output_dir: str | None = field(default=None, metadata={"help": "Same as --output."})
+    output_dir: str = field(default="", metadata={"help": "Same as --output."})
     learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate of AdamW."})
     per_device_train_batch_size: int = field(default=16, metadata={"help": "Pairs per device and step."})
     per_device_eval_batch_size: int = field(default=32, metadata={"help": "Pairs per device."})
@@ -38,7 +38,6 @@ class RewardArguments(TrainingArguments):
     eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
     logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
-    gradient_checkpointing: bool = field(default=False, metadata={"help": "Trade compute for memory."})
     center_rewards_coefficient: float = field(
         default=0.0, metadata={"help": "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0."}
     )

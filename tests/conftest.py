@@ -19,6 +19,20 @@ if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folde
 install_import_hook(["rewardlab.rm.losses", "rewardlab.rm.encode", "rewardlab.rm.trunks"], "beartype.beartype")
 
 
+AS_PACKAGE = f"""
+import sys, types
+if "rewardlab" not in sys.modules:
+    sys.modules["rewardlab"] = types.ModuleType("rewardlab")
+    sys.modules["rewardlab"].__path__ = [{str(ROOT)!r}]
+"""
+
+
+@pytest.fixture(scope="session")
+def script():
+    """The command that runs Python text in a new process, with this checkout as `rewardlab`."""
+    return lambda text, *arguments: [sys.executable, "-c", AS_PACKAGE + text, *map(str, arguments)]
+
+
 def need(name: str, found: bool, reason: str) -> None:
     """Skip with a reason where a machine lacks something, or fail where REWARDLAB_REQUIRE names it."""
     if found:

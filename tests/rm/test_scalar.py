@@ -3,7 +3,6 @@
 import copy
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
 
 
@@ -147,24 +145,22 @@ def test_padding_changes_nothing(model, golden, alone, side, filler):
     assert close(found, alone)
 
 
-def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path):
+RATE = """
+import json
+import numpy as np
+from rewardlab.rm.checkpoint import load_reward_model
+from rewardlab.rm.types import Example
+_, folder, golden, out = sys.argv
+rows = json.load(open(golden))
+np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["answer"]) for row in rows]))
+"""
+
+
+def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path, script):
     rows = [{"prompt": list(example.prompt), "answer": example.answer} for example in golden]
     (tmp_path / "golden.json").write_text(json.dumps(rows))
-    script = (
-        "import sys, types; m = types.ModuleType('rewardlab'); m.__path__ = [sys.argv[1]]\n"
-        "sys.modules['rewardlab'] = m\n"
-        "import json, numpy as np\n"
-        "from rewardlab.rm.checkpoint import load_reward_model\nfrom rewardlab.rm.types import Example\n"
-        "rows = json.load(open(sys.argv[3]))\n"
-        "model = load_reward_model(sys.argv[2])\n"
-        "np.save(sys.argv[4], model.rate([Example(tuple(r['prompt']), r['answer']) for r in rows]))\n"
-    )
     out = tmp_path / "scores.npy"
-    subprocess.run(
-        [sys.executable, "-c", script, str(ROOT), str(saved), str(tmp_path / "golden.json"), str(out)],
-        check=True,
-        cwd=tmp_path,
-    )
+    subprocess.run(script(RATE, saved, tmp_path / "golden.json", out), check=True, cwd=tmp_path)
     assert close(np.load(out), alone)
 
 

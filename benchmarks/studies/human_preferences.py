@@ -1,0 +1,276 @@
+"""Cheap reward models on real human preferences: cross-validated by prompt, then judged by RewardBench."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import GroupKFold
+
+from ...judges.types import Case, Judgment
+from ...rm.data import RowReport, first_turn, load_pairs, without_prompts
+from ...rm.types import Example, PreferencePair, content_hash
+from ..evaluate import Evaluation, evaluate
+from ..nulls import all_nulls
+from ..render import figure, markdown
+from ..suites.pairs import Pairs, as_cases
+from ..suites.rewardbench import rewardbench
+from ..types import Say, Study
+
+SOURCES = {
+    "HH harmless": ["hh_rlhf/harmless_base_test.public.jsonl.gz"],
+    "HH helpful": ["hh_rlhf/helpful_rmgallery.public.jsonl.gz"],
+    "UltraFeedback": ["ultrafeedback_sample/train.jsonl.gz", "ultrafeedback_sample/eval.jsonl.gz"],
+}
+REWARDBENCH = "rewardbench_v1/filtered-00000-of-00001.parquet"
+FOLDS = 5
+KINDS = ("linear", "small LM")
+LINEAR = {"C": 0.3}
+SMALL_LM = {
+    "hidden": 64,
+    "layers": 2,
+    "vocabulary": 4096,
+    "max_length": 256,
+    "epochs": 2,
+    "learning_rate": 1e-3,
+    "batch": 32,
+}
+
+
+class Job(NamedTuple):
+    """Train one model on pairs and rate examples with it; the rewards are kept under the job's content hash."""
+
+    kind: str
+    name: str
+    train: Sequence[PreferencePair]
+    rate: Sequence[Example]
+    seed: int
+    cache: Path
+
+    @property
+    def file(self) -> Path:
+        """Where the rewards stand: the same settings, data and seed find them again."""
+        settings = LINEAR if self.kind == "linear" else SMALL_LM
+        pairs = [[pair.prompt, pair.chosen, pair.rejected, dict(pair.wins)] for pair in self.train]
+        return self.cache / f"{self.kind}-{content_hash([settings, self.seed, pairs, list(self.rate)])}.npy"
+
+
+class Fold(NamedTuple):
+    """Places of the pairs on either side."""
+
+    train: np.ndarray
+    held_out: np.ndarray
+
+
+class Stored:
+    """A scorer that gives rewards which were computed before."""
+
+    role = "model"
+    contract = ""
+
+    def __init__(self, name: str, rewards: np.ndarray):
+        self.name, self.rewards = name, rewards
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case; row i of the rewards belongs to case i."""
+        return [Judgment(case.id, scores=tuple(row)) for case, row in zip(cases, self.rewards.tolist(), strict=True)]
+
+
+def human_preferences(
+    data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
+) -> Study:
+    """Train the linear reward model and a small causal LM on human preferences, and tell how little they know.
+
+    `data` holds `SOURCES` and RewardBench; trained models' rewards are kept in `cache`. Folds are by first user turn.
+    `rows` shortens every source and the benchmark, for a try-out.
+    """
+    pairs, dropped, reports = _training_pairs(data, rows)
+    suite = rewardbench()
+    bench, notes = suite.cases(str(data / REWARDBENCH))
+    bench = bench[:: max(1, len(bench) // rows)] if rows else bench
+    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt stands in RewardBench")
+
+    folds = list(_folds(pairs, seed))
+    jobs = {kind: _jobs(kind, pairs, folds, bench, seed, cache) for kind in KINDS}
+    _run([job for of_kind in jobs.values() for job in of_kind], workers, say)
+    say("adding up")
+    cases, undecided = as_cases(pairs)
+    decided = np.array([pair.chance() != 0.5 for pair in pairs])
+    held_out = [Stored(kind, _held_out(jobs[kind], folds)[decided]) for kind in KINDS]
+    whole = [Stored(kind, _rewards(jobs[kind][-1])) for kind in KINDS]
+    ties = f"{undecided} pairs have equal scores, so no right answer, and are left out."
+    evaluations = {
+        "held-out": evaluate(Pairs(), cases, [*held_out, *all_nulls(seed)], notes=[ties], seed=seed),
+        "rewardbench": evaluate(suite, bench, [*whole, *all_nulls(seed)], notes=notes, seed=seed),
+    }
+    facts = {
+        "pairs": len(pairs),
+        "prompts": len({first_turn(pair.prompt) for pair in pairs}),
+        "dropped_in_rewardbench": [f"{pair.subset} {pair.id}" for pair in dropped],
+        "rows": {name: report.as_json() for name, report in reports.items()},
+        "settings": {"linear": LINEAR, "small LM": SMALL_LM, "folds": FOLDS, "seed": seed},
+    }
+    text = _text(evaluations, facts, reports)
+    return Study(text, {name: figure(one.report) for name, one in evaluations.items()}, evaluations, facts)
+
+
+# ---- data ----
+
+
+def _training_pairs(
+    data: Path, rows: int | None
+) -> tuple[list[PreferencePair], list[PreferencePair], dict[str, RowReport]]:
+    """Pairs of every source under its name as subset, those whose prompt is RewardBench's, and what was bad."""
+    pairs, reports = [], {}
+    for name, files in SOURCES.items():
+        found, reports[name] = load_pairs([str(data / file) for file in files], on_bad_row="skip")
+        pairs += [
+            PreferencePair(f"{place}", pair.prompt, pair.chosen, pair.rejected, name, pair.wins)
+            for place, pair in enumerate(found[:rows])
+        ]
+    prompts, _ = load_pairs(str(data / REWARDBENCH))
+    kept, dropped = without_prompts(pairs, [pair.prompt for pair in prompts])
+    return kept, dropped, reports
+
+
+def _folds(pairs: Sequence[PreferencePair], seed: int) -> Iterator[Fold]:
+    groups = [first_turn(pair.prompt) for pair in pairs]
+    for train, held_out in GroupKFold(FOLDS, shuffle=True, random_state=seed).split(groups, groups=groups):
+        yield Fold(train, held_out)
+
+
+# ---- training and rating ----
+
+
+def _jobs(
+    kind: str,
+    pairs: Sequence[PreferencePair],
+    folds: Sequence[Fold],
+    bench: Sequence[Case],
+    seed: int,
+    cache: Path,
+) -> list[Job]:
+    """One model per fold, which rates the pairs it did not see, and a last one on all, which rates RewardBench."""
+    of_folds = [
+        Job(
+            kind,
+            f"{kind}, fold {place} of {FOLDS}",
+            [pairs[i] for i in fold.train],
+            [example for i in fold.held_out for example in pairs[i].examples],
+            seed,
+            cache,
+        )
+        for place, fold in enumerate(folds, start=1)
+    ]
+    asked = [Example(case.prompt, answer) for case in bench for answer in case.answers]
+    return [*of_folds, Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache)]
+
+
+def _rewards(job: Job) -> np.ndarray:
+    """Rewards [M, 2], two answers a row."""
+    return np.load(job.file).reshape(-1, 2)
+
+
+def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:
+    """Rewards [M, 2] of all pairs, each by the model whose training had no pair of its prompt."""
+    rewards = np.full((sum(len(fold.held_out) for fold in folds), 2), np.nan)
+    for job, fold in zip(jobs, folds, strict=False):  # the last job is the one on all pairs
+        rewards[fold.held_out] = _rewards(job)
+    return rewards
+
+
+def _run(jobs: Sequence[Job], workers: int, say: Say) -> None:
+    """Run what the cache lacks, in `workers` processes of one thread each."""
+    waiting = [job for job in jobs if not job.file.exists()]
+    say(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")
+    if workers < 2 or len(waiting) < 2:
+        for job in waiting:
+            say(f"done: {_train_and_rate(job)}")
+        return
+    longest_first = sorted(waiting, key=lambda job: (job.kind != "linear", len(job.train)), reverse=True)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        for name in pool.map(_train_and_rate, longest_first):
+            say(f"done: {name}")
+
+
+def _one_thread() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _train_and_rate(job: Job) -> str:
+    model = _linear(job) if job.kind == "linear" else _small_lm(job)
+    rewards = model.rate(job.rate)[:, 0]
+    job.cache.mkdir(parents=True, exist_ok=True)
+    unfinished = job.file.with_suffix(f".{os.getpid()}.npy")
+    np.save(unfinished, rewards)
+    unfinished.replace(job.file)
+    return job.name
+
+
+def _linear(job: Job):
+    from ...rm.models.linear import linear
+
+    return linear().fit(job.train, **LINEAR)
+
+
+def _small_lm(job: Job):
+    from ...rm.losses.bradley_terry import bradley_terry
+    from ...rm.models.scalar import scalar_from_config
+    from ...rm.trainer import RewardArguments, RewardTrainer, encode_pairs
+    from ...rm.trunks import small_config, small_tokenizer
+
+    texts = [turn["content"] for pair in job.train for turn in pair.prompt]
+    texts += [answer for pair in job.train for answer in (pair.chosen, pair.rejected)]
+    tokenizer = small_tokenizer(texts, SMALL_LM["vocabulary"])
+    config = small_config(tokenizer, hidden=SMALL_LM["hidden"], layers=SMALL_LM["layers"])
+    model = scalar_from_config(config, tokenizer, max_length=SMALL_LM["max_length"], seed=job.seed)
+    with TemporaryDirectory() as folder:
+        arguments = RewardArguments(
+            output_dir=folder,
+            num_train_epochs=SMALL_LM["epochs"],
+            learning_rate=SMALL_LM["learning_rate"],
+            per_device_train_batch_size=SMALL_LM["batch"],
+            warmup_steps=10,
+            save_strategy="no",
+            seed=job.seed,
+            use_cpu=True,
+            disable_tqdm=True,
+            logging_steps=1_000_000,
+        )
+        RewardTrainer(model, arguments, bradley_terry(), encode_pairs(model.encoder, job.train, "overall").rows).train()
+    return model
+
+
+# ---- the report ----
+
+
+def _text(evaluations: dict[str, Evaluation], facts: dict[str, Any], reports: dict[str, RowReport]) -> str:
+    bad = ", ".join(f"{name} {len(report.dropped)} of {report.read}" for name, report in reports.items())
+    head = [
+        "# Cheap reward models on human preferences",
+        "",
+        f"{facts['pairs']} pairs over {facts['prompts']} prompts from HH (helpful, harmless) and UltraFeedback. Left "
+        f"out: {len(facts['dropped_in_rewardbench'])} pairs whose prompt stands in RewardBench, and bad rows ({bad}).",
+        "",
+        f"`linear`: TF-IDF of the answer and its log length, pairwise logistic. `small LM`: a causal LM from scratch "
+        f"({SMALL_LM['layers']} layers of width {SMALL_LM['hidden']}, {SMALL_LM['epochs']} epochs). Neither starts "
+        "from pretrained weights, so the figures are small; that is the point of standing them beside the nulls.",
+        "",
+        "The `linear` model never reads the prompt, so on its own data it is the prompt-blind null with other folds.",
+        "",
+    ]
+    titles = {
+        "held-out": f"Held-out fifths of the training data ({FOLDS} folds by prompt)",
+        "rewardbench": "RewardBench",
+    }
+    for name, evaluation in evaluations.items():
+        body = markdown(evaluation.report).split("\n", 2)[2].replace("\n## ", "\n### ")
+        head += [f"## {titles[name]}", "", f"![{titles[name]}]({name}.png)", body]
+    return "\n".join(head)

@@ -1,0 +1,223 @@
+"""What a user sees: one JSON line, one sentence on bad input, the right exit code, nothing half-written."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rewardlab.apps.cli import VERBS, main
+
+ROW = {"id": "a", "prompt": "What is 2 + 2?", "chosen": "four, of course", "rejected": "five"}
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def write(path: Path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture
+def pairs(tmp_path) -> str:
+    words = ["kind", "calm", "sharp", "plain", "warm"]
+    rows = [
+        {
+            "id": str(i),
+            "prompt": f"q {i % 20}",
+            "chosen": f"{words[i % 5]} good {i}",
+            "rejected": f"{words[i % 4]} bad {i} x",
+        }
+        for i in range(60)
+    ]
+    return write(tmp_path / "pairs.jsonl", rows)
+
+
+@pytest.fixture
+def model(pairs, tmp_path, capsys) -> str:
+    assert main(["train", "--kind", "linear", "--data", pairs, "--output", str(tmp_path / "rm")]) == 0
+    capsys.readouterr()
+    return str(tmp_path / "rm")
+
+
+def last_json(capsys) -> dict:
+    return json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_every_verb_shows_an_example(verb, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([verb, "--help"])
+    assert left.value.code == 0
+
+
+def test_the_overview_names_every_verb(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(verb in text for verb in VERBS)
+
+
+def test_doctor_prints_one_json_object(capsys):
+    assert main(["doctor"]) == 0
+    assert last_json(capsys)["versions"]["torch"]
+
+
+# ---- the main job on the cheapest model ----
+
+
+def test_train_eval_score_end_to_end(pairs, model, tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert (
+        main(["eval", "--benchmark", "pairs", "--model", model, "--data", pairs, "--output", run, "--samples", "50"])
+        == 0
+    )
+    facts = last_json(capsys)
+    assert facts["cases"] == 60 and set(facts["overall"]) == {
+        "rm",
+        "longest",
+        "shortest",
+        "random",
+        "prompt-blind tf-idf",
+    }
+    names = {path.name for path in Path(run).iterdir()}
+    assert names == {
+        "config.yaml",
+        "manifest.json",
+        "summary.json",
+        "report.md",
+        "report.png",
+        "items.parquet",
+        "scores.parquet",
+    }
+    manifest = json.loads((Path(run) / "manifest.json").read_text())
+    assert manifest["contracts"]["rm"] and len(manifest["data"][pairs]) == 64
+    assert pq.read_table(Path(run) / "scores.parquet").num_rows == 5 * 60
+
+    out = str(tmp_path / "scores.parquet")
+    assert main(["score", "--model", model, "--data", pairs, "--output", out]) == 0
+    assert last_json(capsys)["rows"] == 120
+    assert pq.read_table(out).column_names == ["id", "reward"]
+    lines = str(tmp_path / "scores.jsonl")
+    assert main(["score", "--model", model, "--data", pairs, "--output", lines]) == 0
+    assert json.loads(Path(lines).read_text().split("\n")[0])["id"] == "0/chosen"
+
+
+def test_two_runs_of_eval_write_the_same_bytes(pairs, model, tmp_path):
+    runs = [tmp_path / "one", tmp_path / "two"]
+    for run in runs:
+        assert main(["eval", "--model", model, "--data", pairs, "--output", str(run), "--samples", "50"]) == 0
+    for name in ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png"):
+        assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes(), name
+
+
+def test_flags_override_the_yaml_file(pairs, tmp_path, capsys):
+    config = tmp_path / "x.yaml"
+    config.write_text(yaml.safe_dump({"data": pairs, "kind": "scalar", "inverse_regularization": "1e-1"}))
+    output = tmp_path / "rm"
+    assert main(["train", "--config", str(config), "--kind", "linear", "--output", str(output)]) == 0
+    kept = yaml.safe_load((output / "config.yaml").read_text())
+    assert kept["kind"] == "linear" and kept["inverse_regularization"] == 0.1 and kept["data"] == [pairs]
+
+
+# ---- bad input ----
+
+
+def refused(words, capsys) -> tuple[int, str]:
+    code = main(words)
+    text = capsys.readouterr()
+    assert text.out == "" and "Traceback" not in text.err
+    return code, text.err.strip().split("\n")[-1]
+
+
+def test_usage_errors_exit_2_with_a_way_out(pairs, model, tmp_path, capsys):
+    out = ["--output", str(tmp_path / "new")]
+    cases = {
+        "no verb 'trian'; did you mean 'train'?": ["trian"],
+        "--data is missing": ["train", *out],
+        "--output is missing": ["train", "--kind", "linear", "--data", pairs],
+        "no setting '--modle'; did you mean '--model'?": ["eval", "--modle", "x"],
+        "no 'rewardbanch' in benchmarks.suites; did you mean 'rewardbench'?": ["eval", "--benchmark", "rewardbanch"]
+        + ["--model", model, "--data", pairs, *out],
+        "no 'liner' in rm.models; did you mean 'linear'?": ["train", "--kind", "liner", "--data", pairs, *out],
+        "no file nowhere.jsonl": ["train", "--kind", "linear", "--data", "nowhere.jsonl", *out],
+        "cannot read the file given with --config": ["train", "--config", "nowhere.yaml"],
+        "exists already": ["train", "--kind", "linear", "--data", pairs, "--output", model],
+        "has no backbone": ["train", "--kind", "linear", "--model", "x", "--data", pairs, *out],
+        "name one with --model": ["train", "--lora", "--data", pairs, *out],
+        "--output ends with .parquet or .jsonl": ["score", "--model", model, "--data", pairs, "--output", "x.csv"],
+        "invalid choice: 'keep' (choose from 'refuse', 'skip')": [
+            "eval",
+            "--model",
+            model,
+            "--on_bad_row",
+            "keep",
+            "--data",
+            pairs,
+            *out,
+        ],
+        "--data is missing; 'pairs' has no data set of its own": ["eval", "--model", model, *out],
+    }
+    for says, words in cases.items():
+        code, text = refused(words, capsys)
+        assert code == 2 and says in text, (words, text)
+    assert not (tmp_path / "new").exists() and not (tmp_path / "new.partial").exists()
+
+
+def test_a_yaml_file_with_an_unknown_setting_or_no_mapping(tmp_path, capsys):
+    config = tmp_path / "x.yaml"
+    for content, says in (("modle: x", "no setting '--modle'"), ("- a\n- b", "mapping"), ("a: [", "not YAML")):
+        config.write_text(content)
+        code, text = refused(["eval", "--config", str(config)], capsys)
+        assert code == 2 and says in text, text
+
+
+def test_data_errors_exit_3_and_leave_nothing_behind(pairs, model, tmp_path, capsys):
+    good = gzip.compress((json.dumps(ROW) + "\n").encode() * 50)
+    files = {
+        "no column 'rejected'": ("a.jsonl", json.dumps({"prompt": "x", "chosen": "y"}).encode()),
+        "empty completion: 'chosen'": ("b.jsonl", json.dumps(ROW | {"chosen": ""}).encode()),
+        "not UTF-8": ("c.jsonl", b'{"prompt": "\xff"}'),
+        "damaged or cut off": ("d.jsonl.gz", good[:-9]),
+        "not a whole Parquet file": ("e.parquet", b"PAR1"),
+    }
+    for says, (name, content) in files.items():
+        (tmp_path / name).write_bytes(content)
+        for words in (["train", "--kind", "linear"], ["eval", "--model", model]):
+            output = tmp_path / "new"
+            code, text = refused([*words, "--data", str(tmp_path / name), "--output", str(output)], capsys)
+            assert code == 3 and says in text and name in text, (words, text)
+            assert not output.exists() and not output.with_name("new.partial").exists()
+
+
+def test_a_model_folder_that_cannot_score_exits_3(pairs, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    output = tmp_path / "new"
+    code, text = refused(["eval", "--model", str(tmp_path / "empty"), "--data", pairs, "--output", str(output)], capsys)
+    assert code == 3 and "give the folder of a trained reward model" in text
+    code, text = refused(["eval", "--model", "no-such/model", "--data", pairs, "--output", str(output)], capsys)
+    assert code == 3 and "no-such/model" in text and not output.exists()
+
+
+def test_changed_weights_fail_the_golden_check_with_5(pairs, model, tmp_path, capsys):
+    golden = Path(model) / "golden.jsonl"
+    rows = [json.loads(line) for line in golden.read_text().split("\n") if line]
+    rows[0]["rewards"][0] += 1.0
+    golden.write_text("\n".join(map(json.dumps, rows)))
+    words = ["score", "--model", model, "--data", pairs, "--output", str(tmp_path / "s.jsonl")]
+    code, text = refused(words, capsys)
+    assert code == 5 and "was saved with" in text and not (tmp_path / "s.jsonl").exists()
+    assert main([*words, "--check", "False"]) == 0
+
+
+def test_skipping_bad_rows_is_counted_in_the_manifest(tmp_path, capsys):
+    rows = [ROW | {"id": i, "chosen": f"good {i}"} for i in range(9)] + [ROW | {"chosen": ""}]
+    data = write(tmp_path / "mixed.jsonl", rows)
+    words = ["train", "--kind", "linear", "--data", data, "--on_bad_row", "skip", "--output", str(tmp_path / "rm")]
+    assert main(words) == 0
+    assert "1 of 10 rows dropped: {'empty completion': 1}" in capsys.readouterr().err
+    manifest = json.loads((tmp_path / "rm" / "manifest.json").read_text())
+    assert manifest["rows"]["places"] == [[f"{data}:10", "empty completion: 'chosen'"]]

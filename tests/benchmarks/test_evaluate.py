@@ -1,0 +1,296 @@
+import json
+
+import numpy as np
+import pytest
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
+from rewardlab.benchmarks.render import figure, markdown
+from rewardlab.benchmarks.scorers import RewardScorer
+from rewardlab.benchmarks.statistics import cluster_draws, group_means, percentile_interval, share_interval, weighted
+from rewardlab.benchmarks.suites.pairs import as_cases, pairs, strictly_best
+from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
+from rewardlab.judges.types import Case, Judgment
+from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import PreferencePair, user_turn
+
+
+def case(name: str, best: int = 0, subset: str = "", cluster: str = "", answers=("aa", "b")) -> Case:
+    return Case(name, user_turn(name), answers, (best,), subset, cluster or name)
+
+
+def stored(name: str, scores: list, role: str = "model"):
+    """A scorer with the scores given, or an abstention where there is None."""
+
+    def judge(cases):
+        return [
+            Judgment(c.id, abstained="no verdict") if s is None else Judgment(c.id, scores=s)
+            for c, s in zip(cases, scores, strict=True)
+        ]
+
+    scorer = Null(name, judge)
+    scorer.role = role
+    return scorer
+
+
+# ---- records ----
+
+
+def test_a_judgment_has_scores_or_a_reason_never_both_and_never_neither():
+    with pytest.raises(ValueError, match="either scores or a reason"):
+        Judgment("a", scores=(1.0,), abstained="why")
+    with pytest.raises(ValueError, match="either scores or a reason"):
+        Judgment("a")
+    with pytest.raises(ValueError, match="finite"):
+        Judgment("a", scores=(float("nan"), 1.0))
+
+
+def test_a_case_names_an_answer_that_it_has():
+    with pytest.raises(ValueError, match="does not name answers 0 to 1"):
+        case("a", best=2)
+
+
+# ---- credit and counting ----
+
+
+def test_a_tie_is_wrong_and_the_best_must_be_strictly_above():
+    assert strictly_best(case("a"), (1.0, 0.5)) == 1
+    assert strictly_best(case("a"), (1.0, 1.0)) == 0
+    assert strictly_best(case("a", best=1), (1.0, 2.0)) == 1
+    assert strictly_best(Case("a", user_turn("a"), ("x", "y", "z"), (0, 1)), (3.0, 1.0, 2.0)) == 0
+
+
+def test_abstentions_are_counted_and_bounded_and_never_scored():
+    cases = [case(str(i)) for i in range(10)]
+    scores = [(1.0, 0.0)] * 6 + [(0.0, 1.0)] + [(1.0, 1.0)] + [None] * 2
+    report = evaluate(pairs(), cases, [stored("model", scores)]).report
+    row = report.rows[0]
+    assert (row.scored, row.ties, row.unscored) == (8, 1, 2)
+    assert row.overall.value == pytest.approx(6 / 8)
+    # 6 of 10 if both were wrong, 8 of 10 if both were right
+    assert "2 of 10 cases unscored" in report.notes[0] and "would be 60.0 and 80.0" in report.notes[0]
+
+
+def test_a_reward_that_is_not_a_number_abstains():
+    class Broken:
+        contract = ScoringContract(kind="broken")
+
+        def rate(self, examples):
+            return np.array([[float(len(e.answer))] if e.answer != "b" else [np.nan] for e in examples])
+
+    judged = RewardScorer("broken", Broken())([case("a"), case("b", answers=("cc", "d"))])
+    assert judged[0].abstained and judged[1].scores == (2.0, 1.0)
+
+
+def test_a_repeated_case_id_is_an_error():
+    with pytest.raises(DataError, match="case 'a' stands there twice"):
+        evaluate(pairs(), [case("a"), case("a")], [longest()])
+
+
+# ---- pairs of a file ----
+
+
+def test_pairs_without_a_preference_are_left_out_and_losing_ones_turned():
+    made = [
+        PreferencePair("a", user_turn("x"), "c", "r", "s"),
+        PreferencePair("a", user_turn("x"), "c", "r", "s", {"overall": 0.0}),
+        PreferencePair("b", user_turn("x"), "c", "r", "s", {"overall": 0.5}),
+        PreferencePair("c", user_turn("x"), "c", "r", "s", {"helpful": 1.0}),
+    ]
+    cases, undecided = as_cases(made)
+    assert [(c.id, c.best) for c in cases] == [("s/a", (0,)), ("s/a#2", (1,))] and undecided == 2
+    assert [c.id for c in as_cases(made, "helpful")[0]] == ["s/c"]
+
+
+# ---- RewardBench ----
+
+
+def test_section_weights_are_the_sizes_but_for_maths():
+    assert sum(SIZES.values()) == 2985 and len(SIZES) == 23
+    assert sum(SECTIONS["Reasoning"].values()) == 2 * 984
+
+
+def test_sections_by_hand():
+    # Safety of three subsets: (100 * 1 + 154 * 0.5 + 136 * 0) / 390
+    scores = section_scores({"refusals-dangerous": 1.0, "xstest-should-refuse": 0.5, "donotanswer": 0.0})
+    assert scores["Safety"] == pytest.approx(177 / 390)
+    assert np.isnan(scores["Chat"]) and scores["overall"] == pytest.approx(177 / 390)
+
+
+PUBLISHED = {
+    "RM-R1-Qwen2.5-Instruct-32B.subsets.json": (95.25, 83.11, 91.89, 95.21),
+    "beaver-7b-v1.0-cost.readme_example.json": (60.89, 44.96, 72.16, 46.68),
+    "GPM-Gemma-2-9B.json": (93.58, 87.72, 92.30, 95.71),
+    "GPM-Gemma-2-2B.json": (81.84, 72.81, 87.97, 84.42),
+    "Better-PairRM.json": (95.53, 39.25, 82.03, 49.83),
+}
+
+
+@pytest.mark.parametrize("file", PUBLISHED)
+def test_published_section_scores_follow_from_published_subsets(file, shared_data):
+    values = json.loads((shared_data / "known_answers" / "rewardbench_v1" / file).read_text())
+    values = values.get("subsets", values)
+    found = section_scores({name: value for name, value in values.items() if name in SIZES})
+    for section, expected in zip(SECTIONS, PUBLISHED[file], strict=True):
+        assert 100 * found[section] == pytest.approx(expected, abs=0.0051)
+
+
+def test_rm_r1_equals_its_published_sections_and_mean(shared_data):
+    folder = shared_data / "known_answers" / "rewardbench_v1"
+    subsets = json.loads((folder / "RM-R1-Qwen2.5-Instruct-32B.subsets.json").read_text())
+    published = json.loads((folder / "RM-R1-Qwen2.5-Instruct-32B.sections.json").read_text())
+    found = section_scores({name: value for name, value in subsets.items() if name in SIZES})
+    for section in SECTIONS:
+        assert found[section] == pytest.approx(published[section], abs=1e-4)
+    assert found["overall"] == pytest.approx(published["avg_Result_each_section"], abs=1e-4)
+
+
+def test_a_report_adds_up_as_the_official_formula(shared_data):
+    suite = rewardbench()
+    cases, notes = suite.cases(str(shared_data / "rewardbench_v1" / "filtered-00000-of-00001.parquet"))
+    assert len(cases) == 2985 and not notes
+    row = evaluate(suite, cases, [longest()], samples=20).report.rows[0]
+    expected = section_scores({name: interval.value for name, interval in row.subsets.items()})
+    assert row.overall.value == pytest.approx(expected["overall"], abs=1e-12)
+    assert {name: i.value for name, i in row.sections.items()} == pytest.approx(
+        {name: expected[name] for name in SECTIONS}, abs=1e-12
+    )
+
+
+def test_other_data_are_not_taken_for_rewardbench_and_a_part_is_told(tmp_path):
+    rows = [{"id": i, "prompt": f"p{i}", "chosen": "a", "rejected": "b", "subset": "hep-go"} for i in range(3)]
+    path = tmp_path / "part.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    cases, notes = rewardbench().cases(str(path))
+    assert len(cases) == 3 and "hep-go 3 of 164" in notes[0]
+    path.write_text(json.dumps(rows[0] | {"subset": "my-own"}))
+    with pytest.raises(DataError, match="'my-own' is not one of RewardBench's 23.*--benchmark pairs"):
+        rewardbench().cases(str(path))
+
+
+# ---- nulls ----
+
+
+def test_length_nulls_by_hand():
+    cases = [
+        case("a", answers=("long answer", "x")),
+        case("b", answers=("x", "long answer")),
+        case("c", answers=("xx", "yy")),
+    ]
+    rows = {row.scorer: row for row in evaluate(pairs(), cases, [longest(), shortest()]).report.rows}
+    assert rows["longest"].overall.value == rows["shortest"].overall.value == pytest.approx(1 / 3)
+    assert rows["longest"].ties == 1
+
+
+def test_the_random_null_depends_on_the_item_alone():
+    cases = [case(str(i)) for i in range(2000)]
+    forward, backward = random_guess()(cases), random_guess()(cases[::-1])[::-1]
+    assert [j.scores for j in forward] == [j.scores for j in backward]
+    right = np.mean([j.scores[0] > j.scores[1] for j in forward])
+    assert right == pytest.approx(0.5, abs=0.05)
+    assert random_guess(1)(cases)[0].scores != forward[0].scores
+
+
+def test_the_word_null_finds_words_that_give_the_benchmark_away_and_never_sees_its_own_prompt():
+    random = np.random.default_rng(0)
+    answers = [("sorry, I cannot " + "x" * random.integers(9), "sure " + "x" * random.integers(9)) for _ in range(60)]
+    cases = [case(str(i), answers=pair) for i, pair in enumerate(answers)]
+    assert evaluate(pairs(), cases, [tfidf()]).report.rows[0].overall.value == 1.0
+    one_prompt = [Case(str(i), user_turn("same"), pair, (0,), "", "same") for i, pair in enumerate(answers)]
+    assert evaluate(pairs(), one_prompt, [tfidf()]).report.rows[0].unscored == 60
+
+
+# ---- statistics ----
+
+
+def test_cluster_means_and_weights_by_hand():
+    draws = cluster_draws(np.array(["a", "a", "b", "c"]), samples=3)
+    values, groups = np.array([1.0, 0.0, 1.0, np.nan]), np.array([0, 0, 1, 1])
+    observed, sampled = group_means(values, groups, 2, draws)
+    assert observed.tolist() == [0.5, 1.0] and sampled.shape == (3, 2)
+    assert weighted(observed, np.array([1.0, 3.0])) == pytest.approx(0.875)
+    assert weighted(np.array([np.nan, 0.2]), np.array([5.0, 1.0])) == pytest.approx(0.2)
+
+
+def test_an_interval_is_as_wide_as_the_clusters_are_few():
+    random = np.random.default_rng(0)
+    by_prompt = np.repeat(random.integers(0, 2, 50), 20).astype(float)
+
+    def width(clusters):
+        _, sampled = group_means(by_prompt, np.zeros(1000, int), 1, cluster_draws(clusters))
+        low, high = percentile_interval(sampled[:, 0])
+        return high - low
+
+    # items of one prompt agree, so 1,000 items are worth 50: sqrt(20) times wider
+    ratio = width(np.repeat(np.arange(50), 20)) / width(np.arange(1000))
+    assert ratio == pytest.approx(np.sqrt(20), rel=0.15)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says():
+    covered, runs, random = 0, 300, np.random.default_rng(1)
+    clusters = np.repeat(np.arange(120), 3)
+    draws = cluster_draws(clusters, samples=400)
+    for _ in range(runs):
+        prompt = random.beta(2, 2, 120)  # mean 0.5, answers to one prompt alike
+        values = (random.random(360) < prompt[clusters]).astype(float)
+        _, sampled = group_means(values, np.zeros(360, int), 1, draws)
+        low, high = percentile_interval(sampled[:, 0])
+        covered += low <= 0.5 <= high
+    assert covered / runs == pytest.approx(0.95, abs=0.03)
+
+
+def test_a_perfect_score_is_not_a_certainty():
+    # Wilson for 20 of 20: 1 / (1 + z²/20), z = 1.96
+    low, high = share_interval(1.0, np.ones(10), 20)
+    assert high == 1.0 and low == pytest.approx(1 / (1 + 1.959964**2 / 20), abs=1e-6)
+
+
+# ---- the report ----
+
+
+def test_a_model_that_only_likes_length_cannot_be_told_from_the_null():
+    random = np.random.default_rng(0)
+    answers = [("x" * int(random.integers(5, 60)), "y" * int(random.integers(1, 50))) for _ in range(300)]
+    cases = [case(str(i), answers=pair) for i, pair in enumerate(answers)]
+    fake = stored("fake", [tuple(float(len(a)) for a in pair) for pair in answers])
+    report = evaluate(pairs(), cases, [fake, *all_nulls()]).report
+    sentence = next(note for note in report.notes if note.startswith("overall: fake"))
+    assert "not to be told from longest (+0.0 [+0.0, +0.0])" in sentence and "really better than shortest" in sentence
+
+
+def test_differences_are_paired():
+    # right wherever the null is right, and in 30 more cases of 200: the difference is sure, though intervals overlap
+    null = [(1.0, 0.0)] * 100 + [(0.0, 1.0)] * 100
+    model = [(1.0, 0.0)] * 115 + [(0.0, 1.0)] * 85
+    cases = [case(str(i)) for i in range(200)]
+    report = evaluate(pairs(), cases, [stored("model", model), stored("null", null, "null")]).report
+    rows = {row.scorer: row for row in report.rows}
+    assert rows["model"].overall.low < rows["null"].overall.high
+    difference = rows["model"].minus_null["null"]["overall"]
+    assert difference.value == pytest.approx(0.075) and difference.low > 0 and difference.real
+
+
+def test_the_report_is_the_same_to_the_last_byte_and_has_every_row():
+    cases = [case(str(i), answers=("x" * i, "y" * 5), subset="a|b") for i in range(1, 20)]
+
+    def run():
+        return evaluate(pairs(), cases, all_nulls()).report
+
+    first, second = run(), run()
+    assert first == second and markdown(first) == markdown(second)
+    text = markdown(first)
+    assert "a\\|b" in text and all(row.scorer in text for row in first.rows)
+    assert len(figure(first).axes) == 1
+
+
+def test_a_wrong_objective_is_named():
+    class Model:
+        contract = ScoringContract(kind="x", objectives=("helpful", "harmless"))
+
+        def rate(self, examples):
+            return np.array([[1.0, 3.0] for _ in examples])
+
+    with pytest.raises(UsageError, match="no objective 'kind'; the model has helpful, harmless"):
+        RewardScorer("m", Model(), objective="kind")
+    assert RewardScorer("m", Model(), objective="harmless")([case("a")])[0].scores == (3.0, 3.0)
+    assert RewardScorer("m", Model())([case("a")])[0].scores == (2.0, 2.0)
