@@ -132,7 +132,7 @@ class WorldConfig:
     """The toy world as files."""
 
     output: str = say("Folder for the data and the start policy.", default="")
-    pairs: int = say("Training pairs.", default=4000)
+    pairs: int = say("Training pairs.", default=6000)
     test: int = say("Unseen pairs for evaluation.", default=1000)
     architecture: Literal["qwen3", "llama"] = say("Of the start policy.", default="qwen3")
     seed: int = say("Of everything.", default=0)

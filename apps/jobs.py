@@ -15,7 +15,7 @@ from peft import LoraConfig
 from ..benchmarks.evaluate import Evaluation, evaluate
 from ..benchmarks.nulls import all_nulls
 from ..benchmarks.render import figure, markdown
-from ..benchmarks.scorers import open_scorer
+from ..benchmarks.scorers import open_scorer, short_names
 from ..kernels.choose import backend
 from ..rm.checkpoint import GOLDEN, check_golden, load_reward_model, write_golden
 from ..rm.data import RowReport, load_examples, load_pairs
@@ -206,6 +206,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         cases, notes = suite.cases(source)
         scorers = [open_scorer(name, objective=config.objective, **_trust(config)) for name in config.model]
         scorers += [open_scorer(name, role="reference") for name in config.reference]
+        short_names(scorers)
         every = [*scorers, *all_nulls(config.seed)]
         evaluation = evaluate(
             suite,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..judges.types import Case, Judgment
-from ..rm.errors import DataError
+from ..rm.errors import DataError, UsageError
 from .statistics import Draws, cluster_draws, group_means, percentile_interval, share_interval, weighted
 from .types import Difference, Interval, Report, Row, Scorer, Suite
 
@@ -57,6 +57,8 @@ def evaluate(
     """
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
         raise DataError(f"{suite.name}: case '{repeated[0]}' stands there twice; give each case its own id")
+    if repeated := [name for name, count in Counter(scorer.name for scorer in scorers).items() if count > 1]:
+        raise UsageError(f"two scorers are called '{repeated[0]}'; give each a name of its own")
     layout = _layout(suite, cases, samples, seed)
     judgments: dict[str, list[Judgment]] = {}
     for scorer in scorers:

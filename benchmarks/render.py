@@ -39,7 +39,7 @@ def markdown(report: Report) -> str:
             f"# {report.suite}",
             "",
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
-            "(bootstrap of whole prompts). A null never reads the prompt.",
+            "(bootstrap of whole prompts). A null never reads the prompt." + _ceiling(rows),
             "",
             main,
             "",
@@ -53,6 +53,16 @@ def markdown(report: Report) -> str:
             "",
             *(["## Scoring contracts", "", *contracts, ""] if contracts else []),
         ]
+    )
+
+
+def _ceiling(rows: Sequence[Row]) -> str:
+    golds = [row for row in rows if row.role == "reference"]
+    told = ", ".join(f"{row.scorer} {100 * row.overall.value:.1f}" for row in golds)
+    return (
+        f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {told}."
+        if golds
+        else ""
     )
 
 

@@ -1,6 +1,7 @@
 """Reward models as scorers of cases; a reward that is not a finite number abstains."""
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,5 +45,12 @@ def _judgment(case: Case, scores: list[float]) -> Judgment:
 def open_scorer(source: str, *, role: str = "model", objective: str | None = None, **options) -> RewardScorer:
     """A scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model."""
     model = load("rm.models", source)() if ":" in source else load_reward_model(source, **options)
-    name = source.rpartition(":")[2] if ":" in source else source.rstrip("/").rpartition("/")[2]
-    return RewardScorer(name, model, role=role, objective=objective)
+    return RewardScorer(source.rstrip("/"), model, role=role, objective=objective)
+
+
+def short_names(scorers: Sequence[RewardScorer]) -> None:
+    """Call each scorer by the last part of its path or Hub id, where that is no other's."""
+    last = [re.split("[/:]", scorer.name)[-1] for scorer in scorers]
+    for scorer, short in zip(scorers, last, strict=True):
+        if last.count(short) == 1:
+            scorer.name = short

@@ -5,7 +5,7 @@ import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.render import figure, markdown
-from rewardlab.benchmarks.scorers import RewardScorer
+from rewardlab.benchmarks.scorers import RewardScorer, short_names
 from rewardlab.benchmarks.statistics import cluster_draws, group_means, percentile_interval, share_interval, weighted
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs, strictly_best
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
@@ -294,3 +294,14 @@ def test_a_wrong_objective_is_named():
         RewardScorer("m", Model(), objective="kind")
     assert RewardScorer("m", Model(), objective="harmless")([case("a")])[0].scores == (3.0, 3.0)
     assert RewardScorer("m", Model())([case("a")])[0].scores == (2.0, 2.0)
+
+
+def test_scorers_are_called_by_the_last_part_of_their_path_where_it_is_theirs_alone():
+    class Model:
+        contract = ScoringContract(kind="x")
+
+    scorers = [RewardScorer(name, Model()) for name in ("a/rm", "b/rm", "org/other", "pkg.mod:gold")]
+    short_names(scorers)
+    assert [scorer.name for scorer in scorers] == ["a/rm", "b/rm", "other", "gold"]
+    with pytest.raises(UsageError, match="two scorers are called 'longest'"):
+        evaluate(pairs(), [case("a")], [longest(), longest()])

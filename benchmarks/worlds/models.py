@@ -1,0 +1,95 @@
+"""A tokenizer and small language models of real architectures for the garden, made on the spot in seconds."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from ...rm.trunks import Architecture, small_config
+from ...rm.types import Example, Message
+from .garden import vocabulary
+
+ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>")
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", *ROLE_TOKENS)
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|> ' + message['content'] + ' </s>' }}"
+    "{% if not loop.last %}{{ ' ' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ ' <|assistant|>' }}{% endif %}"
+)
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token per word. A turn is rendered as `<|role|> words </s>`; no BOS is rendered; padding is its own token."""
+    ids = {token: index for index, token in enumerate((*SPECIALS, *vocabulary()))}
+    words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
+    words.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        additional_special_tokens=list(ROLE_TOKENS),
+        chat_template=TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen3", seed: int = 0) -> PreTrainedModel:
+    """An untrained language model of about 100,000 parameters."""
+    config = small_config(words, architecture, hidden=64, layers=2, heads=4, positions=256)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(config).float()
+
+
+def conversation(example: Example) -> list[dict[str, str]]:
+    """The prompt's turns and the answer as the last one, as `apply_chat_template` wants them."""
+    turns = (*example.prompt, Message(role="assistant", content=example.answer))
+    return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+
+
+def _batches(sequences: list[torch.Tensor], size: int, steps: int, seed: int) -> Iterator[list[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        rows = torch.randint(len(sequences), (size,), generator=generator)
+        yield [sequences[row] for row in rows.tolist()]
+
+
+def pretrain(
+    model: PreTrainedModel,
+    words: PreTrainedTokenizerFast,
+    examples: Sequence[Example],
+    *,
+    steps: int = 600,
+    seed: int = 0,
+    batch_size: int = 64,
+    learning_rate: float = 3e-3,
+) -> list[float]:
+    """Turn a new model into the start policy by next-token prediction on whole conversations.
+
+    AdamW with a learning rate that falls linearly to 0. Returns the loss of every step, in nats per token.
+    """
+    texts = words.apply_chat_template([conversation(example) for example in examples], return_dict=False)
+    sequences = [torch.tensor(ids) for ids in texts]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
+    model.train()
+    losses = []
+    for batch in _batches(sequences, batch_size, steps, seed):
+        labels = pad_sequence(batch, batch_first=True, padding_value=-100)
+        attention = (labels != -100).long()
+        # what stands under the padding is neither attended to nor predicted
+        tokens = labels * attention
+        loss = model(input_ids=tokens, attention_mask=attention, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    model.eval()
+    return losses
