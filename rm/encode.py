@@ -1,7 +1,7 @@
 """The one way from text to tokens: train, evaluate, reinforce and serve with the same encoder."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     attention: Bool[Tensor, "N L"]
 
 
-def edge_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str | None, str | None]:
+def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
     """What stands before and after a text: BOS and EOS, or an encoder's CLS and SEP."""
     return tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token
 
@@ -95,7 +95,7 @@ class Encoder:
             )
         self.tokenizer = tokenizer
         self.contract = contract
-        self._edges = [
+        self._edges: list[Any] = [
             None if token is None else tokenizer.convert_tokens_to_ids(token) for token in edge_tokens(tokenizer)
         ]
 
@@ -103,7 +103,7 @@ class Encoder:
         """The conversation as the text that the model reads."""
         turns = [*example.prompt, Message(role="assistant", content=example.answer)]
         try:
-            return self.tokenizer.apply_chat_template(turns, tokenize=False)
+            return str(self.tokenizer.apply_chat_template(turns, tokenize=False))
         except Exception as error:  # templates raise what they like, on roles and orders that they do not know
             roles = [turn["role"] for turn in turns]
             raise DataError(

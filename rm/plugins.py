@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import UsageError
 
-ROOT = __package__.rpartition(".")[0]  # `rewardlab`, from the package that this file stands in
+ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, from the package that this file stands in
 
 
 def names(folder: str) -> list[str]:

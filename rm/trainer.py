@@ -159,8 +159,8 @@ class RewardTrainer(Trainer):
             model=reward_model.model,
             args=args,
             data_collator=collate,
-            train_dataset=train_rows,  # type: ignore[arg-type]
-            eval_dataset=eval_rows,  # type: ignore[arg-type]
+            train_dataset=train_rows,
+            eval_dataset=eval_rows,
             processing_class=reward_model.encoder.tokenizer,
             compute_metrics=pair_metrics,
             callbacks=[MarkComplete(), *callbacks],

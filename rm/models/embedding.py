@@ -52,7 +52,7 @@ class Embedder:
                 store.executemany("insert or replace into embeddings values (?, ?)", batch)
                 store.commit()
             vectors = [self._read(store, key) for key in keys]
-        return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])  # type: ignore[arg-type]
+        return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])
 
     def _key(self, text: str) -> str:
         return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|{self.dtype}|{text}".encode()).hexdigest()

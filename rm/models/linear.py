@@ -42,7 +42,7 @@ class LinearRewardModel:
 
     def _features(self, answers: Sequence[str]) -> sparse.csr_matrix:
         length = np.log1p([len(answer) for answer in answers])[:, None]
-        return sparse.hstack([self.vectorizer.transform(answers), length], format="csr")
+        return sparse.csr_matrix(sparse.hstack([self.vectorizer.transform(answers), length]))
 
     def save(self, folder: Path) -> None:
         """Vocabulary as JSON, numbers as safetensors, contract."""

@@ -153,13 +153,13 @@ def _assemble(
             truncation="left",
             max_length=max_length or _context(model.config, tokenizer),
             pooling="model" if decoder_head(model) is None else "last",
-            **describe_tokenizer(tokenizer),  # type: ignore[arg-type]
+            **describe_tokenizer(tokenizer),
         )
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     if lora is not None:
         lora.task_type = TaskType.SEQ_CLS  # without it PEFT leaves the head out of the saved folder
-        model = get_peft_model(model, lora)  # type: ignore[arg-type]
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
+        model = get_peft_model(model, lora)
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
