@@ -58,7 +58,12 @@ def train(config: TrainConfig, arguments: RewardArguments) -> dict[str, Any]:
         model.save(work)
         write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[: config.golden])], work)
         facts["golden_difference"] = check_golden(load_reward_model(str(work), **_trust(config)), work)
-        facts |= {"contract": model.contract.hash(), "rows": rows.as_json(), "eval_rows": eval_rows.as_json()}
+        facts |= {
+            "arguments": arguments.to_sanitized_dict(),
+            "contract": model.contract.hash(),
+            "rows": rows.as_json(),
+            "eval_rows": eval_rows.as_json(),
+        }
         write_manifest(work, data=[*config.data, *config.eval_data], seed=arguments.seed, started=started, **facts)
     return {"model": output, "kind": config.kind, "pairs": len(pairs), "contract": model.contract.hash()} | {
         name: value for name, value in facts.items() if name.startswith(("train_", "eval_loss", "eval_accuracy"))

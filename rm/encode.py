@@ -117,7 +117,7 @@ class Encoder:
     def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
         """Token ids of many examples, each the same as alone."""
         texts = [self.render(example) for example in examples]
-        rows = self.tokenizer(texts, add_special_tokens=False).input_ids if texts else []
+        rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
         return [self._finish(ids) for ids in rows]
 
     def _finish(self, ids: list[int]) -> Encoded:

@@ -184,8 +184,9 @@ class RewardTrainer(Trainer):
 
 
 def _disable_dropout(model: torch.nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
+    """Switch off the backbone's dropout; an adapter's own was asked for."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout) and "lora_dropout" not in name:
             module.p = 0.0
 
 

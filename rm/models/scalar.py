@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, Shaped
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from safetensors import safe_open
 from torch import Tensor
+from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..contract import FILE, ScoringContract, load_contract
@@ -51,7 +52,7 @@ class ScalarRewardModel:
         device = next(self.model.parameters()).device
         self.model.eval()
         with torch.inference_mode():
-            for places in _batches([len(row) for row in rows], batch_tokens):
+            for places in tqdm(_batches([len(row) for row in rows], batch_tokens), desc="scoring", disable=None):
                 batch = pad([rows[place] for place in places])
                 scores = self.score(batch.tokens.to(device), batch.attention.to(device))
                 rewards[places] = scores.double().cpu().numpy()

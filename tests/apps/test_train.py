@@ -176,7 +176,8 @@ def test_a_linear_model_trains_saves_and_loads(kind, recipe, tmp_path, capsys):
 
 def test_lora_on_a_named_backbone(recipe, uninterrupted, tmp_path):
     settings = yaml.safe_load(recipe[0].read_text())
-    flags = ["--model", str(uninterrupted), "--lora", "--lora_r", "4", "--max_steps", "4"]
+    flags = ["--model", str(uninterrupted), "--lora", "--lora_r", "4", "--max_steps", "4", "--report_to", "tensorboard"]
     assert main(["train", "--config", str(recipe[0]), *flags, "--output", str(tmp_path / "rm")]) == 0
     assert (tmp_path / "rm" / "adapter_model.safetensors").exists() and settings["golden"] == 4
+    assert list((tmp_path / "rm").rglob("events.out.tfevents*")), "TensorBoard's log"
     assert json.loads((tmp_path / "rm" / "manifest.json").read_text())["golden_difference"] < 1e-6
