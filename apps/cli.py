@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import difflib
 import importlib
 import json
 import os
@@ -10,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ..rm.errors import CheckFailed, DataError, UsageError
+from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from .config import DoctorConfig, EvalConfig, InspectConfig, ScoreConfig, StudyConfig, TrainConfig, WorldConfig
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
@@ -80,10 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(_overview())
             return 0 if name else 2
         if name not in VERBS:
-            close = difflib.get_close_matches(name, VERBS, n=1)
-            raise UsageError(
-                f"no verb '{name}'; " + (f"did you mean '{close[0]}'?" if close else f"there is {', '.join(VERBS)}")
-            )
+            raise UsageError(f"no verb '{name}'; {did_you_mean(name, VERBS)}")
+        if {"-h", "--help"} & {*words}:
+            print(_parser(name, VERBS[name]).format_help())
+            return 0
         with contextlib.redirect_stdout(sys.stderr):
             result = _run(name, VERBS[name], words[1:])
         print(json.dumps(result, ensure_ascii=False))
@@ -114,23 +113,24 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     return getattr(importlib.import_module(f".{module}", __package__), function)(*settings)
 
 
-def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
-    """The verb's settings from a YAML file and flags, through TRL's parser."""
+def _parser(name: str, verb: Verb) -> Any:
     from trl import TrlParser
 
-    kinds = [verb.config, *([_extra(verb.arguments)] if verb.arguments else [])]
     parser = TrlParser(
-        kinds,
+        [verb.config, *([_extra(verb.arguments)] if verb.arguments else [])],
         prog=f"rewardlab {name}",
         description=verb.help,
         epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.error = _refuse  # argparse would print the usage of a hundred settings
+    return parser
+
+
+def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
+    """The verb's settings from a YAML file and flags, through TRL's parser."""
+    parser = _parser(name, verb)
     words = _with_positional(verb, list(words))
-    if "-h" in words or "--help" in words:
-        print(parser.format_help(), file=sys.__stdout__)
-        raise SystemExit(0)
     try:
         *settings, unknown = parser.parse_args_and_config(words, return_remaining_strings=True)
     except (UsageError, SystemExit):
@@ -143,10 +143,8 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
         raise UsageError(f"the file given with --config is not YAML: {' '.join(str(error).split())}") from error
     if unknown:
         known = [option for action in parser._actions for option in action.option_strings]
-        close = difflib.get_close_matches(unknown[0], known, n=1)
         raise UsageError(
-            f"no setting '{unknown[0]}'; "
-            + (f"did you mean '{close[0]}'?" if close else f"see rewardlab {name} --help")
+            f"no setting '{unknown[0]}'; {did_you_mean(unknown[0], known, f'see rewardlab {name} --help')}"
         )
     return tuple(settings)
 

@@ -33,6 +33,7 @@ Step = Callable[[int, gr.EventData], int]  # from a position and the event to th
 CSS = """
 .bar {align-items: center}
 .bar input:checked {background-color: var(--color-accent) !important}  /* Gradio 6.31 hides a dot that has the focus */
+#report th, #report td {border-color: var(--border-color-primary); padding: 4px 12px}
 #place {text-align: center}
 #items {--font-mono: var(--font); font-variant-numeric: tabular-nums}
 #items thead {pointer-events: none}  /* sorting one page of many would mislead */
@@ -67,11 +68,9 @@ def _judgments(page: gr.Blocks, run: views.Run) -> None:
         headers=HEADERS, type="array", interactive=False, column_widths=WIDTHS, buttons=[], elem_id="items"
     )
     with gr.Row(elem_classes="bar"):
-        previous_item, place, next_item = (
-            _button("‹ previous item"),
-            gr.Markdown(elem_id="place"),
-            _button("next item ›"),
-        )
+        previous_item = _button("‹ previous item")
+        place = gr.Markdown(elem_id="place")
+        next_item = _button("next item ›")
     item = gr.HTML(elem_id="item", apply_default_css=False)
     position = gr.State(0)
 
@@ -80,10 +79,8 @@ def _judgments(page: gr.Blocks, run: views.Run) -> None:
         event(_answer(run, step), inputs, outputs, **QUIET, **options)
 
     on(page.load, _first)
-    for event in (outcome.input, scorer.input, subset.input, search.change, order.input):
+    for event in (outcome.input, scorer.input, subset.input, search.change, margin.change, order.input):
         on(event, _first, trigger_mode="always_last")
-    for event in (margin.submit, margin.blur):  # half a number is none
-        on(event, _first)
     on(previous_page.click, lambda position, _: _page_start(position) - SIZE)
     on(next_page.click, lambda position, _: _page_start(position) + SIZE)
     on(previous_item.click, lambda position, _: position - 1)
@@ -134,7 +131,7 @@ def _answer(run: views.Run, step: Step) -> Callable[..., list[Any]]:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text) if text.strip() else None
+        return None if text.strip() in ("", ".") else float(text)  # a dot: the reader is still typing
     except ValueError as error:
         raise UsageError(f"the largest |margin| is a number such as 0.5, or empty for any; got '{text}'") from error
 
@@ -176,6 +173,7 @@ def serve(config: InspectConfig) -> dict[str, Any]:
 def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> str:
     """Serve the page from a thread and return its address: nothing is shared, reported or fetched from elsewhere."""
     port = _free_port(host, port)
+    _reach_directly("localhost", host)
     _, url, _ = page.launch(
         server_name=f"[{host}]" if ":" in host else host,
         server_port=port,
@@ -195,6 +193,12 @@ def launch(page: gr.Blocks, host: str = "127.0.0.1", port: int = 0, token: str |
         head=POLICY,
     )
     return url
+
+
+def _reach_directly(*hosts: str) -> None:
+    """Gradio asks its own server whether it is up, and would ask a proxy that the environment names."""
+    known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    os.environ["no_proxy"] = ",".join([*([known] if known else []), *hosts])
 
 
 def _free_port(host: str, port: int) -> int:

@@ -305,10 +305,9 @@ def _prompt_html(item: Item) -> str:
     turns = "".join(_turn_html(turn["role"], turn["content"], alone=len(item.messages) == 1) for turn in item.messages)
     verdict = item.verdict
     pill = f'<span class="end">{_pill(verdict.outcome)}</span>' if verdict else ""
-    cluster = f" · prompt {escape(item.cluster)}" if item.cluster and item.cluster != item.case else ""
     return (
         f'<div class="box prompt"><div class="head"><span>{escape(item.case)}</span>'
-        f'<span class="faint">{escape(item.subset)}{cluster}</span>{pill}</div><div class="body">{turns}</div></div>'
+        f'<span class="faint">{escape(item.subset)}</span>{pill}</div><div class="body">{turns}</div></div>'
     )
 
 
@@ -353,12 +352,12 @@ def _verdict_html(verdict: Verdict, answers: int, chosen: str) -> str:
 def number(value: float | None) -> str:
     """Four significant digits, without an exponent where a reader expects none.
 
-    >>> number(0.123456), number(-12345.678), number(None)
-    ('0.1235', '-12,345.7', '')
+    >>> number(0.123456), number(-12345.678), number(1892.0), number(None)
+    ('0.1235', '-12,345.7', '1,892', '')
     """
     if value is None:
         return ""
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}".removesuffix(".0")
 
 
 def heading_html(run: Run) -> str:

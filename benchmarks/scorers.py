@@ -31,6 +31,9 @@ class RewardScorer:
 
 
 def _column(model: RewardModel, objective: str) -> int:
+    """The objective's place; a model with a single objective is read by it, whatever it is called."""
+    if len(model.contract.objectives) == 1:
+        return 0
     if objective not in model.contract.objectives:
         raise UsageError(f"no objective '{objective}'; the model has {', '.join(model.contract.objectives)}")
     return model.contract.objectives.index(objective)

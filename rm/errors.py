@@ -1,5 +1,8 @@
 """The errors a user can mend: each message has the value, the place and the way out."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class UsageError(ValueError):
     """What was asked for does not exist or does not fit together (exit code 2)."""
@@ -11,3 +14,14 @@ class DataError(ValueError):
 
 class CheckFailed(Exception):
     """A check that was asked for did not hold (exit code 5)."""
+
+
+def did_you_mean(value: str, choices: Iterable[str], otherwise: str = "") -> str:
+    """The end of a message about an unknown name: the choice that is close, else `otherwise`, else every choice.
+
+    >>> did_you_mean("scaler", ["linear", "scalar"])
+    "did you mean 'scalar'?"
+    """
+    names = list(choices)
+    close = difflib.get_close_matches(value, names, n=1)
+    return f"did you mean '{close[0]}'?" if close else otherwise or f"there is {', '.join(names)}"

@@ -1,12 +1,11 @@
 """The folder is the registry: a name becomes the factory of the same name in a folder's file of that name."""
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from .errors import UsageError
+from .errors import UsageError, did_you_mean
 
 ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, from the package that this file stands in
 
@@ -31,9 +30,7 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     if ":" in name:
         return _from_anywhere(name)
     if name not in (choices := names(folder)):
-        close = difflib.get_close_matches(name, choices, n=1)
-        way_out = f"did you mean '{close[0]}'?" if close else f"there is {', '.join(choices)}"
-        raise UsageError(f"no '{name}' in {folder}; {way_out}")
+        raise UsageError(f"no '{name}' in {folder}; {did_you_mean(name, choices)}")
     return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)
 
 
