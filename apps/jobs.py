@@ -297,7 +297,7 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
         for name, evaluation in found.evaluations.items():
             (work / name).mkdir()
             write_evaluation(evaluation, work / name)
-        write_manifest(work, data=[], seed=config.seed, started=started, study=config.name, **found.facts)
+        write_manifest(work, data=found.sources, seed=config.seed, started=started, study=config.name, **found.facts)
     say(found.text)
     overall = {
         name: {row.scorer: row.overall._asdict() for row in evaluation.report.rows}

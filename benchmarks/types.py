@@ -102,9 +102,10 @@ class Report:
 
 
 class Study(NamedTuple):
-    """A study's text with its tables, its figures by name, the evaluations behind them, and facts for the manifest."""
+    """A study's text with its tables, the data it read, its figures by name, the evaluations behind them, and facts."""
 
     text: str
+    sources: Sequence[str]
     figures: "Mapping[str, Figure]"
     evaluations: "Mapping[str, Evaluation]"
     facts: Mapping[str, Any]

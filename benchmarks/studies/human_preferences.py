@@ -115,7 +115,8 @@ def human_preferences(
         "settings": {"linear": LINEAR, "small LM": SMALL_LM, "folds": FOLDS, "seed": seed},
     }
     text = _text(evaluations, facts, reports)
-    return Study(text, {name: figure(one.report) for name, one in evaluations.items()}, evaluations, facts)
+    sources = [str(data / file) for files in (*SOURCES.values(), [REWARDBENCH]) for file in files]
+    return Study(text, sources, {name: figure(one.report) for name, one in evaluations.items()}, evaluations, facts)
 
 
 # ---- data ----
