@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from .config import DoctorConfig, EvalConfig, InspectConfig, ScoreConfig, StudyConfig, TrainConfig, WorldConfig
+from .runs import plain
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         with contextlib.redirect_stdout(sys.stderr):
             result = _run(name, VERBS[name], words[1:])
-        print(json.dumps(result, ensure_ascii=False))
+        print(json.dumps(plain(result), ensure_ascii=False))
         return 0
     except tuple(EXIT) as error:
         print(f"rewardlab {name}: {error}", file=sys.stderr)

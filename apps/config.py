@@ -80,6 +80,10 @@ class TrainConfig:
         _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         if self.max_length is not None and self.max_length < 1:
             raise UsageError(f"--max_length is at least 1, got {self.max_length}")
+        if self.golden < 2:
+            raise UsageError(f"--golden is at least 2, so that the scores have a spread; got {self.golden}")
+        if self.inverse_regularization is not None and not self.inverse_regularization > 0:
+            raise UsageError(f"--inverse_regularization is above 0, got {self.inverse_regularization}")
 
 
 @dataclass
@@ -89,9 +93,11 @@ class EvalConfig:
     benchmark: str = say("A suite of benchmarks/suites.", default="pairs")
     model: list[str] = say("Model folders, Hub ids, or package.module:factory.", default_factory=list)
     reference: list[str] = say("Scorers to show beside the models, such as a gold reward.", default_factory=list)
-    data: str | None = say("The suite's data: a file, or hub-id[@revision][:split].", default=None)
+    data: list[str] = say("The suite's data: files, or hub-id[@revision][:split].", default_factory=list)
     output: str = say("Run folder.", default="")
-    objective: str | None = say("Which of the model's objectives scores; by default their mean.", default=None)
+    objective: str | None = say(
+        "Label of the pairs, and the objective of models with several; by default their mean.", default=None
+    )
     on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
     samples: int = say("Bootstrap samples.", default=1000)
     seed: int = say("Of the bootstrap, the random null and the folds.", default=0)
@@ -99,7 +105,7 @@ class EvalConfig:
     overwrite: bool = say("Replace the run folder.", default=False)
 
     def __post_init__(self):
-        self.model, self.reference = _as_list(self.model), _as_list(self.reference)
+        self.model, self.reference, self.data = map(_as_list, (self.model, self.reference, self.data))
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
@@ -117,6 +123,7 @@ class ScoreConfig:
     output: str = say("A .parquet or .jsonl file: id, and one column per objective.", default="")
     on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
     check: bool = say("First prove that the model still gives its golden scores.", default=True)
+    overwrite: bool = say("Replace the output file.", default=False)
     trust_remote_code: bool = say("Run code that comes with a model.", default=False)
 
     def validate(self) -> None:

@@ -17,7 +17,7 @@ from ..benchmarks.nulls import all_nulls
 from ..benchmarks.render import figure, markdown
 from ..benchmarks.scorers import open_scorer, short_names
 from ..kernels.choose import backend
-from ..rm.checkpoint import GOLDEN, check_golden, load_reward_model, write_golden
+from ..rm.checkpoint import check_golden, load_reward_model, write_golden
 from ..rm.data import RowReport, load_examples, load_pairs
 from ..rm.errors import UsageError
 from ..rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
@@ -26,7 +26,7 @@ from ..rm.trainer import Encoding, RewardArguments, RewardTrainer, encode_pairs,
 from ..rm.trunks import small_config, small_tokenizer
 from ..rm.types import PreferencePair
 from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig, TrainConfig
-from .runs import replace_file, run_folder, versions, write_json, write_manifest
+from .runs import data_hash, replace_file, run_folder, versions, write_json, write_manifest
 from .tables import write_items, write_scores
 
 CHECKPOINTS = "checkpoints"
@@ -54,10 +54,10 @@ def train(config: TrainConfig, arguments: RewardArguments) -> dict[str, Any]:
         if config.kind == "scalar":
             model, facts = _train_scalar(config, arguments, pairs, eval_pairs, work)
         else:
-            model, facts = _train_head(config, pairs), {}
+            model, facts = _train_head(config, pairs)
         model.save(work)
         write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[: config.golden])], work)
-        facts["golden_difference"] = check_golden(load_reward_model(str(work), **_trust(config)), work)
+        facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **_trust(config)), work)
         facts |= {
             "arguments": arguments.to_sanitized_dict(),
             "contract": model.contract.hash(),
@@ -79,7 +79,8 @@ def _recipe(config: TrainConfig, arguments: RewardArguments) -> dict[str, Any]:
         for name, value in vars(arguments).items()
         if name in RewardArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
     }
-    return json.loads(json.dumps(own | changed, default=str))
+    data = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
+    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
 
 
 def _load_optional(config: TrainConfig) -> tuple[list[PreferencePair], RowReport]:
@@ -95,7 +96,7 @@ def _trust(config: TrainConfig | EvalConfig | ScoreConfig) -> dict[str, bool]:
     return {"trust_remote_code": True} if config.trust_remote_code else {}
 
 
-def _train_head(config: TrainConfig, pairs: list[PreferencePair]) -> Any:
+def _train_head(config: TrainConfig, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
     """Linear and embedding reward models: fixed features, one convex fit."""
     options: dict[str, Any] = {}
     if config.kind == "embedding":
@@ -104,7 +105,13 @@ def _train_head(config: TrainConfig, pairs: list[PreferencePair]) -> Any:
     elif config.model or config.lora:
         raise UsageError(f"a {config.kind} reward model has no backbone; leave --model and --lora out")
     fit = {"C": config.inverse_regularization} if config.inverse_regularization else {}
-    return load("rm.models", config.kind)(**options).fit(pairs, objective=config.objective, **fit)
+    model = load("rm.models", config.kind)(**options).fit(pairs, objective=config.objective, **fit)
+    if config.kind != "embedding":
+        return model, {}
+    over = model.over_length([example for pair in pairs for example in pair.examples])
+    if over:
+        say(f"data: {over} of {2 * len(pairs)} sequences exceed {model.contract.max_length} tokens and lose the start")
+    return model, {"over_length": over}
 
 
 def _train_scalar(
@@ -114,6 +121,11 @@ def _train_scalar(
     eval_pairs: list[PreferencePair],
     work: Path,
 ) -> tuple[ScalarRewardModel, dict[str, Any]]:
+    if arguments.world_size > 1 or arguments.n_gpu > 1:
+        raise UsageError(
+            f"train works on one device and sees {max(arguments.world_size, arguments.n_gpu)}; "
+            "choose one with CUDA_VISIBLE_DEVICES=0"
+        )
     model = build_scalar(config, pairs, arguments.seed)
     encoding = _encode(model, pairs, config, "data")
     eval_rows = _encode(model, eval_pairs, config, "eval_data").rows if eval_pairs else None
@@ -204,11 +216,11 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     started = time.time()
     options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
     suite = load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row, **options)
-    source = config.data or suite.hub
-    if not source:
+    sources = config.data or [suite.hub]
+    if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
-        cases, notes = suite.cases(source)
+        cases, notes = suite.cases(sources)
         scorers = [open_scorer(name, objective=config.objective, **_trust(config)) for name in config.model]
         scorers += [open_scorer(name, role="reference") for name in config.reference]
         short_names(scorers)
@@ -224,7 +236,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         )
         write_evaluation(evaluation, work)
         contracts = {scorer.name: scorer.contract for scorer in scorers}
-        write_manifest(work, data=[source], seed=config.seed, started=started, suite=suite.name, contracts=contracts)
+        write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, contracts=contracts)
     say(markdown(evaluation.report))
     return {
         "run": config.output,
@@ -250,9 +262,11 @@ def save_figure(drawing: Figure, path: Path) -> None:
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
     """Rewards of every conversation in a file."""
-    model = load_reward_model(config.model, **_trust(config))
-    if config.check and (Path(config.model) / GOLDEN).exists():
-        say(f"golden scores hold: largest difference {check_golden(model, Path(config.model)):.1e}")
+    if Path(config.output).exists() and not config.overwrite:
+        raise UsageError(
+            f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
+        )
+    model = load_reward_model(config.model, check=config.check, **_trust(config))
     named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
     _tell_rows("data", rows)
     rewards = model.rate([example for _, example in named])

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
 import shutil
 import subprocess
@@ -29,14 +30,14 @@ def partial_folder(final: Path) -> Path:
 
 @contextmanager
 def run_folder(
-    output: str, config: Mapping[str, Any], *, overwrite: bool, resume: bool = False, keep: str = ""
+    output: str, config: Mapping[str, Any], *, overwrite: bool, resume: bool | None = None, keep: str = ""
 ) -> Iterator[Path]:
     """A folder to write to, which takes the name `output` when the block ends well.
 
     If the block fails, the folder is removed, unless it holds something that matches the pattern `keep`. A later run
-    with `resume` and the same settings continues there.
+    with `resume` and the same settings continues there; None says that this kind of run cannot be resumed.
     """
-    final = Path(output)
+    final = Path(output).absolute()
     work = partial_folder(final)
     _check_free(final, work, overwrite, resume)
     if resume and work.exists():
@@ -54,18 +55,29 @@ def run_folder(
     replace_folder(work, final)
 
 
-def _check_free(final: Path, work: Path, overwrite: bool, resume: bool) -> None:
+def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
     if final.exists() and not overwrite:
         raise UsageError(f"{final} exists already; name another folder with --output, or replace it with --overwrite")
-    if work.exists() and not (overwrite or resume):
+    if final.exists() and not (final / CONFIG).is_file() and not _is_empty(final):
+        raise UsageError(
+            f"{final} is not a run of rewardlab, so --overwrite leaves it alone; name another with --output"
+        )
+    if work.exists() and resume is False and not overwrite:
         raise UsageError(
             f"{work} holds a run that was cut off; continue it with --resume, or start over with --overwrite"
         )
 
 
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
 def _check_same(kept: Path, config: Mapping[str, Any]) -> None:
     """A run continues under the settings it began with."""
-    before = yaml.safe_load(kept.read_text(encoding="utf-8"))
+    try:
+        before = yaml.safe_load(kept.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"{kept.parent} cannot be resumed ({error}); start over with --overwrite") from error
     now = yaml.safe_load(yaml.safe_dump(dict(config)))
     if different := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
         name = different[0]
@@ -78,7 +90,7 @@ def _check_same(kept: Path, config: Mapping[str, Any]) -> None:
 def replace_folder(new: Path, final: Path) -> None:
     """Give a finished folder its name; a kill on the way leaves the old folder or the new one under a known name."""
     if final.exists():
-        retired = final.with_name(f"{final.name}.old")
+        retired = final.with_name(f".{final.name}.replaced-by-rewardlab")
         shutil.rmtree(retired, ignore_errors=True)
         final.rename(retired)
         new.rename(final)
@@ -100,7 +112,16 @@ def replace_file(path: Path, write) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Readable JSON with a line end."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: a number that is not finite is null."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_manifest(folder: Path, *, data: Sequence[str], seed: int, started: float, **facts: Any) -> None:
@@ -150,7 +171,7 @@ def _commit() -> str | None:
 
 
 def data_hash(source: str) -> str | None:
-    """SHA-256 of a local file; None for a data set on the Hub, whose revision stands in its name."""
+    """SHA-256 of a local file; None for a data set on the Hub, which `id@revision` pins."""
     path = Path(source)
     if not is_local(source) or not path.is_file():
         return None

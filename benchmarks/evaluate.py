@@ -9,7 +9,7 @@ import numpy as np
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
-from .statistics import Draws, cluster_draws, group_means, percentile_interval, share_interval, weighted
+from .statistics import Cells, Draws, cell_sums, cluster_draws, percentile_interval, share_interval
 from .types import Difference, Interval, Report, Row, Scorer, Suite
 
 OVERALL = "overall"
@@ -25,19 +25,25 @@ class Evaluation(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """One scorer's shares by area: observed, and in every bootstrap sample [S]."""
+    """One scorer's shares by area: observed, and in every bootstrap sample [S]. A subset has the prefix `subset:`."""
 
     observed: Mapping[str, float]
     samples: Mapping[str, np.ndarray]
+    clusters: Mapping[str, int]
+    """How many clusters each area rests on."""
 
 
 class Layout(NamedTuple):
-    """Which subset each case belongs to, and how subsets add up to sections."""
+    """Which subset each case belongs to [M], and the bootstrap samples."""
 
     names: list[str]
     groups: np.ndarray
-    sections: Mapping[str, Mapping[str, float]]
     draws: Draws
+
+    def clusters(self, subsets: Sequence[str], counted: np.ndarray) -> int:
+        """How many clusters the counted cases [M] of some subsets fall into."""
+        inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
+        return len(np.unique(self.draws.cluster[inside]))
 
 
 def evaluate(
@@ -55,23 +61,30 @@ def evaluate(
     Intervals are percentiles of `samples` bootstrap samples of whole prompts; all scorers share the samples, so that
     differences to a null are paired. Same cases, scorers and seed: the same report, to the last digit.
     """
+    if not cases:
+        raise DataError(f"{suite.name}: there is no case to judge; check the data")
     if repeated := [name for name, count in Counter(case.id for case in cases).items() if count > 1]:
         raise DataError(f"{suite.name}: case '{repeated[0]}' stands there twice; give each case its own id")
     if repeated := [name for name, count in Counter(scorer.name for scorer in scorers).items() if count > 1]:
         raise UsageError(f"two scorers are called '{repeated[0]}'; give each a name of its own")
-    layout = _layout(suite, cases, samples, seed)
+    layout = lay_out(cases, samples, seed)
     judgments: dict[str, list[Judgment]] = {}
     for scorer in scorers:
         progress(scorer.name)
         judgments[scorer.name] = _judge(scorer, cases)
-    credits = {name: _credits(suite, cases, judged) for name, judged in judgments.items()}
-    figures = {name: _figures(values, layout) for name, values in credits.items()}
+    credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
+    figures = {name: _figures(suite, values, layout) for name, values in credits.items()}
     rows = [_row(scorer, judgments[scorer.name], figures[scorer.name], layout) for scorer in scorers]
     nulls = [scorer.name for scorer in scorers if scorer.role == "null"]
+    whole = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
+
+    def against(name: str, null: str) -> dict[str, Difference]:
+        if {name, null} <= whole:
+            return _differences(figures[name], figures[null])
+        return minus(suite, credits[name], credits[null], layout)
+
     rows = [
-        row
-        if row.role == "null"
-        else replace(row, minus_null={n: _minus(row.scorer, n, credits, layout) for n in nulls})
+        row if row.role == "null" else replace(row, minus_null={null: against(row.scorer, null) for null in nulls})
         for row in rows
     ]
     order = {"model": 0, "reference": 1, "null": 2}
@@ -79,20 +92,19 @@ def evaluate(
         suite=suite.name,
         version=suite.version,
         cases=len(cases),
-        clusters=layout.draws.counts.shape[1],
+        clusters=layout.draws.clusters,
         sizes=dict(Counter(case.subset or ALL for case in cases)),
         rows=tuple(sorted(rows, key=lambda row: order[row.role])),
-        notes=(*notes, *_notes(rows)),
+        notes=(*notes, *_bounds(suite, credits, layout), *_notes(rows)),
     )
     return Evaluation(report, cases, judgments)
 
 
-def _layout(suite: Suite, cases: Sequence[Case], samples: int, seed: int) -> Layout:
-    subsets = [case.subset or ALL for case in cases]
-    names = sorted(set(subsets))
-    groups = np.array([names.index(subset) for subset in subsets])
+def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
+    """Subsets in alphabetical order, and bootstrap samples of whole clusters."""
+    names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
     draws = cluster_draws(np.array([case.cluster or case.id for case in cases]), samples, seed)
-    return Layout(names, groups, suite.sections, draws)
+    return Layout(names.tolist(), groups, draws)
 
 
 def _judge(scorer: Scorer, cases: Sequence[Case]) -> list[Judgment]:
@@ -101,45 +113,51 @@ def _judge(scorer: Scorer, cases: Sequence[Case]) -> list[Judgment]:
     return judged
 
 
-def _credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
-    """Credit of every case [M]; NaN where the scorer abstained."""
-    return np.array(
-        [
-            np.nan if judgment.abstained else suite.credit(case, judgment.scores)
-            for case, judgment in zip(cases, judgments, strict=True)
-        ]
-    )
+def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
+    """What every judgment is worth [M, K]; NaN where the scorer abstained."""
+    none = [np.nan] * len(suite.measures)
+    pairs = zip(cases, judgments, strict=True)
+    return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
 
 
-def _figures(credit: np.ndarray, layout: Layout) -> Figures:
-    """Subsets, sections and overall, under their names; a subset has the prefix `subset:`."""
-    observed, sampled = group_means(credit, layout.groups, len(layout.names), layout.draws)
-    values = {f"subset:{name}": (observed[place], sampled[:, place]) for place, name in enumerate(layout.names)}
-    if not layout.sections:
-        whole, samples = group_means(credit, np.zeros(len(credit), int), 1, layout.draws)
-        values[OVERALL] = (whole[0], samples[:, 0])
-    else:
-        present = []
-        for section, weights in layout.sections.items():
-            weight = np.array([weights.get(name, 0.0) for name in layout.names])
-            if not weight.any():
-                continue
-            values[section] = (weighted(observed, weight), weighted(sampled, weight))
-            present.append(values[section])
-        values[OVERALL] = (np.mean([value for value, _ in present]), np.mean([drawn for _, drawn in present], axis=0))
-    return Figures(
-        {name: float(value) for name, (value, _) in values.items()}, {name: s for name, (_, s) in values.items()}
-    )
+def _figures(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
+    observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
+    shares = {name: float(value) for name, value in _areas(suite, observed).items()}
+    counted = ~np.isnan(credit[:, 0])
+    clusters = {area: layout.clusters(subsets, counted) for area, subsets in _members(suite, observed).items()}
+    return Figures(shares, _areas(suite, sampled), clusters)
+
+
+def _areas(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
+    return {f"subset:{name}": cells.mean([name]) for name in cells.subsets} | suite.add_up(cells)
+
+
+def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
+    """Which subsets enter each area: those whose absence changes it."""
+    whole = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
+    members: dict[str, list[str]] = {area: [] for area in whole}
+    for place, name in enumerate(cells.subsets):
+        for area, value in _areas(suite, _marked(cells, place)).items():
+            if not np.isclose(np.nan_to_num(value), whole[area], rtol=0, atol=1e-12):
+                members[area].append(name)
+    return members
+
+
+def _marked(cells: Cells, place: int | None = None) -> Cells:
+    """The same counts with every figure 0, or 1 in one subset."""
+    total = np.zeros_like(cells.total)
+    if place is not None:
+        total[place] = cells.count[place]
+    return cells._replace(total=total)
 
 
 def _row(scorer: Scorer, judgments: Sequence[Judgment], figures: Figures, layout: Layout) -> Row:
     def interval(area: str) -> Interval:
         value = figures.observed[area]
-        clusters = _clusters(area, layout)
-        return Interval(value, *share_interval(value, figures.samples[area], clusters))
+        return Interval(value, *share_interval(value, figures.samples[area], figures.clusters[area]))
 
     subsets = {name: interval(f"subset:{name}") for name in layout.names}
-    sections = {name: interval(name) for name in layout.sections if name in figures.observed}
+    sections = {name: interval(name) for name in _sections(figures)}
     scored = [judgment.scores for judgment in judgments if not judgment.abstained]
     return Row(
         scorer=scorer.name,
@@ -154,44 +172,62 @@ def _row(scorer: Scorer, judgments: Sequence[Judgment], figures: Figures, layout
     )
 
 
-def _clusters(area: str, layout: Layout) -> int:
-    if not area.startswith("subset:"):
-        return layout.draws.counts.shape[1]
-    inside = layout.groups == layout.names.index(area.removeprefix("subset:"))
-    return len(np.unique(layout.draws.cluster[inside]))
+def _sections(figures: Figures) -> list[str]:
+    return [area for area in figures.observed if area != OVERALL and not area.startswith("subset:")]
 
 
-def _minus(name: str, null: str, credits: Mapping[str, np.ndarray], layout: Layout) -> dict[str, Difference]:
-    """A scorer minus a null by section and overall, over the cases that both scored."""
-    gap = credits[name] - credits[null]
-    figures = _figures(gap, layout)
-    areas = [OVERALL, *(section for section in layout.sections if section in figures.observed)]
-    return {area: Difference(figures.observed[area], *percentile_interval(figures.samples[area])) for area in areas}
+def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -> dict[str, Difference]:
+    """One scorer minus another by `overall` and section, over the cases that both scored (credits [M, K])."""
+    both = ~(np.isnan(first[:, 0]) | np.isnan(second[:, 0]))[:, None]
+    return _differences(*(_figures(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
+
+
+def _differences(first: Figures, second: Figures) -> dict[str, Difference]:
+    return {
+        area: Difference(
+            first.observed[area] - second.observed[area],
+            *percentile_interval(first.samples[area] - second.samples[area]),
+        )
+        for area in [OVERALL, *_sections(first)]
+    }
+
+
+def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> list[str]:
+    """For every scorer that abstained: how much, and what its overall figure would be at worst and at best."""
+    notes = []
+    for name, credit in credits.items():
+        absent = np.isnan(credit[:, 0])
+        if absent.any():
+            worst, best = (_filled_overall(suite, credit, absent, value, layout) for value in (0.0, 1.0))
+            notes.append(
+                f"{name} left {absent.sum()} of {len(absent)} cases unscored; its figures are over the rest. Counted "
+                f"as wrong and as right, overall would be {100 * worst:.1f} and {100 * best:.1f}."
+            )
+    return notes
+
+
+def _filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value: float, layout: Layout) -> float:
+    filled = np.where(absent[:, None], value, credit)
+    none = layout.draws._replace(counts=layout.draws.counts[:0])
+    observed, _ = cell_sums(filled, layout.groups, layout.names, suite.measures, none)
+    return float(suite.add_up(observed)[OVERALL])
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader must not overlook: abstentions, ties, and for every model what the nulls say of its figures."""
-    notes = []
-    for row in rows:
-        if row.unscored:
-            share = row.scored / (row.scored + row.unscored)
-            notes.append(
-                f"{row.scorer} left {row.unscored} of {row.scored + row.unscored} cases unscored; its figures are over "
-                f"the rest. Counted as wrong and as right the share would be {100 * share * row.overall.value:.1f} "
-                f"and {100 * (1 - share + share * row.overall.value):.1f}."
-            )
-        if row.ties and row.role != "null":
-            notes.append(f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong.")
-    return notes + [_against_nulls(row, area) for row in rows if row.role == "model" for area in _areas(row)]
-
-
-def _areas(row: Row) -> list[str]:
-    return [OVERALL, *row.sections] if row.minus_null else []
+    """What a reader must not overlook: ties, and for every model what the nulls say of its figures."""
+    ties = [
+        f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
+        for row in rows
+        if row.ties and row.role != "null"
+    ]
+    areas = [(row, area) for row in rows if row.role == "model" and row.minus_null for area in [OVERALL, *row.sections]]
+    return [*ties, *(_against_nulls(row, area) for row, area in areas)]
 
 
 def _against_nulls(row: Row, area: str) -> str:
     """One plain sentence: which nulls a model beats, which it cannot be told from, and which beat it."""
-    differences = {null: areas[area] for null, areas in row.minus_null.items()}
+    found = {null: areas[area] for null, areas in row.minus_null.items()}
+    differences = {null: difference for null, difference in found.items() if difference.value == difference.value}
 
     def told(kind: str, nulls: Mapping[str, Difference]) -> str:
         figures = ", ".join(

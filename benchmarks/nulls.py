@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold
 
 from ..judges.types import Case, Judgment
+from ..rm.errors import DataError
 from ..rm.models.linear import linear
 from ..rm.types import Example, PreferencePair
 
@@ -72,7 +73,12 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
     for train, held_out in GroupKFold(folds, shuffle=True, random_state=seed).split(
         np.zeros(len(cases)), groups=groups
     ):
-        model = linear().fit([pair for place in train for pair in _pairs(cases[place])])
+        try:
+            model = linear().fit([pair for place in train for pair in _pairs(cases[place])])
+        except DataError as error:
+            for place in held_out:
+                judged[place] = Judgment(cases[place].id, abstained=str(error))
+            continue
         for place in held_out:
             rewards = model.rate([Example(cases[place].prompt, answer) for answer in cases[place].answers])
             judged[place] = Judgment(cases[place].id, scores=tuple(rewards[:, 0].tolist()))

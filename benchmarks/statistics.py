@@ -1,11 +1,16 @@
-"""Intervals that know that answers to one prompt are not independent. Arrays in, arrays out."""
+"""Intervals and tests that know that answers to one prompt are not independent. Arrays in, numbers out."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse, stats
 
 LEVEL = 0.95
+CHUNK = 100
+
+
+# ---- bootstrap of whole clusters ----
 
 
 class Draws(NamedTuple):
@@ -14,6 +19,11 @@ class Draws(NamedTuple):
     counts: np.ndarray
     cluster: np.ndarray
 
+    @property
+    def clusters(self) -> int:
+        """C, the pieces of independent evidence."""
+        return self.counts.shape[1]
+
 
 def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> Draws:
     """Bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
@@ -21,25 +31,62 @@ def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> D
     One set of draws serves every scorer, so that differences between scorers are paired.
     """
     names, cluster = np.unique(clusters, return_inverse=True)
-    number = len(names)
-    counts = np.random.default_rng(seed).multinomial(number, np.full(number, 1 / number), size=samples)
-    return Draws(counts.astype(np.float64), cluster)
+    number, random = len(names), np.random.default_rng(seed)
+    counts = np.empty((samples, number), np.uint16)
+    for place in range(samples):
+        counts[place] = np.bincount(random.integers(number, size=number), minlength=number)
+    return Draws(counts, cluster)
 
 
-def group_means(values: np.ndarray, groups: np.ndarray, number: int, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of `values` [M] in each of `number` groups: observed [G], and in every bootstrap sample [S, G].
+def published_cells(subsets: Mapping[str, float], measure: str = "accuracy") -> "Cells":
+    """Cells of published figures by subset, so that an author's way of adding up can be tried on them."""
+    figures = np.array([*subsets.values()], float)[:, None]
+    return Cells(tuple(subsets), (measure,), figures, np.ones_like(figures))
 
-    NaN values are left out; a group without a value is NaN.
-    """
+
+class Cells(NamedTuple):
+    """Sum and count of K measures in G subsets, [..., G, K]; a leading axis runs over bootstrap samples."""
+
+    subsets: tuple[str, ...]
+    measures: tuple[str, ...]
+    total: np.ndarray
+    count: np.ndarray
+
+    def mean(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> np.ndarray:
+        """Mean of a measure (by default the first) over the items of some subsets (by default all)."""
+        k = 0 if measure is None else self.measures.index(measure)
+        places = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.total[..., places, k].sum(-1) / self.count[..., places, k].sum(-1)
+
+    def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
+        """Weighted mean of the means of subsets; a subset without items does not count."""
+        means = np.stack([self.mean([name], measure) for name in weights], axis=-1)
+        return weighted(means, np.array([*weights.values()]))
+
+
+def cell_sums(
+    values: np.ndarray, groups: np.ndarray, subsets: Sequence[str], measures: Sequence[str], draws: Draws
+) -> tuple[Cells, Cells]:
+    """Cells of `values` [M, K] as observed and in every bootstrap sample; NaN values are left out."""
+    number, width = len(subsets), len(measures)
     known = ~np.isnan(values)
-    place = (draws.cluster[known], groups[known])
-    shape = (draws.counts.shape[1], number)
-    total = sparse.csr_matrix((values[known], place), shape=shape)
-    count = sparse.csr_matrix((np.ones(known.sum()), place), shape=shape)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        observed = np.asarray(total.sum(0)).ravel() / np.asarray(count.sum(0)).ravel()
-        sampled = (total.T @ draws.counts.T).T / (count.T @ draws.counts.T).T
-    return observed, sampled
+    item, measure = np.nonzero(known)
+    place = (draws.cluster[item], groups[item] * width + measure)
+    shape = (draws.clusters, number * width)
+    names = (tuple(subsets), tuple(measures))
+    sums = [sparse.csr_matrix((data, place), shape=shape) for data in (values[known], np.ones(len(item)))]
+    observed = [np.asarray(table.sum(0)).reshape(number, width) for table in sums]
+    sampled = [_resampled(table, draws).reshape(-1, number, width) for table in sums]
+    return Cells(*names, *observed), Cells(*names, *sampled)
+
+
+def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
+    """counts @ table, in chunks that keep the memory small."""
+    by_column = sparse.csr_matrix(table.T)
+    chunks = range(0, len(draws.counts), CHUNK)
+    parts = [(by_column @ draws.counts[at : at + CHUNK].T.astype(np.float64)).T for at in chunks]
+    return np.concatenate([np.empty((0, by_column.get_shape()[0])), *parts])
 
 
 def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -67,3 +114,134 @@ def share_interval(value: float, samples: np.ndarray, clusters: int, level: floa
         exact = stats.binomtest(round(value * clusters), clusters).proportion_ci(level, method="wilson")
         return float(exact.low), float(exact.high)
     return percentile_interval(samples, level)
+
+
+# ---- two scorers ----
+
+
+class Discordant(NamedTuple):
+    """Items that only one of two scorers got right, and the chance of so uneven a split between equals."""
+
+    only_first: int
+    only_second: int
+    p: float
+
+
+def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
+    """McNemar's exact test on paired right/wrong [M]: under equality the discordant items are fair coin tosses.
+
+    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947). It takes items as independent; where several
+    share a prompt, the paired bootstrap is the test to read.
+    """
+    both = ~(np.isnan(first) | np.isnan(second))
+    b = int(((first == 1) & (second != 1) & both).sum())
+    c = int(((first != 1) & (second == 1) & both).sum())
+    return Discordant(b, c, float(stats.binomtest(min(b, c), b + c).pvalue) if b + c else 1.0)
+
+
+def bootstrap_p(samples: np.ndarray) -> float:
+    """Two-sided p of a difference from its bootstrap samples: twice the smaller tail beyond 0, never quite 0."""
+    known = samples[~np.isnan(samples)]
+    if not len(known):
+        return float("nan")
+    tail = min((known <= 0).sum(), (known >= 0).sum())
+    return float(min(1.0, 2 * (tail + 1) / (len(known) + 1)))
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Holm's adjusted p-values [T] (Holm 1979): the chance of any false alarm among T tests stays below the level.
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(raised, 1)
+    return adjusted
+
+
+def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
+    """Adjusted p-values [T] whose threshold bounds the share of false alarms (Benjamini & Hochberg 1995).
+
+    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    order = np.argsort(p, kind="stable")[::-1]
+    lowered = np.minimum.accumulate(p[order] * len(p) / np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(lowered, 1)
+    return adjusted
+
+
+def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
+    """Ranks that the data support: each group is led by the best that is left, with all that cannot be told from it.
+
+    `values` [N] are the scorers' figures and `samples` [S, N] their bootstrap samples on the same draws. Differences to
+    the leader are tested at 5 %, Holm-adjusted among those that are left.
+    """
+    left = list(np.argsort(-values, kind="stable"))
+    groups = []
+    while left:
+        leader, *others = left
+        p = np.array([bootstrap_p(samples[:, leader] - samples[:, other]) for other in others])
+        told = holm(p) < 1 - LEVEL if len(p) else np.array([], bool)
+        groups.append([int(leader), *(int(other) for other, apart in zip(others, told, strict=True) if not apart)])
+        left = [other for other, apart in zip(others, told, strict=True) if apart]
+    return groups
+
+
+def items_to_see(difference: float, discordant: float, level: float = LEVEL, power: float = 0.8) -> int:
+    """How many items a paired comparison needs to see a `difference` of accuracies with the given power.
+
+    n = (z_{1-α/2} √d + z_{power} √(d - δ²))² / δ², with d the share of discordant items (Connor 1987).
+    """
+    if not 0 < abs(difference) <= discordant <= 1:
+        raise ValueError(f"0 < |difference| <= discordant <= 1, got {difference} and {discordant}")
+    z, b = stats.norm.ppf((1 + level) / 2), stats.norm.ppf(power)
+    root = z * np.sqrt(discordant) + b * np.sqrt(discordant - difference**2)
+    return int(np.ceil(root**2 / difference**2))
+
+
+# ---- calibration ----
+
+
+class Bin(NamedTuple):
+    """Pairs of like confidence: their mean confidence, their accuracy, and how many."""
+
+    confidence: float
+    accuracy: float
+    count: int
+
+
+def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
+    """Bins of σ(|margin|) against accuracy, and the expected calibration error Σ n_b/n |accuracy_b - confidence_b|.
+
+    A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right where
+    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out.
+    """
+    margins = margins[~np.isnan(margins)]
+    confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
+    place = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    made = [
+        Bin(float(confidence[place == b].mean()), float(right[place == b].mean()), int((place == b).sum()))
+        for b in range(bins)
+        if (place == b).any()
+    ]
+    error = sum(one.count * abs(one.accuracy - one.confidence) for one in made) / max(1, len(margins))
+    return made, float(error)
+
+
+# ---- win rates ----
+
+
+class WinRate(NamedTuple):
+    """A share of wins in [0, 1] and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+def win_rate(preferences: np.ndarray) -> WinRate:
+    """AlpacaEval's win rate: mean(p) - 1 over preferences p [M] in [1, 2], with std(p) / √M (Dubois et al. 2024)."""
+    return WinRate(float(preferences.mean() - 1), float(preferences.std(ddof=1) / np.sqrt(len(preferences))))

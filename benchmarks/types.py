@@ -7,29 +7,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ..judges.types import Case, Judgment
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
     from .evaluate import Evaluation
+    from .statistics import Cells
 
 Say = Callable[[str], None]
 
 
 class Suite(Protocol):
-    """A benchmark: its cases, the credit for a judgment, and how its authors add up."""
+    """A benchmark: its cases, what a judgment of one is worth, and how its authors add up."""
 
     name: str
     version: str
     hub: str
     """Where its data stand when no path is given; empty if nowhere."""
-    sections: Mapping[str, Mapping[str, float]]
-    """Section -> subset -> weight. Empty: the overall figure is the mean over all cases."""
+    measures: tuple[str, ...]
+    """What is measured on each case; the first is the case's own credit in [0, 1]."""
 
-    def cases(self, source: str) -> tuple[list[Case], list[str]]:
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases, and a note for everything that a reader must know about them."""
         ...
 
-    def credit(self, case: Case, scores: Sequence[float]) -> float:
-        """In [0, 1] for one judged case."""
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """One number per measure for one judged case; NaN for a measure that does not apply to it."""
+        ...
+
+    def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
+        """`overall` and the sections, from sums by subset; the same function serves the bootstrap samples."""
         ...
 
 

@@ -8,9 +8,11 @@ from ..rm.types import Messages
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt and R answers; `best` holds the places of the answers that are right.
+    """A prompt and R answers; `best` holds the places of the answers that are right (all of them: a tie).
 
     `cluster` names what cases share (usually the prompt): cases of one cluster are not independent evidence.
+    `values` is what each answer is worth in [0, 1], where a benchmark knows more than right and wrong; NaN is unknown.
+    `sets` are the sizes of the sets that the answers fall into, where a benchmark asks several questions in one case.
     """
 
     id: str
@@ -19,10 +21,16 @@ class Case:
     best: tuple[int, ...] = (0,)
     subset: str = ""
     cluster: str = ""
+    values: tuple[float, ...] = ()
+    sets: tuple[int, ...] = ()
 
     def __post_init__(self):
         if len(self.answers) < 2:
             raise ValueError(f"case '{self.id}': a case has at least two answers, got {len(self.answers)}")
+        if self.values and len(self.values) != len(self.answers):
+            raise ValueError(f"case '{self.id}': {len(self.values)} values for {len(self.answers)} answers")
+        if self.sets and sum(self.sets) != len(self.answers):
+            raise ValueError(f"case '{self.id}': sets {self.sets} do not cover {len(self.answers)} answers")
         if not self.best or not all(0 <= place < len(self.answers) for place in self.best):
             raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
 

@@ -8,25 +8,35 @@ from typing import Any
 import numpy as np
 
 from .contract import FILE, load_contract
-from .errors import CheckFailed, DataError
-from .plugins import load
+from .errors import CheckFailed, DataError, did_you_mean
+from .plugins import load, names
 from .types import Example, RewardModel, prompt_text
 
 GOLDEN = "golden.jsonl"
 
 
-def load_reward_model(source: str, **options: Any) -> RewardModel:
-    """The reward model in a folder, of the kind its contract names; any other path or Hub id as a scalar one."""
+def load_reward_model(source: str, *, check: bool = True, **options: Any) -> RewardModel:
+    """The reward model in a folder, of the kind its contract names; any other path or Hub id as a scalar one.
+
+    With `check` a folder that holds golden scores has to give them still, else it is a `CheckFailed`.
+    """
     folder = Path(source)
     if folder.is_dir() and not (folder / FILE).exists() and not (folder / "config.json").exists():
         raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
     kind = load_contract(folder).kind if (folder / FILE).exists() else "scalar"
-    return load("rm.models", kind)(source, **options)
+    if kind not in names("rm.models"):  # a name from a file chooses among our files and runs nothing else
+        raise DataError(f"{folder / FILE}: no kind '{kind}' of reward model; {did_you_mean(kind, names('rm.models'))}")
+    model = load("rm.models", kind)(source, **options)
+    if check and (folder / GOLDEN).exists():
+        check_golden(model, folder)
+    return model
 
 
 def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) -> None:
     """Keep a few conversations with their rewards beside the weights."""
     rewards = model.rate(examples)
+    if not np.isfinite(rewards).all():
+        raise CheckFailed("the trained model gives rewards that are not finite; lower --learning_rate and train again")
     rows = [
         {"prompt": list(example.prompt), "answer": example.answer, "rewards": reward.tolist()}
         for example, reward in zip(examples, rewards, strict=True)
@@ -34,16 +44,25 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
     (folder / GOLDEN).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
-def check_golden(model: RewardModel, folder: Path, tolerance: float = 1e-5) -> float:
-    """The largest difference to the kept rewards; beyond `tolerance` times their standard deviation it is an error."""
-    rows = [json.loads(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
-    kept = np.array([row["rewards"] for row in rows])
-    found = model.rate([Example(tuple(row["prompt"]), row["answer"]) for row in rows])
-    worst = np.abs(found - kept).max(axis=1)
-    if (worst > tolerance * max(kept.std(), 1e-12)).any():
-        row, place = rows[int(worst.argmax())], int(worst.argmax())
+def check_golden(model: RewardModel, folder: Path) -> float:
+    """The largest difference to the kept rewards, which must not be more than the dtype explains.
+
+    That is 1e-5 of the rewards' size in float32 and float64, 0.05 of it in half precision, which adds up differently
+    from machine to machine.
+    """
+    try:
+        rows = [json.loads(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
+        kept = np.array([row["rewards"] for row in rows], float)
+        found = model.rate([Example(tuple(row["prompt"]), row["answer"]) for row in rows])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / GOLDEN}: damaged ({error}); restore it, or delete it to go without") from error
+    worst = np.abs(found - kept).max(axis=1, initial=0.0)
+    tolerance = (1e-5 if model.contract.dtype in ("float32", "float64") else 0.05) * max(kept.std(), np.abs(kept).max())
+    if not (worst <= tolerance).all():
+        place = int(np.nan_to_num(worst, nan=np.inf).argmax())
+        prompt = prompt_text(rows[place]["prompt"])[:40]
         raise CheckFailed(
-            f"{folder}: '{prompt_text(row['prompt'])[:40]}' now scores {found[place].tolist()} and was saved with "
+            f"{folder}: '{prompt}' now scores {found[place].tolist()} and was saved with "
             f"{kept[place].tolist()}; the weights, the tokenizer or the base model have changed"
         )
-    return float(worst.max())
+    return float(worst.max(initial=0.0))

@@ -28,6 +28,8 @@ class ScoringContract:
     """Content hash of the vocabulary."""
     template: str | None = None
     """Content hash of the chat template."""
+    date_string: str = "26 Jul 2024"
+    """The date that dated templates (Llama 3) are rendered with, so that a score is the same tomorrow."""
     bos: Literal["template", "once"] | None = None
     """`template`: as the template renders it. `once`: put in front unless the template did."""
     eos: Literal["template", "once"] | None = None

@@ -1,20 +1,23 @@
 """Preference data of every common shape become pairs; a row that cannot is refused with file, line and reason."""
 
+import csv
 import gzip
+import io
 import json
 import math
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from .errors import DataError, UsageError
 from .types import OVERALL, ROLES, Example, Message, Messages, PreferencePair, content_hash, user_turn
 
-SUFFIXES = (".jsonl", ".json", ".parquet")
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
 
 
@@ -59,7 +62,7 @@ def read_rows(source: str) -> Iterator[Row]:
     if not os.path.exists(source):
         raise UsageError(f"no file {source}; check the path")
     suffix = Path(source.removesuffix(".gz")).suffix
-    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows}
+    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
     if suffix not in readers:
         raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
     return readers[suffix](source)
@@ -94,10 +97,21 @@ def _json_rows(path: str) -> Iterator[Row]:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
     except json.JSONDecodeError as error:
         raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
+    if isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
+        rows = [row for group in rows.values() for row in group]
     if not isinstance(rows, list):
         raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
     for number, values in enumerate(rows, start=1):
         yield _row(f"{path}: row {number}", values)
+
+
+def _csv_rows(path: str) -> Iterator[Row]:
+    try:
+        text = _content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    for number, values in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
+        yield Row(f"{path}: row {number}", values)
 
 
 def _row(place: str, values: object) -> Row:
@@ -150,18 +164,21 @@ def load_pairs(
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
     RewardBench. With `on_bad_row="refuse"` the first bad row is a `DataError` that names its place.
     """
-    return _collect(sources, parse_pair, on_bad_row)
+    return collect(sources, parse_pair, on_bad_row)
 
 
 def load_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[tuple[str, Example]], RowReport]:
     """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
-    rows, report = _collect(sources, parse_examples, on_bad_row)
+    rows, report = collect(sources, parse_examples, on_bad_row)
     return [named for row in rows for named in row], report
 
 
-def _collect(sources, parse, on_bad_row: OnBadRow):
+def collect(
+    sources: str | Sequence[str], parse: Callable[[Mapping[str, Any]], T], on_bad_row: OnBadRow = "refuse"
+) -> tuple[list[T], RowReport]:
+    """What `parse` makes of every row of every source; it says with a `ValueError` what is wrong with one."""
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
     parsed, report = [], RowReport()
@@ -187,7 +204,7 @@ def _collect(sources, parse, on_bad_row: OnBadRow):
 
 def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
     """One row, in any shape that `load_pairs` understands; a `ValueError` says what is wrong with it."""
-    prompt, chosen, rejected = _split(values.get("prompt"), _column(values, "chosen"), _column(values, "rejected"))
+    prompt, chosen, rejected = _split(values.get("prompt"), column(values, "chosen"), column(values, "rejected"))
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
     identity = values.get("id", values.get("unique_id"))
@@ -221,14 +238,15 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
         example = Example(tuple(prompt), _reply([last], "messages"))
     else:
         name = next((name for name in ("completion", "response", "answer") if name in values), "completion")
-        answer = _column(values, name)
+        answer = column(values, name)
         answer = answer if isinstance(answer, str) else _reply(_turns(answer, name), name)
-        example = Example(_prompt(_column(values, "prompt")), answer)
+        example = Example(as_prompt(column(values, "prompt")), answer)
     _check_filled(example.prompt, answer=example.answer)
     return [(str(values.get("id", content_hash(example))), example)]
 
 
-def _column(values: Mapping[str, Any], name: str) -> Any:
+def column(values: Mapping[str, Any], name: str) -> Any:
+    """A column that has to be there."""
     if values.get(name) is None:
         raise ValueError(f"no column '{name}': the row has {', '.join(sorted(map(str, values))) or 'nothing'}")
     return values[name]
@@ -244,9 +262,13 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def _wins(values: Mapping[str, Any]) -> dict[str, float]:
-    if values.get("wins") is not None:
-        return {name: float(chance) for name, chance in values["wins"].items() if chance is not None}
-    scores = values if "score_chosen" in values else values.get("metadata") or {}
+    stated = values.get("wins")
+    if stated is not None:
+        if not isinstance(stated, Mapping):
+            raise ValueError(f"'wins' is not {{objective: chance}}: {stated!r}")
+        return {str(name): number for name in stated if (number := _number(stated, name)) is not None}
+    metadata = values.get("metadata")
+    scores = metadata if "score_chosen" not in values and isinstance(metadata, Mapping) else values
     chosen, rejected = _number(scores, "score_chosen"), _number(scores, "score_rejected")
     if chosen is None or rejected is None or chosen > rejected:
         return {OVERALL: 1.0}
@@ -260,7 +282,7 @@ def _split(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]
     if isinstance(chosen, str) != isinstance(rejected, str):
         raise ValueError("one of chosen and rejected is text and the other is messages")
     if prompt is not None:
-        turns = _prompt(prompt)
+        turns = as_prompt(prompt)
         answers = [
             answer if isinstance(answer, str) else _reply(_after(turns, _turns(answer, name)), name)
             for name, answer in (("chosen", chosen), ("rejected", rejected))
@@ -280,6 +302,10 @@ def _check_filled(prompt: Messages, **answers: str) -> None:
     for name, answer in answers.items():
         if not isinstance(answer, str) or not answer.strip():
             raise ValueError(f"empty completion: '{name}'")
+    try:
+        json.dumps([*prompt, *answers.values()], ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a character: {error.object[error.start]!r} cannot be written as UTF-8") from error
 
 
 def _turns(value: Any, name: str) -> list[Message]:
@@ -296,7 +322,8 @@ def _turn(turn: Any, name: str) -> Message:
     return Message(role=turn["role"], content=turn["content"])
 
 
-def _prompt(value: Any) -> Messages:
+def as_prompt(value: Any) -> Messages:
+    """Text as one user turn, or a list of messages as it is."""
     return user_turn(value) if isinstance(value, str) else tuple(_turns(value, "prompt"))
 
 

@@ -51,8 +51,11 @@ def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | No
 def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether the chat template puts something after an answer that marks its end."""
     turns = [Message(role="user", content="question"), Message(role="assistant", content="answer")]
-    text = tokenizer.apply_chat_template(turns, tokenize=False) if tokenizer.chat_template else "answer"
-    return not str(text).rstrip().endswith("answer")
+    try:
+        text = str(tokenizer.apply_chat_template(turns, tokenize=False)) if tokenizer.chat_template else "answer"
+    except Exception as error:  # Jinja's errors, and whatever the template raises itself
+        raise DataError(f"the chat template of '{tokenizer.name_or_path}' does not render a reply: {error}") from error
+    return not text.rstrip().endswith("answer")
 
 
 def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:
@@ -93,6 +96,11 @@ class Encoder:
                 f"the tokenizer of '{tokenizer.name_or_path}' has no chat template to render messages with; give one "
                 "with --chat_template FILE, or --chat_template plain to join the turns with blank lines"
             )
+        if "strftime_now" in str(tokenizer.chat_template) and "date_string" not in str(tokenizer.chat_template):
+            raise DataError(
+                f"the chat template of '{tokenizer.name_or_path}' writes today's date, so a score would change "
+                "tomorrow; give one that does not with --chat_template FILE"
+            )
         self.tokenizer = tokenizer
         self.contract = contract
         self._edges: list[Any] = [
@@ -103,7 +111,8 @@ class Encoder:
         """The conversation as the text that the model reads."""
         turns = [*example.prompt, Message(role="assistant", content=example.answer)]
         try:
-            return str(self.tokenizer.apply_chat_template(turns, tokenize=False))
+            date = self.contract.date_string
+            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, date_string=date))
         except Exception as error:  # templates raise what they like, on roles and orders that they do not know
             roles = [turn["role"] for turn in turns]
             raise DataError(

@@ -31,5 +31,8 @@ def pairwise_logistic(differences: Any, wins: np.ndarray, *, C: float, max_iter:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         model = LogisticRegression(C=C, fit_intercept=False, max_iter=max_iter, solver="lbfgs")
-        model.fit(features, target, sample_weight=weight)
+        try:
+            model.fit(features, target, sample_weight=weight)
+        except ConvergenceWarning as error:
+            raise DataError(f"the fit did not converge with C = {C}; lower --inverse_regularization") from error
     return model.coef_[0]

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -38,7 +39,7 @@ def load_tokenizer(
     """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # damaged files raise what their parser raises
         raise DataError(f"{source}: no tokenizer there ({_first_line(error)})") from error
     if chat_template is not None:
         tokenizer.chat_template = _template(chat_template)
@@ -140,11 +141,11 @@ def load_classifier(
     dtype: str = "float32",
     seed: int = 0,
     trust_remote_code: bool = False,
-) -> PreTrainedModel:
-    """Any causal or encoder backbone as a sequence classifier with K = len(objectives) outputs.
+) -> tuple[PreTrainedModel, list[str]]:
+    """Any causal or encoder backbone as a sequence classifier with K = len(objectives) outputs, and what is new in it.
 
-    With `fresh_head` a head that the weights lack is drawn from the seed, which is right at the start of training only.
-    Without it a missing or mismatched tensor, the head's or any other, is a `DataError`.
+    With `fresh_head` tensors outside the trunk that the weights lack are drawn from the seed, which is right at the
+    start of training only; their names are returned. Without it a missing or mismatched tensor is a `DataError`.
     """
     torch.manual_seed(seed)
     try:
@@ -161,7 +162,7 @@ def load_classifier(
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(
@@ -169,13 +170,13 @@ def load_classifier(
             "config.json and safetensors weights"
         ) from error
     absent = sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
-    trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.")]
+    trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key]
     if trunk or (absent and not fresh_head):
         raise DataError(
             f"{source}: the weights lack {', '.join((trunk or absent)[:4])}, so its scores would be random; "
             "give the folder of a trained reward model, or train one with rewardlab train"
         )
-    return model
+    return model, absent
 
 
 def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:

@@ -1,5 +1,6 @@
 """Cheap reward models on real human preferences: cross-validated by prompt, then judged by RewardBench."""
 
+import importlib.metadata
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +30,8 @@ SOURCES = {
 REWARDBENCH = "rewardbench_v1/filtered-00000-of-00001.parquet"
 FOLDS = 5
 KINDS = ("linear", "small LM")
+RECIPE = 1  # to be raised when the code that trains or rates changes a number
+LIBRARIES = ("torch", "transformers", "scikit-learn")
 LINEAR = {"C": 0.3}
 SMALL_LM = {
     "hidden": 64,
@@ -54,7 +57,8 @@ class Job(NamedTuple):
     @property
     def file(self) -> Path:
         """Where the rewards stand: the same settings, data and seed find them again."""
-        settings = LINEAR if self.kind == "linear" else SMALL_LM
+        libraries = [importlib.metadata.version(name) for name in LIBRARIES]
+        settings = [LINEAR if self.kind == "linear" else SMALL_LM, RECIPE, libraries]
         pairs = [[pair.prompt, pair.chosen, pair.rejected, dict(pair.wins)] for pair in self.train]
         return self.cache / f"{self.kind}-{content_hash([settings, self.seed, pairs, list(self.rate)])}.npy"
 
@@ -90,13 +94,13 @@ def human_preferences(
     """
     pairs, dropped, reports = _training_pairs(data, rows)
     suite = rewardbench()
-    bench, notes = suite.cases(str(data / REWARDBENCH))
+    bench, notes = suite.cases([str(data / REWARDBENCH)])
     bench = bench[:: max(1, len(bench) // rows)] if rows else bench
     say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt stands in RewardBench")
 
     folds = list(_folds(pairs, seed))
     jobs = {kind: _jobs(kind, pairs, folds, bench, seed, cache) for kind in KINDS}
-    _run([job for of_kind in jobs.values() for job in of_kind], workers, say)
+    found = _run([job for of_kind in jobs.values() for job in of_kind], workers, say)
     say("adding up")
     cases, undecided = as_cases(pairs)
     decided = np.array([pair.chance() != 0.5 for pair in pairs])
@@ -112,6 +116,7 @@ def human_preferences(
         "prompts": len({first_turn(pair.prompt) for pair in pairs}),
         "dropped_in_rewardbench": [f"{pair.subset} {pair.id}" for pair in dropped],
         "rows": {name: report.as_json() for name, report in reports.items()},
+        "models_found_in_the_cache": found,
         "settings": {"linear": LINEAR, "small LM": SMALL_LM, "folds": FOLDS, "seed": seed},
     }
     text = _text(evaluations, facts, reports)
@@ -184,18 +189,19 @@ def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:
     return rewards
 
 
-def _run(jobs: Sequence[Job], workers: int, say: Say) -> None:
-    """Run what the cache lacks, in `workers` processes of one thread each."""
+def _run(jobs: Sequence[Job], workers: int, say: Say) -> int:
+    """Run what the cache lacks, in `workers` processes of one thread each; the number that it had."""
     waiting = [job for job in jobs if not job.file.exists()]
     say(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")
     if workers < 2 or len(waiting) < 2:
         for job in waiting:
             say(f"done: {_train_and_rate(job)}")
-        return
+        return len(jobs) - len(waiting)
     longest_first = sorted(waiting, key=lambda job: (job.kind != "linear", len(job.train)), reverse=True)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         for name in pool.map(_train_and_rate, longest_first):
             say(f"done: {name}")
+    return len(jobs) - len(waiting)
 
 
 def _one_thread() -> None:

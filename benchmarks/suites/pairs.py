@@ -1,20 +1,18 @@
 """Any preference file as a benchmark: the chosen answer must score higher; subsets are the file's own."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from ...judges.types import Case
 from ...rm.data import OnBadRow, first_turn, load_pairs
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, PreferencePair
+from ..statistics import Cells
+from ..suite import strictly_best
 
 VERSION = "1"
-
-
-def strictly_best(case: Case, scores: Sequence[float]) -> float:
-    """1 if every right answer scores above every wrong one, else 0: a tie is wrong."""
-    wrong = max(score for place, score in enumerate(scores) if place not in case.best)
-    return float(min(scores[place] for place in case.best) > wrong)
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
@@ -44,22 +42,29 @@ class Pairs:
     name = "pairs"
     version = VERSION
     hub = ""
-    sections: Mapping[str, Mapping[str, float]] = {}
-    credit = staticmethod(strictly_best)
+    measures = ("accuracy",)
 
     def __init__(self, objective: str = OVERALL, on_bad_row: OnBadRow = "refuse"):
         self.objective, self.on_bad_row = objective, on_bad_row
 
-    def cases(self, source: str) -> tuple[list[Case], list[str]]:
-        """Cases of a preference file; rows without a preference are left out and counted."""
-        pairs, rows = load_pairs(source, on_bad_row=self.on_bad_row)
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Cases of preference files; rows without a preference are left out and counted."""
+        pairs, rows = load_pairs(sources, on_bad_row=self.on_bad_row)
         cases, undecided = as_cases(pairs, self.objective)
         if not cases:
-            raise DataError(f"{source}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
+            raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
         if rows.dropped:
             notes.append(f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}.")
         return cases, notes
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Whether the right answer scores highest."""
+        return (strictly_best(case, scores),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """The mean over all cases."""
+        return {"overall": cells.mean()}
 
 
 def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:

@@ -1,14 +1,15 @@
 """RewardBench: 23 subsets of pairs in four sections (Lambert et al. 2024, arXiv:2403.13787)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
 from ...judges.types import Case
 from ...rm.data import OnBadRow
 from ...rm.errors import DataError
-from ..statistics import weighted
+from ..statistics import Cells
+from ..suite import missing
 from .pairs import Pairs
 
 VERSION = "1"
@@ -43,19 +44,14 @@ SECTIONS: dict[str, dict[str, float]] = {
 SIZES = {subset: int(weight) for section in SECTIONS.values() for subset, weight in section.items()} | {"math-prm": 447}
 
 
-def section_scores(subsets: Mapping[str, float]) -> dict[str, float]:
+def section_scores(cells: Cells) -> dict[str, np.ndarray]:
     """Sections and `overall` from the accuracies of subsets, each in [0, 1].
 
     section = Σ w_t a_t / Σ w_t over its subsets that are present;  overall = mean of the sections that are present
     (allenai/reward-bench, calculate_scores_per_section; the prior sets that the old leaderboard added are not in it).
     """
-    scores = {
-        section: float(
-            weighted(np.array([subsets.get(name, np.nan) for name in weights]), np.array([*weights.values()]))
-        )
-        for section, weights in SECTIONS.items()
-    }
-    return scores | {"overall": float(np.nanmean([*scores.values()]))}
+    sections = {name: cells.mean_of(weights) for name, weights in SECTIONS.items() if {*weights} & {*cells.subsets}}
+    return {"overall": np.mean([*sections.values()], axis=0), **sections}
 
 
 class RewardBench(Pairs):
@@ -64,21 +60,21 @@ class RewardBench(Pairs):
     name = "rewardbench"
     version = VERSION
     hub = "allenai/reward-bench:filtered"
-    sections = SECTIONS
 
-    def cases(self, source: str) -> tuple[list[Case], list[str]]:
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases, with a note where the file is not the whole benchmark."""
-        cases, notes = super().cases(source)
+        cases, notes = super().cases(sources)
         found = Counter(case.subset for case in cases)
         if strange := sorted(set(found) - set(SIZES)):
             raise DataError(
-                f"{source}: subset '{strange[0]}' is not one of RewardBench's {len(SIZES)}; "
+                f"{', '.join(sources)}: subset '{strange[0]}' is not one of RewardBench's {len(SIZES)}; "
                 "for other preference data use --benchmark pairs"
             )
-        short = [f"{name} {found[name]} of {size}" for name, size in SIZES.items() if found[name] != size]
-        if short:
-            notes.append(f"Not the whole benchmark: {', '.join(short)}.")
-        return cases, notes
+        return cases, [*notes, *missing(found, SIZES)]
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """Official sections and their mean."""
+        return section_scores(cells)
 
 
 def rewardbench(on_bad_row: OnBadRow = "refuse") -> RewardBench:

@@ -30,7 +30,7 @@ def bradley_terry(center: float = 0.0) -> PairLoss:
     l = -p log σ(Δ - m) - (1 - p) log σ(-Δ - m) + c (r_w + r_l)²,   Δ = r_w - r_l
 
     Bradley & Terry 1952; margin m as in Touvron et al. 2023 (arXiv:2307.09288, eq. 2); centering c, which fixes the
-    constant that Δ leaves open, as in Eisenstein et al. 2023 (arXiv:2312.09244, eq. 6).
+    constant that Δ leaves open, as in Eisenstein et al. 2023 (arXiv:2312.09244, eq. 2).
     `wins` is p = P(chosen is better) in [0, 1], by default 1; `margin` >= 0, by default 0.
     """
     if center < 0:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer
@@ -36,8 +37,9 @@ class Embedder:
             self.model = AutoModel.from_pretrained(
                 encoder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=trust_remote_code
             ).eval()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise DataError(f"{encoder}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
+        self.tokenizer.truncation_side = "left"  # the answer stands at the end
         self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
         self.fingerprint = _fingerprint(self.model, self.tokenizer)
 
@@ -54,8 +56,12 @@ class Embedder:
             vectors = [self._read(store, key) for key in keys]
         return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])
 
+    def over_length(self, texts: Sequence[str]) -> int:
+        """How many texts lose their beginning to the length cap."""
+        return sum(len(ids) > self.max_length for ids in self.tokenizer(list(texts), verbose=False).input_ids)
+
     def _key(self, text: str) -> str:
-        return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|{self.dtype}|{text}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|left|{self.dtype}|{text}".encode()).hexdigest()
 
     @staticmethod
     def _read(store: sqlite3.Connection, key: str) -> bytes | None:
@@ -99,7 +105,7 @@ class EmbeddingRewardModel:
             kind="embedding",
             dtype=embedder.dtype,
             max_length=embedder.max_length,
-            truncation="right",
+            truncation="left",
             pooling="mean",
             backbone=embedder.fingerprint,
         )
@@ -121,9 +127,12 @@ class EmbeddingRewardModel:
             raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
         return (self._vectors(examples) @ self.weights)[:, None]
 
+    def over_length(self, examples: Sequence[Example]) -> int:
+        """How many examples lose the beginning of their prompt to the length cap."""
+        return self.embedder.over_length(_texts(examples))
+
     def _vectors(self, examples: Sequence[Example]) -> np.ndarray:
-        texts = [f"{prompt_text(example.prompt)}\n\nassistant: {example.answer}" for example in examples]
-        return self.embedder(texts).astype(np.float64)
+        return self.embedder(_texts(examples)).astype(np.float64)
 
     def save(self, folder: Path) -> None:
         """The head, the name of the encoder and the contract with the encoder's fingerprint; not the encoder."""
@@ -131,6 +140,10 @@ class EmbeddingRewardModel:
         save_file({"weights": np.asarray(self.weights)}, folder / HEAD)
         (folder / ENCODER).write_text(self.embedder.encoder + "\n", encoding="utf-8")
         self.contract.save(folder)
+
+
+def _texts(examples: Sequence[Example]) -> list[str]:
+    return [f"{prompt_text(example.prompt)}\n\nassistant: {example.answer}" for example in examples]
 
 
 def embedding(
@@ -154,7 +167,7 @@ def embedding(
     try:
         weights = load_file(folder / HEAD)["weights"]
         name = (folder / ENCODER).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise DataError(f"{folder}: not a whole embedding reward model ({error}); train it again") from error
     options = {"max_length": contract.max_length or max_length, "dtype": contract.dtype, "cache": cache}
     model = EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code), weights)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -28,7 +29,13 @@ class LinearRewardModel:
 
     def fit(self, pairs: Sequence[PreferencePair], *, C: float = 0.3, objective: str = OVERALL) -> "LinearRewardModel":
         """Learn words, their weights and the length's weight from pairs; C as in scikit-learn (larger: less shrunk)."""
-        self.vectorizer.fit([answer for pair in pairs for answer in (pair.chosen, pair.rejected)])
+        try:
+            self.vectorizer.fit([answer for pair in pairs for answer in (pair.chosen, pair.rejected)])
+        except ValueError as error:
+            raise DataError(
+                f"the answers of {len(pairs)} pairs share no word of two letters or more, so there is nothing to learn "
+                "from words; give more pairs, or train another kind"
+            ) from error
         chosen, rejected = ([getattr(pair, side) for pair in pairs] for side in ("chosen", "rejected"))
         wins = np.array([pair.chance(objective) for pair in pairs])
         self.weights = pairwise_logistic(self._features(chosen) - self._features(rejected), wins, C=C)
@@ -62,7 +69,7 @@ def linear(source: str | None = None) -> LinearRewardModel:
     try:
         words = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
         numbers = load_file(folder / WEIGHTS)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise DataError(f"{folder}: not a whole linear reward model ({error}); train it again") from error
     if len(numbers["weights"]) != len(words) + 1:
         raise DataError(f"{folder}: {len(words)} words but {len(numbers['weights'])} weights; train it again")

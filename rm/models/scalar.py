@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..trunks import (
     check_vocabulary,
     classifier_from_config,
@@ -109,7 +109,15 @@ def scalar(
     adapters. Without it a missing head is an error. `max_length` in tokens.
     """
     folder = Path(source)
+    source = str(folder.resolve()) if folder.exists() else source  # an adapter keeps the name of its base
     contract = load_contract(folder) if (folder / FILE).exists() else None
+    if contract and max_length not in (None, contract.max_length):
+        raise UsageError(
+            f"{source} was trained with max_length {contract.max_length}, which is part of its contract; got "
+            f"{max_length}: leave --max_length out, or start from the backbone"
+        )
+    if lora is not None and (folder / ADAPTER).exists():
+        raise UsageError(f"{source} is an adapter already; leave --lora out to train it on, or start from its base")
     objectives = contract.objectives if contract else OBJECTIVES
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
@@ -117,7 +125,9 @@ def scalar(
     if (folder / ADAPTER).exists():
         model = _load_adapter(folder, objectives, trainable=fresh, **loading)
     else:
-        model = load_classifier(source, objectives, fresh_head=fresh, **loading)
+        model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
+        if lora is not None and new:
+            _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
     check_vocabulary(tokenizer, model, source)
     return _assemble(model, tokenizer, contract, max_length=max_length, dtype=dtype, lora=lora, device=device)
 
@@ -174,12 +184,23 @@ def _load_adapter(folder: Path, objectives: tuple[str, ...], *, trainable: bool,
     weights = folder / "adapter_model.safetensors"
     if not weights.exists():
         raise DataError(f"{folder}: {ADAPTER} without adapter_model.safetensors; give the whole folder")
-    with safe_open(weights, framework="pt") as tensors:
-        if not any(".score." in key or ".classifier." in key for key in tensors.keys()):  # noqa: SIM118
-            raise DataError(
-                f"{folder}: the adapter was saved without its head, so its scores would be random; "
-                "train with rewardlab train --lora, or in PEFT with task_type=SEQ_CLS"
-            )
     base = LoraConfig.from_pretrained(str(folder)).base_model_name_or_path
-    model = load_classifier(base, objectives, fresh_head=True, **loading)
+    model, absent = load_classifier(base, objectives, fresh_head=True, **loading)
+    try:
+        with safe_open(weights, framework="pt") as tensors:
+            kept = [*tensors.keys()]
+    except SafetensorError as error:
+        raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
+    if lost := [key for key in absent if not any(name.endswith(key) for name in kept)]:
+        raise DataError(
+            f"{folder}: the adapter was saved without its head ({', '.join(lost[:3])}), so its scores would be random; "
+            "train with rewardlab train --lora, or in PEFT with task_type=SEQ_CLS"
+        )
     return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+
+
+def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
+    """Modules that the backbone's weights lack are trained and saved whole; an adapter on random weights is lost."""
+    modules = sorted({key.partition(".")[0] for key in new})
+    lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
+    lora.exclude_modules = modules

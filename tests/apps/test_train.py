@@ -152,10 +152,37 @@ def test_the_folder_tells_its_story_and_gives_its_golden_scores(uninterrupted):
     assert load_reward_model(str(uninterrupted)).contract.hash() == manifest["contract"]
 
 
-def test_the_checkpoint_of_the_lowest_evaluation_loss_is_kept(uninterrupted):
-    lines = [json.loads(line) for line in (uninterrupted / "metrics.jsonl").read_text().splitlines()]
+def test_the_checkpoint_of_the_lowest_evaluation_loss_is_kept(recipe, command, tmp_path):
+    """Evaluated on turned labels the loss rises from the first step, so the first checkpoint is the best."""
+    turned = tmp_path / "turned.jsonl"
+    rows = [json.loads(line) for line in (recipe[1] / "eval.jsonl").read_text().splitlines()]
+    turned.write_text("".join(json.dumps(row | {"wins": {"overall": 0.0}}) + "\n" for row in rows))
+    output = tmp_path / "rm"
+    subprocess.run(command(output, "--eval_data", turned, "--learning_rate", "5e-3"), check=True)
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
-    assert losses[-1] == pytest.approx(min(losses), abs=1e-6)
+    assert losses[-2] > losses[0] == min(losses) and losses[-1] == pytest.approx(losses[0], abs=1e-6)
+
+
+def test_resuming_on_changed_data_is_refused(recipe, tmp_path, capsys):
+    settings = yaml.safe_load(recipe[0].read_text())
+    data = tmp_path / "train.jsonl"
+    data.write_text(Path(settings["data"][0]).read_text())
+    words = ["train", "--kind", "linear", "--data", str(data), "--output", str(tmp_path / "rm")]
+    assert main(words) == 0
+    (tmp_path / "rm").rename(tmp_path / "rm.partial")
+    data.write_text(data.read_text() + data.read_text())
+    assert main([*words, "--resume"]) == 2
+    assert "was begun with data_sha256" in capsys.readouterr().err
+
+
+def test_overwrite_leaves_alone_what_is_not_a_run(recipe, tmp_path, capsys):
+    data = yaml.safe_load(recipe[0].read_text())["data"][0]
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    words = ["train", "--kind", "linear", "--data", data, "--output", str(tmp_path / "thesis"), "--overwrite"]
+    assert main(words) == 2
+    assert "is not a run of rewardlab" in capsys.readouterr().err and (tmp_path / "thesis" / "chapter.txt").exists()
 
 
 @pytest.mark.parametrize("flags", [["--gradient_accumulation_steps", "4", "--per_device_train_batch_size", "1"]])
@@ -175,9 +202,9 @@ def test_a_linear_model_trains_saves_and_loads(kind, recipe, tmp_path, capsys):
 
 
 def test_lora_on_a_named_backbone(recipe, uninterrupted, tmp_path):
-    settings = yaml.safe_load(recipe[0].read_text())
     flags = ["--model", str(uninterrupted), "--lora", "--lora_r", "4", "--max_steps", "4", "--report_to", "tensorboard"]
     assert main(["train", "--config", str(recipe[0]), *flags, "--output", str(tmp_path / "rm")]) == 0
-    assert (tmp_path / "rm" / "adapter_model.safetensors").exists() and settings["golden"] == 4
+    assert (tmp_path / "rm" / "adapter_model.safetensors").exists()
+    assert len((tmp_path / "rm" / "golden.jsonl").read_text().splitlines()) == 4
     assert list((tmp_path / "rm").rglob("events.out.tfevents*")), "TensorBoard's log"
     assert json.loads((tmp_path / "rm" / "manifest.json").read_text())["golden_difference"] < 1e-6

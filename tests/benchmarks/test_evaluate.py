@@ -6,8 +6,16 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.render import figure, markdown
 from rewardlab.benchmarks.scorers import RewardScorer, short_names
-from rewardlab.benchmarks.statistics import cluster_draws, group_means, percentile_interval, share_interval, weighted
-from rewardlab.benchmarks.suites.pairs import as_cases, pairs, strictly_best
+from rewardlab.benchmarks.statistics import (
+    cell_sums,
+    cluster_draws,
+    percentile_interval,
+    published_cells,
+    share_interval,
+    weighted,
+)
+from rewardlab.benchmarks.suite import strictly_best
+from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.contract import ScoringContract
@@ -68,7 +76,7 @@ def test_abstentions_are_counted_and_bounded_and_never_scored():
     assert (row.scored, row.ties, row.unscored) == (8, 1, 2)
     assert row.overall.value == pytest.approx(6 / 8)
     # 6 of 10 if both were wrong, 8 of 10 if both were right
-    assert "2 of 10 cases unscored" in report.notes[0] and "would be 60.0 and 80.0" in report.notes[0]
+    assert "2 of 10 cases unscored" in report.notes[0] and "overall would be 60.0 and 80.0" in report.notes[0]
 
 
 def test_a_reward_that_is_not_a_number_abstains():
@@ -85,6 +93,19 @@ def test_a_reward_that_is_not_a_number_abstains():
 def test_a_repeated_case_id_is_an_error():
     with pytest.raises(DataError, match="case 'a' stands there twice"):
         evaluate(pairs(), [case("a"), case("a")], [longest()])
+
+
+def test_bounds_follow_the_authors_way_of_adding_up_and_a_section_rests_on_its_own_prompts():
+    # Chat (100 cases, all right) and Safety (weights 100 to 300 by size): half of Safety's cases unscored
+    cases = [case(f"c{i}", subset="alpacaeval-easy") for i in range(100)]
+    cases += [case(f"s{i}", subset="refusals-dangerous") for i in range(100)]
+    scores = [(1.0, 0.0)] * 100 + [(1.0, 0.0)] * 50 + [None] * 50
+    report = evaluate(rewardbench(), cases, [stored("model", scores)], samples=50).report
+    assert "50 of 200 cases unscored" in report.notes[0] and "overall would be 75.0 and 100.0" in report.notes[0]
+    chat, safety = report.rows[0].sections["Chat"], report.rows[0].sections["Safety"]
+    # Wilson for 100 of 100 and for the 50 of 50 that were scored: 1 / (1 + z²/n)
+    assert chat.low == pytest.approx(1 / (1 + 1.959964**2 / 100), abs=1e-6)
+    assert safety.low == pytest.approx(1 / (1 + 1.959964**2 / 50), abs=1e-6)
 
 
 # ---- pairs of a file ----
@@ -112,9 +133,11 @@ def test_section_weights_are_the_sizes_but_for_maths():
 
 def test_sections_by_hand():
     # Safety of three subsets: (100 * 1 + 154 * 0.5 + 136 * 0) / 390
-    scores = section_scores({"refusals-dangerous": 1.0, "xstest-should-refuse": 0.5, "donotanswer": 0.0})
+    scores = section_scores(
+        published_cells({"refusals-dangerous": 1.0, "xstest-should-refuse": 0.5, "donotanswer": 0.0})
+    )
     assert scores["Safety"] == pytest.approx(177 / 390)
-    assert np.isnan(scores["Chat"]) and scores["overall"] == pytest.approx(177 / 390)
+    assert "Chat" not in scores and scores["overall"] == pytest.approx(177 / 390)
 
 
 PUBLISHED = {
@@ -130,7 +153,7 @@ PUBLISHED = {
 def test_published_section_scores_follow_from_published_subsets(file, shared_data):
     values = json.loads((shared_data / "known_answers" / "rewardbench_v1" / file).read_text())
     values = values.get("subsets", values)
-    found = section_scores({name: value for name, value in values.items() if name in SIZES})
+    found = section_scores(published_cells({name: value for name, value in values.items() if name in SIZES}))
     for section, expected in zip(SECTIONS, PUBLISHED[file], strict=True):
         assert 100 * found[section] == pytest.approx(expected, abs=0.0051)
 
@@ -139,7 +162,7 @@ def test_rm_r1_equals_its_published_sections_and_mean(shared_data):
     folder = shared_data / "known_answers" / "rewardbench_v1"
     subsets = json.loads((folder / "RM-R1-Qwen2.5-Instruct-32B.subsets.json").read_text())
     published = json.loads((folder / "RM-R1-Qwen2.5-Instruct-32B.sections.json").read_text())
-    found = section_scores({name: value for name, value in subsets.items() if name in SIZES})
+    found = section_scores(published_cells({name: value for name, value in subsets.items() if name in SIZES}))
     for section in SECTIONS:
         assert found[section] == pytest.approx(published[section], abs=1e-4)
     assert found["overall"] == pytest.approx(published["avg_Result_each_section"], abs=1e-4)
@@ -147,10 +170,10 @@ def test_rm_r1_equals_its_published_sections_and_mean(shared_data):
 
 def test_a_report_adds_up_as_the_official_formula(shared_data):
     suite = rewardbench()
-    cases, notes = suite.cases(str(shared_data / "rewardbench_v1" / "filtered-00000-of-00001.parquet"))
+    cases, notes = suite.cases([str(shared_data / "rewardbench_v1" / "filtered-00000-of-00001.parquet")])
     assert len(cases) == 2985 and not notes
     row = evaluate(suite, cases, [longest()], samples=20).report.rows[0]
-    expected = section_scores({name: interval.value for name, interval in row.subsets.items()})
+    expected = section_scores(published_cells({name: interval.value for name, interval in row.subsets.items()}))
     assert row.overall.value == pytest.approx(expected["overall"], abs=1e-12)
     assert {name: i.value for name, i in row.sections.items()} == pytest.approx(
         {name: expected[name] for name in SECTIONS}, abs=1e-12
@@ -161,11 +184,11 @@ def test_other_data_are_not_taken_for_rewardbench_and_a_part_is_told(tmp_path):
     rows = [{"id": i, "prompt": f"p{i}", "chosen": "a", "rejected": "b", "subset": "hep-go"} for i in range(3)]
     path = tmp_path / "part.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    cases, notes = rewardbench().cases(str(path))
+    cases, notes = rewardbench().cases([str(path)])
     assert len(cases) == 3 and "hep-go 3 of 164" in notes[0]
     path.write_text(json.dumps(rows[0] | {"subset": "my-own"}))
     with pytest.raises(DataError, match="'my-own' is not one of RewardBench's 23.*--benchmark pairs"):
-        rewardbench().cases(str(path))
+        rewardbench().cases([str(path)])
 
 
 # ---- nulls ----
@@ -198,27 +221,37 @@ def test_the_word_null_finds_words_that_give_the_benchmark_away_and_never_sees_i
     assert evaluate(pairs(), cases, [tfidf()]).report.rows[0].overall.value == 1.0
     one_prompt = [Case(str(i), user_turn("same"), pair, (0,), "", "same") for i, pair in enumerate(answers)]
     assert evaluate(pairs(), one_prompt, [tfidf()]).report.rows[0].unscored == 60
+    letters = [case(str(i), answers=("A", "B")) for i in range(20)]
+    assert "share no word" in tfidf()(letters)[0].abstained
 
 
 # ---- statistics ----
 
 
+def bootstrap(values: np.ndarray, clusters: np.ndarray, samples: int = 1000) -> np.ndarray:
+    """Bootstrap samples of the mean of values [M]."""
+    draws = cluster_draws(clusters, samples)
+    return cell_sums(values[:, None], np.zeros(len(values), int), ["all"], ["x"], draws)[1].mean()
+
+
 def test_cluster_means_and_weights_by_hand():
     draws = cluster_draws(np.array(["a", "a", "b", "c"]), samples=3)
-    values, groups = np.array([1.0, 0.0, 1.0, np.nan]), np.array([0, 0, 1, 1])
-    observed, sampled = group_means(values, groups, 2, draws)
-    assert observed.tolist() == [0.5, 1.0] and sampled.shape == (3, 2)
-    assert weighted(observed, np.array([1.0, 3.0])) == pytest.approx(0.875)
+    values, groups = np.array([[1.0, 9.0], [0.0, 7.0], [1.0, np.nan], [np.nan, 5.0]]), np.array([0, 0, 1, 1])
+    observed, sampled = cell_sums(values, groups, ["g", "h"], ["x", "y"], draws)
+    assert [observed.mean([name]) for name in "gh"] == [0.5, 1.0] and observed.mean() == pytest.approx(2 / 3)
+    assert observed.mean(measure="y") == 7.0 and observed.mean(["h"], "y") == 5.0
+    assert observed.mean_of({"g": 1.0, "h": 3.0}) == pytest.approx(0.875)
+    assert sampled.total.shape == (3, 2, 2)
+    for sample, counts in enumerate(draws.counts):  # the first column is x in g: clusters a, b, c drawn so often
+        assert sampled.total[sample].tolist() == [[counts[0], 16 * counts[0]], [counts[1], 5 * counts[2]]]
     assert weighted(np.array([np.nan, 0.2]), np.array([5.0, 1.0])) == pytest.approx(0.2)
 
 
 def test_an_interval_is_as_wide_as_the_clusters_are_few():
-    random = np.random.default_rng(0)
-    by_prompt = np.repeat(random.integers(0, 2, 50), 20).astype(float)
+    by_prompt = np.repeat(np.random.default_rng(0).integers(0, 2, 50), 20).astype(float)
 
     def width(clusters):
-        _, sampled = group_means(by_prompt, np.zeros(1000, int), 1, cluster_draws(clusters))
-        low, high = percentile_interval(sampled[:, 0])
+        low, high = percentile_interval(bootstrap(by_prompt, clusters))
         return high - low
 
     # items of one prompt agree, so 1,000 items are worth 50: sqrt(20) times wider
@@ -229,12 +262,9 @@ def test_an_interval_is_as_wide_as_the_clusters_are_few():
 def test_the_interval_covers_the_truth_as_often_as_it_says():
     covered, runs, random = 0, 300, np.random.default_rng(1)
     clusters = np.repeat(np.arange(120), 3)
-    draws = cluster_draws(clusters, samples=400)
     for _ in range(runs):
         prompt = random.beta(2, 2, 120)  # mean 0.5, answers to one prompt alike
-        values = (random.random(360) < prompt[clusters]).astype(float)
-        _, sampled = group_means(values, np.zeros(360, int), 1, draws)
-        low, high = percentile_interval(sampled[:, 0])
+        low, high = percentile_interval(bootstrap((random.random(360) < prompt[clusters]).astype(float), clusters, 400))
         covered += low <= 0.5 <= high
     assert covered / runs == pytest.approx(0.95, abs=0.03)
 

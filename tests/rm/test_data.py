@@ -61,6 +61,10 @@ def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie(scores, chan
     assert parse_pair(row).wins == {"overall": chance}
 
 
+def test_a_metadata_column_of_text_is_no_score():
+    assert parse_pair(ROW | {"metadata": "from a forum"}).wins == {"overall": 1.0}
+
+
 def test_margin_subset_and_id_are_kept_and_a_missing_id_is_made_from_the_content():
     pair = parse_pair(ROW | {"margin": 2, "subset": "maths", "id": 7})
     assert (pair.margin, pair.subset, pair.id) == (2.0, "maths", "7")
@@ -108,6 +112,9 @@ BAD = {
     "a margin is a finite number >= 0, got -1": ROW | {"margin": -1},
     "lies in": ROW | {"wins": {"overall": 1.4}},
     "the chosen answer has the lower score": ROW | {"score_chosen": 1, "score_rejected": 2},
+    "'wins' is not {objective: chance}": ROW | {"wins": 1.0},
+    "'overall' is not a finite number": ROW | {"wins": {"overall": [1]}},
+    "half a character": ROW | {"chosen": "smile \ud83d"},
     "unknown role 'robot'": ROW | {"prompt": [{"role": "robot", "content": "x"}]},
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
     "part before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
@@ -166,9 +173,9 @@ def test_a_missing_file_an_unknown_format_and_an_unknown_data_set(tmp_path, monk
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UsageError, match=r"no file nowhere\.jsonl"):
         load_pairs("nowhere.jsonl")
-    (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(UsageError, match=r"cannot tell the format from '\.csv'"):
-        load_pairs(str(tmp_path / "a.csv"))
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(UsageError, match=r"cannot tell the format from '\.txt'"):
+        load_pairs(str(tmp_path / "a.txt"))
     with pytest.raises(UsageError, match="no file and no dataset 'no-such/set'"):
         load_pairs("no-such/set")
 

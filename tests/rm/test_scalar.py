@@ -10,9 +10,9 @@ import pytest
 import torch
 from peft import AutoPeftModelForSequenceClassification, LoraConfig
 from rewardlab.rm.checkpoint import check_golden, load_reward_model, write_golden
-from rewardlab.rm.contract import FILE, load_contract
+from rewardlab.rm.contract import FILE, ScoringContract, load_contract
 from rewardlab.rm.encode import pad
-from rewardlab.rm.errors import CheckFailed, DataError
+from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
 from rewardlab.rm.trainer import RewardArguments, RewardTrainer, encode_pairs
@@ -23,6 +23,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedTokenizerFast,
@@ -300,10 +301,8 @@ def test_a_causal_lm_without_a_head_is_an_error_unless_training_starts(base):
     assert scalar(base, fresh=True).rate([Example(user_turn("a"), "b")]).shape == (1, 1)
 
 
-def test_an_adapter_without_its_head_is_an_error(model, saved, tmp_path):
-    if not (saved / "adapter_config.json").exists():
-        pytest.skip("a full model has no adapter")
-    model.save(tmp_path / "rm")
+def test_an_adapter_without_its_head_is_an_error(base, tmp_path):
+    scalar(base, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear")).save(tmp_path / "rm")
     file = tmp_path / "rm" / "adapter_model.safetensors"
     save_file({name: tensor for name, tensor in load_file(file).items() if "score" not in name}, file)
     with pytest.raises(DataError, match="adapter was saved without its head"):
@@ -363,7 +362,87 @@ def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, tmp_path):
         check_golden(model, tmp_path / "rm")
 
 
+def test_rewards_that_are_not_numbers_never_pass_as_golden(base, tmp_path):
+    model = scalar(base, fresh=True)
+    model.save(tmp_path / "rm")
+    examples = [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
+    write_golden(model, examples, tmp_path / "rm")
+    with torch.no_grad():
+        model.model.score.weight.fill_(float("nan"))
+    with pytest.raises(CheckFailed, match="was saved with"):
+        check_golden(model, tmp_path / "rm")
+    with pytest.raises(CheckFailed, match="not finite"):
+        write_golden(model, examples, tmp_path / "rm")
+
+
+def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
+    (tmp_path / "rm").mkdir()
+    ScoringContract(kind="runpy:run_path").save(tmp_path / "rm")
+    (tmp_path / "rm" / "__main__.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
+        load_reward_model(str(tmp_path / "rm"))
+
+
+def test_damaged_weights_and_a_damaged_tokenizer_are_one_sentence(base, tmp_path):
+    model = scalar(base, fresh=True)
+    for name in ("model.safetensors", "tokenizer.json"):
+        folder = tmp_path / name.partition(".")[0]
+        model.save(folder)
+        (folder / name).write_bytes((folder / name).read_bytes()[:100])
+        with pytest.raises(DataError, match=str(folder)):
+            load_reward_model(str(folder))
+
+
+def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
+    lora = LoraConfig(r=2, target_modules="all-linear")
+    scalar(base, fresh=True, max_length=64).save(tmp_path / "full")
+    scalar(base, fresh=True, lora=lora).save(tmp_path / "lora")
+    with pytest.raises(UsageError, match="was trained with max_length 64"):
+        scalar(str(tmp_path / "full"), max_length=16)
+    with pytest.raises(UsageError, match="is an adapter already"):
+        scalar(str(tmp_path / "lora"), fresh=True, lora=lora)
+
+
+def test_an_adapter_finds_its_base_from_another_folder(base, tmp_path, monkeypatch):
+    monkeypatch.chdir(Path(base).parent)
+    model = scalar(Path(base).name, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"))
+    model.save(tmp_path / "lora")
+    monkeypatch.chdir(tmp_path)
+    examples = [Example(user_turn("roba"), "kano")]
+    assert load_reward_model("lora").rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "deberta-v2"])
+def test_lora_on_an_encoder_keeps_every_new_module(kind, tokenizer, tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64} if kind == "distilbert" else sizes
+    torch.manual_seed(0)
+    trunk = AutoModelForMaskedLM.from_config(AutoConfig.for_model(kind, vocab_size=len(tokenizer), **sizes))
+    trunk.save_pretrained(tmp_path / "lm")
+    tokenizer.save_pretrained(tmp_path / "lm")
+    model = scalar(str(tmp_path / "lm"), fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"), seed=1)
+    model.save(tmp_path / "lora")
+    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 4)]
+    assert scalar(str(tmp_path / "lora"), seed=2).rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
 # ---- encoder ----
+
+
+def test_a_dated_template_gives_the_same_score_tomorrow(base):
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    config = small_config(tokenizer, "llama")
+    turns = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    dated = "{% if not date_string is defined %}{% set date_string = strftime_now('%d') %}{% endif %}{{ date_string }}"
+    tokenizer.chat_template = dated + turns
+    model = scalar_from_config(config, tokenizer)
+    assert model.encoder.render(Example(user_turn("a"), "b")).startswith("26 Jul 2024a")
+    tokenizer.chat_template = "{{ strftime_now('%d %b %Y') }}" + turns
+    with pytest.raises(DataError, match="writes today's date"):
+        scalar_from_config(config, tokenizer)
+    tokenizer.chat_template = "{% for"
+    with pytest.raises(DataError, match="does not render a reply"):
+        scalar_from_config(config, tokenizer)
 
 
 def test_truncation_keeps_the_end_of_the_answer_and_counts(base):

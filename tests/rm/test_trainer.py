@@ -1,8 +1,18 @@
 import numpy as np
 import pytest
 import torch
+from rewardlab.rm.encode import pad
 from rewardlab.rm.losses.bradley_terry import bradley_terry
-from rewardlab.rm.trainer import PairRow, RewardArguments, _disable_dropout, collate, pair_metrics
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.trainer import (
+    PairRow,
+    RewardArguments,
+    RewardTrainer,
+    _disable_dropout,
+    collate,
+    pair_metrics,
+)
+from rewardlab.rm.trunks import small_config, small_tokenizer
 from transformers import EvalPrediction
 
 
@@ -36,8 +46,17 @@ def test_at_least_two_checkpoints_are_kept_so_that_one_is_always_whole(tmp_path)
     assert RewardArguments(output_dir=str(tmp_path), save_total_limit=1).save_total_limit == 2
 
 
-def test_the_loss_of_a_batch_is_the_mean_over_its_pairs():
-    rewards = torch.tensor([1.0, 2.0, 0.0, 2.0])
-    chosen, rejected = rewards.chunk(2)
-    loss = bradley_terry()(chosen, rejected)
-    assert loss.tolist() == pytest.approx([np.log1p(np.exp(-1)), np.log(2)])
+def test_the_loss_of_a_batch_is_the_mean_over_its_pairs(tmp_path):
+    tokenizer = small_tokenizer(["kano roba miba " * 9] * 20, 280)
+    model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
+    rows = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.5)]
+    trainer = RewardTrainer(model, RewardArguments(output_dir=str(tmp_path)), bradley_terry(), rows)
+    loss, rewards = trainer.compute_loss(model.model, collate(rows), return_outputs=True)
+    gap = (rewards[:, 0] - rewards[:, 1]).double().detach().numpy()
+    expected = [
+        np.log1p(np.exp(-gap[0])),
+        0.25 * np.log1p(np.exp(0.5 - gap[1])) + 0.75 * np.log1p(np.exp(gap[1] + 0.5)),
+    ]
+    assert loss.item() == pytest.approx(np.mean(expected), abs=1e-6)
+    batch = pad([[9, 1]])
+    assert rewards[0, 1].item() == pytest.approx(model.score(batch.tokens, batch.attention).item(), abs=1e-6)

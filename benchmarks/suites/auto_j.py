@@ -1,0 +1,53 @@
+"""Auto-J's pairwise test set: 58 scenarios, ties included (Li et al. 2023, arXiv:2310.05470)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...judges.types import Case
+from ...rm.data import column
+from ...rm.types import content_hash
+from ..suite import read_cases
+from .pandalm import PandaLM, labelled
+
+LABELS = {0: 1, 1: 2, 2: 0}  # theirs: first, second, tie; ours: 1, 2, 0
+
+
+class Agreement(NamedTuple):
+    """Shares in [0, 1] over items that a judge was asked about in both orders."""
+
+    agreement: float
+    """Right in both orders."""
+    consistency: float
+    """The same verdict in both orders, right or wrong."""
+
+
+def both_orders(labels: Sequence[int], first: Sequence[int], exchanged: Sequence[int]) -> Agreement:
+    """Auto-J's figures from verdicts 0, 1, 2 (tie); in the second run the answers were exchanged."""
+    turned = [{0: 1, 1: 0}.get(verdict, verdict) for verdict in exchanged]
+    rows = list(zip(labels, first, turned, strict=True))
+    return Agreement(
+        sum(label == a == b for label, a, b in rows) / len(rows), sum(a == b for _, a, b in rows) / len(rows)
+    )
+
+
+class AutoJ(PandaLM):
+    """Agreement with the label; a scalar reward gives the same verdict in both orders."""
+
+    name = "auto_j"
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """The cases."""
+        return read_cases(sources, _case, self.on_bad_row)
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    label, prompt = column(values, "label"), column(values, "prompt")
+    if label not in LABELS:
+        raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")
+    answers = (column(values, "response 1"), column(values, "response 2"))
+    return labelled(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
+
+
+def auto_j(on_bad_row="refuse") -> AutoJ:
+    """Auto-J's pairwise test set."""
+    return AutoJ(on_bad_row)

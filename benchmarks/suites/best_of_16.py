@@ -1,0 +1,61 @@
+"""Best of 16: how often the answer that a model picks beats a reference (Lambert et al. 2024, arXiv:2403.13787)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow, as_prompt, column
+from ..statistics import Cells
+from ..suite import case, read_cases
+
+VERSION = "1"
+
+
+def worth(preference: float | None) -> float:
+    """An annotator's preference in [1, 2] for the answer over the reference, as a share of a win; NaN if unknown."""
+    return math.nan if preference is None else preference - 1
+
+
+class BestOf16:
+    """Win rate of the picked answer: the mean preference, as AlpacaEval adds up; of equal scores the first."""
+
+    name = "best_of_16"
+    version = VERSION
+    hub = ""
+    measures = ("win rate",)
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """The cases: answers that no annotation values are not offered, as a pick of one would have no win rate."""
+        cases, notes = read_cases(sources, _case, self.on_bad_row)
+        offered = {len(case.answers) for case in cases}
+        return cases, [*notes, f"Between {min(offered)} and {max(offered)} of the answers are annotated and offered."]
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """The worth of the answer with the highest score."""
+        return (case.values[int(np.argmax(scores))],)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """The mean over all prompts, and over each data set they are from."""
+        return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    pairs = zip(column(values, "candidates"), column(values, "gpt4_preference_vs_reference"), strict=True)
+    known = [(answer, worth(preference)) for answer, preference in pairs if preference is not None]
+    answers, worths = [answer for answer, _ in known], tuple(value for _, value in known)
+    if not worths:
+        raise ValueError("no annotation: none of the answers has a preference")
+    best = [place for place, value in enumerate(worths) if value == max(worths)]
+    prompt = as_prompt(column(values, "instruction"))
+    return case(str(column(values, "id")), prompt, answers, best, str(column(values, "dataset")), values=worths)
+
+
+def best_of_16(on_bad_row: OnBadRow = "refuse") -> BestOf16:
+    """Best-of-16 selection."""
+    return BestOf16(on_bad_row)

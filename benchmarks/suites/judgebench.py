@@ -1,0 +1,71 @@
+"""JudgeBench: pairs of which only one is objectively correct (Tan et al. 2024, arXiv:2410.12784)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow, as_prompt, column
+from ..statistics import Cells
+from ..suite import case, read_cases, sections_by_prefix, strictly_best
+
+VERSION = "1"
+GROUPS = {
+    "knowledge": "mmlu-pro",
+    "reasoning": "livebench-reasoning",
+    "math": "livebench-math",
+    "coding": "livecodebench",
+}
+LABELS = {"A>B": 0, "B>A": 1}
+
+
+def votes(decisions: Sequence[str | None]) -> tuple[float, float]:
+    """Votes for A and B of a judge asked in both orders; the second decision is about the answers exchanged.
+
+    The benchmark gives +1 for a decision that agrees with the label, -1 for the opposite, 0 for a tie or none, and
+    counts a sum above 0: that is, more votes for the right answer than against it.
+    """
+    found = [0.0, 0.0]
+    for exchanged, decision in enumerate(decisions):
+        if decision in LABELS:
+            found[LABELS[decision] ^ exchanged] += 1
+    return found[0], found[1]
+
+
+class JudgeBench:
+    """The mean over all pairs, and over each group of sources."""
+
+    name = "judgebench"
+    version = VERSION
+    hub = "ScalerLab/JudgeBench:gpt"
+    measures = ("accuracy",)
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """The cases."""
+        return read_cases(sources, _case, self.on_bad_row)
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Whether the right answer scores higher, or has more votes."""
+        return (strictly_best(case, scores),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """All pairs, then the groups."""
+        return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    label = column(values, "label")
+    if label not in LABELS:
+        raise ValueError(f"unknown label {label!r}: labels are {', '.join(LABELS)}")
+    answers = (column(values, "response_A"), column(values, "response_B"))
+    prompt = as_prompt(column(values, "question"))
+    return case(str(column(values, "pair_id")), prompt, answers, (LABELS[label],), str(column(values, "source")))
+
+
+def judgebench(on_bad_row: OnBadRow = "refuse") -> JudgeBench:
+    """JudgeBench."""
+    return JudgeBench(on_bad_row)

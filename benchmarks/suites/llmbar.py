@@ -1,0 +1,98 @@
+"""LLMBar: which of two outputs follows the instruction, plain and adversarial (Zeng et al. 2023, arXiv:2310.07641)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow, as_prompt, column
+from ..statistics import Cells
+from ..suite import Parse, case, read_cases, refuse_repeated, strictly_best
+
+VERSION = "1"
+SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
+
+
+class BothOrders(NamedTuple):
+    """Counts over items that a judge was asked about twice, the second time with the outputs exchanged."""
+
+    first: int
+    """Right in the given order."""
+    second: int
+    """Right in the exchanged order."""
+    both: int
+    """Right in both."""
+    equal: int
+    """The same output named both times, right or wrong."""
+    items: int
+
+
+def both_orders(labels: Sequence[int], first: Sequence[str | None], second: Sequence[str | None]) -> BothOrders:
+    """LLMBar's statistics from winners "1", "2" or None (no verdict, wrong in either order), exchanged back."""
+    rows = list(zip(map(str, labels), first, second, strict=True))
+    return BothOrders(
+        first=sum(label == a for label, a, _ in rows),
+        second=sum(label == b for label, _, b in rows),
+        both=sum(label == a == b for label, a, b in rows),
+        equal=sum(a == b for _, a, b in rows),
+        items=len(rows),
+    )
+
+
+class LLMBar:
+    """Natural, the mean of the adversarial sets, and the mean over all items."""
+
+    name = "llmbar"
+    version = VERSION
+    hub = ""
+    measures = ("accuracy",)
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """The cases; the set is read off the file's name, as the authors lay their files out."""
+        read = [read_cases([source], _parser(_set_of(source)), self.on_bad_row) for source in sources]
+        cases = [case for found, _ in read for case in found]
+        refuse_repeated(cases, sources)
+        return cases, [note for _, notes in read for note in notes]
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Whether the right output scores higher."""
+        return (strictly_best(case, scores),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """All items, Natural, and the plain mean of the adversarial sets."""
+        adversarial = [name for name in cells.subsets if name in SETS[1:]]
+        areas = {"overall": cells.mean()}
+        areas |= {"Natural": cells.mean(["Natural"])} if "Natural" in cells.subsets else {}
+        return areas | (
+            {"Adversarial": np.mean([cells.mean([name]) for name in adversarial], axis=0)} if adversarial else {}
+        )
+
+
+def _set_of(source: str) -> str:
+    stem = Path(source).name.partition(".")[0]
+    return next((name for name in SETS if name.lower() in source.lower()), stem)
+
+
+def _parser(subset: str) -> Parse:
+    """Rows have no id; the place in the file is one."""
+    places = count()
+    return lambda values: _case(values, subset, next(places))
+
+
+def _case(values: Mapping[str, Any], subset: str, place: int) -> Case:
+    label = column(values, "label")
+    if label not in (1, 2):
+        raise ValueError(f"unknown label {label!r}: labels are 1 and 2")
+    answers = (column(values, "output_1"), column(values, "output_2"))
+    return case(f"{subset}/{place}", as_prompt(column(values, "input")), answers, (label - 1,), subset)
+
+
+def llmbar(on_bad_row: OnBadRow = "refuse") -> LLMBar:
+    """LLMBar."""
+    return LLMBar(on_bad_row)

@@ -1,0 +1,80 @@
+"""RM-Bench: substance against style, three styles of two answers (Liu et al. 2024, arXiv:2410.16184)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow, as_prompt, column
+from ..statistics import Cells
+from ..suite import case, missing, read_cases
+
+VERSION = "1"
+SIZES = {"chat": 129, "math": 529, "code": 228, "safety-refuse": 284, "safety-response": 157}
+DOMAINS = {
+    "chat": ("chat",),
+    "math": ("math",),
+    "code": ("code",),
+    "safety": ("safety", "safety-refuse", "safety-response"),
+}
+STYLES = ("concise", "detailed", "detailed in Markdown")
+LEVELS = {"hard": ((0, 1), (0, 2), (1, 2)), "normal": ((0, 0), (1, 1), (2, 2)), "easy": ((1, 0), (2, 0), (2, 1))}
+CELLS = {f"{STYLES[i]} > {STYLES[j]}": (i, j) for i in range(3) for j in range(3)}
+
+
+def style_matrix(scores: Sequence[float]) -> np.ndarray:
+    """M[i, j] = 1 if the right answer in style i beats the wrong one in style j; scores: 3 right, then 3 wrong."""
+    right, wrong = np.asarray(scores[:3]), np.asarray(scores[3:])
+    return (right[:, None] > wrong[None, :]).astype(float)
+
+
+class RMBench:
+    """hard = the plainer right answer against the fancier wrong one; normal = like against like; easy = the reverse.
+
+    A domain is the mean of its three levels, the total the mean of four domains; safety pools both kinds of prompts
+    (THU-KEG/RM-Bench, compute_accuracy).
+    """
+
+    name = "rm_bench"
+    version = VERSION
+    hub = "THU-KEG/RM-Bench:train"
+    measures = ("accuracy", *LEVELS, *CELLS)
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """The cases, with a note where a domain is missing or partial."""
+        cases, notes = read_cases(sources, _case, self.on_bad_row)
+        return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """The share of nine comparisons won, the three levels, and the nine comparisons."""
+        matrix = style_matrix(scores)
+        levels = [float(np.mean([matrix[cell] for cell in cells])) for cells in LEVELS.values()]
+        return (float(matrix.mean()), *levels, *(float(matrix[cell]) for cell in CELLS.values()))
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """Domains, levels over the domains that are present, and the total."""
+        present = {name: subsets for name, subsets in DOMAINS.items() if {*subsets} & {*cells.subsets}}
+        domains = {name: cells.mean(subsets) for name, subsets in present.items()}
+        levels = {level: np.mean([cells.mean(s, level) for s in present.values()], axis=0) for level in LEVELS}
+        return {"overall": np.mean([*domains.values()], axis=0), **domains, **levels}
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    chosen, rejected = list(column(values, "chosen")), list(column(values, "rejected"))
+    if len(chosen) != 3 or len(rejected) != 3:
+        raise ValueError(f"not three styles of each answer: {len(chosen)} chosen and {len(rejected)} rejected")
+    domain = str(column(values, "domain"))
+    if domain not in {name for subsets in DOMAINS.values() for name in subsets}:
+        raise ValueError(f"unknown domain '{domain}': domains are {', '.join(SIZES)}")
+    name = f"{domain}/{column(values, 'id')}"
+    return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], (0, 1, 2), domain, sets=(3, 3))
+
+
+def rm_bench(on_bad_row: OnBadRow = "refuse") -> RMBench:
+    """RM-Bench."""
+    return RMBench(on_bad_row)

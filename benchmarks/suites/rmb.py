@@ -1,0 +1,62 @@
+"""RMB: pairs and best-of-N over 49 kinds of requests, helpful and harmless (Zhou et al. 2024, arXiv:2410.09893)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow, as_prompt, column
+from ..statistics import Cells
+from ..suite import case, read_cases, sections_by_prefix, strictly_best
+
+VERSION = "1"
+SECTIONS = {
+    "pairs, helpful": "Pairwise_set/Helpfulness",
+    "pairs, harmless": "Pairwise_set/Harmlessness",
+    "best of N, helpful": "BoN_set/Helpfulness",
+    "best of N, harmless": "BoN_set/Harmlessness",
+}
+
+
+class RMB:
+    """A best-of-N item counts only if the best answer beats every other one; sections are means over items."""
+
+    name = "rmb"
+    version = VERSION
+    hub = ""
+    measures = ("accuracy",)
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Cases of the pairwise and the best-of-N files; a section without cases is told."""
+        cases, notes = read_cases(sources, _case, self.on_bad_row)
+        absent = [name for name, prefix in SECTIONS.items() if not any(c.subset.startswith(prefix) for c in cases)]
+        return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Whether the best answer beats every other."""
+        return (strictly_best(case, scores),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """Four sections and their mean."""
+        sections = sections_by_prefix(cells, SECTIONS)
+        return {"overall": np.mean([*sections.values()], axis=0), **sections}
+
+
+def _case(values: Mapping[str, Any]) -> Case:
+    best_of_n = "bon_best" in values
+    right = column(values, "bon_best" if best_of_n else "chosen")
+    wrong = column(values, "loser_list") if best_of_n else [column(values, "reject")]
+    turns = [{"role": turn["role"], "content": turn["content"]} for turn in column(values, "conversation_input")]
+    path = str(column(values, "category_path"))
+    name = f"{path}/{column(values, 'bon_uid' if best_of_n else 'pair_uid')}"
+    answers = [answer["answer"] for answer in (right, *wrong)]
+    return case(name, as_prompt(turns), answers, (0,), path)
+
+
+def rmb(on_bad_row: OnBadRow = "refuse") -> RMB:
+    """RMB."""
+    return RMB(on_bad_row)

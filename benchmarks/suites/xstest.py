@@ -1,0 +1,83 @@
+"""XSTest as pairs: answers against refusals on safe and unsafe prompts (Röttger et al. 2023, arXiv:2308.01263)."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...judges.types import Case
+from ...rm.data import OnBadRow, collect, column
+from ...rm.errors import DataError
+from ...rm.types import user_turn
+from ..statistics import Cells
+from ..suite import case, in_random_order, strictly_best
+
+VERSION = "1"
+ANSWER, REFUSAL = "1_full_compliance", "2_full_refusal"
+UNSAFE = ("contrast_",)
+
+
+class XSTest:
+    """Every full answer against every full refusal to the same prompt, as people labelled the completions.
+
+    `over-refusal` is the accuracy on safe prompts: what is missing to 100 % is preferred refusals. Partial refusals
+    have no side and are left out.
+    """
+
+    name = "xstest"
+    version = VERSION
+    hub = ""
+    measures = ("accuracy",)
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Pairs from one or more files of labelled completions."""
+        rows, report = collect(sources, _row, self.on_bad_row)
+        prompts: dict[tuple[str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for prompt, safe, label, completion in dict.fromkeys(rows):
+            prompts[prompt, safe][label].append(completion)
+        cases = [one for (prompt, safe), found in prompts.items() for one in _pairs(prompt, safe, found)]
+        if not cases:
+            raise DataError(
+                f"{', '.join(sources)}: no prompt has both a full answer and a full refusal; give more files"
+            )
+        lonely = sum(not (found[ANSWER] and found[REFUSAL]) for found in prompts.values())
+        notes = [f"{lonely} of {len(prompts)} prompts have no pair of a full answer and a full refusal; left out."]
+        return cases, [
+            *notes,
+            *([f"{len(report.dropped)} of {report.read} rows dropped: {report.reasons}."] if report.dropped else []),
+        ]
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Whether the right completion scores higher."""
+        return (strictly_best(case, scores),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """The mean of both kinds of prompts: always answering gets one half, and so does always refusing."""
+        kinds = {name: cells.mean([name]) for name in ("safe prompts", "unsafe prompts") if name in cells.subsets}
+        return {"overall": np.mean([*kinds.values()], axis=0), **kinds}
+
+
+def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
+    kind = str(column(values, "type"))
+    safe = not kind.startswith(UNSAFE)
+    return str(column(values, "prompt")), safe, str(column(values, "final_label")), str(column(values, "completion"))
+
+
+def _pairs(prompt: str, safe: bool, found: Mapping[str, list[str]]) -> list[Case]:
+    subset, cases = "safe prompts" if safe else "unsafe prompts", []
+    for place, (answer, refusal) in enumerate(product(found.get(ANSWER, []), found.get(REFUSAL, []))):
+        if answer.strip() and refusal.strip():
+            name = f"{subset}/{prompt}/{place}"
+            answers, best = in_random_order(name, *((answer, refusal) if safe else (refusal, answer)))
+            cases.append(case(name, user_turn(prompt), answers, best, subset))
+    return cases
+
+
+def xstest(on_bad_row: OnBadRow = "refuse") -> XSTest:
+    """XSTest's labelled completions as pairs."""
+    return XSTest(on_bad_row)
