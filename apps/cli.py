@@ -10,7 +10,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
-from .config import DoctorConfig, EvalConfig, InspectConfig, ScoreConfig, StudyConfig, TrainConfig, WorldConfig
+from .config import (
+    BoardConfig,
+    CompareConfig,
+    DoctorConfig,
+    EvalConfig,
+    InspectConfig,
+    ScoreConfig,
+    StudyConfig,
+    TrainConfig,
+    VerifyConfig,
+    WorldConfig,
+)
 from .runs import plain
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
@@ -46,6 +57,27 @@ VERBS = {
         EvalConfig,
         "jobs:run_eval",
         "rewardlab eval --benchmark rewardbench --model runs/rm --data rewardbench.parquet --output runs/rewardbench",
+    ),
+    "verify": Verb(
+        "Add a run's tables up again from its per-item scores.",
+        VerifyConfig,
+        "reports:run_verify",
+        "rewardlab verify runs/rewardbench",
+        positional="run",
+    ),
+    "compare": Verb(
+        "What changed between two runs, and whether it is more than noise.",
+        CompareConfig,
+        "reports:run_compare",
+        "rewardlab compare runs/before runs/after --gate rules.yaml",
+        positional="runs",
+    ),
+    "board": Verb(
+        "A leaderboard of many runs, with intervals and tied groups.",
+        BoardConfig,
+        "reports:run_board",
+        "rewardlab board runs --output runs/board",
+        positional="runs",
     ),
     "inspect": Verb(
         "Look at every judgment of an eval run in the browser.",

@@ -92,6 +92,7 @@ class EvalConfig:
 
     benchmark: str = say("A suite of benchmarks/suites.", default="pairs")
     model: list[str] = say("Model folders, Hub ids, or package.module:factory.", default_factory=list)
+    scores: list[str] = say("Files of stored scores, by case id, to add up as models.", default_factory=list)
     reference: list[str] = say("Scorers to show beside the models, such as a gold reward.", default_factory=list)
     data: list[str] = say("The suite's data: files, or hub-id[@revision][:split].", default_factory=list)
     output: str = say("Run folder.", default="")
@@ -102,16 +103,64 @@ class EvalConfig:
     samples: int = say("Bootstrap samples.", default=1000)
     seed: int = say("Of the bootstrap, the random null and the folds.", default=0)
     trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    processes: int = say("How many torchrun started; they share the cases.", default=1)
+    resume: bool = say("Continue a run that was cut off.", default=False)
     overwrite: bool = say("Replace the run folder.", default=False)
 
     def __post_init__(self):
-        self.model, self.reference, self.data = map(_as_list, (self.model, self.reference, self.data))
+        self.model, self.scores = _as_list(self.model), _as_list(self.scores)
+        self.reference, self.data = _as_list(self.reference), _as_list(self.data)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("model", self.model)
+        _given("model", self.model or self.scores)
         _given("output", self.output)
         _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+
+
+@dataclass
+class VerifyConfig:
+    """A run of `eval` to add up again."""
+
+    run: str = say("The run folder; may stand without the flag.", default="")
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        _given("run", self.run)
+
+
+@dataclass
+class CompareConfig:
+    """Two runs of `eval` on the same data."""
+
+    runs: list[str] = say("The run before and the run after; may stand without the flag.", default_factory=list)
+    scorer: str | None = say("Which scorer, where a run has several models.", default=None)
+    gate: str | None = say("YAML rules `- {area: overall, max_drop: 0.01}`; a broken one exits with 5.", default=None)
+    output: str | None = say("Folder for the comparison.", default=None)
+    samples: int = say("Bootstrap samples.", default=1000)
+    seed: int = say("Of the bootstrap.", default=0)
+    overwrite: bool = say("Replace the folder.", default=False)
+
+    def __post_init__(self):
+        self.runs = _as_list(self.runs)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        _given("runs", self.runs)
+
+
+@dataclass
+class BoardConfig:
+    """Runs of `eval` to rank."""
+
+    runs: str = say("Folder that holds the runs; may stand without the flag.", default="")
+    output: str = say("Folder for the leaderboard.", default="")
+    overwrite: bool = say("Replace the folder.", default=False)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        for name in ("runs", "output"):
+            _given(name, getattr(self, name))
 
 
 @dataclass

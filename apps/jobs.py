@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import sys
 import time
 from dataclasses import asdict, replace
@@ -13,9 +14,10 @@ from matplotlib.figure import Figure
 from peft import LoraConfig
 
 from ..benchmarks.evaluate import Evaluation, evaluate
-from ..benchmarks.nulls import all_nulls
+from ..benchmarks.nulls import nulls_for
 from ..benchmarks.render import figure, markdown
-from ..benchmarks.scorers import open_scorer, short_names
+from ..benchmarks.scorers import RewardScorer, load_stored, open_scorer, short_names
+from ..benchmarks.types import Suite
 from ..kernels.choose import backend
 from ..rm.checkpoint import check_golden, load_reward_model, write_golden
 from ..rm.data import RowReport, load_examples, load_pairs
@@ -26,10 +28,12 @@ from ..rm.trainer import Encoding, RewardArguments, RewardTrainer, encode_pairs,
 from ..rm.trunks import small_config, small_tokenizer
 from ..rm.types import PreferencePair
 from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig, TrainConfig
-from .runs import data_hash, replace_file, run_folder, versions, write_json, write_manifest
+from .ledger import LEADER, Kept, Process, announce, join, process
+from .runs import data_hash, partial_folder, replace_file, run_folder, versions, write_json, write_manifest
 from .tables import write_items, write_scores
 
 CHECKPOINTS = "checkpoints"
+PROGRESS = "progress"
 
 
 def say(message: str) -> None:
@@ -213,37 +217,67 @@ def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) ->
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Judge a suite with the models, the references and every null, and write the run folder."""
-    started = time.time()
+    started, here = time.time(), process(config.processes)
     options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
     suite = load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row, **options)
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+    if not here.leads:
+        return _follow(config, suite, sources, here)
+    recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
+    with run_folder(
+        config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{PROGRESS}/*/*.jsonl"
+    ) as work:
+        announce(work, here)
         cases, notes = suite.cases(sources)
-        scorers = [open_scorer(name, objective=config.objective, **_trust(config)) for name in config.model]
-        scorers += [open_scorer(name, role="reference") for name in config.reference]
-        short_names(scorers)
-        every = [*scorers, *all_nulls(config.seed)]
+        models = _open_models(config)
+        stored = [load_stored(source) for source in config.scores]
+        notes += [note for scores in stored for note in scores.notes(cases)]
         evaluation = evaluate(
             suite,
             cases,
-            every,
+            [*_kept(models, work, here), *stored, *nulls_for(cases, config.seed)],
             notes=notes,
             samples=config.samples,
             seed=config.seed,
             progress=lambda name: say(f"scoring {len(cases)} cases with {name}"),
         )
         write_evaluation(evaluation, work)
-        contracts = {scorer.name: scorer.contract for scorer in scorers}
+        contracts = {model.name: model.contract for model in models}
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, contracts=contracts)
+        shutil.rmtree(work / PROGRESS, ignore_errors=True)
+        (work / LEADER).unlink()
     say(markdown(evaluation.report))
     return {
         "run": config.output,
         "suite": suite.name,
         "cases": len(cases),
+        "processes": here.world,
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
     }
+
+
+def _open_models(config: EvalConfig) -> list[RewardScorer]:
+    scorers = [open_scorer(name, objective=config.objective, **_trust(config)) for name in config.model]
+    scorers += [open_scorer(name, role="reference") for name in config.reference]
+    short_names(scorers)
+    return scorers
+
+
+def _kept(models: list[RewardScorer], work: Path, here: Process) -> list[Kept]:
+    return [Kept(model, work / PROGRESS / f"{place:03d}", here) for place, model in enumerate(models)]
+
+
+def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process) -> dict[str, Any]:
+    """A process that does not lead makes its share of the models' judgments and is done."""
+    work = partial_folder(Path(config.output).absolute())
+    join(work, here)
+    cases, _ = suite.cases(sources)
+    for kept in _kept(_open_models(config), work, here):
+        kept.work(cases)
+    return {"run": config.output, "rank": here.rank, "processes": here.world}
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> None:

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..benchmarks.evaluate import Evaluation
+from ..judges.types import Case, Judgment
+from ..rm.errors import DataError
 from ..rm.types import prompt_text
 
 ITEMS, SCORES = "items.parquet", "scores.parquet"
@@ -23,6 +26,8 @@ def write_items(evaluation: Evaluation, folder: Path) -> None:
         "messages": [json.dumps(case.prompt, ensure_ascii=False) for case in cases],
         "answers": [list(case.answers) for case in cases],
         "best": [list(case.best) for case in cases],
+        "values": [list(case.values) for case in cases],
+        "sets": [list(case.sets) for case in cases],
     }
     pq.write_table(pa.table(columns), folder / ITEMS)
 
@@ -45,6 +50,44 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(kinds.items()))), folder / SCORES)
 
 
+def read_items(folder: Path) -> list[Case]:
+    """The cases of a run, as they were judged."""
+    return [
+        Case(
+            id=row["case"],
+            prompt=tuple(json.loads(row["messages"])),
+            answers=tuple(row["answers"]),
+            best=tuple(row["best"]),
+            subset=row["subset"],
+            cluster=row["cluster"],
+            values=tuple(row["values"]),
+            sets=tuple(row["sets"]),
+        )
+        for row in _rows(folder / ITEMS)
+    ]
+
+
+def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
+    """Scorer -> case -> judgment."""
+    found: dict[str, dict[str, Judgment]] = {}
+    for row in _rows(folder / SCORES):
+        judgment = Judgment(row["case"], scores=tuple(row["scores"] or ()), abstained=row["abstained"] or "")
+        found.setdefault(row["scorer"], {})[row["case"]] = judgment
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return pq.ParquetFile(path).read().to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again") from error
+
+
 def _margin(best: tuple[int, ...], scores: tuple[float, ...]) -> float:
-    """The lowest right answer's score minus the highest wrong one's: above 0 is right, 0 a tie."""
+    """The lowest right answer's score minus the highest wrong one's: above 0 is right, 0 a tie.
+
+    Where every answer is right, only equal scores are: minus their spread.
+    """
+    if len(best) == len(scores):
+        return min(scores) - max(scores) or 1.0
     return min(scores[i] for i in best) - max(score for i, score in enumerate(scores) if i not in best)

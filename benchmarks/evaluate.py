@@ -73,7 +73,7 @@ def evaluate(
         progress(scorer.name)
         judgments[scorer.name] = _judge(scorer, cases)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
-    figures = {name: _figures(suite, values, layout) for name, values in credits.items()}
+    figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
     rows = [_row(scorer, judgments[scorer.name], figures[scorer.name], layout) for scorer in scorers]
     nulls = [scorer.name for scorer in scorers if scorer.role == "null"]
     whole = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
@@ -95,7 +95,10 @@ def evaluate(
         clusters=layout.draws.clusters,
         sizes=dict(Counter(case.subset or ALL for case in cases)),
         rows=tuple(sorted(rows, key=lambda row: order[row.role])),
-        notes=(*notes, *_bounds(suite, credits, layout), *_notes(rows)),
+        notes=tuple(notes),
+        findings=(*_bounds(suite, credits, layout), *_findings(rows)),
+        samples=samples,
+        seed=seed,
     )
     return Evaluation(report, cases, judgments)
 
@@ -120,7 +123,8 @@ def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
     return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
 
 
-def _figures(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
+def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
+    """Every area's share from credits [M, K], as observed and in every bootstrap sample."""
     observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
     shares = {name: float(value) for name, value in _areas(suite, observed).items()}
     counted = ~np.isnan(credit[:, 0])
@@ -179,7 +183,7 @@ def _sections(figures: Figures) -> list[str]:
 def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -> dict[str, Difference]:
     """One scorer minus another by `overall` and section, over the cases that both scored (credits [M, K])."""
     both = ~(np.isnan(first[:, 0]) | np.isnan(second[:, 0]))[:, None]
-    return _differences(*(_figures(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
+    return _differences(*(figures_of(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
 
 
 def _differences(first: Figures, second: Figures) -> dict[str, Difference]:
@@ -213,7 +217,7 @@ def _filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value:
     return float(suite.add_up(observed)[OVERALL])
 
 
-def _notes(rows: Sequence[Row]) -> list[str]:
+def _findings(rows: Sequence[Row]) -> list[str]:
     """What a reader must not overlook: ties, and for every model what the nulls say of its figures."""
     ties = [
         f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."

@@ -1,6 +1,7 @@
 """Null baselines: what a scorer gets without reading the prompt. A claim begins where these end."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -56,6 +57,30 @@ def random_guess(seed: int = 0) -> Null:
     return Null("random", _each(score))
 
 
+def majority() -> Null:
+    """The place where the right answer stands most often wins (of equal places the first), then the next such place.
+
+    Places are counted in the very cases that are judged, so it is no worse than chance: what it gains there is what a
+    benchmark gives away by the order of its answers.
+    """
+    return Null("majority", _by_place)
+
+
+def _by_place(cases: Sequence[Case]) -> list[Judgment]:
+    found = _right_places(cases)
+    if len(found) < 2:
+        told = f"the right answer always stands in place {next(iter(found)) + 1}" if found else "no case has one right"
+        return [Judgment(case.id, abstained=f"{told}, so places tell nothing") for case in cases]
+    order = sorted(range(max(len(case.answers) for case in cases)), key=lambda place: (-found[place], place))
+    ranks = {place: float(-rank) for rank, place in enumerate(order)}
+    return [Judgment(case.id, scores=tuple(ranks[place] for place in range(len(case.answers)))) for case in cases]
+
+
+def _right_places(cases: Sequence[Case]) -> Counter[int]:
+    """How often the right answer stands in each place, over the cases with one right answer."""
+    return Counter(case.best[0] for case in cases if len(case.best) == 1)
+
+
 def tfidf(seed: int = 0) -> Null:
     """Prompt-blind words: a linear reward model fitted on the other four fifths of the suite's own prompts.
 
@@ -97,3 +122,8 @@ def _pairs(case: Case) -> list[PreferencePair]:
 def all_nulls(seed: int = 0) -> list[Null]:
     """Every null that stands in every table."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
+
+
+def nulls_for(cases: Sequence[Case], seed: int = 0) -> list[Null]:
+    """Every null, and `majority` where the place of the right answer varies."""
+    return all_nulls(seed) + ([majority()] if len(_right_places(cases)) > 1 else [])

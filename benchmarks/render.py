@@ -45,7 +45,7 @@ def markdown(report: Report) -> str:
             "",
             "## What the nulls say",
             "",
-            *(f"- {note}" for note in report.notes or ("Nothing to add.",)),
+            *(f"- {note}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
             "",
             "## Subsets",
             "",

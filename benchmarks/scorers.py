@@ -2,13 +2,15 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..judges.types import Case, Judgment
 from ..rm.checkpoint import load_reward_model
-from ..rm.errors import UsageError
+from ..rm.data import collect, column
+from ..rm.errors import DataError, UsageError
 from ..rm.plugins import load
 from ..rm.types import Example, RewardModel
 
@@ -57,3 +59,62 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
             scorer.name = short
+
+
+# ---- scores from elsewhere ----
+
+
+class StoredScores:
+    """Scores that somebody computed before, by case id; a case without one is an abstention."""
+
+    def __init__(
+        self, name: str, scores: Mapping[str, tuple[float, ...] | str], *, role: str = "model", contract: str = ""
+    ):
+        self.name, self.role, self.contract = name, role, contract
+        self.scores = scores
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case."""
+        return [self._judge(case) for case in cases]
+
+    def _judge(self, case: Case) -> Judgment:
+        found = self.scores.get(case.id, "no stored score")
+        if isinstance(found, str):
+            return Judgment(case.id, abstained=found)
+        if len(found) != len(case.answers):
+            raise DataError(
+                f"{self.name}: case '{case.id}' has {len(case.answers)} answers and {len(found)} stored scores; "
+                "give one score per answer, in the answers' order"
+            )
+        return _judgment(case, list(found))
+
+    def notes(self, cases: Sequence[Case]) -> list[str]:
+        """What a reader must know of scores and cases that do not meet; none that meet is an error."""
+        known = {case.id for case in cases}
+        extra = [name for name in self.scores if name not in known]
+        if len(extra) == len(self.scores):
+            example = next(iter(known))
+            raise DataError(f"{self.name}: none of its {len(extra)} ids is a case; case ids look like '{example}'")
+        return [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
+
+
+def load_stored(source: str) -> StoredScores:
+    """Scores from a file with `case` or `id`, and `scores` or `score_chosen` and `score_rejected`."""
+    rows, _ = collect(source, _stored_row)
+    scores: dict[str, tuple[float, ...] | str] = {}
+    for name, found in rows:
+        if name in scores:
+            raise DataError(f"{source}: id '{name}' occurs twice; keep one of its scores")
+        scores[name] = found
+    return StoredScores(re.split("[/:]", source)[-1].partition(".")[0], scores)
+
+
+def _stored_row(values: Mapping[str, Any]) -> tuple[str, tuple[float, ...] | str]:
+    name = str(column(values, "case" if "case" in values else "id"))
+    if values.get("abstained"):
+        return name, str(values["abstained"])
+    pair = "score_chosen" in values
+    found = [column(values, "score_chosen"), column(values, "score_rejected")] if pair else column(values, "scores")
+    if not isinstance(found, list) or not all(isinstance(s, int | float) and not isinstance(s, bool) for s in found):
+        raise ValueError(f"'scores' is not a list of numbers: {str(found)[:60]}")
+    return name, tuple(float(score) for score in found)

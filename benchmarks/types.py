@@ -105,6 +105,11 @@ class Report:
     sizes: Mapping[str, int]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    """What the suite says of its data."""
+    findings: tuple[str, ...]
+    """What the figures say: abstentions, ties, nulls."""
+    samples: int
+    seed: int
 
 
 class Study(NamedTuple):

@@ -44,12 +44,19 @@ class ScoringContract:
     """Content hash of a frozen model that is not in the folder."""
 
     def hash(self) -> str:
-        """Sixteen hexadecimal digits; equal contracts have equal hashes, in every process."""
-        return content_hash(asdict(self))
+        """Sixteen hexadecimal digits; equal contracts have equal hashes, in every process.
+
+        Fields at their default do not enter, so that a field which a later version adds leaves old hashes as they are.
+        """
+        stated = {field.name: getattr(self, field.name) for field in fields(self)}
+        return content_hash({name: stated[name] for name in stated if stated[name] != _DEFAULTS.get(name)})
 
     def save(self, folder: Path) -> None:
         """Write `scoring.json`."""
         (folder / FILE).write_text(json.dumps(asdict(self) | {"hash": self.hash()}, indent=2) + "\n")
+
+
+_DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
 
 
 def load_contract(folder: Path) -> ScoringContract:

@@ -1,0 +1,142 @@
+"""Two scorers on the same cases: what changed, where, which items flipped, and whether it is more than noise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..judges.types import Case, Judgment
+from ..rm.errors import DataError
+from .evaluate import OVERALL, credits_of, figures_of, lay_out
+from .render import table
+from .statistics import Discordant, bootstrap_p, holm, mcnemar, percentile_interval
+from .types import Difference, Suite
+
+
+@dataclass(frozen=True)
+class Change:
+    """Second minus first in one area: both figures in [0, 1], the paired difference and its p (adjusted in subsets)."""
+
+    first: float
+    second: float
+    difference: Difference
+    p: float
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A case whose credit changed."""
+
+    case: str
+    subset: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Second against first over the cases that both scored."""
+
+    first: str
+    second: str
+    cases: int
+    left_out: int
+    areas: Mapping[str, Change]
+    subsets: Mapping[str, Change]
+    discordant: Discordant
+    flips: tuple[Flip, ...]
+
+
+def compare(
+    suite: Suite,
+    cases: Sequence[Case],
+    first: tuple[str, Sequence[Judgment]],
+    second: tuple[str, Sequence[Judgment]],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+) -> Comparison:
+    """The paired comparison on one set of bootstrap samples; p of subsets is adjusted for their number (Holm)."""
+    before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
+    both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
+    if not both.any():
+        raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
+    layout = lay_out(cases, samples, seed)
+    a, b = (figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in (before, after))
+
+    def change(area: str) -> Change:
+        drawn = b.samples[area] - a.samples[area]
+        gap = Difference(b.observed[area] - a.observed[area], *percentile_interval(drawn))
+        return Change(a.observed[area], b.observed[area], gap, bootstrap_p(drawn))
+
+    areas = {area: change(area) for area in a.observed if not area.startswith("subset:")}
+    subsets = {name: change(f"subset:{name}") for name in layout.names}
+    changed = np.flatnonzero(both & (before[:, 0] != after[:, 0]))
+    return Comparison(
+        first=first[0],
+        second=second[0],
+        cases=int(both.sum()),
+        left_out=int((~both).sum()),
+        areas=areas,
+        subsets=_adjusted(subsets),
+        discordant=mcnemar(*(np.where(both, credit[:, 0], np.nan) for credit in (before, after))),
+        flips=tuple(Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0]) for i in changed),
+    )
+
+
+def _adjusted(changes: Mapping[str, Change]) -> dict[str, Change]:
+    p = np.array([change.p for change in changes.values()])
+    adjusted = holm(np.nan_to_num(p, nan=1.0))
+    return {
+        name: Change(change.first, change.second, change.difference, float(value))
+        for (name, change), value in zip(changes.items(), adjusted, strict=True)
+    }
+
+
+def verdict(comparison: Comparison) -> str:
+    """One sentence on the overall figure."""
+    change = comparison.areas[OVERALL]
+    gap = change.difference
+    told = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
+    if not gap.real:
+        return f"{comparison.second} cannot be told from {comparison.first} ({told})."
+    return f"{comparison.second} is really {'better' if gap.value > 0 else 'worse'} than {comparison.first} ({told})."
+
+
+def markdown(comparison: Comparison, flips: int = 20) -> str:
+    """The comparison as Markdown, with the first flips."""
+
+    def lines(changes: Mapping[str, Change]) -> str:
+        rows = [
+            [name, f"{100 * c.first:.1f}", f"{100 * c.second:.1f}", _points(c.difference), f"{c.p:.3f}"]
+            for name, c in changes.items()
+        ]
+        return table(["", comparison.first, comparison.second, "difference", "p"], rows)
+
+    up = sum(flip.after > flip.before for flip in comparison.flips)
+    exact = comparison.discordant
+    return "\n".join(
+        [
+            f"# {comparison.second} against {comparison.first}",
+            "",
+            f"{verdict(comparison)} {comparison.cases} cases; {comparison.left_out} that one left unscored are out.",
+            f"McNemar's exact test over items: only {comparison.first} right {exact.only_first}, only "
+            f"{comparison.second} right {exact.only_second}, p = {exact.p:.3f}.",
+            "",
+            lines(comparison.areas),
+            "",
+            "## Subsets (p adjusted by Holm)",
+            "",
+            lines(comparison.subsets),
+            "",
+            f"## Flips: {up} gained, {len(comparison.flips) - up} lost",
+            "",
+            *(f"- {'gained' if f.after > f.before else 'lost'} `{f.case}`" for f in comparison.flips[:flips]),
+            *([f"- … and {len(comparison.flips) - flips} more"] if len(comparison.flips) > flips else []),
+            "",
+        ]
+    )
+
+
+def _points(gap: Difference) -> str:
+    return f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
