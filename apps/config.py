@@ -92,6 +92,8 @@ class EvalConfig:
 
     benchmark: str = say("A suite of benchmarks/suites.", default="pairs")
     model: list[str] = say("Model folders, Hub ids, or package.module:factory.", default_factory=list)
+    read_as: str | None = say("Read the models as this kind, such as autoregressive or implicit.", default=None)
+    reference_policy: str | None = say("What an implicit reward is relative to: path or Hub id.", default=None)
     scores: list[str] = say("Files of stored scores, by case id, to add up as models.", default_factory=list)
     reference: list[str] = say("Scorers to show beside the models, such as a gold reward.", default_factory=list)
     data: list[str] = say("The suite's data: files, or hub-id[@revision][:split].", default_factory=list)
@@ -114,6 +116,8 @@ class EvalConfig:
     def validate(self) -> None:
         """Refuse what cannot be run."""
         _given("model", self.model or self.scores)
+        if self.reference_policy and self.read_as != "implicit":
+            raise UsageError("--reference_policy belongs to --read_as implicit")
         _given("output", self.output)
         _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
 

@@ -260,7 +260,9 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
-    scorers = [open_scorer(name, objective=config.objective, **_trust(config)) for name in config.model]
+    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | _trust(config)
+    reading |= {"reference": config.reference_policy} if config.reference_policy else {}
+    scorers = [open_scorer(name, **reading) for name in config.model]
     scorers += [open_scorer(name, role="reference") for name in config.reference]
     short_names(scorers)
     return scorers

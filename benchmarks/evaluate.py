@@ -10,6 +10,7 @@ import numpy as np
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
 from .statistics import Cells, Draws, cell_sums, cluster_draws, percentile_interval, share_interval
+from .style import style_facts
 from .types import Difference, Interval, Report, Row, Scorer, Suite
 
 OVERALL = "overall"
@@ -74,7 +75,7 @@ def evaluate(
         judgments[scorer.name] = _judge(scorer, cases)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
-    rows = [_row(scorer, judgments[scorer.name], figures[scorer.name], layout) for scorer in scorers]
+    rows = [_row(scorer, cases, judgments[scorer.name], figures[scorer.name], layout) for scorer in scorers]
     nulls = [scorer.name for scorer in scorers if scorer.role == "null"]
     whole = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
@@ -155,7 +156,7 @@ def _marked(cells: Cells, place: int | None = None) -> Cells:
     return cells._replace(total=total)
 
 
-def _row(scorer: Scorer, judgments: Sequence[Judgment], figures: Figures, layout: Layout) -> Row:
+def _row(scorer: Scorer, cases: Sequence[Case], judgments: Sequence[Judgment], figures: Figures, layout: Layout) -> Row:
     def interval(area: str) -> Interval:
         value = figures.observed[area]
         return Interval(value, *share_interval(value, figures.samples[area], figures.clusters[area]))
@@ -173,6 +174,7 @@ def _row(scorer: Scorer, judgments: Sequence[Judgment], figures: Figures, layout
         scored=len(scored),
         ties=sum(len(set(scores)) < len(scores) for scores in scored),
         unscored=len(judgments) - len(scored),
+        style=style_facts(cases, judgments)._asdict(),
     )
 
 
@@ -225,7 +227,7 @@ def _findings(rows: Sequence[Row]) -> list[str]:
         if row.ties and row.role != "null"
     ]
     areas = [(row, area) for row in rows if row.role == "model" and row.minus_null for area in [OVERALL, *row.sections]]
-    return [*ties, *(_against_nulls(row, area) for row, area in areas)]
+    return [*ties, *(told for row, area in areas if (told := _against_nulls(row, area)))]
 
 
 def _against_nulls(row: Row, area: str) -> str:
@@ -244,4 +246,5 @@ def _against_nulls(row: Row, area: str) -> str:
         told("not to be told from", {n: d for n, d in differences.items() if not d.real}),
         told("really worse than", {n: d for n, d in differences.items() if d.high < 0}),
     ]
-    return f"{area}: {row.scorer} is {'; '.join(part for part in parts if part)}."
+    told_parts = "; ".join(part for part in parts if part)
+    return f"{area}: {row.scorer} is {told_parts}." if told_parts else ""

@@ -47,6 +47,7 @@ def markdown(report: Report) -> str:
             "",
             *(f"- {note}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
             "",
+            *_style(rows),
             "## Subsets",
             "",
             subsets,
@@ -54,6 +55,28 @@ def markdown(report: Report) -> str:
             *(["## Scoring contracts", "", *contracts, ""] if contracts else []),
         ]
     )
+
+
+def _style(rows: Sequence[Row]) -> list[str]:
+    """How the scores go with length and Markdown; nothing where no case is a plain pair."""
+    if not rows[0].style.get("pairs"):
+        return []
+    header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
+    header += ["σ per doubling of length", "σ per doubling of Markdown"]
+    lines = [
+        [row.scorer, _share(row.style["matched"]), str(row.style["matched_pairs"]), _share(row.style["balanced"])]
+        + [_slope(row.style["length_slope"]), _slope(row.style["markdown_slope"])]
+        for row in rows
+    ]
+    return ["## Style", "", table(header, lines), ""]
+
+
+def _share(value: float) -> str:
+    return "–" if value != value else f"{100 * value:.1f}"
+
+
+def _slope(value: float) -> str:
+    return "–" if value != value else f"{value:+.2f}"
 
 
 def _ceiling(rows: Sequence[Row]) -> str:

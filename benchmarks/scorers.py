@@ -47,9 +47,17 @@ def _judgment(case: Case, scores: list[float]) -> Judgment:
     return Judgment(case.id, abstained="the reward is not a finite number")
 
 
-def open_scorer(source: str, *, role: str = "model", objective: str | None = None, **options) -> RewardScorer:
-    """A scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model."""
-    model = load("rm.models", source)() if ":" in source else load_reward_model(source, **options)
+def open_scorer(
+    source: str, *, role: str = "model", objective: str | None = None, kind: str | None = None, **options
+) -> RewardScorer:
+    """A scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model.
+
+    `kind` reads the source as another kind than it says, such as a causal LM as `autoregressive` or `implicit`.
+    """
+    if kind is not None:
+        model = load("rm.models", kind)(source, **options)
+    else:
+        model = load("rm.models", source)() if ":" in source else load_reward_model(source, **options)
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective)
 
 

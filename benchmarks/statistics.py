@@ -162,7 +162,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Adjusted p-values [T] whose threshold bounds the share of false alarms (Benjamini & Hochberg 1995).
+    """Adjusted p-values [T] whose threshold bounds the share of false alarms (Benjamini & Hochberg 1995); no NaN.
 
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.04, 0.04]
@@ -177,8 +177,8 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
 def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
     """Ranks that the data support: each group is led by the best that is left, with all that cannot be told from it.
 
-    `values` [N] are the scorers' figures and `samples` [S, N] their bootstrap samples on the same draws. Differences to
-    the leader are tested at 5 %, Holm-adjusted among those that are left.
+    `values` [N] are the scorers' figures, none of them NaN, and `samples` [S, N] their bootstrap samples on the same
+    draws. Differences to the leader are tested at 5 %, Holm-adjusted among those that are left.
     """
     left = list(np.argsort(-values, kind="stable"))
     groups = []

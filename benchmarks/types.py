@@ -90,6 +90,8 @@ class Row:
     scored: int
     ties: int
     unscored: int
+    style: Mapping[str, float] = field(default_factory=dict)
+    """What `style_facts` says of its scores."""
     minus_null: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
     """Null -> section (or `overall`) -> this scorer minus that null, on the same items."""
 

@@ -40,6 +40,8 @@ class ScoringContract:
     """In tokens, special tokens included."""
     pooling: Literal["last", "first", "mean", "model"] | None = None
     """Where the head reads: by the attention mask, never by a token's id. `model`: inside an encoder's own head."""
+    beta: float | None = None
+    """The factor of a reward that sums log-probabilities."""
     backbone: str | None = None
     """Content hash of a frozen model that is not in the folder."""
 

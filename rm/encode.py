@@ -1,6 +1,7 @@
 """The one way from text to tokens: train, evaluate, reinforce and serve with the same encoder."""
 
 from collections.abc import Sequence
+from os.path import commonprefix
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,14 @@ class Encoded(NamedTuple):
 
     ids: list[int]
     length: int
+
+
+class EncodedAnswer(NamedTuple):
+    """Token ids after truncation, how many there were before it, and the place of the answer's first token in them."""
+
+    ids: list[int]
+    length: int
+    start: int
 
 
 class Batch(NamedTuple):
@@ -109,10 +118,12 @@ class Encoder:
 
     def render(self, example: Example) -> str:
         """The conversation as the text that the model reads."""
-        turns = [*example.prompt, Message(role="assistant", content=example.answer)]
+        return self._fill([*example.prompt, Message(role="assistant", content=example.answer)])
+
+    def _fill(self, turns: Sequence[Message], **options: Any) -> str:
         try:
             date = self.contract.date_string
-            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, date_string=date))
+            return str(self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options))
         except Exception as error:  # templates raise what they like, on roles and orders that they do not know
             roles = [turn["role"] for turn in turns]
             raise DataError(
@@ -129,10 +140,34 @@ class Encoder:
         rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
         return [self._finish(ids) for ids in rows]
 
+    def encode_answer(self, example: Example) -> EncodedAnswer:
+        """The ids of `encode`, and where the answer begins in them: everything from there to the end is the answer.
+
+        It begins where the rendered prompt (with the generation prompt) ends; EOS and what the template puts behind an
+        answer count as part of it. A token that spans the border belongs to the answer.
+        """
+        text, prompt = self.render(example), self._fill(example.prompt, add_generation_prompt=True)
+        if not text.startswith(prompt):
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{prompt[-40:]}' but "
+                "renders no answer behind it; give one that does with --chat_template FILE"
+            )
+        rows = self.tokenizer([text, prompt], add_special_tokens=False, verbose=False).input_ids
+        whole, opening = map(self._begin, rows)
+        shared = len(commonprefix([whole, opening]))
+        ids, length = self._finish(rows[0])
+        if self.contract.truncation == "right":
+            return EncodedAnswer(ids, length, min(shared, len(ids)))
+        kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
+        return EncodedAnswer(ids, length, max(shared - (length - len(ids)), kept))
+
+    def _begin(self, ids: list[int]) -> list[int]:
+        before = self._edges[0]
+        return [before, *ids] if self.contract.bos == "once" and ids[:1] != [before] else ids
+
     def _finish(self, ids: list[int]) -> Encoded:
-        before, after = self._edges
-        if self.contract.bos == "once" and ids[:1] != [before]:
-            ids = [before, *ids]
+        after = self._edges[1]
+        ids = self._begin(ids)
         if self.contract.eos == "once" and ids[-1:] != [after]:
             ids = [*ids, after]
         return Encoded(self._truncate(ids), len(ids))

@@ -16,7 +16,9 @@ if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folde
     sys.modules["rewardlab"] = types.ModuleType("rewardlab")
     sys.modules["rewardlab"].__path__ = [str(ROOT)]
 
-install_import_hook(["rewardlab.rm.losses", "rewardlab.rm.encode", "rewardlab.rm.trunks"], "beartype.beartype")
+install_import_hook(
+    ["rewardlab.rm.losses", "rewardlab.rm.encode", "rewardlab.rm.trunks", "rewardlab.rm.logprobs"], "beartype.beartype"
+)
 
 
 AS_PACKAGE = f"""

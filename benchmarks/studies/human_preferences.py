@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import GroupKFold
 
-from ...judges.types import Case, Judgment
+from ...judges.types import Case
 from ...rm.data import RowReport, first_turn, load_pairs, without_prompts
-from ...rm.types import Example, PreferencePair, content_hash
+from ...rm.types import Example, Messages, PreferencePair, content_hash
 from ..evaluate import Evaluation, evaluate
 from ..nulls import all_nulls
 from ..render import figure, markdown
+from ..scorers import StoredScores
 from ..suites.pairs import Pairs, as_cases
 from ..suites.rewardbench import rewardbench
 from ..types import Say, Study
@@ -70,20 +71,6 @@ class Fold(NamedTuple):
     held_out: np.ndarray
 
 
-class Stored:
-    """A scorer that gives rewards which were computed before."""
-
-    role = "model"
-    contract = ""
-
-    def __init__(self, name: str, rewards: np.ndarray):
-        self.name, self.rewards = name, rewards
-
-    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case; row i of the rewards belongs to case i."""
-        return [Judgment(case.id, scores=tuple(row)) for case, row in zip(cases, self.rewards.tolist(), strict=True)]
-
-
 def human_preferences(
     data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
 ) -> Study:
@@ -92,20 +79,20 @@ def human_preferences(
     `data` holds `SOURCES` and RewardBench; trained models' rewards are kept in `cache`. Folds are by first user turn.
     `rows` shortens every source and the benchmark, for a try-out.
     """
-    pairs, dropped, reports = _training_pairs(data, rows)
     suite = rewardbench()
     bench, notes = suite.cases([str(data / REWARDBENCH)])
+    pairs, dropped, reports = training_pairs(data, [case.prompt for case in bench], rows)
     bench = bench[:: max(1, len(bench) // rows)] if rows else bench
     say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt stands in RewardBench")
 
     folds = list(_folds(pairs, seed))
     jobs = {kind: _jobs(kind, pairs, folds, bench, seed, cache) for kind in KINDS}
-    found = _run([job for of_kind in jobs.values() for job in of_kind], workers, say)
+    found = run_jobs([job for of_kind in jobs.values() for job in of_kind], workers, say)
     say("adding up")
     cases, undecided = as_cases(pairs)
     decided = np.array([pair.chance() != 0.5 for pair in pairs])
-    held_out = [Stored(kind, _held_out(jobs[kind], folds)[decided]) for kind in KINDS]
-    whole = [Stored(kind, _rewards(jobs[kind][-1])) for kind in KINDS]
+    held_out = [as_scorer(kind, cases, _held_out(jobs[kind], folds)[decided]) for kind in KINDS]
+    whole = [as_scorer(kind, bench, _rewards(jobs[kind][-1])) for kind in KINDS]
     ties = f"{undecided} pairs have equal scores, so no right answer, and are left out."
     evaluations = {
         "held-out": evaluate(Pairs(), cases, [*held_out, *all_nulls(seed)], notes=[ties], seed=seed),
@@ -127,10 +114,10 @@ def human_preferences(
 # ---- data ----
 
 
-def _training_pairs(
-    data: Path, rows: int | None
+def training_pairs(
+    data: Path, prompts: Sequence[Messages], rows: int | None = None
 ) -> tuple[list[PreferencePair], list[PreferencePair], dict[str, RowReport]]:
-    """Pairs of every source under its name as subset, those whose prompt is RewardBench's, and what was bad."""
+    """Pairs of every source under its name as subset, those dropped for their prompt, and what was bad."""
     pairs, reports = [], {}
     for name, files in SOURCES.items():
         found, reports[name] = load_pairs([str(data / file) for file in files], on_bad_row="skip")
@@ -138,9 +125,7 @@ def _training_pairs(
             PreferencePair(f"{place}", pair.prompt, pair.chosen, pair.rejected, name, pair.wins)
             for place, pair in enumerate(found[:rows])
         ]
-    prompts, _ = load_pairs(str(data / REWARDBENCH))
-    kept, dropped = without_prompts(pairs, [pair.prompt for pair in prompts])
-    return kept, dropped, reports
+    return *without_prompts(pairs, prompts), reports
 
 
 def _folds(pairs: Sequence[PreferencePair], seed: int) -> Iterator[Fold]:
@@ -176,6 +161,13 @@ def _jobs(
     return [*of_folds, Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache)]
 
 
+def as_scorer(name: str, cases: Sequence[Case], rewards: np.ndarray) -> StoredScores:
+    """Rewards in the order of the cases' answers, one after the other, as a scorer."""
+    ends = np.cumsum([len(case.answers) for case in cases])[:-1]
+    pieces = np.split(rewards.reshape(-1), ends)
+    return StoredScores(name, {case.id: tuple(piece.tolist()) for case, piece in zip(cases, pieces, strict=True)})
+
+
 def _rewards(job: Job) -> np.ndarray:
     """Rewards [M, 2], two answers a row."""
     return np.load(job.file).reshape(-1, 2)
@@ -189,7 +181,7 @@ def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:
     return rewards
 
 
-def _run(jobs: Sequence[Job], workers: int, say: Say) -> int:
+def run_jobs(jobs: Sequence[Job], workers: int, say: Say) -> int:
     """Run what the cache lacks, in `workers` processes of one thread each; the number that it had."""
     waiting = [job for job in jobs if not job.file.exists()]
     say(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")

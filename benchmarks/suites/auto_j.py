@@ -1,12 +1,14 @@
 """Auto-J's pairwise test set: 58 scenarios, ties included (Li et al. 2023, arXiv:2310.05470)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...judges.types import Case
 from ...rm.data import column
 from ...rm.types import content_hash
-from ..suite import read_cases
+from ..suite import Parse, read_cases
 from .pandalm import PandaLM, labelled
 
 LABELS = {0: 1, 1: 2, 2: 0}  # theirs: first, second, tie; ours: 1, 2, 0
@@ -36,16 +38,24 @@ class AutoJ(PandaLM):
     name = "auto_j"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases."""
-        return read_cases(sources, _case, self.on_bad_row)
+        """The cases; the test set holds one pair three times, so repeated ones are numbered."""
+        return read_cases(sources, _parser(), self.on_bad_row)
 
 
-def _case(values: Mapping[str, Any]) -> Case:
+def _parser() -> Parse:
+    """Rows have no id; their content is one, with a number where it comes again."""
+    seen: Counter[str] = Counter()
+    return lambda values: _case(values, seen)
+
+
+def _case(values: Mapping[str, Any], seen: Counter[str]) -> Case:
     label, prompt = column(values, "label"), column(values, "prompt")
     if label not in LABELS:
         raise ValueError(f"unknown label {label!r}: labels are 0, 1 and 2 (tie)")
     answers = (column(values, "response 1"), column(values, "response 2"))
-    return labelled(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
+    made = labelled(content_hash([prompt, *answers]), prompt, answers, LABELS[label])
+    seen[made.id] += 1
+    return made if seen[made.id] == 1 else replace(made, id=f"{made.id}#{seen[made.id]}")
 
 
 def auto_j(on_bad_row="refuse") -> AutoJ:

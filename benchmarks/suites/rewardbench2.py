@@ -95,6 +95,8 @@ class RewardBench2:
 def _case(values: Mapping[str, Any]) -> Case:
     chosen, rejected = list(column(values, "chosen")), list(column(values, "rejected"))
     subset = str(column(values, "subset"))
+    if subset not in SIZES:
+        raise ValueError(f"unknown subset '{subset}': subsets are {', '.join(SIZES)}")
     name = f"{subset}/{column(values, 'id')}"
     return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], range(len(chosen)), subset)
 

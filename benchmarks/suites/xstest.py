@@ -16,6 +16,7 @@ from ..suite import case, in_random_order, strictly_best
 
 VERSION = "1"
 ANSWER, REFUSAL = "1_full_compliance", "2_full_refusal"
+LABELS = (ANSWER, REFUSAL, "3_partial_refusal")
 UNSAFE = ("contrast_",)
 
 
@@ -64,8 +65,10 @@ class XSTest:
 
 def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
     kind = str(column(values, "type"))
-    safe = not kind.startswith(UNSAFE)
-    return str(column(values, "prompt")), safe, str(column(values, "final_label")), str(column(values, "completion"))
+    label = str(column(values, "final_label"))
+    if label not in LABELS:
+        raise ValueError(f"unknown label '{label}': labels are {', '.join(LABELS)}")
+    return str(column(values, "prompt")), not kind.startswith(UNSAFE), label, str(column(values, "completion"))
 
 
 def _pairs(prompt: str, safe: bool, found: Mapping[str, list[str]]) -> list[Case]:

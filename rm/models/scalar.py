@@ -52,7 +52,7 @@ class ScalarRewardModel:
         device = next(self.model.parameters()).device
         self.model.eval()
         with torch.inference_mode():
-            for places in tqdm(_batches([len(row) for row in rows], batch_tokens), desc="scoring", disable=None):
+            for places in tqdm(batches_of([len(row) for row in rows], batch_tokens), desc="scoring", disable=None):
                 batch = pad([rows[place] for place in places])
                 scores = self.score(batch.tokens.to(device), batch.attention.to(device))
                 rewards[places] = scores.double().cpu().numpy()
@@ -79,7 +79,7 @@ class ScalarRewardModel:
             config.pad_token_id = kept
 
 
-def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Places in batches of like length; a batch's padded size stays within `batch_tokens`, or holds one row."""
     batches: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
@@ -162,7 +162,7 @@ def _assemble(
             objectives=OBJECTIVES,
             dtype=dtype,
             truncation="left",
-            max_length=max_length or _context(model.config, tokenizer),
+            max_length=max_length or context_of(model.config, tokenizer),
             pooling="model" if decoder_head(model) is None else "last",
             **describe_tokenizer(tokenizer),
         )
@@ -174,7 +174,7 @@ def _assemble(
     return ScalarRewardModel(model, Encoder(tokenizer, contract))
 
 
-def _context(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
+def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     """The longest input that the model was made for, at most 4,096 tokens unless asked for by `max_length`."""
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
     return min(positions, tokenizer.model_max_length, 4096)

@@ -21,10 +21,11 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(shared_data, tmp_p
 
 
 def test_training_prompts_that_stand_in_rewardbench_are_dropped(shared_data):
-    from rewardlab.benchmarks.studies.human_preferences import _folds, _training_pairs
-    from rewardlab.rm.data import first_turn
+    from rewardlab.benchmarks.studies.human_preferences import REWARDBENCH, _folds, training_pairs
+    from rewardlab.rm.data import first_turn, load_pairs
 
-    pairs, dropped, reports = _training_pairs(shared_data, None)
+    bench, _ = load_pairs(str(shared_data / REWARDBENCH))
+    pairs, dropped, reports = training_pairs(shared_data, [pair.prompt for pair in bench])
     assert len(pairs) + len(dropped) == sum(report.read - len(report.dropped) for report in reports.values())
     assert len(dropped) == 7 and sum(report.read for report in reports.values()) == 3772
     for fold in _folds(pairs, 0):

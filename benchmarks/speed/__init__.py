@@ -1,0 +1,1 @@
+"""How long things take, each measured by a script that prints machine and spread."""

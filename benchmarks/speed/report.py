@@ -1,0 +1,100 @@
+"""Seconds from stored judgments to a written report: `python -m rewardlab.benchmarks.speed.report`."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...judges.types import Case, Judgment
+from ...rm.types import user_turn
+from ..evaluate import evaluate
+from ..nulls import Null, longest, random_guess, shortest
+from ..render import markdown
+from ..scorers import StoredScores
+from ..suites.pairs import pairs
+from ..types import Scorer
+
+LETTERS = "x" * 400
+
+
+class Times(NamedTuple):
+    """Seconds of one run."""
+
+    report: float
+    """Crediting, adding up, bootstrap and Markdown."""
+    scorers: dict[str, float]
+    """Each scorer's own time, which is not in `report`."""
+
+
+def synthetic_cases(number: int, prompts: int, subsets: int, seed: int = 0) -> list[Case]:
+    """Pairs whose prompts and lengths are drawn at random; each subset has prompts of its own."""
+    random = np.random.default_rng(seed)
+    prompt, lengths = random.integers(prompts, size=number).tolist(), random.integers(1, 400, (number, 2)).tolist()
+    return [
+        Case(
+            f"case-{place}",
+            user_turn(f"prompt {key}"),
+            (LETTERS[:first], LETTERS[:second]),
+            (0,),
+            f"subset-{key % subsets:02d}",
+            f"prompt {key}",
+        )
+        for place, (key, (first, second)) in enumerate(zip(prompt, lengths, strict=True))
+    ]
+
+
+def timed(scorer: Scorer, seconds: dict[str, float]) -> Scorer:
+    """The same scorer, which adds its own time to `seconds`."""
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        start = time.perf_counter()
+        judged = scorer(cases)
+        seconds[scorer.name] = time.perf_counter() - start
+        return judged
+
+    watched = Null(scorer.name, judge)
+    watched.role = scorer.role
+    return watched
+
+
+def report_times(number: int = 100_000, prompts: int = 85_000, subsets: int = 20, samples: int = 1000) -> Times:
+    """One report of two stored models and the three cheap nulls.
+
+    Of 85,000 prompts 100,000 cases find about 59,000: 85,000 (1 - e^(-100/85)).
+    """
+    cases, random = synthetic_cases(number, prompts, subsets), np.random.default_rng(1)
+    drawn = [random.normal((0.5 + place, 0.0), 1.0, (number, 2)).tolist() for place in range(2)]
+    models = [
+        StoredScores(f"model-{place}", {case.id: tuple(row) for case, row in zip(cases, rows, strict=True)})
+        for place, rows in enumerate(drawn)
+    ]
+    seconds: dict[str, float] = {}
+    scorers = [timed(scorer, seconds) for scorer in [*models, longest(), shortest(), random_guess()]]
+    took = elapsed(lambda: markdown(evaluate(pairs(), cases, scorers, samples=samples).report))
+    return Times(took - sum(seconds.values()), seconds)
+
+
+def elapsed(run: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def main(runs: int = 3) -> None:
+    """Print the seconds of each run and the machine; the last line is JSON."""
+    found = [report_times() for _ in range(runs)]
+    for times in found:
+        own = ", ".join(f"{name} {seconds:.2f}" for name, seconds in times.scorers.items())
+        print(f"report {times.report:.2f} s; scorers, not counted: {own}", flush=True)
+    seconds = [times.report for times in found]
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, numpy {np.__version__}"
+    print(json.dumps({"median_s": round(float(np.median(seconds)), 2), "max_s": round(max(seconds), 2), "on": machine}))
+
+
+if __name__ == "__main__":
+    main()
