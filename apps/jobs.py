@@ -9,13 +9,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from peft import LoraConfig
 
 from ..benchmarks.evaluate import Evaluation, evaluate
 from ..benchmarks.nulls import nulls_for
-from ..benchmarks.render import figure, markdown
+from ..benchmarks.render import figure, markdown, reliability_figure
 from ..benchmarks.scorers import RewardScorer, load_stored, open_scorer, short_names
 from ..benchmarks.types import Suite
 from ..kernels.choose import backend
@@ -30,7 +31,7 @@ from ..rm.types import PreferencePair
 from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig, TrainConfig
 from .ledger import LEADER, Kept, Process, announce, join, process
 from .runs import data_hash, partial_folder, replace_file, run_folder, versions, write_json, write_manifest
-from .tables import write_items, write_scores
+from .tables import margin, write_items, write_scores
 
 CHECKPOINTS = "checkpoints"
 PROGRESS = "progress"
@@ -286,9 +287,26 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
     """Report, figure, summary, and every case and score as Parquet."""
     (folder / "report.md").write_text(markdown(evaluation.report), encoding="utf-8")
     save_figure(figure(evaluation.report), folder / "report.png")
+    if margins := _model_margins(evaluation):
+        save_figure(reliability_figure(margins), folder / "calibration.png")
     write_json(folder / "summary.json", asdict(evaluation.report))
     write_items(evaluation, folder)
     write_scores(evaluation, folder)
+
+
+def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
+    """Every model's margins, for its calibration."""
+    models = [row.scorer for row in evaluation.report.rows if row.role == "model" and row.scored]
+    return {
+        name: np.array(
+            [
+                margin(c.best, j.scores)
+                for c, j in zip(evaluation.cases, evaluation.judgments[name], strict=True)
+                if j.scores
+            ]
+        )
+        for name in models
+    }
 
 
 def save_figure(drawing: Figure, path: Path) -> None:

@@ -40,7 +40,7 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
             "case": judgment.case,
             "scores": list(judgment.scores) or None,
             "abstained": judgment.abstained or None,
-            "margin": _margin(case.best, judgment.scores) if judgment.scores else None,
+            "margin": margin(case.best, judgment.scores) if judgment.scores else None,
         }
         for name, judgments in evaluation.judgments.items()
         for case, judgment in zip(evaluation.cases, judgments, strict=True)
@@ -83,7 +83,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again") from error
 
 
-def _margin(best: tuple[int, ...], scores: tuple[float, ...]) -> float:
+def margin(best: tuple[int, ...], scores: tuple[float, ...]) -> float:
     """The lowest right answer's score minus the highest wrong one's: above 0 is right, 0 a tie.
 
     Where every answer is right, only equal scores are: minus their spread.

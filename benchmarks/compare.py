@@ -9,7 +9,7 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
 from .render import table
-from .statistics import Discordant, bootstrap_p, holm, mcnemar, percentile_interval
+from .statistics import Discordant, bootstrap_p, holm, items_to_see, mcnemar, percentile_interval
 from .types import Difference, Suite
 
 
@@ -99,8 +99,17 @@ def verdict(comparison: Comparison) -> str:
     gap = change.difference
     told = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
     if not gap.real:
-        return f"{comparison.second} cannot be told from {comparison.first} ({told})."
+        return f"{comparison.second} cannot be told from {comparison.first} ({told}).{_needed(comparison)}"
     return f"{comparison.second} is really {'better' if gap.value > 0 else 'worse'} than {comparison.first} ({told})."
+
+
+def _needed(comparison: Comparison) -> str:
+    """How many items would show a difference of this size, were it real."""
+    exact, gap = comparison.discordant, abs(comparison.areas[OVERALL].difference.value)
+    share = (exact.only_first + exact.only_second) / comparison.cases
+    return (
+        f" To see a difference of this size takes about {items_to_see(gap, share)} items." if 0 < gap <= share else ""
+    )
 
 
 def markdown(comparison: Comparison, flips: int = 20) -> str:

@@ -1,10 +1,12 @@
 """A report as Markdown and as a figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from .evaluate import OVERALL
+from .statistics import reliability
 from .types import Interval, Report, Row
 
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
@@ -91,6 +93,21 @@ def _ceiling(rows: Sequence[Row]) -> str:
 
 def _cell(interval: Interval) -> str:
     return "–" if interval.value != interval.value else str(interval)
+
+
+def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
+    """Accuracy against the confidence that margins claim, a panel a model; on the diagonal claims hold."""
+    drawing = Figure(figsize=(3.2 * len(margins), 3.3), layout="constrained")
+    panels = drawing.subplots(1, len(margins), sharey=True, squeeze=False)[0]
+    for panel, (name, values) in zip(panels, margins.items(), strict=True):
+        bins, error = reliability(values)
+        panel.plot([0.5, 1], [0.5, 1], color="#444444", linewidth=0.8, linestyle="--")
+        sizes = [10 + 190 * one.count / max(1, len(values)) for one in bins]
+        panel.scatter([one.confidence for one in bins], [one.accuracy for one in bins], s=sizes, color=COLOURS["model"])
+        panel.set_title(f"{name}: ECE {error:.3f}", fontsize=9)
+        panel.set_xlabel("claimed P(right) = σ(|margin|)", fontsize=8)
+    panels[0].set_ylabel("accuracy", fontsize=8)
+    return drawing
 
 
 def figure(report: Report) -> Figure:

@@ -3,11 +3,12 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..judges.types import Case, Judgment
+from ..judges.types import Case, Judge, Judgment
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import collect, column
 from ..rm.errors import DataError, UsageError
@@ -67,6 +68,48 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
             scorer.name = short
+
+
+# ---- judges ----
+
+
+class JudgeScorer:
+    """A judge asked twice, the second time with the answers in reverse: an answer's score is its votes.
+
+    The answer that alone has the highest score in one order gets that order's vote; so a judge who prefers a place
+    rather than an answer gives both one vote, a tie. Without a verdict in either order it is an abstention.
+    """
+
+    role = "model"
+    contract = ""
+
+    def __init__(self, judge: Judge):
+        self.judge, self.name = judge, judge.name
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case."""
+        return [self._both_orders(case) for case in cases]
+
+    def _both_orders(self, case: Case) -> Judgment:
+        last = len(case.answers) - 1
+        turned = replace(
+            case,
+            answers=case.answers[::-1],
+            best=tuple(sorted(last - place for place in case.best)),
+            values=case.values[::-1],
+            sets=(),
+        )
+        judged = [self.judge(case), self.judge(turned)]
+        if all(one.abstained for one in judged):
+            return Judgment(case.id, abstained=judged[0].abstained)
+        votes = np.add(_vote(judged[0], len(case.answers)), _vote(judged[1], len(case.answers))[::-1])
+        return Judgment(case.id, scores=tuple(votes.tolist()))
+
+
+def _vote(judgment: Judgment, answers: int) -> np.ndarray:
+    """1 for the answer that alone scores highest, 0 for all others."""
+    scores = np.array(judgment.scores or [0.0] * answers)
+    return ((scores == scores.max()) & ((scores == scores.max()).sum() == 1)).astype(float)
 
 
 # ---- scores from elsewhere ----

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..rm.types import Messages
 
@@ -48,3 +49,13 @@ class Judgment:
             raise ValueError(f"judgment of '{self.case}': either scores or a reason for abstaining")
         if not all(math.isfinite(score) for score in self.scores):
             raise ValueError(f"judgment of '{self.case}': scores are finite, got {self.scores}; abstain instead")
+
+
+class Judge(Protocol):
+    """Somebody who is shown a case as it stands and says what he thinks of it: a model behind an API, or a person."""
+
+    name: str
+
+    def __call__(self, case: Case) -> Judgment:
+        """Scores in the order of the answers shown, higher is better, or an abstention."""
+        ...

@@ -12,7 +12,7 @@ from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
@@ -118,7 +118,7 @@ def scalar(
         )
     if lora is not None and (folder / ADAPTER).exists():
         raise UsageError(f"{source} is an adapter already; leave --lora out to train it on, or start from its base")
-    objectives = contract.objectives if contract else OBJECTIVES
+    objectives = contract.objectives if contract else OBJECTIVES if fresh else _labels(source, trust_remote_code)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code}
@@ -129,26 +129,39 @@ def scalar(
         if lora is not None and new:
             _keep_whole(lora, [key.removeprefix(f"{model.base_model_prefix}.") for key in new])
     check_vocabulary(tokenizer, model, source)
-    return _assemble(model, tokenizer, contract, max_length=max_length, dtype=dtype, lora=lora, device=device)
+    return _assemble(
+        model, tokenizer, contract, objectives, max_length=max_length, dtype=dtype, lora=lora, device=device
+    )
 
 
 def scalar_from_config(
     config: Any,
     tokenizer: PreTrainedTokenizerBase,
     *,
+    objectives: tuple[str, ...] = OBJECTIVES,
     max_length: int | None = None,
     lora: LoraConfig | None = None,
     seed: int = 0,
 ) -> ScalarRewardModel:
     """An untrained reward model with random weights, for example from `trunks.small_config`."""
-    model = classifier_from_config(config, OBJECTIVES, seed)
-    return _assemble(model, tokenizer, None, max_length=max_length, dtype="float32", lora=lora, device=None)
+    model = classifier_from_config(config, objectives, seed)
+    return _assemble(model, tokenizer, None, objectives, max_length=max_length, dtype="float32", lora=lora, device=None)
+
+
+def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
+    """The objectives of somebody else's model: the names of its outputs where it has several."""
+    try:
+        names = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code).id2label or {0: OBJECTIVES[0]}
+    except (OSError, ValueError):
+        return OBJECTIVES  # loading will say what is wrong
+    return OBJECTIVES if len(names) == 1 else tuple(names[place] for place in sorted(names))
 
 
 def _assemble(
     model: PreTrainedModel | PeftModel,
     tokenizer: PreTrainedTokenizerBase,
     contract: ScoringContract | None,
+    objectives: tuple[str, ...],
     *,
     max_length: int | None,
     dtype: str,
@@ -159,7 +172,7 @@ def _assemble(
         ensure_pad(tokenizer, embedding_rows(model))
         contract = ScoringContract(
             kind="scalar",
-            objectives=OBJECTIVES,
+            objectives=objectives,
             dtype=dtype,
             truncation="left",
             max_length=max_length or context_of(model.config, tokenizer),

@@ -89,6 +89,7 @@ def test_train_eval_score_end_to_end(pairs, model, tmp_path, capsys):
         "summary.json",
         "report.md",
         "report.png",
+        "calibration.png",
         "items.parquet",
         "scores.parquet",
     }

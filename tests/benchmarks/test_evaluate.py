@@ -5,7 +5,7 @@ import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.render import figure, markdown
-from rewardlab.benchmarks.scorers import RewardScorer, short_names
+from rewardlab.benchmarks.scorers import JudgeScorer, RewardScorer, short_names
 from rewardlab.benchmarks.statistics import (
     cell_sums,
     cluster_draws,
@@ -335,3 +335,31 @@ def test_scorers_are_called_by_the_last_part_of_their_path_where_it_is_theirs_al
     assert [scorer.name for scorer in scorers] == ["a/rm", "b/rm", "other", "gold"]
     with pytest.raises(UsageError, match="two scorers are called 'longest'"):
         evaluate(pairs(), [case("a")], [longest(), longest()])
+
+
+class StubJudge:
+    """A judge whose answer to a case is a function of it."""
+
+    name = "stub"
+
+    def __init__(self, verdict):
+        self.verdict = verdict
+
+    def __call__(self, case):
+        found = self.verdict(case)
+        return Judgment(case.id, abstained=found) if isinstance(found, str) else Judgment(case.id, scores=found)
+
+
+def test_a_judge_is_asked_in_both_orders_and_a_preferred_place_is_a_tie():
+    cases = [case(str(i), answers=("good answer", "bad")) for i in range(4)]
+    sound = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("good")) for a in c.answers)))
+    assert [j.scores for j in sound(cases)] == [(2.0, 0.0)] * 4
+    first_place = JudgeScorer(StubJudge(lambda c: (1.0, 0.0)))
+    assert [j.scores for j in first_place(cases)] == [(1.0, 1.0)] * 4
+    assert evaluate(pairs(), cases, [first_place]).report.rows[0].overall.value == 0.0
+    silent = JudgeScorer(StubJudge(lambda c: "no verdict in reply"))
+    assert evaluate(pairs(), cases, [silent]).report.rows[0].unscored == 4
+    once = JudgeScorer(StubJudge(lambda c: (3.0, 1.0) if c.answers[0].startswith("good") else "no verdict in reply"))
+    assert once(cases)[0].scores == (1.0, 0.0)
+    three = Case("t", user_turn("t"), ("a", "good", "c"), (1,))
+    assert sound([three])[0].scores == (0.0, 2.0, 0.0)

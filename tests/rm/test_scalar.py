@@ -292,6 +292,17 @@ def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tok
     assert np.allclose(load_reward_model(str(tmp_path / "rm")).rate([longer]), model.rate([longer]), atol=1e-6)
 
 
+def test_a_model_with_several_heads_names_them(tokenizer, tmp_path):
+    objectives = ("helpful", "harmless", "honest")
+    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer, objectives=objectives, seed=3)
+    model.save(tmp_path / "rm")
+    (tmp_path / "rm" / FILE).unlink()  # as somebody else would have published it
+    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 4)]
+    found = load_reward_model(str(tmp_path / "rm"))
+    assert found.contract.objectives == objectives and found.rate(examples).shape == (2, 3)
+    assert found.rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
 # ---- heads and folders that would give random scores ----
 
 
