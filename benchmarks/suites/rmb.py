@@ -8,7 +8,7 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import case, read_cases, sections_by_prefix, strictly_best
+from ..suite import case, missing, read_cases, sections_by_prefix, strictly_best
 
 VERSION = "1"
 SECTIONS = {
@@ -17,6 +17,7 @@ SECTIONS = {
     "best of N, helpful": "BoN_set/Helpfulness",
     "best of N, harmless": "BoN_set/Harmlessness",
 }
+BEST_OF_N = {"best of N, helpful": 2109, "best of N, harmless": 1677}
 
 
 class RMB:
@@ -34,6 +35,8 @@ class RMB:
         """Cases of the pairwise and the best-of-N files; a section without cases is told."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         absent = [name for name, prefix in SECTIONS.items() if not any(c.subset.startswith(prefix) for c in cases)]
+        found = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}
+        notes += missing(found, BEST_OF_N)
         return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
