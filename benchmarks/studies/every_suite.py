@@ -100,7 +100,7 @@ def _text(reports: Mapping[str, Report], facts: Mapping[str, object]) -> str:
             "added up as each suite's authors do. **Bold**: really better than every null. `≈`: a null is inside the "
             "model's interval. `<`: a null is really better.",
             "",
-            "An interval is over prompts, not over trainings: on slightly other pairs the small LM moves by more than it.",
+            "An interval is over prompts, not over trainings: trained on other pairs the small LM moves by more.",
             "",
             table(["suite", "cases", *names], lines),
             "",
