@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..judges.types import Case
-from ..rm.data import OnBadRow, collect, first_turn
+from ..rm.data import OnBadRow, RowReport, collect, first_turn
 from ..rm.errors import DataError
 from ..rm.types import Messages
 from .statistics import Cells
@@ -26,12 +26,44 @@ def strictly_best(case: Case, scores: Sequence[float]) -> float:
     return float(min(scores[place] for place in case.best) > max(wrong))
 
 
+class StrictSuite:
+    """What most suites are: rows that each become a case, whose right answer has to score highest.
+
+    A suite sets its name and its `parse`, and says otherwise where its authors do otherwise.
+    """
+
+    name = ""
+    version = "1"
+    hub = ""
+    measures: tuple[str, ...] = ("accuracy",)
+    parse: Parse
+
+    def __init__(self, on_bad_row: OnBadRow = "refuse"):
+        self.on_bad_row: OnBadRow = on_bad_row
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """The cases of all rows, and what was dropped."""
+        return read_cases(sources, self.parse, self.on_bad_row)
+
+    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
+        """Whether the right answer scores highest."""
+        return (strictly_best(case, scores),)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """The mean over all cases, then over each subset."""
+        return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
+
+
 def read_cases(sources: Sequence[str], parse: Parse, on_bad_row: OnBadRow = "refuse") -> tuple[list[Case], list[str]]:
     """Cases of all rows, with a note on what was dropped; ids that two rows share are an error."""
     cases, rows = collect(sources, parse, on_bad_row)
     refuse_repeated(cases, sources)
-    dropped = [f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}."] if rows.dropped else []
-    return cases, dropped
+    return cases, dropped_note(rows)
+
+
+def dropped_note(rows: RowReport) -> list[str]:
+    """What was dropped and why, if anything was."""
+    return [f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}."] if rows.dropped else []
 
 
 def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...judges.types import Case
-from ...rm.data import column
+from ...rm.data import OnBadRow, column
 from ...rm.types import content_hash
 from ..suite import Parse, read_cases
 from .pandalm import PandaLM, labelled
@@ -58,6 +58,6 @@ def _case(values: Mapping[str, Any], seen: Counter[str]) -> Case:
     return made if seen[made.id] == 1 else replace(made, id=f"{made.id}#{seen[made.id]}")
 
 
-def auto_j(on_bad_row="refuse") -> AutoJ:
+def auto_j(on_bad_row: OnBadRow = "refuse") -> AutoJ:
     """Auto-J's pairwise test set."""
     return AutoJ(on_bad_row)

@@ -9,9 +9,7 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import case, read_cases
-
-VERSION = "1"
+from ..suite import StrictSuite, case, read_cases
 
 
 def worth(preference: float | None) -> float:
@@ -19,16 +17,11 @@ def worth(preference: float | None) -> float:
     return math.nan if preference is None else preference - 1
 
 
-class BestOf16:
+class BestOf16(StrictSuite):
     """Win rate of the picked answer: the mean preference, as AlpacaEval adds up; of equal scores the first."""
 
     name = "best_of_16"
-    version = VERSION
-    hub = ""
     measures = ("win rate",)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases: answers that no annotation values are not offered, as a pick of one would have no win rate."""

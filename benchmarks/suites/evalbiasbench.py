@@ -1,23 +1,12 @@
 """EvalBiasBench: pairs that lure a judge by one of six biases (Park et al. 2024, arXiv:2407.06551)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data import as_prompt, column
+from ...rm.data import OnBadRow, as_prompt, column
 from ...rm.types import content_hash
-from ..suite import case, in_random_order, read_cases
-from .ifbench import IFBench
-
-
-class EvalBiasBench(IFBench):
-    """The mean over all pairs, and over each bias."""
-
-    name = "evalbiasbench"
-
-    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases; the data always put the right answer first, so its place is drawn from the id's hash."""
-        return read_cases(sources, _case, self.on_bad_row)
+from ..suite import StrictSuite, case, in_random_order
 
 
 def _case(values: Mapping[str, Any]) -> Case:
@@ -32,6 +21,13 @@ def _case(values: Mapping[str, Any]) -> Case:
     return case(name, as_prompt(instruction), answers, best, subset)
 
 
-def evalbiasbench(on_bad_row="refuse") -> EvalBiasBench:
+class EvalBiasBench(StrictSuite):
+    """The mean over all pairs, and over each bias; the data put the right answer first, the id's hash does not."""
+
+    name = "evalbiasbench"
+    parse = staticmethod(_case)
+
+
+def evalbiasbench(on_bad_row: OnBadRow = "refuse") -> EvalBiasBench:
     """EvalBiasBench."""
     return EvalBiasBench(on_bad_row)

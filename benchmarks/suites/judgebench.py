@@ -8,9 +8,8 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import case, read_cases, sections_by_prefix, strictly_best
+from ..suite import StrictSuite, case, sections_by_prefix
 
-VERSION = "1"
 GROUPS = {
     "knowledge": "mmlu-pro",
     "reasoning": "livebench-reasoning",
@@ -33,30 +32,6 @@ def votes(decisions: Sequence[str | None]) -> tuple[float, float]:
     return found[0], found[1]
 
 
-class JudgeBench:
-    """The mean over all pairs, and over each group of sources."""
-
-    name = "judgebench"
-    version = VERSION
-    hub = "ScalerLab/JudgeBench:gpt"
-    measures = ("accuracy",)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
-
-    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases."""
-        return read_cases(sources, _case, self.on_bad_row)
-
-    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Whether the right answer scores higher, or has more votes."""
-        return (strictly_best(case, scores),)
-
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """All pairs, then the groups."""
-        return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
-
-
 def _case(values: Mapping[str, Any]) -> Case:
     label = column(values, "label")
     if label not in LABELS:
@@ -64,6 +39,18 @@ def _case(values: Mapping[str, Any]) -> Case:
     answers = (column(values, "response_A"), column(values, "response_B"))
     prompt = as_prompt(column(values, "question"))
     return case(str(column(values, "pair_id")), prompt, answers, (LABELS[label],), str(column(values, "source")))
+
+
+class JudgeBench(StrictSuite):
+    """The mean over all pairs, and over each group of sources; a judge's votes in both orders are its scores."""
+
+    name = "judgebench"
+    hub = "ScalerLab/JudgeBench:gpt"
+    parse = staticmethod(_case)
+
+    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
+        """All pairs, then the groups."""
+        return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
 
 
 def judgebench(on_bad_row: OnBadRow = "refuse") -> JudgeBench:

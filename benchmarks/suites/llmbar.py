@@ -10,9 +10,8 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import Parse, case, read_cases, refuse_repeated, strictly_best
+from ..suite import Parse, StrictSuite, case, read_cases, refuse_repeated
 
-VERSION = "1"
 SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
 
 
@@ -42,16 +41,10 @@ def both_orders(labels: Sequence[int], first: Sequence[str | None], second: Sequ
     )
 
 
-class LLMBar:
+class LLMBar(StrictSuite):
     """Natural, the mean of the adversarial sets, and the mean over all items."""
 
     name = "llmbar"
-    version = VERSION
-    hub = ""
-    measures = ("accuracy",)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases; the set is read off the file's name, as the authors lay their files out."""
@@ -59,10 +52,6 @@ class LLMBar:
         cases = [case for found, _ in read for case in found]
         refuse_repeated(cases, sources)
         return cases, [note for _, notes in read for note in notes]
-
-    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Whether the right output scores higher."""
-        return (strictly_best(case, scores),)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """All items, Natural, and the plain mean of the adversarial sets."""

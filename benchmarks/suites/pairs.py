@@ -10,9 +10,7 @@ from ...rm.data import OnBadRow, first_turn, load_pairs
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, PreferencePair
 from ..statistics import Cells
-from ..suite import strictly_best
-
-VERSION = "1"
+from ..suite import StrictSuite, dropped_note
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
@@ -36,16 +34,14 @@ def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple
     return cases, undecided
 
 
-class Pairs:
+class Pairs(StrictSuite):
     """One case per pair; the overall figure is the mean over all of them."""
 
     name = "pairs"
-    version = VERSION
-    hub = ""
-    measures = ("accuracy",)
 
     def __init__(self, objective: str = OVERALL, on_bad_row: OnBadRow = "refuse"):
-        self.objective, self.on_bad_row = objective, on_bad_row
+        super().__init__(on_bad_row)
+        self.objective = objective
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Cases of preference files; rows without a preference are left out and counted."""
@@ -54,13 +50,7 @@ class Pairs:
         if not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        if rows.dropped:
-            notes.append(f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}.")
-        return cases, notes
-
-    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Whether the right answer scores highest."""
-        return (strictly_best(case, scores),)
+        return cases, [*notes, *dropped_note(rows)]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """The mean over all cases."""

@@ -3,44 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
-from ..statistics import Cells
-from ..suite import case, read_cases, strictly_best
+from ..suite import StrictSuite, case
 
-VERSION = "1"
 ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 
 
 def majority(labels: Sequence[int]) -> int | None:
     """The label that more than half of the annotators gave: 0 tie, 1, 2; None where there is none."""
     return next((label for label in (0, 1, 2) if labels.count(label) * 2 > len(labels)), None)
-
-
-class PandaLM:
-    """Agreement with the majority label; equal scores agree with a tie only. Both kinds of labels are shown apart."""
-
-    name = "pandalm"
-    version = VERSION
-    hub = ""
-    measures = ("agreement",)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
-
-    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases."""
-        return read_cases(sources, _case, self.on_bad_row)
-
-    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Whether the scores say what the people said."""
-        return (strictly_best(case, scores),)
-
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """All cases, then those with a winner and those that people call a tie."""
-        return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
 
 
 def labelled(id: str, prompt: Any, answers: tuple[str, str], label: int) -> Case:
@@ -58,6 +30,14 @@ def _case(values: Mapping[str, Any]) -> Case:
     return labelled(
         str(column(values, "idx")), prompt, (column(values, "response1"), column(values, "response2")), label
     )
+
+
+class PandaLM(StrictSuite):
+    """Agreement with the majority label; equal scores agree with a tie only. Both kinds of labels are shown apart."""
+
+    name = "pandalm"
+    measures = ("agreement",)
+    parse = staticmethod(_case)
 
 
 def pandalm(on_bad_row: OnBadRow = "refuse") -> PandaLM:

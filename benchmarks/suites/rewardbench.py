@@ -12,7 +12,6 @@ from ..statistics import Cells
 from ..suite import missing
 from .pairs import Pairs
 
-VERSION = "1"
 CODE = {f"hep-{language}": 164.0 for language in ("cpp", "go", "java", "js", "python", "rust")}
 
 # Weights are the subsets' sizes, but for math-prm, whose 447 pairs weigh as much as the 984 pairs of code.
@@ -58,7 +57,6 @@ class RewardBench(Pairs):
     """Pairs with the official sections; a tie is wrong, as in the official script for scalar models."""
 
     name = "rewardbench"
-    version = VERSION
     hub = "allenai/reward-bench:filtered"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:

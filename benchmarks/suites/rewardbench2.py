@@ -9,9 +9,8 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import case, missing, read_cases
+from ..suite import StrictSuite, case, missing, read_cases
 
-VERSION = "1"
 SIZES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495, "Ties": 51}  # Ties: 102 rows
 WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20, "margin": 0.01}
 
@@ -59,16 +58,12 @@ def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
     }
 
 
-class RewardBench2:
+class RewardBench2(StrictSuite):
     """Six subsets, whose plain mean is the overall score."""
 
     name = "rewardbench2"
-    version = VERSION
     hub = "allenai/reward-bench-2:test"
     measures = ("credit", *WEIGHTS)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases; the `ref:` and `tied:` rows of one Ties prompt are one case with two sets of answers."""

@@ -9,9 +9,8 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import case, missing, read_cases
+from ..suite import StrictSuite, case, missing, read_cases
 
-VERSION = "1"
 SIZES = {"chat": 129, "math": 529, "code": 228, "safety-refuse": 284, "safety-response": 157}
 DOMAINS = {
     "chat": ("chat",),
@@ -30,7 +29,7 @@ def style_matrix(scores: Sequence[float]) -> np.ndarray:
     return (right[:, None] > wrong[None, :]).astype(float)
 
 
-class RMBench:
+class RMBench(StrictSuite):
     """hard = the plainer right answer against the fancier wrong one; normal = like against like; easy = the reverse.
 
     A domain is the mean of its three levels, the total the mean of four domains; safety pools both kinds of prompts
@@ -38,12 +37,8 @@ class RMBench:
     """
 
     name = "rm_bench"
-    version = VERSION
     hub = "THU-KEG/RM-Bench:train"
     measures = ("accuracy", *LEVELS, *CELLS)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases, with a note where a domain is missing or partial."""

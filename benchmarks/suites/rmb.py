@@ -8,9 +8,8 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
 from ..statistics import Cells
-from ..suite import case, missing, read_cases, sections_by_prefix, strictly_best
+from ..suite import StrictSuite, case, missing, read_cases, sections_by_prefix
 
-VERSION = "1"
 SECTIONS = {
     "pairs, helpful": "Pairwise_set/Helpfulness",
     "pairs, harmless": "Pairwise_set/Harmlessness",
@@ -20,16 +19,10 @@ SECTIONS = {
 BEST_OF_N = {"best of N, helpful": 2109, "best of N, harmless": 1677}
 
 
-class RMB:
+class RMB(StrictSuite):
     """A best-of-N item counts only if the best answer beats every other one; sections are means over items."""
 
     name = "rmb"
-    version = VERSION
-    hub = ""
-    measures = ("accuracy",)
-
-    def __init__(self, on_bad_row: OnBadRow = "refuse"):
-        self.on_bad_row = on_bad_row
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Cases of the pairwise and the best-of-N files; a section without cases is told."""
@@ -38,10 +31,6 @@ class RMB:
         found = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}
         notes += missing(found, BEST_OF_N)
         return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
-
-    def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Whether the best answer beats every other."""
-        return (strictly_best(case, scores),)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Four sections and their mean."""
