@@ -35,16 +35,16 @@ class Verb(NamedTuple):
     function: str
     example: str
     positional: str = ""
-    arguments: str = ""
+    arguments: tuple[str, ...] = ()
 
 
 VERBS = {
     "train": Verb(
-        "Train a reward model: scalar (any Hugging Face backbone), linear or embedding.",
+        "Train a reward model: scalar or autoregressive (any Hugging Face backbone), linear or embedding.",
         TrainConfig,
-        "jobs:train",
+        "training:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
-        arguments="..rm.trainer:RewardArguments",
+        arguments=(".config:GuideConfig", "..rm.trainer:RewardArguments"),
     ),
     "score": Verb(
         "Rewards of every conversation in a file.",
@@ -150,7 +150,7 @@ def _parser(name: str, verb: Verb) -> Any:
     from trl import TrlParser
 
     parser = TrlParser(
-        [verb.config, *([_extra(verb.arguments)] if verb.arguments else [])],
+        [verb.config, *map(_extra, verb.arguments)],
         prog=f"rewardlab {name}",
         description=verb.help,
         epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",

@@ -38,7 +38,7 @@ class TrainConfig:
     eval_data: list[str] = say(
         "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
     )
-    kind: str = say("scalar, linear or embedding.", default="scalar")
+    kind: str = say("scalar, linear, embedding or autoregressive.", default="scalar")
     model: str | None = say(
         "Backbone to start from: path or Hub id. Scalar without one: a small model from scratch.", default=None
     )
@@ -84,6 +84,52 @@ class TrainConfig:
             raise UsageError(f"--golden is at least 2, so that the scores have a spread; got {self.golden}")
         if self.inverse_regularization is not None and not self.inverse_regularization > 0:
             raise UsageError(f"--inverse_regularization is above 0, got {self.inverse_regularization}")
+
+
+@dataclass
+class GuideConfig:
+    """An autoregressive reward model (--kind autoregressive): which adapter, which objectives, which loss."""
+
+    adapter: str = say("lora (GenARM), pblora (PARM) or moslora (UniARM); none trains all weights.", default="moslora")
+    objectives: list[str] = say(
+        "Labels of the pairs to follow, in this order. --data NAME=FILE says that a file is labelled for one of them.",
+        default_factory=lambda: [OVERALL],
+    )
+    texts: list[str] = say(
+        "A description of each objective, for --embedding text; by default its name.", default_factory=list
+    )
+    rank: int = say("Rank; for pblora that of the branch that follows the preference.", default=8)
+    shared_rank: int = say("Rank of the branch of pblora that no preference reaches.", default=0)
+    factor: float = say("What the adapter's output is multiplied by.", default=2.0)
+    dropout: float = say("Dropout before the adapter.", default=0.0)
+    targets: list[str] = say(
+        "Linear layers that get adapters, or all-linear.", default_factory=lambda: ["q_proj", "k_proj", "v_proj"]
+    )
+    from_layer: int = say("First decoder layer that is adapted; late-branching guides share those below.", default=0)
+    generator: str = say("moslora: linear, trunk or alpha.", default="linear")
+    embedding: str = say("What an objective is to the generator: text, one_hot or random.", default="text")
+    scale: bool = say("moslora: scale the features.", default=True)
+    shift: bool = say("moslora: shift the features.", default=True)
+    train_beta: float = say("Temperature of the loss, and the factor of the reward.", default=0.01)
+    global_weight: float = say("Weight of the global term of the loss.", default=0.5)
+    global_form: str = say("scalarised, mixed_label, vertices or scores.", default="scalarised")
+    label_smoothing: float = say("Share of labels taken to be wrong, in [0, 0.5).", default=0.0)
+    preferences: str = say("How training preferences are drawn: dirichlet, vertices or grid.", default="dirichlet")
+    concentration: float = say("Of the Dirichlet distribution.", default=0.5)
+    per_batch: bool = say("One preference for the whole batch, for comparison.", default=False)
+    subtract_reference: bool = say("Log-probabilities relative to the base model.", default=False)
+    normalise_length: bool = say("Mean instead of summed log-probabilities.", default=False)
+
+    def __post_init__(self):
+        self.objectives, self.texts = _as_list(self.objectives), _as_list(self.texts)
+        self.targets = _as_list(self.targets)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        _one_of("adapter", self.adapter, ("lora", "pblora", "moslora", "none"))
+        _one_of("generator", self.generator, ("linear", "trunk", "alpha"))
+        _one_of("embedding", self.embedding, ("text", "one_hot", "random"))
+        _one_of("preferences", self.preferences, ("dirichlet", "vertices", "grid"))
 
 
 @dataclass

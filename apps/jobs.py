@@ -5,14 +5,13 @@ import json
 import shutil
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from peft import LoraConfig
 
 from ..benchmarks.evaluate import Evaluation, evaluate
 from ..benchmarks.nulls import nulls_for
@@ -20,197 +19,28 @@ from ..benchmarks.render import figure, markdown, reliability_figure
 from ..benchmarks.scorers import RewardScorer, load_stored, open_scorer, short_names
 from ..benchmarks.types import Suite
 from ..kernels.choose import backend
-from ..rm.checkpoint import check_golden, load_reward_model, write_golden
-from ..rm.data import RowReport, load_examples, load_pairs
+from ..rm.checkpoint import load_reward_model
+from ..rm.data import load_examples
 from ..rm.errors import UsageError
-from ..rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
 from ..rm.plugins import load
-from ..rm.trainer import Encoding, RewardArguments, RewardTrainer, encode_pairs, last_complete_checkpoint
-from ..rm.trunks import small_config, small_tokenizer
-from ..rm.types import PreferencePair
-from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig, TrainConfig
+from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig
 from .ledger import LEADER, Kept, Process, announce, join, process
-from .runs import data_hash, partial_folder, replace_file, run_folder, versions, write_json, write_manifest
+from .runs import (
+    data_hash,
+    partial_folder,
+    replace_file,
+    run_folder,
+    say,
+    tell_rows,
+    trust,
+    versions,
+    write_json,
+    write_manifest,
+)
 from .tables import margin, write_items, write_scores
 
 CHECKPOINTS = "checkpoints"
 PROGRESS = "progress"
-
-
-def say(message: str) -> None:
-    """Progress goes to stderr; stdout is for results."""
-    print(message, file=sys.stderr, flush=True)
-
-
-# ---- train ----
-
-
-def train(config: TrainConfig, arguments: RewardArguments) -> dict[str, Any]:
-    """Train a reward model of any kind and put its folder in place, checked to give the same scores after loading."""
-    output = config.output or arguments.output_dir
-    if not output:
-        raise UsageError("--output is missing")
-    started = time.time()
-    recipe = _recipe(config, arguments)
-    with run_folder(output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{CHECKPOINTS}/*") as work:
-        pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
-        eval_pairs, eval_rows = _load_optional(config)
-        _tell_rows("data", rows)
-        if config.kind == "scalar":
-            model, facts = _train_scalar(config, arguments, pairs, eval_pairs, work)
-        else:
-            model, facts = _train_head(config, pairs)
-        model.save(work)
-        write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[: config.golden])], work)
-        facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **_trust(config)), work)
-        facts |= {
-            "arguments": arguments.to_sanitized_dict(),
-            "contract": model.contract.hash(),
-            "rows": rows.as_json(),
-            "eval_rows": eval_rows.as_json(),
-        }
-        write_manifest(work, data=[*config.data, *config.eval_data], seed=arguments.seed, started=started, **facts)
-    return {"model": output, "kind": config.kind, "pairs": len(pairs), "contract": model.contract.hash()} | {
-        name: value for name, value in facts.items() if name.startswith(("train_", "eval_loss", "eval_accuracy"))
-    }
-
-
-def _recipe(config: TrainConfig, arguments: RewardArguments) -> dict[str, Any]:
-    """The settings that decide the result; resuming with others is refused."""
-    own = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "output")}
-    defaults = RewardArguments()
-    changed = {
-        name: value
-        for name, value in vars(arguments).items()
-        if name in RewardArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
-    }
-    data = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
-    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
-
-
-def _load_optional(config: TrainConfig) -> tuple[list[PreferencePair], RowReport]:
-    return load_pairs(config.eval_data, on_bad_row=config.on_bad_row) if config.eval_data else ([], RowReport())
-
-
-def _tell_rows(name: str, rows: RowReport) -> None:
-    if rows.dropped:
-        say(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
-
-
-def _trust(config: TrainConfig | EvalConfig | ScoreConfig) -> dict[str, bool]:
-    return {"trust_remote_code": True} if config.trust_remote_code else {}
-
-
-def _train_head(config: TrainConfig, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
-    """Linear and embedding reward models: fixed features, one convex fit."""
-    options: dict[str, Any] = {}
-    if config.kind == "embedding":
-        options = {"encoder": config.model, "dtype": config.dtype} | _trust(config)
-        options |= {"max_length": config.max_length} if config.max_length else {}
-    elif config.model or config.lora:
-        raise UsageError(f"a {config.kind} reward model has no backbone; leave --model and --lora out")
-    fit = {"C": config.inverse_regularization} if config.inverse_regularization else {}
-    model = load("rm.models", config.kind)(**options).fit(pairs, objective=config.objective, **fit)
-    if config.kind != "embedding":
-        return model, {}
-    over = model.over_length([example for pair in pairs for example in pair.examples])
-    if over:
-        say(f"data: {over} of {2 * len(pairs)} sequences exceed {model.contract.max_length} tokens and lose the start")
-    return model, {"over_length": over}
-
-
-def _train_scalar(
-    config: TrainConfig,
-    arguments: RewardArguments,
-    pairs: list[PreferencePair],
-    eval_pairs: list[PreferencePair],
-    work: Path,
-) -> tuple[ScalarRewardModel, dict[str, Any]]:
-    if arguments.world_size > 1 or arguments.n_gpu > 1:
-        raise UsageError(
-            f"train works on one device and sees {max(arguments.world_size, arguments.n_gpu)}; "
-            "choose one with CUDA_VISIBLE_DEVICES=0"
-        )
-    model = build_scalar(config, pairs, arguments.seed)
-    encoding = _encode(model, pairs, config, "data")
-    eval_rows = _encode(model, eval_pairs, config, "eval_data").rows if eval_pairs else None
-    say(f"the first sequence reads: {model.encoder.render(pairs[0].examples[0])[:300]!r}")
-    trainer = RewardTrainer(
-        model,
-        _for_folder(arguments, work / CHECKPOINTS, evaluates=eval_rows is not None),
-        load("rm.losses", config.loss)(center=arguments.center_rewards_coefficient),
-        encoding.rows,
-        eval_rows,
-    )
-    checkpoint = last_complete_checkpoint(work / CHECKPOINTS) if config.resume else None
-    if checkpoint:
-        say(f"resuming from {checkpoint.name}")
-    result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    facts: dict[str, Any] = {"encoding": encoding.account(), "train_loss": result.training_loss}
-    if eval_rows is not None:
-        facts |= {
-            name: value for name, value in trainer.evaluate().items() if "runtime" not in name and "per_s" not in name
-        }
-    with open(work / "metrics.jsonl", "w", encoding="utf-8") as lines:
-        lines.writelines(json.dumps(line) + "\n" for line in trainer.state.log_history)
-    return model, facts
-
-
-def build_scalar(config: TrainConfig, pairs: list[PreferencePair], seed: int) -> ScalarRewardModel:
-    """The backbone that was named with a fresh head, or a small causal LM from scratch when none was."""
-    lora = None
-    if config.lora:
-        targets: Any = config.lora_target_modules
-        lora = LoraConfig(
-            r=config.lora_r,
-            lora_alpha=config.lora_alpha,
-            lora_dropout=config.lora_dropout,
-            target_modules=targets[0] if targets == ["all-linear"] else targets,
-        )
-    if config.model:
-        options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
-        return scalar(config.model, fresh=True, lora=lora, seed=seed, **options, **_trust(config))
-    if config.lora:
-        raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
-    texts = [turn["content"] for pair in pairs for turn in pair.prompt]
-    texts += [answer for pair in pairs for answer in (pair.chosen, pair.rejected)]
-    tokenizer = small_tokenizer(texts, config.small_vocabulary)
-    shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
-    model = scalar_from_config(shape, tokenizer, max_length=config.max_length, seed=seed)
-    size = sum(parameter.numel() for parameter in model.model.parameters())
-    say(
-        f"no --model: built a small {shape.model_type} from scratch with {size:,} random weights and "
-        f"{len(tokenizer):,} tokens learnt from the training text; name a pretrained backbone with --model "
-        "for a useful reward model"
-    )
-    return model
-
-
-def _encode(model: ScalarRewardModel, pairs: list[PreferencePair], config: TrainConfig, name: str) -> Encoding:
-    encoding = encode_pairs(model.encoder, pairs, config.objective, config.on_long)
-    if encoding.over_length:
-        verb = "truncated" if config.on_long == "truncate" else "left out"
-        say(f"{name}: {encoding.over_length} of {len(pairs)} pairs exceed {encoding.limit} tokens and were {verb}")
-    if encoding.identical or encoding.unlabelled:
-        say(
-            f"{name}: {encoding.identical} pairs identical after truncation, {encoding.unlabelled} unlabelled, left out"
-        )
-    return encoding
-
-
-def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:
-    """The arguments for this folder; with evaluation data the result is the checkpoint of the lowest loss on them."""
-    changes: dict[str, Any] = {"output_dir": str(folder)}
-    if evaluates and arguments.save_strategy != "no":
-        by = arguments.save_strategy if arguments.save_strategy == "epoch" else "steps"
-        changes |= {
-            "eval_strategy": by,
-            "save_steps": arguments.eval_steps if by == "steps" else arguments.save_steps,
-            "load_best_model_at_end": True,
-            "metric_for_best_model": "loss",
-            "greater_is_better": False,
-        }
-    return replace(arguments, **changes)
 
 
 # ---- evaluate, score ----
@@ -261,7 +91,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
-    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | _trust(config)
+    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config)
     reading |= {"reference": config.reference_policy} if config.reference_policy else {}
     scorers = [open_scorer(name, **reading) for name in config.model]
     scorers += [open_scorer(name, role="reference") for name in config.reference]
@@ -320,9 +150,9 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
         raise UsageError(
             f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
         )
-    model = load_reward_model(config.model, check=config.check, **_trust(config))
+    model = load_reward_model(config.model, check=config.check, **trust(config))
     named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
-    _tell_rows("data", rows)
+    tell_rows("data", rows)
     rewards = model.rate([example for _, example in named])
     columns = {"id": [name for name, _ in named]}
     columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}

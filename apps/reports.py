@@ -19,8 +19,8 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import CheckFailed, DataError, UsageError
 from ..rm.plugins import load
 from .config import BoardConfig, CompareConfig, VerifyConfig
-from .jobs import save_figure, say
-from .runs import plain, run_folder, write_json
+from .jobs import save_figure
+from .runs import plain, run_folder, say, write_json
 from .tables import read_items, read_judgments
 
 

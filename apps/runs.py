@@ -16,8 +16,9 @@ from typing import Any
 
 import yaml
 
-from ..rm.data import is_local
+from ..rm.data import RowReport
 from ..rm.errors import UsageError
+from ..rm.readers import is_local
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
@@ -26,6 +27,22 @@ CONFIG, MANIFEST = "config.yaml", "manifest.json"
 def partial_folder(final: Path) -> Path:
     """Where a run stands until it is finished."""
     return final.with_name(f"{final.name}.partial")
+
+
+def say(message: str) -> None:
+    """Progress goes to stderr; stdout is for results."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def tell_rows(name: str, rows: RowReport) -> None:
+    """Say what was dropped, and why."""
+    if rows.dropped:
+        say(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
+
+
+def trust(config: Any) -> dict[str, bool]:
+    """The option that lets a model bring code, only where the user asked for it."""
+    return {"trust_remote_code": True} if config.trust_remote_code else {}
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from ..benchmarks.worlds.models import causal_lm, pretrain, tokenizer
 from ..rm.data import pair_row
 from ..rm.types import PreferencePair
 from .config import WorldConfig
-from .jobs import say
-from .runs import run_folder, write_manifest
+from .runs import run_folder, say, write_manifest
 
 SUPERVISED = 6000
 VALIDATION = 400

@@ -1,32 +1,19 @@
 """Preference data of every common shape become pairs; a row that cannot is refused with file, line and reason."""
 
-import csv
-import gzip
-import io
 import json
 import math
-import os
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from os.path import commonprefix
+from typing import Any, Literal, TypeVar
 
 from .errors import DataError, UsageError
+from .readers import read_rows
 from .types import OVERALL, ROLES, Example, Message, Messages, PreferencePair, content_hash, user_turn
 
-SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
-
-
-class Row(NamedTuple):
-    """One row as it was read, and where it stands. `error` says why there are no values."""
-
-    place: str
-    values: Mapping[str, Any]
-    error: str = ""
 
 
 @dataclass
@@ -45,111 +32,6 @@ class RowReport:
     def as_json(self) -> dict[str, Any]:
         """For a manifest."""
         return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped}
-
-
-# ---- reading files ----
-
-
-def is_local(source: str) -> bool:
-    """Whether a source names a file or folder here rather than a dataset on the Hub."""
-    return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
-
-
-def read_rows(source: str) -> Iterator[Row]:
-    """Rows of a JSONL, JSON or Parquet file (`.gz` too), or of a dataset: `folder-or-hub-id[@revision][:split]`."""
-    if not is_local(source) or os.path.isdir(source):
-        return _dataset_rows(source)
-    if not os.path.exists(source):
-        raise UsageError(f"no file {source}; check the path")
-    suffix = Path(source.removesuffix(".gz")).suffix
-    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
-    if suffix not in readers:
-        raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
-    return readers[suffix](source)
-
-
-def _content(path: str) -> bytes:
-    raw = Path(path).read_bytes()
-    if not path.endswith(".gz"):
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is damaged or cut off ({error}); fetch it again") from error
-
-
-def _jsonl_rows(path: str) -> Iterator[Row]:
-    for number, raw in enumerate(_content(path).split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
-        if raw.strip():
-            place = f"{path}:{number}"
-            try:
-                yield _row(place, json.loads(raw.decode("utf-8")))
-            except UnicodeDecodeError as error:
-                yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
-            except json.JSONDecodeError as error:
-                yield Row(place, {}, f"not JSON: {error}")
-
-
-def _json_rows(path: str) -> Iterator[Row]:
-    try:
-        rows = json.loads(_content(path).decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
-    if isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
-        rows = [row for group in rows.values() for row in group]
-    if not isinstance(rows, list):
-        raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
-    for number, values in enumerate(rows, start=1):
-        yield _row(f"{path}: row {number}", values)
-
-
-def _csv_rows(path: str) -> Iterator[Row]:
-    try:
-        text = _content(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    for number, values in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
-        yield Row(f"{path}: row {number}", values)
-
-
-def _row(place: str, values: object) -> Row:
-    return Row(place, values) if isinstance(values, dict) else Row(place, {}, f"not an object: {type(values).__name__}")
-
-
-def _parquet_rows(path: str) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.ParquetFile(pa.BufferReader(_content(path))).read()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
-    for number, values in enumerate(table.to_pylist(), start=1):
-        yield Row(f"{path}: row {number}", values)
-
-
-def _dataset_rows(source: str) -> Iterator[Row]:
-    from datasets import load_dataset
-
-    name, _, split = source.partition(":")
-    name, _, revision = name.partition("@")
-    try:
-        dataset = load_dataset(name, split=split or None, revision=revision or None)
-    except Exception as error:  # the library has one error per transport and layout
-        raise UsageError(
-            f"no file and no dataset '{source}': {str(error).splitlines()[0]}; give a .jsonl, .json or .parquet file, "
-            "or hub-id[@revision][:split]"
-        ) from error
-    if isinstance(dataset, dict):
-        if len(dataset) > 1:
-            raise UsageError(
-                f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:{next(iter(dataset))}'"
-            )
-        dataset = next(iter(dataset.values()))
-    for number, values in enumerate(dataset, start=1):
-        yield Row(f"{source}: row {number}", values)
 
 
 # ---- one row to one pair ----
@@ -216,6 +98,7 @@ def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
         subset=str(values.get("subset") or ""),
         wins=_wins(values),
         margin=_number(values, "margin"),
+        gaps=_by_objective(values, "gaps") or {},
     )
 
 
@@ -223,6 +106,7 @@ def pair_row(pair: PreferencePair) -> dict[str, Any]:
     """The row that `parse_pair` reads back as the same pair."""
     row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": pair.chosen, "rejected": pair.rejected}
     extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
+    extras["gaps"] = dict(pair.gaps) or None
     return row | {name: value for name, value in extras.items() if value is not None}
 
 
@@ -261,12 +145,20 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
+def _by_objective(values: Mapping[str, Any], name: str) -> dict[str, float] | None:
+    """A column {objective: number}; an objective without a number is left out."""
+    stated = values.get(name)
+    if stated is None:
+        return None
+    if not isinstance(stated, Mapping):
+        raise ValueError(f"'{name}' is not {{objective: number}}: {stated!r}")
+    return {str(key): number for key in stated if (number := _number(stated, key)) is not None}
+
+
 def _wins(values: Mapping[str, Any]) -> dict[str, float]:
-    stated = values.get("wins")
+    stated = _by_objective(values, "wins")
     if stated is not None:
-        if not isinstance(stated, Mapping):
-            raise ValueError(f"'wins' is not {{objective: chance}}: {stated!r}")
-        return {str(name): number for name in stated if (number := _number(stated, name)) is not None}
+        return stated
     metadata = values.get("metadata")
     scores = metadata if "score_chosen" not in values and isinstance(metadata, Mapping) else values
     chosen, rejected = _number(scores, "score_chosen"), _number(scores, "score_rejected")
@@ -348,7 +240,7 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
 
 
 def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
-    prefix = os.path.commonprefix([chosen, rejected])
+    prefix = commonprefix([chosen, rejected])
     prefix = prefix[: prefix.rfind(" ")] if " " in prefix.rstrip() else ""
     if not prefix.strip():
         raise ValueError("no column 'prompt', and the two texts do not begin alike")

@@ -1,13 +1,12 @@
 """One thin subclass of the Transformers Trainer for every kind of reward model that is trained by gradient."""
 
 import json
-import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArgum
 from .encode import Encoder, pad
 from .errors import DataError
 from .losses.bradley_terry import PairLoss
-from .models.scalar import ScalarRewardModel
 from .trunks import sequence_scores
 from .types import PreferencePair
 
@@ -67,7 +65,7 @@ class PairRow(NamedTuple):
 class Encoding(NamedTuple):
     """Rows to train on, and the account of every pair that is not among them or not whole."""
 
-    rows: list[PairRow]
+    rows: list[Any]
     pairs: int
     limit: int | None
     longest: int
@@ -88,32 +86,54 @@ def encode_pairs(
     encoder: Encoder, pairs: Sequence[PreferencePair], objective: str, on_long: OnLong = "truncate"
 ) -> Encoding:
     """Token rows of the pairs, in order. Nothing is cut or left out without being counted."""
-    limit = encoder.contract.max_length or sys.maxsize
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
+    return sift(
+        pairs,
+        list(zip(encoded[::2], encoded[1::2], strict=True)),
+        lambda pair: pair.chance(objective),
+        lambda pair, chosen, rejected, wins: PairRow(chosen.ids, rejected.ids, wins, pair.margin or 0.0),
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=[objective],
+    )
+
+
+def sift(
+    pairs: Sequence[PreferencePair],
+    encoded: Sequence[tuple[Any, Any]],
+    label: Callable[[PreferencePair], Any],
+    row: Callable[[PreferencePair, Any, Any, Any], Any],
+    *,
+    limit: int | None,
+    on_long: OnLong,
+    objectives: Sequence[str],
+) -> Encoding:
+    """Rows of the pairs that can be trained on: whole or truncated as `on_long` says, different, and labelled."""
     rows, over, identical, unlabelled = [], 0, 0, 0
-    for pair, chosen, rejected in zip(pairs, encoded[::2], encoded[1::2], strict=True):
+    for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
         length = max(chosen.length, rejected.length)
-        over += length > limit
-        if length > limit and on_long == "refuse":
+        too_long = length > (limit or sys.maxsize)
+        over += too_long
+        if too_long and on_long == "refuse":
             raise DataError(
                 f"pair '{pair.id}' has {length} tokens and the limit is {limit}; raise --max_length, or say --on_long "
                 "truncate or skip"
             )
-        if length > limit and on_long == "skip":
+        if too_long and on_long == "skip":
             continue
         if chosen.ids == rejected.ids:
             identical += 1
-        elif math.isnan(wins := pair.chance(objective)):
+        elif np.isnan(wins := label(pair)).all():
             unlabelled += 1
         else:
-            rows.append(PairRow(chosen.ids, rejected.ids, wins, pair.margin or 0.0))
+            rows.append(row(pair, chosen, rejected, wins))
     if not rows:
         raise DataError(
             f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
-            f"truncation, {unlabelled} without a label for '{objective}'"
+            f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"
         )
-    longest = max(one.length for one in encoded)
-    return Encoding(rows, len(pairs), encoder.contract.max_length, longest, over, identical, unlabelled)
+    longest = max(max(one.length for one in both) for both in encoded)
+    return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled)
 
 
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
@@ -141,16 +161,74 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
     }
 
 
+class Task(Protocol):
+    """What a kind of reward model does with a batch; everything else of training is the same for all kinds."""
+
+    def collate(self, rows: Sequence[Any]) -> dict[str, torch.Tensor]:
+        """Rows as one batch; `wins` are its labels."""
+        ...
+
+    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean loss in nats, and outputs [B, ...] for the metrics; what is drawn depends on the step only."""
+        ...
+
+    def evaluate(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same without anything drawn."""
+        ...
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Of the outputs and labels of a whole evaluation."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Weights that the Trainer does not know of."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """The same back from a checkpoint."""
+        ...
+
+
+class ScalarTask:
+    """A pair loss on the rewards of a scalar model."""
+
+    def __init__(self, loss: PairLoss):
+        self.pair_loss = loss
+
+    def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
+        """See `collate`."""
+        return collate(rows)
+
+    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean pair loss, and rewards [B, 2]."""
+        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
+        chosen, rejected = rewards.chunk(2)
+        loss = self.pair_loss(chosen, rejected, inputs["wins"], inputs["margin"]).mean()
+        return loss, torch.stack([chosen, rejected], dim=1)
+
+    evaluate = loss
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """See `pair_metrics`."""
+        return pair_metrics(prediction)
+
+    def save(self, folder: Path) -> None:
+        """Nothing: the model is all there is."""
+
+    def load(self, folder: Path) -> None:
+        """Nothing."""
+
+
 class RewardTrainer(Trainer):
-    """Trains a reward model on pairs; the loss is handed in. Everything else is Transformers' own."""
+    """Trains a reward model on pairs; what is done with a batch is handed in. Everything else is Transformers' own."""
 
     def __init__(
         self,
-        reward_model: ScalarRewardModel,
+        reward_model: Any,
         args: RewardArguments,
-        loss: PairLoss,
-        train_rows: Sequence[PairRow],
-        eval_rows: Sequence[PairRow] | None = None,
+        task: Task,
+        train_rows: Sequence[Any],
+        eval_rows: Sequence[Any] | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ):
         if args.disable_dropout:
@@ -158,29 +236,39 @@ class RewardTrainer(Trainer):
         super().__init__(
             model=reward_model.model,
             args=args,
-            data_collator=collate,
+            data_collator=task.collate,
             train_dataset=train_rows,
             eval_dataset=eval_rows,
             processing_class=reward_model.encoder.tokenizer,
-            compute_metrics=pair_metrics,
+            compute_metrics=task.metrics,
             callbacks=[MarkComplete(), *callbacks],
         )
-        self.pair_loss = loss
+        self.task = task
         self.model_accepts_loss_kwargs = False  # ours is a mean per micro-batch, so accumulation must divide it
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """The mean pair loss, in nats; the outputs are rewards [B, 2]."""
-        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
-        chosen, rejected = rewards.chunk(2)
-        loss = self.pair_loss(chosen, rejected, inputs["wins"], inputs["margin"]).mean()
-        return (loss, torch.stack([chosen, rejected], dim=1)) if return_outputs else loss
+        """The mean loss of the task, in nats, and its outputs."""
+        loss, outputs = self.task.loss(model, inputs, self.state.global_step)
+        return (loss, outputs) if return_outputs else loss
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        """Loss, rewards [B, 2] and P(chosen is better) [B] of an evaluation batch."""
+        """Loss, outputs and labels of an evaluation batch."""
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
-            loss, rewards = self.compute_loss(model, inputs, return_outputs=True)
-        return loss.detach(), rewards.detach(), inputs["wins"]
+            loss, outputs = self.task.evaluate(model, inputs)
+        return loss.detach(), outputs.detach(), inputs["wins"]
+
+    def _save(self, output_dir=None, state_dict=None):
+        super()._save(output_dir, state_dict)
+        self.task.save(Path(output_dir or self.args.output_dir))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        self.task.load(Path(resume_from_checkpoint))
+
+    def _load_best_model(self):
+        super()._load_best_model()
+        self.task.load(Path(str(self.state.best_model_checkpoint)))
 
 
 def _disable_dropout(model: torch.nn.Module) -> None:

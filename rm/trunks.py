@@ -1,6 +1,7 @@
 """Backbones: load any Hugging Face model safely, build a small one, and read one score per sequence from it."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
+    AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedModel,
@@ -17,7 +19,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from .contract import PLAIN_TEMPLATE
+from .contract import FILE, PLAIN_TEMPLATE, load_contract
 from .encode import edge_tokens, right_padded
 from .errors import DataError, UsageError
 
@@ -148,28 +150,17 @@ def load_classifier(
     start of training only; their names are returned. Without it a missing or mismatched tensor is a `DataError`.
     """
     torch.manual_seed(seed)
-    try:
+
+    def load() -> Any:
         config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
         if config.is_encoder_decoder:
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
         _name_labels(config, objectives)
-        model, facts = AutoModelForSequenceClassification.from_pretrained(
-            source,
-            config=config,
-            dtype=getattr(torch, dtype),
-            trust_remote_code=trust_remote_code,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
+        return _from_pretrained(
+            AutoModelForSequenceClassification, source, dtype, trust_remote_code=trust_remote_code, config=config
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{source}: cannot be loaded as a reward model ({_first_line(error)}); give a folder or Hub id with "
-            "config.json and safetensors weights"
-        ) from error
-    absent = sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
+
+    model, absent = _or_data_error(load, source, "reward model")
     trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key]
     if trunk or (absent and not fresh_head):
         raise DataError(
@@ -177,6 +168,66 @@ def load_classifier(
             "give the folder of a trained reward model, or train one with rewardlab train"
         )
     return model, absent
+
+
+def load_causal_lm(
+    source: str,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    dtype: str = "float32",
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """A causal language model (or a PEFT adapter over one) with all of its weights, for a tokenizer."""
+    if (Path(source) / FILE).exists() and (kind := load_contract(Path(source)).kind) != "autoregressive":
+        raise DataError(f"{source}: a reward model of kind '{kind}', no language model; give a causal language model")
+    model, absent = _or_data_error(
+        lambda: _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code),
+        source,
+        "causal language model",
+    )
+    if absent:
+        raise DataError(
+            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder "
+            "of a causal language model"
+        )
+    check_vocabulary(tokenizer, model, source)
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+    if _looks_ahead(model):
+        raise DataError(f"{source}: its predictions see later tokens ({model.config.model_type}); give a causal model")
+    return model
+
+
+@torch.inference_mode()
+def _looks_ahead(model: Any) -> bool:
+    """Encoders load as language models too; there the first position changes with the second token."""
+    first, second = (model(input_ids=torch.tensor([[0, other]], device=model.device)).logits[0, 0] for other in (0, 1))
+    return not torch.allclose(first, second, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
+    """A model from safetensors, and the tensors that its weights lack or have in another shape."""
+    model, facts = auto.from_pretrained(
+        source,
+        dtype=getattr(torch, dtype),
+        use_safetensors=True,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **options,
+    )
+    return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
+
+
+def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
+    try:
+        return load()
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise DataError(
+            f"{source}: cannot be loaded as a {what} ({_first_line(error)}); give a folder or Hub id with "
+            "config.json and safetensors weights"
+        ) from error
 
 
 def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:
@@ -199,6 +250,22 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, sourc
 def embedding_rows(model: Any) -> int:
     """For how many token ids the model has an embedding."""
     return model.get_input_embeddings().weight.shape[0]
+
+
+@torch.no_grad()
+def fingerprint(model: nn.Module, values: int = 64) -> str:
+    """Sixteen hexadecimal digits that name a model by its weights, in whatever precision it was loaded.
+
+    Read are the names and shapes of all parameters, and of each up to `values` evenly spaced numbers rounded to
+    bfloat16: a fine-tuned copy differs in nearly every tensor.
+    """
+    found = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        flat = weight.reshape(-1)
+        places = torch.linspace(0, flat.numel() - 1, min(values, flat.numel()), dtype=torch.float64).long()
+        sample = flat[places.to(flat.device)].to(torch.bfloat16).float().tolist()
+        found.update(f"{name} {tuple(weight.shape)} {sample}".encode())
+    return found.hexdigest()[:16]
 
 
 def _first_line(error: Exception) -> str:

@@ -58,7 +58,8 @@ class PreferencePair:
     """Two answers to one prompt, and which one is better.
 
     `wins[objective]` is P(chosen is better) in [0, 1] for that objective; hard labels are `{"overall": 1.0}`.
-    `margin` is how much better in units of reward (>= 0), or None where the data do not say.
+    `margin` is how much better in units of reward (>= 0), or None where the data do not say; `gaps[objective]` is the
+    chosen answer's score minus the rejected one's, where an oracle's scores were stored.
     """
 
     id: str
@@ -68,12 +69,15 @@ class PreferencePair:
     subset: str = ""
     wins: Mapping[str, float] = field(default_factory=lambda: {OVERALL: 1.0})
     margin: float | None = None
+    gaps: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self):
         if not all(0 <= chance <= 1 for chance in self.wins.values()):
             raise ValueError(f"pair '{self.id}': a chance of winning lies in [0, 1], got {dict(self.wins)}")
         if self.margin is not None and not (math.isfinite(self.margin) and self.margin >= 0):
             raise ValueError(f"pair '{self.id}': a margin is a finite number >= 0, got {self.margin}")
+        if not all(math.isfinite(gap) for gap in self.gaps.values()):
+            raise ValueError(f"pair '{self.id}': a gap is a finite number, got {dict(self.gaps)}")
 
     @property
     def examples(self) -> tuple[Example, Example]:

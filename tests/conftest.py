@@ -17,7 +17,14 @@ if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folde
     sys.modules["rewardlab"].__path__ = [str(ROOT)]
 
 install_import_hook(
-    ["rewardlab.rm.losses", "rewardlab.rm.encode", "rewardlab.rm.trunks", "rewardlab.rm.logprobs"], "beartype.beartype"
+    [
+        "rewardlab.kernels",
+        "rewardlab.rm.losses",
+        "rewardlab.rm.encode",
+        "rewardlab.rm.trunks",
+        "rewardlab.rm.logprobs",
+    ],
+    "beartype.beartype",
 )
 
 

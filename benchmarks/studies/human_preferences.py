@@ -222,7 +222,7 @@ def _linear(job: Job):
 def _small_lm(job: Job):
     from ...rm.losses.bradley_terry import bradley_terry
     from ...rm.models.scalar import scalar_from_config
-    from ...rm.trainer import RewardArguments, RewardTrainer, encode_pairs
+    from ...rm.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
     from ...rm.trunks import small_config, small_tokenizer
 
     texts = [turn["content"] for pair in job.train for turn in pair.prompt]
@@ -243,7 +243,8 @@ def _small_lm(job: Job):
             disable_tqdm=True,
             logging_steps=1_000_000,
         )
-        RewardTrainer(model, arguments, bradley_terry(), encode_pairs(model.encoder, job.train, "overall").rows).train()
+        rows = encode_pairs(model.encoder, job.train, "overall").rows
+        RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows).train()
     return model
 
 

@@ -3,20 +3,23 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from tqdm import tqdm
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..adapters import SETTINGS as ADAPTER
+from ..adapters import AdapterSettings, PreferenceAdapter, attach, load_adapter, load_settings
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import EncodedAnswer, Encoder, describe_tokenizer, pad
 from ..errors import DataError, UsageError
 from ..logprobs import answer_logprobs
-from ..trunks import check_vocabulary, load_tokenizer
+from ..preferences import Preference, preference_vector
+from ..trunks import load_causal_lm, load_tokenizer
 from ..types import Example
 from .scalar import batches_of, context_of
 
@@ -27,31 +30,59 @@ class AutoregressiveRewardModel:
     """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), over the tokens of the answer          Xu et al. 2024, arXiv:2410.08193
 
     The answer is everything behind the prompt, EOS or end of turn included. Nothing is divided by the answer's length,
-    so a longer answer has a lower reward unless training made up for it.
+    so a longer answer has a lower reward unless training made up for it. Where an adapter follows a preference
+    (PARM, UniARM) there is one reward per objective, read with all weight on it, or one at the `preference` given.
     """
 
-    def __init__(self, model: PreTrainedModel, encoder: Encoder, *, beta: float = 1.0):
+    def __init__(
+        self,
+        model: Any,
+        encoder: Encoder,
+        *,
+        beta: float = 1.0,
+        adapter: PreferenceAdapter | None = None,
+        preference: Preference | None = None,
+    ):
         self.model = model
         self.encoder = encoder
         self.beta = beta
+        self.adapter = adapter
+        self.preference = preference
         self.contract = encoder.contract
+        if preference is not None:
+            name = ",".join(f"{objective}={share:g}" for objective, share in preference.items())
+            self.contract = replace(self.contract, objectives=(name,))
 
-    def logprobs(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> list[np.ndarray]:
+    def logprobs(
+        self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
+    ) -> list[np.ndarray]:
         """log π_r of every token of each answer in nats, the last tokens of `encoder.encode(example).ids`."""
+        if self.adapter is not None and self.adapter.settings.follows_preference:
+            with torch.inference_mode():
+                self.adapter.set_preference(preference or self.preference)
         rows = [self.encoder.encode_answer(example) for example in examples]
         return model_logprobs(self.model, rows, batch_tokens)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
-        """Rewards [N, 1] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
-        return sums(self.logprobs(examples, batch_tokens=batch_tokens), self.beta)
+        """Rewards [N, K] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
+        columns = [
+            sums(self.logprobs(examples, preference=one, batch_tokens=batch_tokens), self.beta) for one in self._asked()
+        ]
+        return np.concatenate(columns, axis=1)
+
+    def _asked(self) -> list[Preference | None]:
+        if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
+            return [self.preference]
+        names = self.adapter.objectives
+        return [{name: float(name == one) for name in names} for one in names]
 
     def save(self, folder: Path) -> None:
-        """The language model as plain Transformers writes it, tokenizer, β and contract."""
+        """The language model as plain Transformers writes it, or the adapter alone; tokenizer, β and contract."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_pretrained(folder)
+        (self.adapter or self.model).save_pretrained(folder)
         self.encoder.tokenizer.save_pretrained(folder)
         (folder / SETTINGS).write_text(json.dumps({"beta": self.beta}) + "\n", encoding="utf-8")
-        self.contract.save(folder)
+        self.encoder.contract.save(folder)
 
 
 def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_tokens: int) -> list[np.ndarray]:
@@ -78,6 +109,9 @@ def autoregressive(
     source: str,
     *,
     beta: float | None = None,
+    adapter: AdapterSettings | None = None,
+    preference: Preference | None = None,
+    base: PreTrainedModel | None = None,
     max_length: int | None = None,
     chat_template: str | None = None,
     dtype: str = "float32",
@@ -86,20 +120,40 @@ def autoregressive(
 ) -> AutoregressiveRewardModel:
     """A causal language model from a folder or Hub id as a reward model, or a folder that we saved.
 
-    A saved folder brings its β and its contract; any other has β = 1 unless told. `max_length` in tokens.
+    A saved folder brings its β and its contract; any other has β = 1 unless told. With `adapter` the source is a base
+    model that gets a new adapter: kind `lora` is GenARM, `pblora` PARM, `moslora` UniARM. `base` is the base model if
+    it is loaded already; it is changed in place. `max_length` in tokens.
     """
     folder = Path(source)
     contract = load_contract(folder) if (folder / FILE).exists() else None
     saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
-    beta = settled(source, "beta", beta, saved.get("beta"), 1.0)
+    beta = check_beta(settled(source, "beta", beta, saved.get("beta"), 1.0))
+    max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
-    model = load_causal_lm(source, tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-    max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
+    adapted = (folder / ADAPTER).exists()
+    if adapted and adapter is not None:
+        raise UsageError(f"{source} is an adapter already; start from its base, {load_settings(folder).base}")
+    trunk = load_settings(folder).base if adapted else source
+    loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+    model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
+    over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
+    if preference is not None:
+        objectives = over.objectives if over else ()
+        preference_vector(preference, objectives)
     contract = contract or answer_contract(
-        "autoregressive", tokenizer, [model], dtype=dtype, max_length=max_length, beta=check_beta(beta)
+        "autoregressive",
+        tokenizer,
+        [model],
+        dtype=dtype,
+        max_length=max_length,
+        beta=beta,
+        backbone=over.settings.base_fingerprint if over else None,
+        objectives=over.objectives if over else ("reward",),
     )
-    return AutoregressiveRewardModel(model, Encoder(tokenizer, contract), beta=check_beta(beta))
+    return AutoregressiveRewardModel(
+        over.model if over else model, Encoder(tokenizer, contract), beta=beta, adapter=over, preference=preference
+    )
 
 
 def answer_contract(
@@ -111,10 +165,12 @@ def answer_contract(
     max_length: int | None,
     beta: float,
     backbone: str | None = None,
+    objectives: tuple[str, ...] = ("reward",),
 ) -> ScoringContract:
     """The contract of a reward that sums over the answer's tokens; the shortest context of the models is the limit."""
     return ScoringContract(
         kind=kind,
+        objectives=objectives,
         dtype=dtype,
         truncation="left",
         max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
@@ -122,51 +178,6 @@ def answer_contract(
         backbone=backbone,
         **describe_tokenizer(tokenizer),
     )
-
-
-def load_causal_lm(
-    source: str,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    dtype: str,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-) -> PreTrainedModel:
-    """A causal language model (or an adapter over one) with all of its weights, for a tokenizer."""
-    if (Path(source) / FILE).exists() and (kind := load_contract(Path(source)).kind) != "autoregressive":
-        raise DataError(f"{source}: a reward model of kind '{kind}', no language model; give a causal language model")
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source,
-            dtype=getattr(torch, dtype),
-            trust_remote_code=trust_remote_code,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise DataError(
-            f"{source}: cannot be loaded as a causal language model ({(str(error).splitlines() or ['?'])[0]}); give a "
-            "folder or Hub id with config.json and safetensors weights"
-        ) from error
-    model, facts = loaded
-    if absent := sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]):
-        raise DataError(
-            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder "
-            "of a causal language model"
-        )
-    check_vocabulary(tokenizer, model, source)
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
-    if _looks_ahead(model):
-        raise DataError(f"{source}: its predictions see later tokens ({model.config.model_type}); give a causal model")
-    return model
-
-
-@torch.inference_mode()
-def _looks_ahead(model: Any) -> bool:
-    """Encoders load as language models too; there the first position changes with the second token."""
-    first, second = (model(input_ids=torch.tensor([[0, other]], device=model.device)).logits[0, 0] for other in (0, 1))
-    return not torch.allclose(first, second, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

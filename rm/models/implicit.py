@@ -11,12 +11,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..contract import FILE, load_contract
 from ..encode import Encoder
 from ..errors import DataError, UsageError
-from ..trunks import load_tokenizer
+from ..trunks import load_causal_lm, load_tokenizer
 from ..types import Example, content_hash
 from .autoregressive import (
     answer_contract,
     check_beta,
-    load_causal_lm,
     model_logprobs,
     read_settings,
     settled,

@@ -15,7 +15,7 @@ from rewardlab.rm.encode import pad
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
-from rewardlab.rm.trainer import RewardArguments, RewardTrainer, encode_pairs
+from rewardlab.rm.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
 from rewardlab.rm.trunks import small_config, small_tokenizer
 from rewardlab.rm.types import Example, Message, PreferencePair, user_turn
 from safetensors.torch import load_file, save_file
@@ -60,7 +60,7 @@ def trained(model: ScalarRewardModel, folder: Path) -> ScalarRewardModel:
     arguments = RewardArguments(
         output_dir=str(folder), num_train_epochs=4, learning_rate=3e-3, save_strategy="no", disable_tqdm=True, seed=0
     )
-    RewardTrainer(model, arguments, bradley_terry(), rows).train()
+    RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows).train()
     return model
 
 

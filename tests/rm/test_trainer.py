@@ -8,6 +8,7 @@ from rewardlab.rm.trainer import (
     PairRow,
     RewardArguments,
     RewardTrainer,
+    ScalarTask,
     _disable_dropout,
     collate,
     pair_metrics,
@@ -50,7 +51,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_pairs(tmp_path):
     tokenizer = small_tokenizer(["kano roba miba " * 9] * 20, 280)
     model = scalar_from_config(small_config(tokenizer, hidden=16, layers=1), tokenizer, max_length=32)
     rows = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.5)]
-    trainer = RewardTrainer(model, RewardArguments(output_dir=str(tmp_path)), bradley_terry(), rows)
+    trainer = RewardTrainer(model, RewardArguments(output_dir=str(tmp_path)), ScalarTask(bradley_terry()), rows)
     loss, rewards = trainer.compute_loss(model.model, collate(rows), return_outputs=True)
     gap = (rewards[:, 0] - rewards[:, 1]).double().detach().numpy()
     expected = [

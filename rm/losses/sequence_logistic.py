@@ -1,0 +1,105 @@
+"""The loss of autoregressive reward models: a logistic of the difference of two answers' log-probabilities."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from ..errors import UsageError
+
+FORMS = ("scalarised", "mixed_label", "vertices", "scores")
+
+
+@dataclass(frozen=True)
+class SequenceLogistic:
+    """See `sequence_logistic`."""
+
+    beta: float
+    weight: float
+    form: str
+    label_smoothing: float
+    margin: float
+
+    @property
+    def needs_vertices(self) -> bool:
+        """Whether every pair has to be seen at a single objective too."""
+        return self.weight > 0 and self.form == "vertices"
+
+    @property
+    def needs_scores(self) -> bool:
+        """Whether pairs must say by how much the chosen answer is better."""
+        return self.weight > 0 and self.form == "scores"
+
+    def __call__(
+        self,
+        gap: Float[Tensor, " B"],
+        wins: Float[Tensor, "B K"],
+        preference: Float[Tensor, "B K"],
+        *,
+        vertex_gap: Float[Tensor, " B"] | None = None,
+        vertex: Float[Tensor, "B K"] | None = None,
+        scores: Float[Tensor, "B K"] | None = None,
+    ) -> Float[Tensor, " B"]:
+        """Nats per pair, not reduced: Δ, P(y0 better) per objective with NaN for unlabelled, and α.
+
+        `vertex` and its Δ belong to the form `vertices`; `scores` [B, K], q_i(y0) - q_i(y1), to `scores`.
+        """
+        value = self._per_dimension(gap, wins, preference)
+        if self.weight == 0:
+            return value
+        if self.form == "vertices":
+            assert vertex_gap is not None and vertex is not None
+            return value + self.weight * self._per_dimension(vertex_gap, wins, vertex)
+        if self.form == "scores":
+            assert scores is not None
+            return value + self.weight * self._scored(gap, scores, preference)
+        lean = (preference * (2 * wins - 1).nan_to_num(0.0)).sum(dim=1)
+        lean = torch.where(lean.abs() < 1e-6, 0, lean.sign()) if self.form == "mixed_label" else lean
+        return value + self.weight * torch.where(lean == 0, 0, -logsigmoid(self.beta * lean * gap))
+
+    def _per_dimension(self, gap: Tensor, wins: Tensor, preference: Tensor) -> Tensor:
+        """Σ_i α_i l_i as one soft label: t = Σ_i α_i t_i over the labelled objectives, 1 - t likewise."""
+        smooth = (1 - self.label_smoothing) * wins + self.label_smoothing * (1 - wins)
+        first = (preference * smooth.nan_to_num(0.0)).sum(dim=1)
+        second = (preference * (1 - smooth).nan_to_num(0.0)).sum(dim=1)
+        scaled = self.beta * gap
+        return -first * logsigmoid(scaled - self.margin) - second * logsigmoid(-scaled - self.margin)
+
+    def _scored(self, gap: Tensor, scores: Tensor, preference: Tensor) -> Tensor:
+        aim = (preference * scores.nan_to_num(0.0)).sum(dim=1)
+        return torch.where(aim == 0, 0, -logsigmoid(aim.sign() * self.beta * gap - aim.abs()))
+
+
+def sequence_logistic(
+    beta: float = 0.01,
+    *,
+    weight: float = 0.5,
+    form: str = "scalarised",
+    label_smoothing: float = 0.0,
+    margin: float = 0.0,
+) -> SequenceLogistic:
+    """L = Σ_i α_i l_i + λ L_global,   l_i = -t_i log σ(β_r Δ - m) - (1 - t_i) log σ(-β_r Δ - m)
+
+    Δ = log π(y0 | x) - log π(y1 | x), summed over each answer's tokens; t_i = P(y0 better | objective i) in [0, 1].
+
+    With λ = `weight` = 0 and one objective this is GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several
+    PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i. UniARM (arXiv:2602.09538)
+    adds a global term whose form we could not read, so it is named here; with s = Σ_i α_i (2 t_i - 1):
+
+        scalarised   -log σ(β_r s Δ)
+        mixed_label  -log σ(β_r sign(s) Δ), nothing where s = 0
+        vertices     the first sum again, at one objective drawn per pair
+        scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
+
+    There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5).
+    """
+    if form not in FORMS:
+        raise UsageError(f"the global form is one of {', '.join(FORMS)}, got '{form}'")
+    if not (beta > 0 and weight >= 0 and margin >= 0 and 0 <= label_smoothing < 0.5):
+        raise UsageError(
+            f"beta > 0, weight >= 0, margin >= 0, label_smoothing in [0, 0.5); got {beta}, {weight}, {margin}, "
+            f"{label_smoothing}"
+        )
+    return SequenceLogistic(beta, weight, form, label_smoothing, margin)

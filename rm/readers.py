@@ -1,0 +1,125 @@
+"""Files and datasets as rows, each with the place where it stands."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .errors import DataError, UsageError
+
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+
+
+class Row(NamedTuple):
+    """One row as it was read, and where it stands. `error` says why there are no values."""
+
+    place: str
+    values: Mapping[str, Any]
+    error: str = ""
+
+
+def is_local(source: str) -> bool:
+    """Whether a source names a file or folder here rather than a dataset on the Hub."""
+    return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def read_rows(source: str) -> Iterator[Row]:
+    """Rows of a JSONL, JSON or Parquet file (`.gz` too), or of a dataset: `folder-or-hub-id[@revision][:split]`."""
+    if not is_local(source) or os.path.isdir(source):
+        return _dataset_rows(source)
+    if not os.path.exists(source):
+        raise UsageError(f"no file {source}; check the path")
+    suffix = Path(source.removesuffix(".gz")).suffix
+    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
+    if suffix not in readers:
+        raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
+    return readers[suffix](source)
+
+
+def _content(path: str) -> bytes:
+    raw = Path(path).read_bytes()
+    if not path.endswith(".gz"):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is damaged or cut off ({error}); fetch it again") from error
+
+
+def _jsonl_rows(path: str) -> Iterator[Row]:
+    for number, raw in enumerate(_content(path).split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
+        if raw.strip():
+            place = f"{path}:{number}"
+            try:
+                yield _row(place, json.loads(raw.decode("utf-8")))
+            except UnicodeDecodeError as error:
+                yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
+            except json.JSONDecodeError as error:
+                yield Row(place, {}, f"not JSON: {error}")
+
+
+def _json_rows(path: str) -> Iterator[Row]:
+    try:
+        rows = json.loads(_content(path).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
+    if isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
+        rows = [row for group in rows.values() for row in group]
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
+    for number, values in enumerate(rows, start=1):
+        yield _row(f"{path}: row {number}", values)
+
+
+def _csv_rows(path: str) -> Iterator[Row]:
+    try:
+        text = _content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    for number, values in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
+        yield Row(f"{path}: row {number}", values)
+
+
+def _row(place: str, values: object) -> Row:
+    return Row(place, values) if isinstance(values, dict) else Row(place, {}, f"not an object: {type(values).__name__}")
+
+
+def _parquet_rows(path: str) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(pa.BufferReader(_content(path))).read()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
+    for number, values in enumerate(table.to_pylist(), start=1):
+        yield Row(f"{path}: row {number}", values)
+
+
+def _dataset_rows(source: str) -> Iterator[Row]:
+    from datasets import load_dataset
+
+    name, _, split = source.partition(":")
+    name, _, revision = name.partition("@")
+    try:
+        dataset = load_dataset(name, split=split or None, revision=revision or None)
+    except Exception as error:  # the library has one error per transport and layout
+        raise UsageError(
+            f"no file and no dataset '{source}': {str(error).splitlines()[0]}; give a .jsonl, .json or .parquet file, "
+            "or hub-id[@revision][:split]"
+        ) from error
+    if isinstance(dataset, dict):
+        if len(dataset) > 1:
+            raise UsageError(
+                f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:{next(iter(dataset))}'"
+            )
+        dataset = next(iter(dataset.values()))
+    for number, values in enumerate(dataset, start=1):
+        yield Row(f"{source}: row {number}", values)

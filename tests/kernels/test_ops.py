@@ -1,0 +1,105 @@
+"""What every operation promises: its door is no further from the float64 truth than its plain definition is."""
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+import rewardlab.kernels.ops as ops
+import torch
+from torch import Tensor
+
+NAMES = [module.name for module in pkgutil.iter_modules(ops.__path__)]
+SLACK = {torch.bfloat16: 1, torch.float32: 8, torch.float64: 8}  # units in the last place of the largest number
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"rewardlab.kernels.ops.{name}")
+
+
+def outputs(function: Any, arguments: dict) -> tuple[Tensor, ...]:
+    result = function(**arguments)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def copies(arguments: dict, change: Any = Tensor.clone) -> dict:
+    """Fresh tensors: an operation may overwrite what it is given."""
+    return {name: change(one) if isinstance(one, Tensor) else one for name, one in arguments.items()}
+
+
+def doubled(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def assert_no_further(door: Tensor, plain: Tensor, truth: Tensor) -> None:
+    assert door.shape == truth.shape and door.dtype == plain.dtype
+    if not truth.is_floating_point():
+        assert torch.equal(door, truth)
+    elif truth.numel():
+        slack = SLACK[door.dtype] * torch.finfo(door.dtype).eps * (1 + truth.abs().max())
+        assert (door.double() - truth).abs().max() <= (plain.double() - truth).abs().max() + slack
+
+
+def gradients(function: Any, arguments: dict) -> dict[str, Tensor]:
+    """Of a fixed random weighting of the outputs, with respect to every argument it can have one for."""
+    generator = torch.Generator().manual_seed(1)
+    leaves = {name: one.requires_grad_() for name, one in arguments.items() if is_float(one)}
+    found = [one for one in outputs(function, arguments) if one.requires_grad]
+    if not found:
+        return {}
+    upstream = [torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.dtype) for one in found]
+    grads = torch.autograd.grad(found, list(leaves.values()), upstream, allow_unused=True)
+    return {name: grad for name, grad in zip(leaves, grads, strict=True) if grad is not None}
+
+
+def is_float(one: Any) -> bool:
+    return isinstance(one, Tensor) and one.is_floating_point()
+
+
+EVERY = pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in NAMES for case in module(name).CASES], ids=lambda value: str(value)
+)
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+
+
+@DTYPES
+@EVERY
+def test_the_door_is_no_further_from_the_truth_than_the_reference(name, case, dtype):
+    op, arguments = module(name), module(name).example(case, dtype)
+    truth = outputs(op.reference, copies(arguments, doubled))
+    plain = outputs(op.reference, copies(arguments))
+    for values in zip(outputs(getattr(op, name), copies(arguments)), plain, truth, strict=True):
+        assert_no_further(*values)
+
+
+@DTYPES
+@EVERY
+def test_gradients_are_no_further_from_the_truth_either(name, case, dtype):
+    op, arguments = module(name), module(name).example(case, dtype)
+    truth = gradients(op.reference, copies(arguments, doubled))
+    plain = gradients(op.reference, copies(arguments))
+    door = gradients(getattr(op, name), copies(arguments))
+    assert door.keys() == plain.keys() == truth.keys()
+    for argument, grad in door.items():
+        assert_no_further(grad, plain[argument], truth[argument])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variable_asks_every_door_for_the_plain_definition(name, monkeypatch):
+    op, called = module(name), []
+    reference = op.reference
+    monkeypatch.setattr(op, "reference", lambda *a, **k: called.append(1) or reference(*a, **k))
+    monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
+    with torch.no_grad():
+        getattr(op, name)(**op.example(op.CASES[0], torch.float32))
+    assert called
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operation_has_a_definition_an_example_and_odd_sizes(name):
+    op = module(name)
+    assert op.__doc__ and op.reference.__doc__ and getattr(op, name).__doc__
+    assert any(1 in case.values() for case in op.CASES) and any(17 in case.values() for case in op.CASES)
+    again = [op.example(op.CASES[0], torch.float64) for _ in range(2)]
+    assert all(one == other if not isinstance(one, Tensor) else torch.equal(one, other)
+               for one, other in zip(*(arguments.values() for arguments in again), strict=True))  # fmt: skip

@@ -1,0 +1,123 @@
+"""The loss of autoregressive reward models, by hand and against its definition."""
+
+import math
+
+import pytest
+import torch
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+
+NAN = float("nan")
+GAP = torch.tensor([3.0, -40.0, 0.5, 0.0], dtype=torch.float64)
+WINS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.3], [0.5, 0.5]], dtype=torch.float64)
+ALPHA = torch.tensor([[0.8, 0.2], [0.5, 0.5], [0.0, 1.0], [0.3, 0.7]], dtype=torch.float64)
+
+
+def softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
+
+
+def test_one_objective_is_genarms_loss_and_does_not_start_at_ln_2():
+    """Log-probabilities of -112 and -76 at β_r = 0.01: no reference takes the difference away."""
+    value = sequence_logistic(0.01)(torch.tensor([-112.0 + 76.0]), torch.tensor([[1.0]]), torch.tensor([[1.0]]))
+    assert sequence_logistic(0.01, weight=0.0)(
+        torch.tensor([-36.0]), torch.tensor([[1.0]]), torch.tensor([[1.0]])
+    ).item() == pytest.approx(softplus(0.36), abs=1e-6)
+    assert softplus(0.36) == pytest.approx(0.889, abs=1e-3)
+    assert value.item() == pytest.approx(1.5 * softplus(0.36), abs=1e-6)  # one objective: the global term is the same
+
+
+def test_the_weighted_sum_over_objectives_is_one_soft_label():
+    """Σ_i α_i l_i = BCE(β_r Δ, t) with t = Σ_i α_i t_i."""
+    beta = 0.7
+    each = sum(
+        ALPHA[:, i] * (-WINS[:, i] * logsigmoid(beta * GAP) - (1 - WINS[:, i]) * logsigmoid(-beta * GAP))
+        for i in range(2)
+    )
+    soft = binary_cross_entropy_with_logits(beta * GAP, (ALPHA * WINS).sum(1), reduction="none")
+    found = sequence_logistic(beta, weight=0.0)(GAP, WINS, ALPHA)
+    torch.testing.assert_close(found, each)
+    torch.testing.assert_close(found, soft)
+
+
+def test_a_conflicting_pair_has_its_optimum_at_the_logit_of_the_soft_label():
+    gap = torch.tensor([math.log(0.8 / 0.2) / 0.5], dtype=torch.float64, requires_grad=True)
+    wins, alpha = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[0.8, 0.2]]).double()
+    sequence_logistic(0.5, weight=0.0)(gap, wins, alpha).sum().backward()
+    assert gap.grad.item() == pytest.approx(0, abs=1e-12)
+    gap.grad = None
+    sequence_logistic(0.5, weight=1.0)(gap, wins, alpha).sum().backward()
+    assert gap.grad.item() < -0.01  # the global term pushes beyond it
+
+
+def test_the_sign_says_that_the_first_answer_is_better():
+    for i, (wins, sign) in enumerate([(1.0, -1), (0.0, 1)]):
+        gap = torch.zeros(1, requires_grad=True)
+        for form in ("scalarised", "mixed_label"):
+            sequence_logistic(0.1, form=form)(gap, torch.tensor([[wins, wins]]), torch.tensor([[0.5, 0.5]])).backward()
+            assert gap.grad.item() * sign > 0, (i, form)
+            gap.grad = None
+
+
+def test_global_forms_by_hand():
+    gap, wins, alpha = torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.75, 0.25]])
+    plain = sequence_logistic(0.5, weight=0.0)(gap, wins, alpha).item()
+    assert plain == pytest.approx(0.75 * softplus(-1) + 0.25 * softplus(1), abs=1e-6)
+    added = {
+        "scalarised": softplus(-0.5 * 0.5 * 2),
+        "mixed_label": softplus(-0.5 * 2),
+        "vertices": softplus(0.5 * 3),  # Δ = 3 at the vertex of the second objective, which prefers the other answer
+        "scores": softplus(0.5 * 2 + 0.5),  # q = 0.75 * 1 - 0.25 * 5 = -0.5
+    }
+    extra = {
+        "vertex": torch.tensor([[0.0, 1.0]]),
+        "vertex_gap": torch.tensor([3.0]),
+        "scores": torch.tensor([[1.0, -5.0]]),
+    }
+    for form in FORMS:
+        value = sequence_logistic(0.5, weight=2.0, form=form)(gap, wins, alpha, **extra).item()
+        assert value == pytest.approx(plain + 2 * added[form], abs=1e-6), form
+
+
+def test_a_tie_has_no_global_term():
+    even = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
+    for form in ("scalarised", "mixed_label"):
+        with_it, without = (sequence_logistic(0.1, weight=w, form=form)(GAP[:1].float(), *even) for w in (1.0, 0.0))
+        assert with_it.item() == without.item()
+
+
+@pytest.mark.parametrize("form", ["scalarised", "mixed_label"])
+def test_an_objective_without_a_label_says_nothing(form):
+    loss = sequence_logistic(0.3, form=form)
+    wins = torch.tensor([[1.0, NAN]])
+    gap = torch.tensor([0.7], requires_grad=True)
+    value = loss(gap, wins, torch.tensor([[0.6, 0.4]]))
+    assert sequence_logistic(0.3, weight=0.0)(gap, wins, torch.tensor([[0.6, 0.4]])).item() == pytest.approx(
+        0.6 * softplus(-0.21), abs=1e-6
+    )
+    value.backward()
+    assert torch.isfinite(gap.grad).all()
+    assert loss(gap, wins, torch.tensor([[0.0, 1.0]])).item() == 0
+
+
+def test_label_smoothing_and_margin():
+    gap, one = torch.tensor([2.0]), torch.tensor([[1.0]])
+    smoothed = sequence_logistic(0.5, weight=0.0, label_smoothing=0.1)(gap, one, one).item()
+    assert smoothed == pytest.approx(0.9 * softplus(-1) + 0.1 * softplus(1), abs=1e-6)
+    assert sequence_logistic(0.5, weight=0.0, margin=1.0)(gap, one, one).item() == pytest.approx(math.log(2), abs=1e-6)
+
+
+@pytest.mark.parametrize("form", ["scalarised", "mixed_label", "scores"])
+def test_gradients_are_those_of_the_formula(form):
+    gap = GAP.clone().requires_grad_()
+    scores = torch.tensor([[1.0, -2.0], [0.5, 0.5], [0.0, -0.4], [2.0, 1.0]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda gap: sequence_logistic(0.4, form=form)(gap, WINS, ALPHA, scores=scores), (gap,)
+    )
+
+
+def test_settings_that_mean_nothing_are_refused():
+    for wrong in ({"beta": 0.0}, {"weight": -1.0}, {"label_smoothing": 0.5}, {"form": "hinge"}):
+        with pytest.raises(UsageError, match="global form is one of scalarised|beta > 0"):
+            sequence_logistic(**wrong)
