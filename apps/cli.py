@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -13,6 +14,7 @@ from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
 from .config import (
     BoardConfig,
     CompareConfig,
+    DecodeConfig,
     DoctorConfig,
     EvalConfig,
     InspectConfig,
@@ -22,7 +24,7 @@ from .config import (
     VerifyConfig,
     WorldConfig,
 )
-from .runs import plain
+from .runs import RESULTS, plain
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 
@@ -79,6 +81,12 @@ VERBS = {
         "rewardlab board runs --output runs/board",
         positional="runs",
     ),
+    "decode": Verb(
+        "Answer prompts with a base model that an autoregressive reward model guides, at any preference.",
+        DecodeConfig,
+        "decoding:run_decode",
+        "rewardlab decode --base M --arm A --preference helpful=0.7,harmless=0.3 --weight 1.0 --data prompts.txt",
+    ),
     "inspect": Verb(
         "Look at every judgment of an eval run in the browser.",
         InspectConfig,
@@ -116,6 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if {"-h", "--help"} & {*words}:
             print(_parser(name, VERBS[name]).format_help())
             return 0
+        RESULTS.set(sys.stdout)
         with contextlib.redirect_stdout(sys.stderr):
             result = _run(name, VERBS[name], words[1:])
         print(json.dumps(plain(result), ensure_ascii=False))
@@ -140,6 +149,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
     settings = parse(name, verb, words)
     settings[0].validate()
     module, _, function = verb.function.partition(":")

@@ -23,6 +23,7 @@ from ..rm.checkpoint import load_reward_model
 from ..rm.data import load_examples
 from ..rm.errors import UsageError
 from ..rm.plugins import load
+from ..rm.preferences import parse_preference
 from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig
 from .ledger import LEADER, Kept, Process, announce, join, process
 from .runs import (
@@ -93,6 +94,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
 def _open_models(config: EvalConfig) -> list[RewardScorer]:
     reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config)
     reading |= {"reference": config.reference_policy} if config.reference_policy else {}
+    reading |= {"preference": parse_preference(config.preference)} if config.preference else {}
     scorers = [open_scorer(name, **reading) for name in config.model]
     scorers += [open_scorer(name, role="reference") for name in config.reference]
     short_names(scorers)

@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -21,6 +22,7 @@ from ..rm.errors import UsageError
 from ..rm.readers import is_local
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
+RESULTS: ContextVar[TextIO] = ContextVar("results")  # where a verb writes what was asked for, while stdout is stderr
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
 
 

@@ -13,6 +13,7 @@ from ..rm.checkpoint import load_reward_model
 from ..rm.data import collect, column
 from ..rm.errors import DataError, UsageError
 from ..rm.plugins import load
+from ..rm.preferences import Preference
 from ..rm.types import Example, RewardModel
 
 
@@ -49,16 +50,28 @@ def _judgment(case: Case, scores: list[float]) -> Judgment:
 
 
 def open_scorer(
-    source: str, *, role: str = "model", objective: str | None = None, kind: str | None = None, **options
+    source: str,
+    *,
+    role: str = "model",
+    objective: str | None = None,
+    kind: str | None = None,
+    preference: Preference | None = None,
+    **options: Any,
 ) -> RewardScorer:
     """A scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model.
 
-    `kind` reads the source as another kind than it says, such as a causal LM as `autoregressive` or `implicit`.
+    `kind` reads the source as another kind than it says, such as a causal LM as `autoregressive` or `implicit`. An
+    autoregressive model that follows a preference is read at `preference`, or has a reward per objective.
     """
     if kind is not None:
         model = load("rm.models", kind)(source, **options)
     else:
         model = load("rm.models", source)() if ":" in source else load_reward_model(source, **options)
+    if preference is not None:
+        read_at: Any = getattr(model, "at", None)
+        if read_at is None:
+            raise UsageError(f"{source} follows no preference, got {dict(preference)}; leave it out")
+        model = read_at(preference)
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective)
 
 

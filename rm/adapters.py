@@ -41,7 +41,7 @@ from .modulation import (
     text_objectives,
 )
 from .preferences import Preference, preference_matrix
-from .trunks import fingerprint
+from .trunks import fingerprint, whole_name
 
 SETTINGS, WEIGHTS = "preference_adapter.json", "preference_adapter.safetensors"
 NAME = "default"
@@ -339,7 +339,9 @@ def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> Pref
 
     The model is changed in place. `tokenizer` is needed for descriptions of the objectives.
     """
-    settings = replace(settings, base=settings.base or model.config.name_or_path, base_fingerprint=fingerprint(model))
+    settings = replace(
+        settings, base=settings.base or whole_name(model.config.name_or_path), base_fingerprint=fingerprint(model)
+    )
     if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
         settings = replace(settings, texts=settings.texts or settings.objectives)
     torch.manual_seed(settings.seed)

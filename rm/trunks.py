@@ -1,5 +1,6 @@
 """Backbones: load any Hugging Face model safely, build a small one, and read one score per sequence from it."""
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -252,6 +253,12 @@ def embedding_rows(model: Any) -> int:
     return model.get_input_embeddings().weight.shape[0]
 
 
+def sharing(model: Any) -> Any:
+    """A second model over the same weights, so that it can be adapted without a second copy of them."""
+    tensors = (*model.parameters(), *model.buffers())
+    return copy.deepcopy(model, {id(one): one for one in tensors})
+
+
 @torch.no_grad()
 def fingerprint(model: nn.Module, values: int = 64) -> str:
     """Sixteen hexadecimal digits that name a model by its weights, in whatever precision it was loaded.
@@ -266,6 +273,11 @@ def fingerprint(model: nn.Module, values: int = 64) -> str:
         sample = flat[places.to(flat.device)].to(torch.bfloat16).float().tolist()
         found.update(f"{name} {tuple(weight.shape)} {sample}".encode())
     return found.hexdigest()[:16]
+
+
+def whole_name(source: str) -> str:
+    """A folder by its absolute path, which another working directory finds too; anything else as it is."""
+    return str(Path(source).resolve()) if source and Path(source).exists() else source
 
 
 def _first_line(error: Exception) -> str:

@@ -28,6 +28,14 @@ install_import_hook(
 )
 
 
+def pytest_runtest_setup(item):
+    """Tests marked `gpu` need one."""
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        need("gpu", torch.cuda.is_available(), "there is no CUDA device")
+
+
 AS_PACKAGE = f"""
 import sys, types
 if "rewardlab" not in sys.modules:

@@ -70,6 +70,15 @@ class AutoregressiveRewardModel:
         ]
         return np.concatenate(columns, axis=1)
 
+    def at(self, preference: Preference) -> "AutoregressiveRewardModel":
+        """The same model read at one preference: one reward, named after it."""
+        if self.adapter is None or not self.adapter.settings.follows_preference:
+            raise UsageError(f"this reward model follows no preference, got {dict(preference)}; leave it out")
+        preference_vector(preference, self.adapter.objectives)
+        return AutoregressiveRewardModel(
+            self.model, self.encoder, beta=self.beta, adapter=self.adapter, preference=preference
+        )
+
     def _asked(self) -> list[Preference | None]:
         if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
             return [self.preference]
@@ -110,7 +119,6 @@ def autoregressive(
     *,
     beta: float | None = None,
     adapter: AdapterSettings | None = None,
-    preference: Preference | None = None,
     base: PreTrainedModel | None = None,
     max_length: int | None = None,
     chat_template: str | None = None,
@@ -138,9 +146,6 @@ def autoregressive(
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
     over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
-    if preference is not None:
-        objectives = over.objectives if over else ()
-        preference_vector(preference, objectives)
     contract = contract or answer_contract(
         "autoregressive",
         tokenizer,
@@ -152,7 +157,7 @@ def autoregressive(
         objectives=over.objectives if over else ("reward",),
     )
     return AutoregressiveRewardModel(
-        over.model if over else model, Encoder(tokenizer, contract), beta=beta, adapter=over, preference=preference
+        over.model if over else model, Encoder(tokenizer, contract), beta=beta, adapter=over
     )
 
 

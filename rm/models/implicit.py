@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..contract import FILE, load_contract
 from ..encode import Encoder
 from ..errors import DataError, UsageError
-from ..trunks import load_causal_lm, load_tokenizer
+from ..trunks import load_causal_lm, load_tokenizer, whole_name
 from ..types import Example, content_hash
 from .autoregressive import (
     answer_contract,
@@ -84,8 +84,8 @@ def implicit(
     if reference is None and not saved:
         raise UsageError(f"the implicit reward of {source} needs the model that it was trained from; give a reference")
     settings = {
-        "policy": saved.get("policy") or _whole_name(source),
-        "reference": settled(source, "reference", reference and _whole_name(reference), saved.get("reference"), None),
+        "policy": saved.get("policy") or whole_name(source),
+        "reference": settled(source, "reference", reference and whole_name(reference), saved.get("reference"), None),
         "beta": check_beta(settled(source, "beta", beta, saved.get("beta"), 0.1)),
     }
     backbone = content_hash([settings["policy"], settings["reference"], settings["beta"]])
@@ -102,10 +102,6 @@ def implicit(
         "implicit", tokenizer, models, dtype=dtype, max_length=max_length, beta=settings["beta"], backbone=backbone
     )
     return ImplicitRewardModel(*models, Encoder(tokenizer, contract), settings)
-
-
-def _whole_name(source: str) -> str:
-    return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -368,3 +368,63 @@ def test_rewardbench_is_scored_end_to_end_as_the_plain_loop_scores_it(kind, poli
     found = np.array([score for judgment in evaluation.judgments["lm"] for score in judgment.scores])[:, None]
     assert found == pytest.approx(rewards_by_hand(model, examples, *names), rel=1e-6, abs=1e-5)
     assert evaluation.report.rows[0].scorer == "lm"
+
+
+# ---- through the head, without the logits of a whole batch ----
+
+SHAPES = {
+    "llama": {},
+    "gemma2": {"final_logit_softcapping": 5.0, "head_dim": 8},
+    "granite": {"logits_scaling": 7.0},
+    "cohere": {"logit_scale": 0.1},
+    "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2},
+    "gpt_neox": {},
+}
+
+
+def of_architecture(name, vocabulary=50):
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape |= {"num_key_value_heads": 2} if name != "gpt2" else {}
+    torch.manual_seed(0)
+    edges = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(name, vocab_size=vocabulary, **edges, **shape | SHAPES[name])
+    )
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(20)
+    return model.double().eval()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_any_architecture_gives_its_own_log_probabilities_and_gradients(name):
+    """Soft-capped and scaled logits too: where the head is not all there is, the model's own logits are taken."""
+    model = of_architecture(name)
+    tokens = torch.randint(3, 50, (3, 7), generator=torch.Generator().manual_seed(0))
+    found = answer_logprobs(model, tokens, torch.ones_like(tokens), torch.tensor([2, 3, 4]))
+    direct = torch.log_softmax(model(tokens).logits[:, :-1], -1).gather(2, tokens[:, 1:, None]).squeeze(2)
+    direct = torch.nn.functional.pad(direct, (1, 0)) * (torch.arange(7) >= torch.tensor([[2], [3], [4]]))
+    torch.testing.assert_close(found, direct, atol=1e-9, rtol=0)
+    weight = model.get_input_embeddings().weight
+    for own, other in zip(*(torch.autograd.grad(one.sum(), weight) for one in (found, direct)), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-8, rtol=1e-6)
+
+
+def test_the_logits_of_a_whole_batch_never_exist():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            result = function(*arguments, **options or {})
+            for one in result if isinstance(result, tuple | list) else [result]:
+                Sizes.largest = max(Sizes.largest, one.numel() if isinstance(one, torch.Tensor) else 0)
+            return result
+
+    model = of_architecture("llama", vocabulary=3000)
+    tokens = torch.randint(3, 50, (8, 20), generator=torch.Generator().manual_seed(0))
+    start = torch.full((8,), 4)
+    answer_logprobs(model, tokens, torch.ones_like(tokens), start)  # the first call tries the head once
+    with Sizes():
+        answer_logprobs(model, tokens, torch.ones_like(tokens), start, logits=30_000).sum().backward()
+    assert Sizes.largest < 8 * 20 * 3000 / 5

@@ -1,0 +1,325 @@
+"""Time per token of guided decoding beside plain decoding: `python -m rewardlab.benchmarks.speed.decoding`.
+
+A backbone with random weights writes answers of fixed length. The variants take turns in one process, and a ratio is
+taken within each round, so that the load of other processes falls on all of them.
+
+    plain      the base alone
+    shared     base and adapter on one backbone, one forward of 2N rows
+    late       the same with the last quarter of the layers adapted, which alone see 2N rows
+    separate   base and guide as two models with weights of their own
+    loop       what the public code does: two models, prompt by prompt, a look at every token
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peft
+import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
+
+from ...policy.engines import Engine, SeparateModels, SharedBackbone
+from ...policy.guided import decode
+from ...policy.requests import Request
+from ...policy.voices import Voice, language_model, prompts_of, voice
+from ...rm.adapters import AdapterSettings, attach
+from ...rm.trunks import sharing
+from ...rm.types import user_turn
+from ..worlds.models import SPECIALS, TEMPLATE
+
+Rounds = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is measured; by default a backbone of 285 million parameters."""
+
+    layers: int = 16
+    hidden: int = 1152
+    vocabulary: int = 32_000
+    rank: int = 8
+    tokens: int = 64
+    """Of every answer."""
+    prompt: int = 12
+    """Words of every prompt."""
+    rows: tuple[int, ...] = (1, 2, 8)
+    repeats: int = 5
+    """Rounds at least, whatever the budget."""
+
+
+# ---- what is measured ----
+
+
+class Bench:
+    """The models of all variants; adapters on the first backbone share its weights."""
+
+    def __init__(self, size: Size, device: str):
+        self.size = size
+        self.words = _tokenizer(size.vocabulary)
+        self.model = _backbone(size).to(device)
+        self.other = _backbone(size).to(device)
+        self.base = voice(self.model, self.words)
+
+    def guide(self, objectives: int = 2, *, from_layer: int = 0, model: Any = None) -> Voice:
+        """A MoSLoRA on q, k and v, as training might leave it."""
+        names = tuple(f"objective {number}" for number in range(1, objectives + 1))
+        rank, layer = self.size.rank, from_layer
+        settings = AdapterSettings("moslora", names, embedding="random", rank=rank, from_layer=layer)
+        model = sharing(self.model) if model is None else model
+        adapter = attach(model, settings)
+        for key, weight in adapter.state().items():
+            if key.endswith(".B"):
+                torch.nn.init.normal_(weight, std=0.02)
+        return voice(model, self.words, adapter)
+
+    def requests(self, rows: int, objectives: int = 2, **settings: Any) -> list[Request]:
+        """Prompts of one length, all different."""
+        names = [f"objective {number}" for number in range(1, objectives + 1)]
+        words = np.random.default_rng(0).integers(self.size.vocabulary - 100, size=(rows, self.size.prompt))
+        settings = {"max_new_tokens": self.size.tokens, "ignore_eos": True} | settings
+        return [
+            Request(
+                user_turn(" ".join(f"w{word}" for word in row)),
+                dict.fromkeys(names, 1 / objectives),
+                seed=seed,
+                **settings,
+            )
+            for seed, row in enumerate(words)
+        ]
+
+
+def _tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
+    names = (*SPECIALS, *(f"w{number}" for number in range(vocabulary - len(SPECIALS))))
+    words = Tokenizer(WordLevel({name: place for place, name in enumerate(names)}, unk_token="<unk>"))
+    words.pre_tokenizer = WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>", chat_template=TEMPLATE)
+
+
+def _backbone(size: Size) -> Any:
+    config = AutoConfig.for_model(
+        "qwen3",
+        vocab_size=size.vocabulary,
+        hidden_size=size.hidden,
+        intermediate_size=3 * size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.hidden // 64,
+        num_key_value_heads=size.hidden // 192,
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+    )
+    return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+
+
+# ---- how it is measured ----
+
+
+def seconds(run: Callable[[], object], device: str) -> float:
+    """Of one call, everything it started on the device included."""
+    start = time.perf_counter()
+    run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def take_turns(variants: Mapping[str, Callable[[], float]], budget: float, repeats: int) -> dict[str, list[float]]:
+    """One number of each variant a round, after a round that does not count, for `budget` seconds."""
+    for run in variants.values():
+        run()
+    found: dict[str, list[float]] = {name: [] for name in variants}
+    end = time.perf_counter() + budget
+    while time.perf_counter() < end or len(found[next(iter(found))]) < repeats:
+        for name, run in variants.items():
+            found[name].append(run())
+    return found
+
+
+def in_all(engine: Engine, requests: Sequence[Request], device: str) -> Callable[[], float]:
+    """Milliseconds of the requests in one batch."""
+    return lambda: 1000 * seconds(lambda: decode(engine, requests, progress=False), device)
+
+
+def per_token(engine: Engine, requests: Sequence[Request], device: str) -> Callable[[], float]:
+    """Milliseconds per token of decoding alone: the whole answer minus one of a single token."""
+    short = [replace(request, max_new_tokens=1) for request in requests]
+
+    def run() -> float:
+        prefill, whole = (in_all(engine, asked, device)() for asked in (short, requests))
+        return (whole - prefill) / (requests[0].max_new_tokens - 1)
+
+    return run
+
+
+def summary(rounds: Rounds, against: str) -> dict[str, Any]:
+    """Median, p10, p90 of every variant, and of its ratio to `against` within each round; with all rounds."""
+
+    def spread(values: Any) -> dict[str, float]:
+        low, middle, high = np.percentile(values, [10, 50, 90]).round(4).tolist()
+        return {"median": middle, "p10": low, "p90": high}
+
+    return {
+        name: {"ms": spread(values), "ratio": spread(np.divide(values, rounds[against])), "rounds": list(values)}
+        for name, values in rounds.items()
+    }
+
+
+# ---- the experiments ----
+
+
+def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
+    """Decoding and prefill of the four variants at every number of rows."""
+    guide, late = bench.guide(), bench.guide(from_layer=bench.size.layers * 3 // 4)
+    separate = SeparateModels(bench.base, bench.guide(model=sharing(bench.other)))
+    engines: dict[str, Engine] = {
+        "plain": SeparateModels(bench.base),
+        "shared": SharedBackbone(guide),
+        "late": SharedBackbone(late, late=True),
+        "separate": separate,
+    }
+    found, share = {}, budget / len(bench.size.rows) / 2
+    for rows in bench.size.rows:
+        asked, short = bench.requests(rows), bench.requests(rows, max_new_tokens=1)
+        decoding = {name: per_token(engine, asked, device) for name, engine in engines.items()}
+        prefill = {name: in_all(engine, short, device) for name, engine in engines.items()}
+        found[f"N={rows}"] = {
+            "ms per token": summary(take_turns(decoding, 1.9 * share, bench.size.repeats), "plain"),
+            "ms of prefill and first token": summary(take_turns(prefill, 0.1 * share, bench.size.repeats), "plain"),
+        }
+    return found
+
+
+def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[str, Any]:
+    """One adapter for k = 1 to 5 objectives, two rows: forwards and adapter FLOPs per token, and time."""
+    guides = {k: bench.guide(k) for k in range(1, most + 1)}
+    engines = {k: SharedBackbone(guide) for k, guide in guides.items()}
+    timed = {f"k={k}": per_token(engine, bench.requests(2, k), device) for k, engine in engines.items()}
+    times = summary(take_turns(timed, budget, bench.size.repeats), "k=1")
+    for k, engine in engines.items():
+        engine.counters.forwards = 0
+        decode(engine, bench.requests(2, k), progress=False)
+        times[f"k={k}"]["forwards per token"] = engine.counters.forwards / bench.size.tokens
+        times[f"k={k}"]["adapter FLOPs per row and token"] = adapter_flops(guides[k])
+    return times
+
+
+def adapter_flops(guide: Voice) -> int:
+    """Of the products with A and B and of the modulation between them, a multiplication and an addition each."""
+    adapter = guide.adapter
+    assert adapter is not None
+    rows = adapter.modulations(torch.full((1, len(adapter.objectives)), 1 / len(adapter.objectives)))
+    return sum(
+        2 * (layer.lora_A["default"].weight.numel() + layer.lora_B["default"].weight.numel())
+        + sum(one.numel() for one in rows[name] if one is not None)
+        for name, layer in adapter.layers.items()
+    )
+
+
+def against_the_loop(bench: Bench, device: str, budget: float, prompts: int = 8) -> dict[str, Any]:
+    """Milliseconds per token of 8 answers together: the public code's way, and one batch on a shared backbone."""
+    guide, engine = bench.guide(model=sharing(bench.other)), SharedBackbone(bench.guide())
+    asked = bench.requests(prompts, temperature=0.0)
+    number = prompts * bench.size.tokens
+    runs = {
+        "loop": lambda: 1000 * seconds(lambda: public_loop(bench.base, guide, asked), device) / number,
+        "one batch": lambda: 1000 * seconds(lambda: decode(engine, asked, progress=False), device) / number,
+    }
+    return summary(take_turns(runs, budget, min(3, bench.size.repeats)), "one batch")
+
+
+@torch.inference_mode()
+def public_loop(base: Voice, guide: Voice, requests: Sequence[Request]) -> list[list[int]]:
+    """Greedy GenARM as published, kindly restated: cached, factored adapter, no statistics; prompt by prompt."""
+    assert guide.adapter is not None
+    answers = []
+    for request, prompt in zip(requests, prompts_of(base.encoder, requests), strict=True):
+        guide.adapter.set_preference(request.preference)
+        models = [language_model(voice) for voice in (base, guide)]
+        caches = [DynamicCache(config=model.config) for model in models]
+        tokens, written = torch.tensor([prompt], device=models[0].device), []
+        for _ in range(request.max_new_tokens):
+            z, arm = (
+                model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
+                for model, cache in zip(models, caches, strict=True)
+            )
+            tokens = (z.log_softmax(-1) + request.weight * arm.log_softmax(-1)).argmax(-1, keepdim=True)
+            written.append(int(tokens))
+        answers.append(written)
+    return answers
+
+
+# ---- telling ----
+
+
+def measure(size: Size, device: str, budget: float) -> dict[str, Any]:
+    """All experiments and where they ran. `budget` in seconds; every experiment does its least number of rounds."""
+    torch.manual_seed(0)
+    bench = Bench(size, device)
+    return {
+        "parameters": sum(weight.numel() for weight in bench.model.parameters()),
+        "size": vars(size),
+        "machine": machine(device),
+        "variants": variants(bench, device, 0.6 * budget),
+        "objectives": objectives(bench, device, 0.25 * budget),
+        "public loop": against_the_loop(bench, device, 0.15 * budget),
+    }
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Versions, date, commit, threads and load."""
+    folder = Path(__file__).parent
+    git = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True)
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0],
+        "dtype": "bfloat16",
+        "versions": {one.__name__: one.__version__ for one in (torch, transformers, peft)},
+        "commit": git.stdout.strip() or None,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Every experiment as a table."""
+    tables = [(f"{rows}, {what}", times) for rows, kinds in found["variants"].items() for what, times in kinds.items()]
+    tables += [("objectives, N=2, ms per token", found["objectives"])]
+    tables += [("8 prompts, ms per token", found["public loop"])]
+    lines = []
+    for title, times in tables:
+        lines += [f"| {title} | median | p10 | p90 | ratio | p10 | p90 |", "|---" * 7 + "|"]
+        for name, row in times.items():
+            cells = [*row["ms"].values(), *row["ratio"].values()]
+            lines.append(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
+    """Measure, print the tables, write every round to `--output`."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--budget", type=float, default=600, help="seconds")
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    options = parser.parse_args(arguments)
+    found = measure(size or Size(), options.device, options.budget)
+    print(markdown(found))
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""From tokens to text while they come, and when an answer is finished."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .requests import Finish, Request
+
+CHARACTER = 4  # tokens that one character may need at most, a byte each
+
+
+class TextStream:
+    """Text of a growing row of tokens, each chunk decoded once beside its predecessor."""
+
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
+        self.tokens: list[int] = []
+        self.text = ""
+        """Characters that are whole."""
+        self._from = self._read = 0  # the last chunk that became text
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Read on; the bytes of an unfinished character wait for the rest of it, broken ones do not."""
+        self.tokens += tokens
+        ends = range(len(self.tokens), max(self._read, len(self.tokens) - CHARACTER), -1)
+        windows = {end: self.decode(self.tokens[self._from : end]) for end in ends}
+        whole = [end for end, window in windows.items() if not window.endswith("�")]
+        if not whole and len(self.tokens) - self._read < CHARACTER:
+            return
+        end = whole[0] if whole else len(self.tokens)
+        self.text += windows[end][len(self.decode(self.tokens[self._from : self._read])) :]
+        self._from, self._read = self._read, end
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text without special tokens."""
+        return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+class Reader:
+    """One request's tokens, as they come: when they end, and which part of the text is sure."""
+
+    def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], room: int):
+        self.request = request
+        self.finished: Finish | None = None
+        self.room = room
+        """Tokens that the context has room for."""
+        self._stream = TextStream(tokenizer)
+        self._eos = frozenset() if request.ignore_eos else eos
+        added = tokenizer.get_added_vocab()
+        self._stop_ids = {added[stop] for stop in request.stop if stop in added}
+        self._given = 0
+
+    @property
+    def tokens(self) -> list[int]:
+        """Everything up to the end."""
+        return self._stream.tokens
+
+    @property
+    def budget(self) -> int:
+        """Tokens at most."""
+        return min(self.request.max_new_tokens, self.room)
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """Take the tokens up to the end, if it is among them; the text that has become sure."""
+        chunk = self._until_end(tokens)
+        if self.request.stop:
+            self._read_for_stops(chunk)
+        else:
+            self._stream.add(chunk)
+        return self._news()
+
+    def text(self) -> str:
+        """All of it, without the stop string and what follows."""
+        whole = self._stream.decode(self.tokens)
+        return whole[: self._stop_place(whole)]
+
+    def _until_end(self, tokens: Sequence[int]) -> list[int]:
+        """The part before the end by a token's id or by number."""
+        chunk = list(tokens[: self.budget - len(self.tokens)])
+        ends = [place for place, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
+        if ends:
+            chunk = chunk[: ends[0] + 1]
+            self.finished = "eos" if chunk[-1] in self._eos else "stop"
+        elif len(self.tokens) + len(chunk) == self.budget:
+            self.finished = "length" if self.budget == self.request.max_new_tokens else "context"
+        return chunk
+
+    def _read_for_stops(self, chunk: list[int]) -> None:
+        """One token after the other, so that the end does not depend on how many come at once."""
+        longest = max(map(len, self.request.stop))
+        for token in chunk:
+            before = len(self._stream.text)
+            self._stream.add([token])
+            tail = self._stream.text[max(0, before - longest + 1) :]
+            if any(stop in tail for stop in self.request.stop):
+                self.finished = "stop"
+                return
+
+    def _stop_place(self, text: str) -> int:
+        places = [place for place in map(text.find, self.request.stop) if place >= 0]
+        return min(places, default=len(text))
+
+    def _news(self) -> str:
+        """Text since the last call; what may yet become a stop string is held back."""
+        whole = self.text() if self.finished else self._stream.text
+        end = len(whole) if self.finished else len(whole) - _overlap(whole, self.request.stop)
+        news, self._given = whole[self._given : end], max(self._given, end)
+        return news
+
+
+def _overlap(text: str, stops: Sequence[str]) -> int:
+    """How many characters at the end may be the beginning of a stop string.
+
+    >>> _overlap("one two\\nQ", ["\\nQuestion"])
+    2
+    """
+    sizes = (size for stop in stops for size in range(1, len(stop)) if text.endswith(stop[:size]))
+    return max(sizes, default=0)

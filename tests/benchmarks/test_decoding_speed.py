@@ -1,0 +1,37 @@
+"""benchmarks/speed/decoding.py at toy size: that it runs and adds up, not how fast anything is."""
+
+import json
+
+import pytest
+from rewardlab.benchmarks.speed.decoding import Bench, Size, main, public_loop, summary
+from rewardlab.policy.engines import SeparateModels
+from rewardlab.policy.guided import decode
+
+TOY = Size(layers=4, hidden=192, vocabulary=500, tokens=5, prompt=4, rows=(1, 2), repeats=1)
+
+
+def test_the_script_runs_and_writes_every_round(tmp_path, capsys):
+    main(["--budget", "0", "--output", str(tmp_path / "found.json")], TOY)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert {*found["variants"]} == {"N=1", "N=2"} and {*found["machine"]["versions"]} >= {"torch", "peft"}
+    for times in found["variants"]["N=2"].values():
+        assert [*times] == ["plain", "shared", "late", "separate"]
+        assert all(len(row["rounds"]) == 1 for row in times.values()) and times["plain"]["ratio"]["median"] == 1
+    assert {row["forwards per token"] for row in found["objectives"].values()} == {1}
+    assert len({row["adapter FLOPs per row and token"] for row in found["objectives"].values()}) == 1
+    assert "| k=5 |" in capsys.readouterr().out
+
+
+def test_a_ratio_is_taken_within_each_round():
+    found = summary({"plain": [1.0, 2.0, 4.0], "shared": [1.5, 2.0, 8.0]}, "plain")
+    assert found["shared"]["ratio"]["median"] == 1.5 and found["plain"]["ms"]["median"] == 2
+
+
+def test_the_restated_loop_writes_what_two_models_write():
+    bench = Bench(TOY, "cpu")
+    bench.model.float(), bench.other.float()
+    guide = bench.guide(model=bench.other)
+    asked = bench.requests(3, temperature=0.0)
+    ours = decode(SeparateModels(bench.base, guide), asked)
+    assert public_loop(bench.base, guide, asked) == [list(answer.tokens) for answer in ours]
+    assert pytest.approx(1) == sum(asked[0].preference.values())

@@ -1,0 +1,61 @@
+"""Toy models for decoding: a trained base and adapters on copies of it."""
+
+import copy
+
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.policy.voices import voice
+from rewardlab.rm.adapters import AdapterSettings, attach
+
+KINDS = {
+    "moslora": {"kind": "moslora", "embedding": "random"},
+    "pblora": {"kind": "pblora", "rank": 4, "shared_rank": 4},
+    "lora": {"kind": "lora"},
+}
+
+
+@pytest.fixture(scope="session")
+def words():
+    return models.tokenizer()
+
+
+def _trained(words, architecture):
+    model = models.causal_lm(words, architecture, seed=3)
+    models.pretrain(model, words, garden.supervised(1000, seed=0), steps=150)
+    return model
+
+
+@pytest.fixture(scope="session")
+def qwen3(words):
+    return _trained(words, "qwen3")
+
+
+@pytest.fixture(scope="session")
+def base(qwen3):
+    """The trained toy model, for nobody to change."""
+    return qwen3
+
+
+@pytest.fixture(scope="session")
+def llama(words):
+    return models.causal_lm(words, "llama", seed=3).eval()
+
+
+@pytest.fixture(scope="session")
+def make_guide(base, words):
+    """An adapter of a kind with weights as training might leave them, on a copy of the base."""
+
+    def make(
+        kind="moslora", objectives=("helpful", "harmless"), *, on=None, size=0.15, seed=7, tokenizer=None, **changes
+    ):
+        settings = AdapterSettings(**{"objectives": objectives} | KINDS[kind] | changes)
+        model = copy.deepcopy(base if on is None else on)
+        adapter = attach(model, settings, words)
+        torch.manual_seed(seed)
+        for key, value in adapter.state().items():
+            if value.dtype.is_floating_point and "objectives" not in key and not key.endswith(".A"):
+                value.add_(size * torch.randn_like(value))
+        return voice(model, tokenizer or words, adapter)
+
+    return make
