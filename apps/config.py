@@ -308,7 +308,7 @@ class StudyConfig:
     """A study of benchmarks/studies."""
 
     name: str = say("Which one; may stand without the flag.", default="")
-    data: str = say("Folder with the data that the study names.", default="")
+    data: str = say("Folder with the data that the study names; none for one that makes its own.", default="")
     output: str = say("Run folder for its tables, figures and per-item scores.", default="")
     cache: str = say("Folder that keeps what a second run need not train again.", default="~/.cache/rewardlab")
     seed: int = say("Of everything.", default=0)
@@ -318,7 +318,7 @@ class StudyConfig:
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        for name in ("name", "data", "output"):
+        for name in ("name", "output"):
             _given(name, getattr(self, name))
 
 

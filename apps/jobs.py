@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +186,13 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
     """Run a study and write what it returns; each evaluation gets a folder that `inspect` opens."""
     started = time.time()
     study = load("benchmarks.studies", config.name)
-    data = Path(config.data)
-    if not data.is_dir():
-        raise UsageError(f"no folder {data}; give the one that holds the study's data with --data")
+    cache, data = Path(config.cache).expanduser() / config.name, Path(config.data)
+    reads = "data" in signature(study).parameters
+    if reads and not (config.data and data.is_dir()):
+        raise UsageError(f"no folder '{config.data}'; give the one that holds the study's data with --data")
     options = {"seed": config.seed, "workers": config.workers, "rows": config.rows}
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
-        found = study(data, Path(config.cache).expanduser() / config.name, **options, say=say)
+        found = study(*([data] if reads else []), cache, **options, say=say)
         (work / "report.md").write_text(found.text, encoding="utf-8")
         for name, drawing in found.figures.items():
             save_figure(drawing, work / f"{name}.png")

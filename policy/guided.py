@@ -104,8 +104,10 @@ def _sampler(requests: Sequence[Request], weights: Float[Tensor, "N G"]) -> Call
         "seed": torch.tensor([request.seed for request in requests], device=device),
     }
 
+    written = torch.tensor([len(request.prefix) for request in requests], device=device)
+
     def sample(logits: Logits, step: int) -> Sampled:
-        position = torch.full((len(requests),), step, device=device)
+        position = written + step
         return guided_sample(logits.base, logits.guides, weights, position=position, **rules)
 
     return sample

@@ -16,7 +16,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,7 @@ from ...rm.trunks import sharing
 from ...rm.types import user_turn
 from ..worlds.models import SPECIALS, TEMPLATE
 
+TITLES = {"objectives": "objectives, N=2, ms per token", "public loop": "8 prompts, ms per token"}
 Rounds = Mapping[str, Sequence[float]]
 
 
@@ -264,18 +265,20 @@ def public_loop(base: Voice, guide: Voice, requests: Sequence[Request]) -> list[
 # ---- telling ----
 
 
-def measure(size: Size, device: str, budget: float) -> dict[str, Any]:
-    """All experiments and where they ran. `budget` in seconds; every experiment does its least number of rounds."""
+def measure(size: Size, device: str, budget: float) -> Iterator[dict[str, Any]]:
+    """What is known after each experiment, and where it ran. `budget` in seconds, but every experiment does its least
+    number of rounds."""
     torch.manual_seed(0)
     bench = Bench(size, device)
-    return {
-        "parameters": sum(weight.numel() for weight in bench.model.parameters()),
-        "size": vars(size),
-        "machine": machine(device),
-        "variants": variants(bench, device, 0.6 * budget),
-        "objectives": objectives(bench, device, 0.25 * budget),
-        "public loop": against_the_loop(bench, device, 0.15 * budget),
-    }
+    parameters = sum(weight.numel() for weight in bench.model.parameters())
+    found = {"parameters": parameters, "size": vars(size), "machine": machine(device)}
+    for name, run, share in (
+        ("variants", variants, 0.6),
+        ("objectives", objectives, 0.25),
+        ("public loop", against_the_loop, 0.15),
+    ):
+        found = found | {name: run(bench, device, share * budget)}
+        yield found
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -296,8 +299,7 @@ def machine(device: str) -> dict[str, Any]:
 def markdown(found: Mapping[str, Any]) -> str:
     """Every experiment as a table."""
     tables = [(f"{rows}, {what}", times) for rows, kinds in found["variants"].items() for what, times in kinds.items()]
-    tables += [("objectives, N=2, ms per token", found["objectives"])]
-    tables += [("8 prompts, ms per token", found["public loop"])]
+    tables += [(title, found[name]) for name, title in TITLES.items() if name in found]
     lines = []
     for title, times in tables:
         lines += [f"| {title} | median | p10 | p90 | ratio | p10 | p90 |", "|---" * 7 + "|"]
@@ -309,16 +311,16 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure, print the tables, write every round to `--output`."""
+    """Measure, print the tables; every round is written to `--output`, after each experiment."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
-    found = measure(size or Size(), options.device, options.budget)
+    for found in measure(size or Size(), options.device, options.budget):
+        if options.output is not None:
+            options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     print(markdown(found))
-    if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

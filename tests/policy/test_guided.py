@@ -1,6 +1,7 @@
 """Guided decoding against its definition: whole prefixes through whole models, one request after the other."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,17 +97,7 @@ def test_plain_decoding_is_weight_0(base, words, make_guide):
 
 
 def guideless(answer):
-    return (
-        copy.replace(answer, guides={"guide": np.full(len(answer.tokens), np.nan)})
-        if hasattr(copy, "replace")
-        else _replaced(answer)
-    )
-
-
-def _replaced(answer):
-    import dataclasses
-
-    return dataclasses.replace(answer, guides={"guide": np.full(len(answer.tokens), np.nan)})
+    return replace(answer, guides={"guide": np.full(len(answer.tokens), np.nan)})
 
 
 def test_an_untrained_guide_sharpens_the_base_to_its_square(make_guide):

@@ -1,0 +1,98 @@
+"""Time per token of speculative guided decoding: `python -m rewardlab.benchmarks.speed.speculation`.
+
+The big model has random weights. Random models agree about nothing, so the small one is the big one's first layers with
+its embedding and head: how often drafts are kept is a property of this pair, and is printed beside every time.
+
+    plain      the big model alone
+    guided     the big model and the guide, a step of each for every token
+    draft=g    the same, speculatively, with g tokens drafted a round
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...policy.engines import SeparateModels
+from ...policy.requests import Request
+from ...policy.speculative import Counts, speculate
+from ...rm.trunks import sharing
+from .decoding import Bench, Size, machine, per_token, seconds, summary, take_turns
+
+DRAFTS = (1, 2, 4, 8)
+
+
+def first_layers(model: Any, layers: int) -> Any:
+    """The model without its later layers, over the same weights."""
+    small = sharing(model)
+    small.config.num_hidden_layers = layers
+    small.model.layers = small.model.layers[:layers]
+    return small
+
+
+def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, Any]:
+    """Milliseconds per token of one answer behind its first token; acceptance and tokens per big forward."""
+    bench = Bench(size, device)
+    small = first_layers(bench.model, layers)
+    parameters = [sum(one.numel() for one in model.parameters()) for model in (bench.model, small)]
+    guide = bench.guide(model=small)
+    requests, counts = bench.requests(1), {}
+    short = [replace(one, max_new_tokens=1) for one in requests]
+
+    def speculated(draft: int) -> Callable[[], float]:
+        def write(asked: Sequence[Request]) -> None:
+            counts[draft] = speculate(bench.base, guide, asked, draft=draft)[0].counts
+
+        def run() -> float:
+            first, whole = seconds(lambda: write(short), device), seconds(lambda: write(requests), device)
+            return 1000 * (whole - first) / (size.tokens - 1)
+
+        return run
+
+    runs = {
+        "plain": per_token(SeparateModels(bench.base), requests, device),
+        "guided": per_token(SeparateModels(bench.base, guide), requests, device),
+        **{f"draft={draft}": speculated(draft) for draft in DRAFTS},
+    }
+    times = summary(take_turns(runs, budget, size.repeats), "plain")
+    for draft in DRAFTS:
+        times[f"draft={draft}"] |= facts(counts[draft], size.tokens)
+    return {"parameters": parameters, "size": vars(size), "machine": machine(device), "times": times}
+
+
+def facts(counts: Counts, tokens: int) -> dict[str, float]:
+    """What does not depend on the machine."""
+    return {"acceptance": counts.acceptance, "tokens per big forward": tokens / counts.big, "small": counts.small}
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """One row for every way to decode."""
+    lines = ["| N=1, ms per token | median | p10 | p90 | ratio | p10 | p90 | acceptance | tokens per big forward |"]
+    lines.append("|---" * 9 + "|")
+    for name, row in found["times"].items():
+        cells = [*row["ms"].values(), *row["ratio"].values()]
+        cells += [row.get("acceptance", np.nan), row.get("tokens per big forward", 1)]
+        lines.append(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
+    """Measure, print the table, write every round to `--output`."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--budget", type=float, default=300, help="seconds")
+    parser.add_argument("--layers", type=int, default=3, help="of the small model")
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    options = parser.parse_args(arguments)
+    found = measure(size or Size(), options.layers, options.device, options.budget)
+    print(markdown(found))
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
