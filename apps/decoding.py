@@ -14,7 +14,7 @@ from ..policy.engines import Engine, SeparateModels, SharedBackbone
 from ..policy.guided import Piece, stream
 from ..policy.requests import Answer, Request
 from ..policy.voices import Voice, voice
-from ..rm.adapters import SETTINGS, load_settings
+from ..rm.adapter_settings import SETTINGS, load_settings
 from ..rm.contract import FILE, load_contract
 from ..rm.data import as_prompt, collect, column
 from ..rm.errors import DataError, UsageError

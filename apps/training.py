@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from peft import LoraConfig
 
-from ..rm.adapters import AdapterSettings
+from ..rm.adapter_settings import AdapterSettings
 from ..rm.checkpoint import check_golden, load_reward_model, write_golden
 from ..rm.data import RowReport, load_pairs
 from ..rm.errors import UsageError

@@ -35,7 +35,8 @@ from ...policy.engines import Engine, SeparateModels, SharedBackbone
 from ...policy.guided import decode
 from ...policy.requests import Request
 from ...policy.voices import Voice, language_model, prompts_of, voice
-from ...rm.adapters import AdapterSettings, attach
+from ...rm.adapter_settings import AdapterSettings
+from ...rm.adapters import attach
 from ...rm.trunks import sharing
 from ...rm.types import user_turn
 from ..worlds.models import SPECIALS, TEMPLATE

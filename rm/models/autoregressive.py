@@ -12,8 +12,9 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..adapters import SETTINGS as ADAPTER
-from ..adapters import AdapterSettings, PreferenceAdapter, attach, load_adapter, load_settings
+from ..adapter_settings import SETTINGS as ADAPTER
+from ..adapter_settings import AdapterSettings, load_settings
+from ..adapters import PreferenceAdapter, attach, load_adapter
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import EncodedAnswer, Encoder, describe_tokenizer, pad
 from ..errors import DataError, UsageError

@@ -7,7 +7,7 @@ import sys
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
-from rewardlab.rm.adapters import AdapterSettings
+from rewardlab.rm.adapter_settings import AdapterSettings
 from rewardlab.rm.models.autoregressive import autoregressive
 
 NAMES = ("helpful", "harmless")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.voices import voice
-from rewardlab.rm.adapters import AdapterSettings, attach
+from rewardlab.rm.adapter_settings import AdapterSettings
+from rewardlab.rm.adapters import attach
 
 KINDS = {
     "moslora": {"kind": "moslora", "embedding": "random"},

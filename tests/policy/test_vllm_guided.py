@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rewardlab.policy import vllm_guided as pairs
 from rewardlab.policy.vllm_guided import Room, V1Pairs, V2Pairs, combine, guided_llm, member_of, vllm_guided, waves
-from rewardlab.rm.adapters import AdapterSettings, attach
+from rewardlab.rm.adapter_settings import AdapterSettings
+from rewardlab.rm.adapters import attach
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.trunks import small_config
 from transformers import AutoModelForCausalLM

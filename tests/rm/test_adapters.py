@@ -6,7 +6,8 @@ import pytest
 import torch
 from peft import PeftModel
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
-from rewardlab.rm.adapters import AdapterSettings, _assemble, _empty_mixer, attach, load_adapter
+from rewardlab.rm.adapter_settings import AdapterSettings
+from rewardlab.rm.adapters import _assemble, _empty_mixer, attach, load_adapter
 from rewardlab.rm.errors import DataError, UsageError
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rewardlab.benchmarks.worlds.garden import pairs
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
-from rewardlab.rm.adapters import AdapterSettings
+from rewardlab.rm.adapter_settings import AdapterSettings
 from rewardlab.rm.checkpoint import load_reward_model, write_golden
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic

@@ -1,0 +1,621 @@
+"""Guides trained in a world with a known truth, and what decoding under them brings.
+
+A result is a dictionary of arrays that follows from its job's fields alone. It is kept in a cache folder under their
+hash, so that a study can be stopped, continued and run again: bases first, then guides, then fronts.
+"""
+
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, PrinterCallback, TrainerCallback
+
+from ..policy.engines import Engine, SeparateModels, SharedBackbone
+from ..policy.guided import decode
+from ..policy.requests import Answer, Request
+from ..policy.voices import Voice, prompts_of, voice
+from ..rm.adapter_settings import AdapterSettings, Kind
+from ..rm.adapters import PreferenceAdapter, attach
+from ..rm.encode import Encoder, pad
+from ..rm.logprobs import answer_logprobs
+from ..rm.losses.sequence_logistic import sequence_logistic
+from ..rm.modulation import Embedding, Generator
+from ..rm.preference_task import PreferenceRow, PreferenceTask, encode_preferences
+from ..rm.preferences import at_vertices, dirichlet, on_grid, once_per_batch, simplex_grid
+from ..rm.trainer import RewardArguments, RewardTrainer
+from ..rm.trunks import small_config
+from ..rm.types import Messages, PreferencePair, content_hash, prompt_text
+from .pareto import repetition
+from .types import Say
+from .worlds import enumerable, garden
+from .worlds.models import pretrain, tokenizer
+
+REVISION = 1  # to be raised when the code that trains or decodes changes a number
+LIBRARIES = ("torch", "transformers", "peft")
+TEMPERATURE = 1.0
+LONGEST = 32
+TOGETHER = 512
+EXACT_BETA = 1.0
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+Arrays = dict[str, np.ndarray]
+
+
+class Job:
+    """Work whose result is a function of its fields; subclasses are frozen dataclasses."""
+
+    def file(self, cache: Path) -> Path:
+        """Where the result stands: the same fields find it again."""
+        libraries = [importlib.metadata.version(name) for name in LIBRARIES]
+        named: Any = self
+        return cache / f"{type(self).__name__.lower()}-{content_hash([asdict(named), REVISION, libraries])}.npz"
+
+    def work(self, cache: Path) -> Arrays:
+        """Do it; the results that it needs are in the cache, or are made now."""
+        raise NotImplementedError
+
+    def result(self, cache: Path) -> Arrays:
+        """From the cache, or done now and kept there."""
+        file = self.file(cache)
+        if not file.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            unfinished = file.with_suffix(f".{os.getpid()}.npz")
+            np.savez(unfinished, **self.work(cache))
+            unfinished.replace(file)
+        with np.load(file) as kept:
+            return dict(kept)
+
+
+def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
+    """Do what the cache lacks, in `workers` processes of one thread each."""
+    wanted = {job.file(cache): job for job in jobs}
+    waiting = [job for file, job in wanted.items() if not file.exists()]
+    say(f"{len(wanted) - len(waiting)} of {len(wanted)} results are in the cache")
+    for place, name in enumerate(_done(waiting, cache, workers), start=1):
+        say(f"{place} of {len(waiting)}: {name}")
+
+
+def _done(jobs: Sequence[Job], cache: Path, workers: int) -> Iterable[str]:
+    if workers < 2 or len(jobs) < 2:
+        yield from (_run(cache, job) for job in jobs)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        yield from pool.map(partial(_run, cache), jobs)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _run(cache: Path, job: Job) -> str:
+    job.result(cache)
+    return str(job)
+
+
+# ---- bases ----
+
+
+@dataclass(frozen=True)
+class Base(Job):
+    """A language model that has read the garden's supervised texts: what is to be guided."""
+
+    seed: int
+    hidden: int = 64
+    layers: int = 2
+    steps: int = 600
+    texts: int = 6000
+
+    def __str__(self) -> str:
+        return f"base {self.hidden} x {self.layers}, seed {self.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """Its weights."""
+        model = self._untrained()
+        pretrain(model, tokenizer(), garden.supervised(self.texts, self.seed), steps=self.steps, seed=self.seed)
+        return {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+
+    def load(self, cache: Path) -> PreTrainedModel:
+        """The trained model."""
+        model, kept = self._untrained(), self.result(cache)
+        _copy(dict(model.named_parameters()), kept)
+        return model.eval()
+
+    def _untrained(self) -> PreTrainedModel:
+        config = small_config(tokenizer(), hidden=self.hidden, layers=self.layers, positions=256)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            return AutoModelForCausalLM.from_config(config).float()
+
+
+@torch.no_grad()
+def _copy(own: dict[str, torch.Tensor], kept: Arrays) -> None:
+    assert {*own} == {*kept}
+    for name, weight in own.items():
+        weight.copy_(torch.from_numpy(kept[name]))
+
+
+# ---- guides ----
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An adapter, its loss and its training; the defaults are UniARM as we read it."""
+
+    kind: Kind = "moslora"
+    rank: int = 8
+    shared_rank: int = 0
+    generator: Generator = "alpha"
+    embedding: Embedding = "random"
+    texts: tuple[str, ...] = ()
+    scale: bool = True
+    shift: bool = True
+    from_layer: int = 0
+    beta: float = 0.02
+    """β_r, the temperature of the loss."""
+    weight: float = 0.5
+    """λ, of the loss's global term."""
+    form: str = "scalarised"
+    preferences: Literal["dirichlet", "vertices", "grid"] = "dirichlet"
+    """How α is drawn in training; the grid has `preference_steps`."""
+    preference_steps: int = 4
+    per_batch: bool = False
+    reference: bool = False
+    """Log-probabilities relative to the base: with one objective this is DPO."""
+    steps: int = 400
+    learning_rate: float = 1e-2
+    batch: int = 32
+
+    def adapt(self, model: Any, objectives: Sequence[str], seed: int) -> PreferenceAdapter:
+        """A new adapter on a model, which is changed in place."""
+        settings = AdapterSettings(
+            self.kind,
+            tuple(objectives),
+            texts=self.texts,
+            rank=self.rank,
+            shared_rank=self.shared_rank,
+            targets=LINEAR,
+            from_layer=self.from_layer,
+            generator=self.generator,
+            embedding=self.embedding,
+            scale=self.scale,
+            shift=self.shift,
+            seed=seed,
+        )
+        return attach(model, settings, tokenizer())
+
+    def task(self, adapter: PreferenceAdapter, seed: int) -> PreferenceTask:
+        """What the adapter learns by."""
+        k = len(adapter.objectives)
+        samplers = {
+            "dirichlet": lambda: dirichlet(k),
+            "vertices": lambda: at_vertices(k),
+            "grid": lambda: on_grid(k, self.preference_steps),
+        }
+        sampler = samplers[self.preferences]()
+        return PreferenceTask(
+            adapter,
+            adapter.objectives,
+            sequence_logistic(self.beta, weight=self.weight if k > 1 else 0.0, form=self.form),
+            once_per_batch(sampler) if self.per_batch else sampler,
+            reference=self.reference,
+            seed=seed,
+        )
+
+
+def train(
+    adapter: PreferenceAdapter,
+    task: PreferenceTask,
+    rows: Sequence[PreferenceRow],
+    recipe: Recipe,
+    seed: int,
+    *callbacks: TrainerCallback,
+) -> None:
+    """Train a guide in place, without a trace on disk; the learning rate falls linearly to 0."""
+    task.check(rows)
+    learner = SimpleNamespace(model=adapter.model, encoder=SimpleNamespace(tokenizer=None))  # rows are tokens already
+    with TemporaryDirectory() as folder:
+        arguments = RewardArguments(
+            output_dir=folder,
+            max_steps=recipe.steps,
+            learning_rate=recipe.learning_rate,
+            per_device_train_batch_size=recipe.batch,
+            warmup_steps=min(10, recipe.steps // 4),
+            save_strategy="no",
+            seed=seed,
+            use_cpu=True,
+            disable_tqdm=True,
+            logging_steps=1_000_000,
+        )
+        trainer = RewardTrainer(learner, arguments, task, rows, callbacks=callbacks)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    adapter.model.eval()
+
+
+@dataclass(frozen=True)
+class Guide(Job):
+    """An autoregressive reward model for the garden, on a base of its own."""
+
+    base: Base
+    objectives: tuple[str, ...]
+    recipe: Recipe = field(default_factory=Recipe)
+    pairs: int = 6000
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"guide {self.recipe.kind} for {' and '.join(self.objectives)}, seed {self.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """The adapter's weights."""
+        guide = self._untrained(cache)
+        assert guide.adapter is not None
+        if self.recipe.steps:
+            rows = _rows(self.pairs, self.seed, self.objectives)
+            train(guide.adapter, self.recipe.task(guide.adapter, self.seed), rows, self.recipe, self.seed)
+        return {name: weight.numpy() for name, weight in guide.adapter.state().items()}
+
+    def load(self, cache: Path) -> Voice:
+        """The trained guide."""
+        guide, kept = self._untrained(cache), self.result(cache)
+        assert guide.adapter is not None
+        _copy(guide.adapter.state(), kept)
+        return guide
+
+    def _untrained(self, cache: Path) -> Voice:
+        model = self.base.load(cache)
+        return voice(model, tokenizer(), self.recipe.adapt(model, self.objectives, self.seed))
+
+
+@lru_cache
+def _rows(pairs: int, seed: int, objectives: tuple[str, ...]) -> list[PreferenceRow]:
+    scored = [_with_gaps(pair) for pair in garden.pairs(pairs, seed)]
+    return encode_preferences(_encoder(), scored, objectives).rows
+
+
+def _with_gaps(pair: PreferencePair) -> PreferencePair:
+    """The pair with the difference of the gold rewards of its two answers, for losses that want more than labels."""
+    asked = prompt_text(pair.prompt)
+    differences = np.subtract(garden.gold_rewards(asked, pair.chosen), garden.gold_rewards(asked, pair.rejected))
+    return replace(pair, gaps=dict(zip(garden.OBJECTIVES, differences.tolist(), strict=True)))
+
+
+@lru_cache
+def _encoder() -> Encoder:
+    return voice(Base(0)._untrained(), tokenizer()).encoder
+
+
+# ---- fronts ----
+
+
+@dataclass(frozen=True)
+class Front(Job):
+    """The answers of a base under guides, at every preference of a grid, rated by the garden's gold reward.
+
+    Noise depends on the seed, the prompt and the token only: it is the same for all methods and preferences. Results
+    are rewards [A, P, K], and of each answer [A, P] its length in tokens, its repetition, the nats per token by which
+    the policy's log-probability exceeds the base's (an unbiased draw of the KL where the answer has ended), and the
+    base's own log-probability per token; guides read per token, and trainable numbers.
+    """
+
+    base: Base
+    guides: tuple[Guide, ...]
+    objectives: tuple[str, ...]
+    way: Literal["guided", "soup", "mixture"] = "guided"
+    weight: float = 1.0
+    steps: int = 10
+    prompts: int = 200
+    seed: int = 0
+
+    def __str__(self) -> str:
+        guides = f"{len(self.guides)} {self.guides[0].recipe.kind}"
+        return f"front of {self.base} under {guides}, {self.way}, w = {self.weight:g}"
+
+    @property
+    def preferences(self) -> np.ndarray:
+        """α [A, K]."""
+        return simplex_grid(len(self.objectives), self.steps)
+
+    def work(self, cache: Path) -> Arrays:
+        """See the class."""
+        asked = garden.prompts(self.prompts, self.seed)
+        said = WAYS[self.way](self, cache, asked)
+        shape = len(self.preferences), self.prompts
+        requests = [Request(prompt) for _ in self.preferences for prompt in asked]
+        base = _base_logprobs(voice(self.base.load(cache), tokenizer()), requests, said.answers)
+        lengths = np.array([len(answer.tokens) for answer in said.answers])
+        sampled = np.array([answer.sampled.sum() for answer in said.answers])
+        return {
+            "rewards": _gold(requests, said.answers, self.objectives).reshape(*shape, -1),
+            "length": lengths.reshape(shape),
+            "repetition": np.array([repetition(answer.tokens) for answer in said.answers]).reshape(shape),
+            "divergence": ((sampled - base) / lengths).reshape(shape),
+            "base_logprob": (base / lengths).reshape(shape),
+            "forwards": np.array(said.forwards),
+            "parameters": np.array(said.parameters),
+        }
+
+
+class Said(NamedTuple):
+    """Answers to all prompts at the first preference, then at the second ...; guides per token; trainable numbers."""
+
+    answers: list[Answer]
+    forwards: float
+    parameters: int
+
+
+def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+    guides = [guide.load(cache) for guide in front.guides]
+    engine = _engine(front, guides, cache)
+    requests = [
+        _request(front, prompt, place, preference=dict(zip(front.objectives, alpha.tolist(), strict=True)))
+        for alpha in front.preferences
+        for place, prompt in enumerate(asked)
+    ]
+    answers = decode(engine, requests, batch_size=TOGETHER, progress=False)
+    return Said(answers, engine.counters.guide / engine.counters.base, _trainable(guides))
+
+
+def _engine(front: Front, guides: Sequence[Voice], cache: Path) -> Engine:
+    """One backbone where the guide was trained on the base that it guides; a model each elsewhere."""
+    if len(guides) == 1 and front.guides[0].base == front.base:
+        return SharedBackbone(guides[0], late=front.guides[0].recipe.from_layer > 0)
+    base = voice(front.base.load(cache), tokenizer())
+    named = dict(zip(front.objectives, guides, strict=True)) if len(guides) > 1 else guides[0]
+    return SeparateModels(base, named)
+
+
+def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+    """Rewarded soups: the policy of weights Σ_i α_i θ_i                        Ramé et al. 2023, arXiv:2306.04488
+
+    Averaged are the merged weights W + s B_i A_i, not A and B separately as some public code does.
+    """
+    guides = [guide.load(cache) for guide in front.guides]
+    parameters, answers = _trainable(guides), []
+    policies = [dict(_merged(guide).named_parameters()) for guide in guides]
+    for alpha in front.preferences.tolist():
+        soup = front.base.load(cache)
+        _copy(dict(soup.named_parameters()), {name: _mean(policies, alpha, name) for name in policies[0]})
+        requests = [_request(front, prompt, place) for place, prompt in enumerate(asked)]
+        engine = SeparateModels(voice(soup, tokenizer()))
+        answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
+    return Said(answers, 0.0, parameters)
+
+
+def _merged(guide: Voice) -> Any:
+    assert guide.adapter is not None
+    return guide.adapter.merge({name: 1.0 for name in guide.adapter.objectives})
+
+
+def _mean(policies: Sequence[dict[str, torch.Tensor]], alpha: Sequence[float], name: str) -> np.ndarray:
+    return sum(share * policy[name].detach() for share, policy in zip(alpha, policies, strict=True)).numpy()  # type: ignore
+
+
+def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+    """MOD for two objectives: log π̃ = Σ_i α_i log π_i - log Z                    Shi et al. 2024, arXiv:2406.18853
+
+    The policy with the larger share is the engine's base and the other its guide with w = α_j / α_i, drawn at
+    temperature 1 / α_i, which is the same distribution.
+    """
+    guides = [guide.load(cache) for guide in front.guides]
+    parameters, answers = _trainable(guides), []
+    policies = [voice(_merged(guide), tokenizer()) for guide in guides]
+    for alpha in front.preferences:
+        first, second = np.argsort(-alpha, kind="stable")
+        requests = [
+            _request(front, prompt, place, weight=alpha[second] / alpha[first], temperature=TEMPERATURE / alpha[first])
+            for place, prompt in enumerate(asked)
+        ]
+        engine = SeparateModels(policies[first], policies[second])
+        answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
+    return Said(answers, 1.0, parameters)
+
+
+WAYS: dict[str, Callable[[Front, Path, Sequence[Messages]], Said]] = {
+    "guided": _guided,
+    "soup": _soup,
+    "mixture": _mixture,
+}
+
+
+def _request(front: Front, prompt: Messages, place: int, **changes: Any) -> Request:
+    options = {"weight": front.weight, "temperature": TEMPERATURE, "max_new_tokens": LONGEST} | changes
+    return Request(prompt, seed=front.seed * 100_000 + place, **options)
+
+
+def _trainable(guides: Sequence[Voice]) -> int:
+    return sum(guide.adapter.parameter_count() for guide in guides if guide.adapter is not None)
+
+
+def _gold(requests: Sequence[Request], answers: Sequence[Answer], objectives: Sequence[str]) -> np.ndarray:
+    both = zip(requests, answers, strict=True)
+    golds = [garden.gold_rewards(prompt_text(request.prompt), answer.text) for request, answer in both]
+    return np.array([[getattr(gold, name) for name in objectives] for gold in golds])
+
+
+@torch.inference_mode()
+def _base_logprobs(base: Voice, requests: Sequence[Request], answers: Sequence[Answer]) -> np.ndarray:
+    """log π_base of every answer, in nats."""
+    prompts, found = prompts_of(base.encoder, requests), []
+    for first in range(0, len(answers), TOGETHER):
+        starts = [len(prompt) for prompt in prompts[first : first + TOGETHER]]
+        both = zip(prompts[first : first + TOGETHER], answers[first : first + TOGETHER], strict=True)
+        batch = pad([[*prompt, *answer.tokens] for prompt, answer in both])
+        found.append(answer_logprobs(base.model, batch.tokens, batch.attention, torch.tensor(starts)).sum(1))
+    return torch.cat(found).double().numpy()
+
+
+# ---- where the optimum is known ----
+
+
+@dataclass(frozen=True)
+class Exact(Job):
+    """Guides of the enumerable language, and how far decoding under them is from the optimum.
+
+    Results are KL(π* || π̃) in nats at every preference of the grid: `guided` [C, A] at C moments of the training, the
+    first before it (the base guides itself), `base` [A] of the base alone, and `ideal` [A] of the guide that minimises
+    its loss and still cannot look ahead. A plain LoRA is one guide per objective, mixed as GenARM does.
+    """
+
+    recipe: Recipe
+    objectives: int = 2
+    steps: int = 12
+    """Of the grid of preferences at which it is measured."""
+    moments: int = 4
+    pairs: int = 4000
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"exact {self.recipe.kind}, {self.objectives} objectives, seed {self.seed}"
+
+    @property
+    def preferences(self) -> np.ndarray:
+        """α [A, K]."""
+        return simplex_grid(self.objectives, self.steps)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which preferences lie on the grid that training draws from, [A]."""
+        scaled = self.preferences * self.recipe.preference_steps
+        return np.all(np.abs(scaled - scaled.round()) < 1e-9, axis=1)
+
+    def work(self, cache: Path) -> Arrays:
+        """See the class."""
+        language = Language.of(self.objectives, self.seed)
+        logits = self._logits(language)
+        optima = [language.optimum(alpha) for alpha in self.preferences]
+
+        def divergence(guide: torch.Tensor, weight: float = 1.0) -> list[float]:
+            both = zip(optima, guide, strict=True)
+            return [enumerable.kl(best, language.guided(logits, weight)).item() for best, logits in both]
+
+        ideal = torch.stack(
+            [enumerable.ideal_guide(language.worth, torch.tensor(alpha), EXACT_BETA) for alpha in self.preferences]
+        )
+        return {
+            "guided": np.array([divergence(one) for one in logits]),
+            "base": np.array(divergence(ideal, weight=0.0)),
+            "ideal": np.array(divergence(ideal)),
+        }
+
+    def _logits(self, language: "Language") -> torch.Tensor:
+        """Of the guide at every moment and preference, [C, A, M, T, V]."""
+        names = tuple(f"objective {place}" for place in range(self.objectives))
+        if self.recipe.kind != "lora":
+            rows = language.rows(self.pairs, self.seed)
+            return exact_guide(language, self.recipe, names, rows, self.seed, self.preferences, self.moments).logits
+        alone, labelled = [], language.rows(self.pairs, self.seed)
+        for place, name in enumerate(names):
+            rows = [row._replace(wins=row.wins[place : place + 1], gaps=row.gaps[:1]) for row in labelled]
+            alone.append(
+                exact_guide(language, self.recipe, (name,), rows, self.seed, np.ones((1, 1)), self.moments).logits[:, 0]
+            )
+        return torch.einsum("ak,kcmtv->camtv", torch.tensor(self.preferences), torch.stack(alone))
+
+
+class Language(NamedTuple):
+    """An enumerable language with its base and true rewards."""
+
+    model: PreTrainedModel
+    answers: torch.Tensor
+    worth: torch.Tensor
+    rewards: torch.Tensor
+    logits: torch.Tensor
+    log_base: torch.Tensor
+
+    @classmethod
+    def of(cls, objectives: int, seed: int) -> "Language":
+        """The language with a base of this seed; what words are worth is the same for all seeds."""
+        model, answers, worth = (
+            enumerable.language_model(seed=seed),
+            enumerable.answers(),
+            enumerable.word_rewards(objectives),
+        )
+        with torch.no_grad():
+            logits = enumerable.next_logits(model, answers)
+        log_base = enumerable.sequence_logprobs(logits, answers)
+        return cls(model, answers, worth, enumerable.rewards(answers, worth), logits, log_base)
+
+    def rows(self, pairs: int, seed: int) -> list[PreferenceRow]:
+        """Pairs of different answers, labelled by the chance that the first is better."""
+        found = enumerable.labelled_pairs(pairs, seed, self.answers, self.rewards, self.log_base)
+        unscored = (float("nan"),) * self.rewards.shape[1]
+        numbered = enumerate(zip(*(one.tolist() for one in found), strict=True))
+        return [
+            PreferenceRow(
+                [enumerable.PROMPT, *first], [enumerable.PROMPT, *second], (1, 1), tuple(wins), unscored, place
+            )
+            for place, (first, second, wins) in numbered
+            if first != second
+        ]
+
+    def optimum(self, alpha: np.ndarray) -> torch.Tensor:
+        """log π* [M] at one preference."""
+        return enumerable.optimum(self.log_base, self.rewards, torch.tensor(alpha), EXACT_BETA)
+
+    def guided(self, guide: torch.Tensor, weight: float) -> torch.Tensor:
+        """log π̃ [M] under a guide's logits."""
+        return enumerable.guided_distribution(self.logits, guide, self.answers, weight)
+
+
+class ExactGuide(NamedTuple):
+    """A trained guide of the enumerable language, and its logits [C, A, M, T, V] on the way there."""
+
+    adapter: PreferenceAdapter
+    task: PreferenceTask
+    logits: torch.Tensor
+
+
+def exact_guide(
+    language: Language,
+    recipe: Recipe,
+    names: Sequence[str],
+    rows: Sequence[PreferenceRow],
+    seed: int,
+    preferences: np.ndarray,
+    moments: int,
+) -> ExactGuide:
+    """Train a guide on a copy of the language's base and listen to it at equal distances, first and last included."""
+    model = enumerable.language_model(seed=seed).float()
+    adapter = recipe.adapt(model, names, seed)
+    task = recipe.task(adapter, seed)
+    spaced = {round(place * recipe.steps / (moments - 1)) for place in range(1, moments)}
+    listener = Listener(lambda: _said(adapter, names, preferences, language.answers), spaced)
+    train(adapter, task, rows, recipe, seed, listener)
+    return ExactGuide(adapter, task, torch.stack(listener.heard))
+
+
+@torch.no_grad()
+def _said(
+    adapter: PreferenceAdapter, names: Sequence[str], preferences: np.ndarray, answers: torch.Tensor
+) -> torch.Tensor:
+    """Logits of the guide at every preference, [A, M, T, V]."""
+    found = []
+    for alpha in torch.tensor(preferences, dtype=torch.float32):
+        adapter.set_preference(alpha, names)
+        found.append(enumerable.next_logits(adapter.model, answers))
+    return torch.stack(found)
+
+
+class Listener(TrainerCallback):
+    """Hears what a guide says before its training and after some of its steps."""
+
+    def __init__(self, listen: Callable[[], torch.Tensor], steps: set[int]):
+        self.listen, self.steps, self.heard = listen, steps, []
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Before the first step."""
+        self.heard.append(self.listen())
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """After a step."""
+        if state.global_step in self.steps:
+            self.heard.append(self.listen())
