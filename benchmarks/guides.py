@@ -361,7 +361,7 @@ def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
         for place, prompt in enumerate(asked)
     ]
     answers = decode(engine, requests, batch_size=TOGETHER, progress=False)
-    return Said(answers, engine.counters.guide / engine.counters.base, _trainable(guides))
+    return Said(answers, engine.counters.guide / engine.counters.base, _trainable(front, guides))
 
 
 def _engine(front: Front, guides: Sequence[Voice], cache: Path) -> Engine:
@@ -379,7 +379,7 @@ def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
     Averaged are the merged weights W + s B_i A_i, not A and B separately as some public code does.
     """
     guides = [guide.load(cache) for guide in front.guides]
-    parameters, answers = _trainable(guides), []
+    parameters, answers = _trainable(front, guides), []
     policies = [dict(_merged(guide).named_parameters()) for guide in guides]
     for alpha in front.preferences.tolist():
         soup = front.base.load(cache)
@@ -406,7 +406,7 @@ def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
     temperature 1 / α_i, which is the same distribution.
     """
     guides = [guide.load(cache) for guide in front.guides]
-    parameters, answers = _trainable(guides), []
+    parameters, answers = _trainable(front, guides), []
     policies = [voice(_merged(guide), tokenizer()) for guide in guides]
     for alpha in front.preferences:
         first, second = np.argsort(-alpha, kind="stable")
@@ -431,8 +431,9 @@ def _request(front: Front, prompt: Messages, place: int, **changes: Any) -> Requ
     return Request(prompt, seed=front.seed * 100_000 + place, **options)
 
 
-def _trainable(guides: Sequence[Voice]) -> int:
-    return sum(guide.adapter.parameter_count() for guide in guides if guide.adapter is not None)
+def _trainable(front: Front, guides: Sequence[Voice]) -> int:
+    both = zip(front.guides, guides, strict=True)
+    return sum(voice.adapter.parameter_count() for guide, voice in both if guide.recipe.steps and voice.adapter)
 
 
 def _gold(requests: Sequence[Request], answers: Sequence[Answer], objectives: Sequence[str]) -> np.ndarray:

@@ -173,4 +173,4 @@ def test_claims_are_made_only_where_the_interval_excludes_0():
 
     assert study._direction("HV", Estimate(0.2, 0.1, 0.3)) == "a larger HV"
     assert study._direction("HV", Estimate(-0.2, -0.3, -0.1)) == "a smaller HV"
-    assert study._direction("HV", Estimate(0.2, -0.1, 0.3)).startswith("no difference")
+    assert study._direction("HV", Estimate(0.2, -0.1, 0.3)) == "HV undecided, its interval contains 0"
