@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VLLM := .venv-vllm
+TRITON36 := .venv-triton36
 DEMO := runs/demo
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo test test-vllm check clean
+.PHONY: demo test test-vllm test-kernels-full test-triton36 check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,10 +48,25 @@ test-vllm: $(VLLM)/ready  ## Guided decoding inside vLLM on a CPU; installs 3.5 
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -c 'import vllm'
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/test_vllm_guided.py
 
+test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
+	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels
+
+# Triton 3.6 is what GPU images of torch 2.10 and 2.11 carry; its interpreter needs numpy below 2.4.
+$(TRITON36)/ready: pyproject.toml
+	$(PYTHON) -m venv $(TRITON36)
+	echo '*' > $(TRITON36)/.gitignore
+	$(TRITON36)/bin/python -m pip install --quiet torch==2.13.0 triton==3.6.0 'numpy<2.4' scipy tqdm \
+	    jaxtyping beartype pytest pytest-timeout
+	$(TRITON36)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+test-triton36: $(TRITON36)/ready  ## The kernels' tests and their compilation with Triton 3.6, in an environment of its own
+	$(TRITON36)/bin/python -m pytest tests/kernels
+
 check: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) $(VLLM) build *.egg-info
+	rm -rf $(VENV) $(VLLM) $(TRITON36) build *.egg-info

@@ -165,7 +165,7 @@ def divergence_figure(share: np.ndarray, divergences: Mapping[str, np.ndarray], 
     panel.set_xlabel("α of objective 0", fontsize=8)
     panel.set_ylabel("KL to the optimum, nats per answer", fontsize=8)
     panel.tick_params(labelsize=8)
-    panel.legend(fontsize=7, frameon=False, ncols=2)
+    drawing.legend(loc="outside lower center", fontsize=7, frameon=False, ncols=4)
     return drawing
 
 

@@ -1,28 +1,57 @@
-"""Which way the kernels run here: compiled, interpreted, or as their plain definition."""
+"""Which way the kernels run here: as Triton, as PyTorch, or as their plain definition."""
 
+import functools
 import importlib.util
 import os
+from typing import Literal
 
 import torch
+from torch import Tensor
+
+Way = Literal["reference", "eager", "triton"]
+VARIABLE = "REWARDLAB_KERNELS"
+OLDEST = (8, 0)  # compute capability: bfloat16 products and asynchronous copies
+
+
+def way(tensor: Tensor) -> Way:
+    """How an operation on this tensor runs; read at each call.
+
+    `triton` on a CUDA device of capability 8.0 or more, where Triton is installed; elsewhere and for float64 `eager`,
+    which is PyTorch alone. REWARDLAB_KERNELS=reference, eager or triton overrules that; on a CPU `triton` needs
+    TRITON_INTERPRET=1 from the process's start.
+    """
+    asked = _asked()
+    if asked == "reference":
+        return "reference"
+    if tensor.dtype == torch.float64:
+        return "eager"
+    if asked is not None:
+        return asked
+    return "triton" if tensor.is_cuda and _capable(tensor.get_device()) else "eager"
 
 
 def backend() -> str:
-    """`"triton"` on a CUDA device, `"interpreter"` under TRITON_INTERPRET=1, else `"reference"`.
-
-    REWARDLAB_KERNELS=reference asks for the plain definition everywhere.
-    """
-    if plain() or importlib.util.find_spec("triton") is None:
-        return "reference"
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        return "interpreter"
-    return "triton" if torch.cuda.is_available() else "reference"
-
-
-def plain() -> bool:
-    """Whether REWARDLAB_KERNELS=reference asks every door for its plain definition; read at each call."""
-    return os.environ.get("REWARDLAB_KERNELS") == "reference"
+    """What serves float32 tensors of this machine's best device: a word for people."""
+    asked, device = _asked(), "cuda" if torch.cuda.is_available() else "cpu"
+    found = way(torch.empty(0, device=device)) if asked != "triton" or importlib.util.find_spec("triton") else "eager"
+    return "triton's interpreter" if found == "triton" and device == "cpu" else found
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
     """What sums over a vocabulary are taken in: float64 stays, everything else is float32."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def _asked() -> Way | None:
+    match os.environ.get(VARIABLE, ""):
+        case "":
+            return None
+        case "reference" | "eager" | "triton" as asked:
+            return asked
+        case other:
+            raise ValueError(f"{VARIABLE} is reference, eager or triton, got {other!r}; unset it to choose by device")
+
+
+@functools.cache
+def _capable(device: int) -> bool:
+    return importlib.util.find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= OLDEST

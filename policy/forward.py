@@ -45,13 +45,16 @@ class Forward:
 
     def _run(self, tokens: Int[Tensor, "M L"], places: Int[Tensor, "M L"]) -> Float[Tensor, "M V"]:
         self.read += tokens.shape[1]
+        width = tokens.shape[1]
+        # of a strided slice PyTorch's CPU product would copy the output head once per row; an index copies the rows
+        last = 1 if width == 1 else torch.full((1,), width - 1, device=tokens.device)
         return self.model(
             input_ids=tokens,
             attention_mask=self._mask[:, : self.read] if self._padded else None,
             position_ids=places,
             past_key_values=self._cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=last,
         ).logits[:, -1]
 
 

@@ -1,6 +1,6 @@
 """Guided decoding of a batch of requests: an engine's logits -> tokens, text and how likely each token was."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +61,7 @@ def decode(
 
 
 @torch.inference_mode()
-def stream(engine: Engine, requests: Sequence[Request]) -> Iterator[Piece]:
+def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None, None]:
     """One batch, piece by piece; the last piece of every request has its answer.
 
     Close the iterator to stop early: the engine is busy until then.

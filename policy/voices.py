@@ -57,15 +57,11 @@ def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]
 
 
 def _prompt(encoder: Encoder, request: Request) -> list[int]:
-    text = encoder._fill(request.prompt, add_generation_prompt=True)
-    ids = encoder._begin(encoder.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
-    if not ids:
-        raise DataError(f"the chat template of '{encoder.tokenizer.name_or_path}' leaves nothing of {request.prompt}")
     if any(id >= len(encoder.tokenizer) for id in request.prefix):
         raise UsageError(
             f"the prefix {request.prefix} has ids without a token; give ids below {len(encoder.tokenizer)}"
         )
-    return [*ids, *request.prefix]
+    return [*encoder.encode_prompt(request.prompt), *request.prefix]
 
 
 def positions(voice: Voice) -> int:

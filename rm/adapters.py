@@ -25,6 +25,7 @@ from peft.tuners.lora import LoraLayer
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from ..kernels.ops.lora_film import lora_film, modulate
 from .adapter_settings import SETTINGS, AdapterSettings, load_settings
@@ -304,7 +305,7 @@ def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
 
 
 def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> PreferenceAdapter:
-    targets: Any = list(settings.targets)
+    linear = _linear_names(model)
     layers = model.config.get_text_config().num_hidden_layers
     if not 0 <= settings.from_layer < layers:
         raise UsageError(f"from_layer lies in 0..{layers - 1} for this model, got {settings.from_layer}")
@@ -312,19 +313,25 @@ def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> Prefer
         r=settings.total_rank,
         lora_alpha=settings.factor * settings.total_rank,  # PEFT's factor is lora_alpha / r
         lora_dropout=settings.dropout,
-        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        target_modules=linear if settings.targets == ("all-linear",) else list(settings.targets),
         layers_to_transform=list(range(settings.from_layer, layers)) if settings.from_layer else None,
         task_type="CAUSAL_LM",
     )
     try:
         adapted = get_peft_model(model, lora)
     except ValueError as error:
-        linear = sorted({name.rpartition(".")[2] for name, one in model.named_modules() if isinstance(one, nn.Linear)})
         raise UsageError(
             f"no layer of {model.config.model_type} is called {', '.join(settings.targets)}; its linear layers are "
             f"{', '.join(linear)}"
         ) from error
     return PreferenceAdapter(adapted, settings, mixer)
+
+
+def _linear_names(model: Any) -> list[str]:
+    """What the model's linear layers are called, its output head aside."""
+    head = model.get_output_embeddings()
+    layers = (name for name, one in model.named_modules() if isinstance(one, (nn.Linear, Conv1D)) and one is not head)
+    return sorted({name.rpartition(".")[2] for name in layers})
 
 
 def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:

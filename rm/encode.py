@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from .contract import ScoringContract
 from .errors import DataError
-from .types import Example, Message, content_hash
+from .types import Example, Message, Messages, content_hash
 
 
 class Encoded(NamedTuple):
@@ -160,6 +160,17 @@ class Encoder:
             return EncodedAnswer(ids, length, min(shared, len(ids)))
         kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
         return EncodedAnswer(ids, length, max(shared - (length - len(ids)), kept))
+
+    def encode_prompt(self, prompt: Messages) -> list[int]:
+        """The ids before the answer of `encode_answer`: the prompt, and what the template opens the answer with.
+
+        Never truncated. A prompt of which the template leaves nothing is a `DataError`.
+        """
+        text = self._fill(prompt, add_generation_prompt=True)
+        ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+        if not ids:
+            raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' leaves nothing of {prompt}")
+        return ids
 
     def _begin(self, ids: list[int]) -> list[int]:
         before = self._edges[0]

@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -16,9 +17,14 @@ if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folde
     sys.modules["rewardlab"] = types.ModuleType("rewardlab")
     sys.modules["rewardlab"].__path__ = [str(ROOT)]
 
+if not torch.cuda.is_available():  # before anything imports Triton, which looks once
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 install_import_hook(
     [
-        "rewardlab.kernels",
+        "rewardlab.kernels.choose",
+        "rewardlab.kernels.philox",
+        "rewardlab.kernels.ops",
         "rewardlab.rm.losses",
         "rewardlab.rm.encode",
         "rewardlab.rm.trunks",
@@ -29,10 +35,10 @@ install_import_hook(
 
 
 def pytest_runtest_setup(item):
-    """Tests marked `gpu` need one."""
+    """Tests marked `gpu` need one; those marked `long` need to be asked for."""
+    if item.get_closest_marker("long") and os.environ.get("REWARDLAB_LONG") != "1":
+        pytest.skip("takes minutes: make test-kernels-full")
     if item.get_closest_marker("gpu"):
-        import torch
-
         need("gpu", torch.cuda.is_available(), "there is no CUDA device")
 
 

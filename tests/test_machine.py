@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 import torch
 from rewardlab.kernels.choose import backend
 
@@ -33,9 +34,14 @@ def test_the_reference_serves_where_it_is_asked_for(monkeypatch):
     assert backend() == "reference"
 
 
-def test_the_interpreter_serves_under_its_variable(monkeypatch, triton):
+def test_the_interpreter_serves_where_triton_is_asked_for_on_a_cpu(monkeypatch, triton):
     monkeypatch.delenv("REWARDLAB_KERNELS", raising=False)
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert backend() == "interpreter"
-    monkeypatch.delenv("TRITON_INTERPRET")
-    assert backend() == ("triton" if torch.cuda.is_available() else "reference")
+    assert backend() == ("triton" if torch.cuda.is_available() else "eager")
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    assert backend() == ("triton" if torch.cuda.is_available() else "triton's interpreter")
+
+
+def test_a_way_that_does_not_exist_is_told_so(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "cuda")
+    with pytest.raises(ValueError, match="REWARDLAB_KERNELS is reference, eager or triton, got 'cuda'"):
+        backend()

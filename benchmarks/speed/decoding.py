@@ -1,9 +1,10 @@
 """Time per token of guided decoding beside plain decoding: `python -m rewardlab.benchmarks.speed.decoding`.
 
-A backbone with random weights writes answers of fixed length. The variants take turns in one process, and a ratio is
-taken within each round, so that the load of other processes falls on all of them.
+A backbone with random weights writes answers of fixed length. The variants take turns of 16 tokens in one process, and
+a ratio is taken within each round, so that the load of other processes falls on all of them.
 
     plain      the base alone
+    2N rows    the base alone on twice the rows: the time of a guide that costs nothing else
     shared     base and adapter on one backbone, one forward of 2N rows
     late       the same with the last quarter of the layers adapted, which alone see 2N rows
     separate   base and guide as two models with weights of their own
@@ -17,8 +18,9 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
 from ...policy.engines import Engine, SeparateModels, SharedBackbone
-from ...policy.guided import decode
+from ...policy.guided import POLL, Piece, decode, stream
 from ...policy.requests import Request
 from ...policy.voices import Voice, language_model, prompts_of, voice
 from ...rm.adapter_settings import AdapterSettings
@@ -41,6 +43,7 @@ from ...rm.trunks import sharing
 from ...rm.types import user_turn
 from ..worlds.models import SPECIALS, TEMPLATE
 
+TURN = 16  # tokens, as many as lie between two looks at what a GPU sampled
 TITLES = {"objectives": "objectives, N=2, ms per token", "public loop": "8 prompts, ms per token"}
 Rounds = Mapping[str, Sequence[float]]
 
@@ -53,8 +56,8 @@ class Size:
     hidden: int = 1152
     vocabulary: int = 32_000
     rank: int = 8
-    tokens: int = 64
-    """Of every answer."""
+    tokens: int = 80
+    """Of every answer; the first 16 are not timed."""
     prompt: int = 12
     """Words of every prompt."""
     rows: tuple[int, ...] = (1, 2, 8)
@@ -73,7 +76,10 @@ class Bench:
         self.words = _tokenizer(size.vocabulary)
         self.model = _backbone(size).to(device)
         self.other = _backbone(size).to(device)
-        self.base = voice(self.model, self.words)
+
+    def base(self) -> Voice:
+        """The first backbone alone; each decodes one batch at a time."""
+        return voice(sharing(self.model), self.words)
 
     def guide(self, objectives: int = 2, *, from_layer: int = 0, model: Any = None) -> Voice:
         """A MoSLoRA on q, k and v, as training might leave it."""
@@ -138,16 +144,19 @@ def seconds(run: Callable[[], object], device: str) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(variants: Mapping[str, Callable[[], float]], budget: float, repeats: int) -> dict[str, list[float]]:
-    """One number of each variant a round, after a round that does not count, for `budget` seconds."""
-    for run in variants.values():
-        run()
-    found: dict[str, list[float]] = {name: [] for name in variants}
+def take_turns(turn: Callable[[], Mapping[str, float]], budget: float, repeats: int) -> dict[str, list[float]]:
+    """One number of every variant a round, after a round that does not count, for `budget` seconds."""
+    rounds = []
+    turn()
     end = time.perf_counter() + budget
-    while time.perf_counter() < end or len(found[next(iter(found))]) < repeats:
-        for name, run in variants.items():
-            found[name].append(run())
-    return found
+    while time.perf_counter() < end or len(rounds) < repeats:
+        rounds.append(turn())
+    return {name: [one[name] for one in rounds] for name in rounds[0]}
+
+
+def one_by_one(runs: Mapping[str, Callable[[], float]]) -> Callable[[], dict[str, float]]:
+    """A round of whole runs."""
+    return lambda: {name: run() for name, run in runs.items()}
 
 
 def in_all(engine: Engine, requests: Sequence[Request], device: str) -> Callable[[], float]:
@@ -155,13 +164,28 @@ def in_all(engine: Engine, requests: Sequence[Request], device: str) -> Callable
     return lambda: 1000 * seconds(lambda: decode(engine, requests, progress=False), device)
 
 
-def per_token(engine: Engine, requests: Sequence[Request], device: str) -> Callable[[], float]:
-    """Milliseconds per token of decoding alone: the whole answer minus one of a single token."""
-    short = [replace(request, max_new_tokens=1) for request in requests]
+def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str) -> Callable[[], dict[str, float]]:
+    """A round in which the engines take turns of 16 tokens: milliseconds per token behind the first 16.
 
-    def run() -> float:
-        prefill, whole = (in_all(engine, asked, device)() for asked in (short, requests))
-        return (whole - prefill) / (requests[0].max_new_tokens - 1)
+    Whatever else the machine does falls on all of them alike, and a turn is long enough to have warm caches.
+    """
+
+    def advance(pieces: Iterator[Piece], number: int) -> None:
+        for _ in range(number):
+            next(pieces)
+
+    def run() -> dict[str, float]:
+        tokens = min(one.max_new_tokens for _, requests in asked.values() for one in requests)
+        streams = {name: (stream(*one), len(one[1])) for name, one in asked.items()}
+        spent = dict.fromkeys(streams, 0.0)
+        for turn in range(tokens // TURN):
+            for name, (pieces, rows) in streams.items():
+                number = rows * TURN // POLL.get(device, TURN)
+                took = seconds(partial(advance, pieces, number), device)
+                spent[name] += took if turn else 0.0
+        for pieces, _ in streams.values():
+            pieces.close()
+        return {name: 1000 * one / (tokens - TURN) for name, one in spent.items()}
 
     return run
 
@@ -185,9 +209,9 @@ def summary(rounds: Rounds, against: str) -> dict[str, Any]:
 def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
     """Decoding and prefill of the four variants at every number of rows."""
     guide, late = bench.guide(), bench.guide(from_layer=bench.size.layers * 3 // 4)
-    separate = SeparateModels(bench.base, bench.guide(model=sharing(bench.other)))
+    separate = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
     engines: dict[str, Engine] = {
-        "plain": SeparateModels(bench.base),
+        "plain": SeparateModels(bench.base()),
         "shared": SharedBackbone(guide),
         "late": SharedBackbone(late, late=True),
         "separate": separate,
@@ -195,8 +219,9 @@ def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
     found, share = {}, budget / len(bench.size.rows) / 2
     for rows in bench.size.rows:
         asked, short = bench.requests(rows), bench.requests(rows, max_new_tokens=1)
-        decoding = {name: per_token(engine, asked, device) for name, engine in engines.items()}
-        prefill = {name: in_all(engine, short, device) for name, engine in engines.items()}
+        twice = {"2N rows": (SeparateModels(bench.base()), bench.requests(2 * rows))}
+        decoding = per_token({name: (engine, asked) for name, engine in engines.items()} | twice, device)
+        prefill = one_by_one({name: in_all(engine, short, device) for name, engine in engines.items()})
         found[f"N={rows}"] = {
             "ms per token": summary(take_turns(decoding, 1.9 * share, bench.size.repeats), "plain"),
             "ms of prefill and first token": summary(take_turns(prefill, 0.1 * share, bench.size.repeats), "plain"),
@@ -208,7 +233,7 @@ def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[
     """One adapter for k = 1 to 5 objectives, two rows: forwards and adapter FLOPs per token, and time."""
     guides = {k: bench.guide(k) for k in range(1, most + 1)}
     engines = {k: SharedBackbone(guide) for k, guide in guides.items()}
-    timed = {f"k={k}": per_token(engine, bench.requests(2, k), device) for k, engine in engines.items()}
+    timed = per_token({f"k={k}": (engine, bench.requests(2, k)) for k, engine in engines.items()}, device)
     times = summary(take_turns(timed, budget, bench.size.repeats), "k=1")
     for k, engine in engines.items():
         engine.counters.forwards = 0
@@ -234,12 +259,12 @@ def against_the_loop(bench: Bench, device: str, budget: float, prompts: int = 8)
     """Milliseconds per token of 8 answers together: the public code's way, and one batch on a shared backbone."""
     guide, engine = bench.guide(model=sharing(bench.other)), SharedBackbone(bench.guide())
     asked = bench.requests(prompts, temperature=0.0)
-    number = prompts * bench.size.tokens
+    base, number = bench.base(), prompts * bench.size.tokens
     runs = {
-        "loop": lambda: 1000 * seconds(lambda: public_loop(bench.base, guide, asked), device) / number,
+        "loop": lambda: 1000 * seconds(lambda: public_loop(base, guide, asked), device) / number,
         "one batch": lambda: 1000 * seconds(lambda: decode(engine, asked, progress=False), device) / number,
     }
-    return summary(take_turns(runs, budget, min(3, bench.size.repeats)), "one batch")
+    return summary(take_turns(one_by_one(runs), budget, min(3, bench.size.repeats)), "one batch")
 
 
 @torch.inference_mode()

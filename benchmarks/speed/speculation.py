@@ -10,7 +10,7 @@ its embedding and head: how often drafts are kept is a property of this pair, an
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ...policy.engines import SeparateModels
 from ...policy.requests import Request
 from ...policy.speculative import Counts, speculate
 from ...rm.trunks import sharing
-from .decoding import Bench, Size, machine, per_token, seconds, summary, take_turns
+from .decoding import TURN, Bench, Size, machine, per_token, seconds, summary, take_turns
 
 DRAFTS = (1, 2, 4, 8)
 
@@ -35,30 +35,27 @@ def first_layers(model: Any, layers: int) -> Any:
 
 
 def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, Any]:
-    """Milliseconds per token of one answer behind its first token; acceptance and tokens per big forward."""
+    """Milliseconds per token of one answer behind its first 16; acceptance and tokens per big forward."""
     bench = Bench(size, device)
     small = first_layers(bench.model, layers)
     parameters = [sum(one.numel() for one in model.parameters()) for model in (bench.model, small)]
     guide = bench.guide(model=small)
+    engines = {"plain": SeparateModels(bench.base()), "guided": SeparateModels(bench.base(), guide)}
     requests, counts = bench.requests(1), {}
-    short = [replace(one, max_new_tokens=1) for one in requests]
+    short = [replace(one, max_new_tokens=TURN) for one in requests]
+    decoding = per_token({name: (engine, requests) for name, engine in engines.items()}, device)
 
-    def speculated(draft: int) -> Callable[[], float]:
+    def speculated(draft: int) -> float:
         def write(asked: Sequence[Request]) -> None:
-            counts[draft] = speculate(bench.base, guide, asked, draft=draft)[0].counts
+            counts[draft] = speculate(bench.base(), guide, asked, draft=draft)[0].counts
 
-        def run() -> float:
-            first, whole = seconds(lambda: write(short), device), seconds(lambda: write(requests), device)
-            return 1000 * (whole - first) / (size.tokens - 1)
+        first, whole = seconds(lambda: write(short), device), seconds(lambda: write(requests), device)
+        return 1000 * (whole - first) / (size.tokens - TURN)
 
-        return run
+    def turn() -> dict[str, float]:
+        return decoding() | {f"draft={draft}": speculated(draft) for draft in DRAFTS}
 
-    runs = {
-        "plain": per_token(SeparateModels(bench.base), requests, device),
-        "guided": per_token(SeparateModels(bench.base, guide), requests, device),
-        **{f"draft={draft}": speculated(draft) for draft in DRAFTS},
-    }
-    times = summary(take_turns(runs, budget, size.repeats), "plain")
+    times = summary(take_turns(turn, budget, size.repeats), "plain")
     for draft in DRAFTS:
         times[f"draft={draft}"] |= facts(counts[draft], size.tokens)
     return {"parameters": parameters, "size": vars(size), "machine": machine(device), "times": times}

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .. import philox
-from ..choose import plain, wide
+from ..choose import way, wide
 
 CELL = 1024  # tokens that share one Gumbel variable
 CELLS, TOKENS = 1, 3  # streams of random numbers
@@ -123,12 +123,15 @@ def guided_sample(
     How noise and place belong together is the RNG contract of kernels/README.md.
     """
     _check(base, guides, weights)
-    if plain():
-        return reference(
-            *(base, guides, weights),
-            **{"temperature": temperature, "seed": seed, "position": position},
-            **{"top_k": top_k, "top_p": top_p, "min_p": min_p},
-        )
+    options = {"temperature": temperature, "seed": seed, "position": position}
+    options |= {"top_k": top_k, "top_p": top_p, "min_p": min_p}
+    match way(base):
+        case "reference":
+            return reference(base, guides, weights, **options)
+        case "triton":
+            from ..fused.guided_sample import fused
+
+            return fused(base, guides, weights, **options)
     dtype = wide(base.dtype)
     z = shifted(base.to(dtype))
     x = shifted(mixed(base.to(dtype), guides, weights.to(dtype))) if guides.shape[1] else z

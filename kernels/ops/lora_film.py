@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..choose import plain, wide
+from ..choose import way, wide
 
 CASES = [
     {"N": 1, "L": 1, "m": 1, "n": 1, "r": 1, "start": 0, "kind": "scale"},
@@ -75,8 +75,14 @@ def lora_film(
     Fastest where y is contiguous and A, B, scale, core and shift come in float32 on a CPU, elsewhere in x's dtype.
     """
     _check(y, scale, core, shift, start)
-    if not y.is_contiguous() or plain() or _autograd_or_autocast(y, x, A, B, scale, core, shift):
-        return reference(y, x, A, B, scale=scale, core=core, shift=shift, factor=factor, start=start)
+    chosen, film = way(x), {"scale": scale, "core": core, "shift": shift, "factor": factor, "start": start}
+    if chosen == "reference" or not y.is_contiguous() or _autograd_or_autocast(y, x, A, B, scale, core, shift):
+        return reference(y, x, A, B, **film)
+    if chosen == "triton":
+        from ..fused.lora_film import fused, serves
+
+        if serves(y, x, A, B, core):
+            return fused(y, x, A, B, **film)
     if start < len(y):
         _add_in_place(y[start:], x[start:], A, B, scale, core, shift, factor)
     return y

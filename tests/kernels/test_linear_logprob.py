@@ -1,17 +1,27 @@
 """kernels/ops/linear_logprob.py"""
 
+import importlib
 import math
 
 import pytest
 import torch
-from rewardlab.kernels.ops.linear_logprob import IGNORED, _check, example, linear_logprob, reference
+from rewardlab.kernels.ops.linear_logprob import (
+    EAGER,
+    IGNORED,
+    Head,
+    _check,
+    example,
+    linear_logprob,
+    linear_loss,
+    reference,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CASE = {"N": 9, "D": 6, "V": 23, "temperature": 0.7, "bias": True}
 
 
 class Largest(TorchDispatchMode):
-    """Remembers the largest tensor that any operation returned."""
+    """Remembers the largest tensor of numbers that any operation returned."""
 
     def __init__(self):
         super().__init__()
@@ -20,8 +30,20 @@ class Largest(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         out = function(*arguments, **(options or {}))
         tensors = [one for one in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(one, torch.Tensor)]
-        self.numel = max([self.numel, *(one.numel() for one in tensors)])
+        self.numel = max([self.numel, *(one.numel() for one in tensors if one.is_floating_point())])
         return out
+
+
+class Products(TorchDispatchMode):
+    """Counts products of matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        self.number += function.overloadpacket.__name__ in ("mm", "addmm", "addmm_", "bmm")
+        return function(*arguments, **(options or {}))
 
 
 def test_a_row_worked_out_by_hand():
@@ -149,3 +171,230 @@ def test_a_head_of_another_width_is_told_so():
     """Asked of the check itself, as the tests' annotations would refuse the shapes first."""
     with pytest.raises(ValueError, match="hidden is 6 wide and weight 5"):
         _check(torch.zeros(9, 6), torch.zeros(23, 5), 1.0, None, 1)
+
+
+# ---- linear_loss ----
+
+
+@pytest.fixture(params=["eager", "triton"])
+def way(request, monkeypatch):
+    """Both ways through the door."""
+    if request.param == "triton":
+        request.getfixturevalue("triton")
+    monkeypatch.setenv("REWARDLAB_KERNELS", request.param)
+    return request.param
+
+
+def surrogate(logprob, entropy, rows):
+    """Curved in both, different for every row."""
+    weight = 1.0 + torch.arange(rows.start, rows.stop, dtype=logprob.dtype)
+    return weight * (logprob.exp() - 0.3 * entropy.square())
+
+
+def leaves_of(arguments: dict) -> list[torch.Tensor]:
+    return [arguments[name].requires_grad_() for name in ("hidden", "weight", "bias") if name in arguments]
+
+
+def test_a_loss_worked_out_by_hand(way):
+    # logits (0, log 3): p = (1/4, 3/4). The gradient of -log p_1 in the logits is p - (0, 1) = (1/4, -1/4)
+    hidden, weight = torch.ones(1, 1, requires_grad=True), torch.tensor([[0.0], [math.log(3)]], requires_grad=True)
+    found = linear_loss(hidden, weight, torch.tensor([1]), lambda logprob, entropy, rows: -logprob)
+    (2 * found.total).backward()
+    assert found.total.item() == pytest.approx(math.log(4 / 3)) and found.total.shape == ()
+    assert found.logprob.tolist() == pytest.approx([math.log(0.75)]) and not found.logprob.requires_grad
+    assert weight.grad.flatten().tolist() == pytest.approx([0.5, -0.5])
+    assert hidden.grad.item() == pytest.approx(-0.5 * math.log(3))
+
+
+def test_the_entropy_coefficient_moves_the_gradient(way):
+    # p = (1/4, 3/4), H = 2 log 2 - 3/4 log 3; dH/dz_1 = -3/4 (log 3/4 + H) = -3/4 log(3) / 4
+    weight = torch.tensor([[0.0], [math.log(3)]], requires_grad=True)
+    found = linear_loss(torch.ones(1, 1), weight, torch.tensor([1]), lambda logprob, entropy, rows: 0.1 * entropy)
+    found.total.backward()
+    assert weight.grad[1].item() == pytest.approx(-0.1 * 0.75 * math.log(3) / 4)
+    assert found.entropy.item() == pytest.approx(2 * math.log(2) - 0.75 * math.log(3))
+
+
+@pytest.mark.parametrize("case", [CASE, CASE | {"softcap": 1.5}, {"N": 1, "D": 3, "V": 5}])
+@pytest.mark.parametrize("chunk", [1, 50, 10**6])
+def test_it_is_the_reference_with_autograd_whatever_the_chunk(case, chunk):
+    arguments, plain = example(case, torch.float64) | {"chunk": chunk}, example(case, torch.float64)
+    leaves, found = leaves_of(arguments), linear_loss(**arguments, loss=surrogate)
+    others, expected = leaves_of(plain), reference(**plain)
+    rows = slice(0, len(plain["target"]))
+    total = surrogate(*expected, rows).masked_fill(plain["target"] == IGNORED, 0).sum()
+    torch.testing.assert_close((found.total, found.logprob, found.entropy), (total, *expected))
+    grads, truth = torch.autograd.grad(found.total, leaves), torch.autograd.grad(total, others)
+    torch.testing.assert_close(grads, truth)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_both_ways_give_the_gradient_of_float64(way, dtype):
+    arguments = example(CASE | {"softcap": 1.5}, dtype)
+    doubled = {
+        name: one.detach().double() if name in ("hidden", "weight", "bias") else one for name, one in arguments.items()
+    }
+    leaves, others = leaves_of(arguments), leaves_of(doubled)
+    found, truth = linear_loss(**arguments, loss=surrogate), linear_loss(**doubled, loss=surrogate)
+    torch.testing.assert_close(found.total.double(), truth.total, rtol=1e-5, atol=1e-5)
+    tolerance = {torch.float32: 1e-5, torch.bfloat16: 1e-2}[dtype]
+    for one, other in zip(
+        *(torch.autograd.grad(one.total, of) for one, of in ((found, leaves), (truth, others))), strict=True
+    ):
+        assert one.dtype == dtype and (one.double() - other).norm() <= tolerance * other.norm()
+
+
+def test_an_ignored_row_adds_no_loss_and_no_gradient(way):
+    arguments = example(CASE, torch.float32)
+    hidden = arguments["hidden"].requires_grad_()
+    ignored = arguments["target"] == IGNORED
+
+    def loss(logprob, entropy, rows):
+        return 5 + logprob / (~ignored[rows]).float()  # NaN in ignored rows, its derivative is infinite
+
+    total = linear_loss(**arguments, loss=loss).total
+    total.backward()
+    assert total.isfinite() and not hidden.grad[ignored].any() and hidden.grad[~ignored].abs().sum(1).all()
+    nothing = linear_loss(**arguments | {"target": torch.full_like(arguments["target"], IGNORED)}, loss=loss)
+    assert nothing.total.item() == 0
+
+
+@pytest.mark.parametrize(("function", "number"), [(linear_logprob, 4), (linear_loss, 3)])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_loss_takes_three_products_a_chunk_and_a_frozen_head_one_less(function, number, frozen):
+    hidden, weight = torch.randn(8, 4, requires_grad=True), torch.randn(30, 4, requires_grad=not frozen)
+    options = {"loss": surrogate} if function is linear_loss else {}
+    with Products() as products:
+        found = function(hidden, weight, torch.arange(8), chunk=4 * 30, **options)
+        (found.total if function is linear_loss else found.logprob.sum()).backward()
+    assert products.number == 2 * (number - frozen) and (weight.grad is None) == frozen
+
+
+def test_where_no_gradient_is_wanted_none_is_made(monkeypatch):
+    monkeypatch.setattr("rewardlab.kernels.ops.linear_logprob.EAGER", EAGER._replace(gradient=None))
+    arguments = example(CASE, torch.float32)
+    assert not linear_loss(**arguments, loss=surrogate).total.requires_grad
+    arguments["hidden"].requires_grad_()
+    with torch.no_grad():
+        assert not linear_loss(**arguments, loss=surrogate).total.requires_grad
+
+
+def test_all_logits_of_a_loss_are_never_there_at_once(way):
+    N, D, V = 16, 4, 300
+    hidden, weight = torch.randn(N, D, requires_grad=True), torch.randn(V, D, requires_grad=True)
+    with Largest() as largest:
+        linear_loss(hidden, weight, torch.arange(N), surrogate, chunk=4 * V).total.backward()
+    assert 0 < largest.numel <= 4 * V
+
+
+def test_the_gradient_of_a_loss_is_handed_out_once():
+    arguments = example(CASE, torch.float32)
+    arguments["hidden"].requires_grad_()
+    total = linear_loss(**arguments, loss=surrogate).total
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="linear_loss: its gradient is handed out once"):
+        total.backward()
+
+
+def test_a_loss_that_reduces_is_told_so():
+    with pytest.raises(ValueError, match=r"loss returns a value for each of 4 rows, got the shape \(\)"):
+        linear_loss(**example(CASE, torch.float32), loss=lambda logprob, entropy, rows: logprob.mean())
+
+
+def test_a_gradient_that_would_be_lost_is_an_error():
+    value = torch.zeros(9, requires_grad=True)
+    with pytest.raises(ValueError, match=r"depends on a tensor of shape \(9,\) that wants a gradient"):
+        linear_loss(**example(CASE, torch.float32), loss=lambda logprob, entropy, rows: logprob * (2 * value)[rows])
+
+
+def test_a_constant_loss_moves_nothing():
+    arguments = example(CASE, torch.float32)
+    arguments["hidden"].requires_grad_()
+    found = linear_loss(**arguments, loss=lambda logprob, entropy, rows: torch.ones(len(logprob)))
+    found.total.backward()
+    assert found.total.item() == (arguments["target"] != IGNORED).sum() and not arguments["hidden"].grad.any()
+
+
+# ---- the kernels ----
+
+
+@pytest.fixture
+def fused(triton):
+    return importlib.import_module("rewardlab.kernels.fused.linear_logprob")
+
+
+@pytest.mark.parametrize("descriptors", [False, True])
+def test_tiles_over_the_edges_of_all_three_sides(fused, descriptors):
+    """40 rows in tiles of 16, 100 words in tiles of 32, width 24 in steps of 16; said words in the last tile too."""
+    arguments = example({"N": 40, "D": 24, "V": 100, "temperature": 0.7, "bias": True, "low": 0.0}, torch.float32)
+    arguments["target"][:2] = torch.tensor([99, 96])
+    shape = fused.Tiles(16, 32, 16, descriptors=descriptors)
+    for one, other in zip(fused.fused(**arguments, shape=shape), reference(**arguments), strict=True):
+        torch.testing.assert_close(one, other, atol=3e-6, rtol=1e-6)
+
+
+def test_a_bound_of_minus_infinity_takes_a_word_out(fused):
+    bias = torch.zeros(300)
+    bias[:280] = -torch.inf  # the whole first tile of 256
+    out = fused.fused(torch.zeros(2, 8), torch.zeros(300, 8), torch.tensor([290, 281]), bias=bias)
+    assert out.logprob.tolist() == pytest.approx([-math.log(20)] * 2)
+    assert out.entropy.tolist() == pytest.approx([math.log(20)] * 2)
+    chunk = fused.statistics(torch.zeros(2, 300), bias, torch.tensor([290, 281]), Head(1.0, None, 2))
+    assert chunk.logprob.tolist() == pytest.approx([-math.log(20)] * 2)
+    dz = fused.gradient(
+        chunk, bias, torch.tensor([290, 281]), torch.ones(2), torch.ones(2), Head(1.0, None, 2), torch.float32
+    )
+    assert not dz[:, :280].any() and dz.isfinite().all()
+
+
+def test_steps_between_rows_are_followed(fused):
+    arguments = example({"N": 5, "D": 17, "V": 40}, torch.float32)
+    padded = {name: torch.nn.functional.pad(arguments[name], (0, 3))[:, :17] for name in ("hidden", "weight")}
+    for one, other in zip(fused.fused(**arguments | padded), reference(**arguments), strict=True):
+        torch.testing.assert_close(one, other, atol=3e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("capability", "width", "words", "descriptors"),
+    [(90, 64, 256, True), (90, 65, 128, False), (80, 64, 128, False), (120, 64, 128, False)],
+)
+def test_hopper_copies_whole_tiles_where_rows_are_aligned(fused, capability, width, words, descriptors):
+    launch = importlib.import_module("rewardlab.kernels.fused.launch")
+    with launch.recorded(capability) as launches:
+        fused.fused(**example({"N": 129, "D": width, "V": 300}, torch.bfloat16, "meta"))
+    score, merge = launches
+    assert score.arguments["DESCRIPTORS"] == descriptors and score.arguments["BLOCK_V"] == words
+    number, share = merge.arguments["number"], score.arguments["share"]
+    assert (number - 1) * share * words < 300 <= number * share * words == number * share * score.arguments["BLOCK_V"]
+
+
+def test_scores_are_left_to_a_library_where_tiles_do_not_pay(fused):
+    launch = importlib.import_module("rewardlab.kernels.fused.launch")
+
+    def serves(width, dtype):
+        one = torch.empty(5, width, dtype=dtype, device="meta")
+        return fused.serves(one, one)
+
+    with launch.recorded(90):
+        assert serves(64, torch.bfloat16) and serves(64, torch.float16)
+        assert not serves(65, torch.bfloat16) and not serves(64, torch.float32)
+        assert not fused.serves(torch.empty(5, 64).half(), torch.empty(5, 64))
+
+
+def test_shares_fill_the_processors_to_the_end(fused):
+    assert fused.shares(128, 501, 132) == 1  # one round of 128 programs
+    assert fused.shares(32, 501, 132) == 4  # one round of 128 with a quarter of the words each
+    assert fused.shares(100, 500, 132) == 5  # 4 rounds of 100 tiles, against one of 500
+    assert fused.shares(1, 2, 132) == 2
+
+
+def test_the_hyperbolic_tangent_is_exact_near_zero_and_far_from_it(triton, fused):
+    x = torch.cat([torch.linspace(-9, 9, 1001), torch.tensor([0.25, -0.25, 1e-4, -1e-6, 0.0, 100.0])]).reshape(1, -1)
+    head, target = Head(1.0, 1.0, 1), torch.tensor([0])
+    chunk = fused.statistics(x.clone(), None, target, head)
+    expected = x.double().tanh().log_softmax(1)
+    assert chunk.logprob.item() == pytest.approx(expected[0, 0].item(), abs=1e-6)
+    slope = fused.gradient(chunk, None, target, torch.zeros(1), torch.ones(1), head, torch.float32)
+    p = expected.exp()
+    truth = -p * (expected - (p * expected).sum()) * (1 - x.double().tanh() ** 2)
+    torch.testing.assert_close(slope.double(), truth, atol=1e-9, rtol=2e-6)

@@ -26,6 +26,7 @@ KINDS = {
     "no shift": {"kind": "moslora", "embedding": "one_hot", "shift": False},
     "late": {"kind": "moslora", "embedding": "random", "from_layer": 1},
     "all linear": {"kind": "moslora", "embedding": "random", "targets": ("all-linear",)},
+    "late, all linear": {"kind": "moslora", "embedding": "random", "targets": ("all-linear",), "from_layer": 1},
 }
 
 

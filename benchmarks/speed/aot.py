@@ -1,0 +1,208 @@
+"""What the GPU compiler makes of every kernel, without a GPU: `python -m rewardlab.benchmarks.speed.aot`.
+
+Every operation starts its kernels on tensors without data, for the sizes in REHEARSALS of its file; each start is
+compiled for sm_80 and sm_90 exactly as it would be there, with the alignments that real sizes have. `--check FILE`
+compares with a committed table and fails (exit code 5) where a kernel spills more, or lost its wide loads or its matrix
+instructions; `--output FILE` writes one.
+"""
+
+import argparse
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from ...kernels import fused
+from ...kernels.fused.launch import Launch, recorded
+
+CAPABILITIES = (80, 90)
+TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
+POINTERS = {
+    torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32", torch.float64: "*fp64",
+    torch.int64: "*i64", torch.int32: "*i32", torch.bool: "*i1",
+}  # fmt: skip
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\d+ )?([A-Z][A-Z0-9_.]*)([^;]*);")
+WIDEST = ".128"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compiled kernel: registers a thread, bytes of shared memory a program, counts of instructions."""
+
+    registers: int
+    shared: int
+    spills: int
+    """Loads and stores of local memory."""
+    instructions: int
+    per_element: float | None
+    """Instructions of the longest loop (of the whole kernel without one) times threads, by the elements it handles."""
+    wide_loads: int
+    """Of 16 bytes a thread."""
+    wgmma: int
+    """Hopper's matrix instructions."""
+
+
+def operations() -> list[str]:
+    """Those of `kernels.fused` that are operations: they rehearse."""
+    names = [one.name for one in pkgutil.iter_modules(fused.__path__)]
+    return [name for name in names if hasattr(_fused(name), "REHEARSALS")]
+
+
+def rehearse(name: str, capability: int) -> list[Launch]:
+    """Every start of an operation's kernels on tensors without data, forward and where it has one backward."""
+    module, op = _fused(name), importlib.import_module(f"...kernels.ops.{name}", __package__)
+    with recorded(capability) as launches:
+        for case in module.REHEARSALS:
+            arguments = op.example(case, torch.bfloat16, "meta")
+            getattr(module, "rehearse", lambda given: module.fused(**given))(arguments)
+    return launches
+
+
+def table(capabilities: Sequence[int] = CAPABILITIES) -> dict[str, dict[str, Any]]:
+    """A row for every distinct start, by operation, kernel, capability and constants."""
+    rows = {}
+    for name in operations():
+        for capability in capabilities:
+            for launch in rehearse(name, capability):
+                key = f"{name}.{title(launch)} sm_{capability}"
+                if key not in rows:
+                    rows[key] = asdict(compiled(launch, capability, getattr(_fused(name), "ELEMENTS", {})))
+    return rows
+
+
+def title(launch: Launch) -> str:
+    """The kernel with what was chosen for it: constants, dtypes, warps and stages."""
+    _, constants, _ = signature(launch)
+    names = [one for one in launch.kernel.arg_names if one.isupper() and one in constants]
+    chosen = " ".join(f"{name}={constants[name]}" for name in names)
+    return f"{launch.kernel.__name__} {chosen} w{launch.options['num_warps']} s{launch.options['num_stages']}"
+
+
+def signature(launch: Launch) -> tuple[dict[str, str], dict[str, Any], dict[tuple[int, ...], Any]]:
+    """Types, constants and alignments of a start, as Triton specialises them."""
+    types, constants, attributes = {}, {}, {}
+    for place, parameter in enumerate(launch.kernel.params):
+        value = launch.arguments[parameter.name]
+        if parameter.is_constexpr or (type(value) is int and value == 1 and not parameter.do_not_specialize):
+            types[parameter.name], constants[parameter.name] = "constexpr", value
+            continue
+        types[parameter.name] = _type(value)
+        aligned = value.data_ptr() % 16 == 0 if isinstance(value, Tensor) else type(value) is int and value % 16 == 0
+        if aligned and not parameter.do_not_specialize:
+            attributes[(place,)] = [["tt.divisibility", 16]]
+    return types, constants, attributes
+
+
+def compiled(launch: Launch, capability: int, elements: Mapping[str, str]) -> Row:
+    """The start, compiled for a device of that capability."""
+    types, constants, attributes = signature(launch)
+    source = ASTSource(launch.kernel, types, constants, attributes)
+    binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(launch.options))
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary.asm["cubin"])
+        file.flush()
+        usage, sass = (_tool(option, file.name) for option in ("--dump-resource-usage", "-sass"))
+    code = [(int(place, 16), name, rest) for place, name, rest in INSTRUCTION.findall(sass)]
+    names = [name for _, name, _ in code if name != "NOP"]
+    size = constants.get(elements.get(launch.kernel.__name__, ""))
+    threads = 32 * launch.options["num_warps"]
+    return Row(
+        registers=int(re.search(r"REG:(\d+)", usage)[1]),  # pyright: ignore[reportOptionalSubscript]
+        shared=binary.metadata.shared,
+        spills=sum(name.startswith(("LDL", "STL")) for name in names),
+        instructions=len(names),
+        per_element=None if size is None else round(_longest_loop(code) * threads / size, 1),
+        wide_loads=sum(name.startswith("LDG") and WIDEST in name for name in names),
+        wgmma=sum("GMMA" in name for name in names),
+    )
+
+
+def _longest_loop(code: Sequence[tuple[int, str, str]]) -> int:
+    """Instructions from a backward jump's target to the jump, the most of any innermost loop; all without a loop."""
+    jumps = [(int(found[1], 16), place) for place, name, rest in code
+             if name.startswith("BRA") and (found := re.search(r"0x([0-9a-f]+)", rest))]  # fmt: skip
+    loops = [(target, place) for target, place in jumps if target < place]
+    lengths = [
+        sum(first <= place <= last for place, _, _ in code)
+        for first, last in loops
+        if not any((first, last) != (low, high) and first <= low and high <= last for low, high in loops)
+    ]
+    return max(lengths, default=sum(name != "NOP" for _, name, _ in code))
+
+
+def faults(found: Mapping[str, Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Where a compiled kernel is worse than the committed table, or is not in it."""
+    for key, row in found.items():
+        if key not in kept:
+            yield f"{key}: not in the table; write it anew with --output"
+            continue
+        before = kept[key]
+        if row["spills"] > before["spills"]:
+            yield f"{key}: spills {row['spills']}, {before['spills']} in the table"
+        for name in ("wide_loads", "wgmma"):
+            if before[name] and not row[name]:
+                yield f"{key}: lost its {name}, {before[name]} in the table"
+
+
+def markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The table for people."""
+    heads = list(next(iter(rows.values())))
+    lines = ["| kernel | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for key, row in rows.items():
+        cells = ("–" if cell is None else str(cell) for cell in row.values())
+        lines.append(f"| {key} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _type(value: Any) -> str:
+    match value:
+        case Tensor():
+            return POINTERS[value.dtype]
+        case bool():
+            return "i1"
+        case int():
+            return "i32" if -(2**31) <= value < 2**31 else "i64"
+        case float():
+            return "fp32"
+    raise TypeError(f"a kernel takes tensors and numbers, got {value!r}")
+
+
+def _fused(name: str) -> Any:
+    return importlib.import_module(f"...kernels.fused.{name}", __package__)
+
+
+def _tool(option: str, file: str) -> str:
+    return subprocess.run([TOOLS / "cuobjdump", option, file], capture_output=True, text=True, check=True).stdout
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; exit code 5 where `--check` finds a fault."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", type=Path, help="a committed table, JSON")
+    parser.add_argument("--output", type=Path, help="a JSON file to write")
+    options = parser.parse_args(arguments)
+    rows = table()
+    print(markdown(rows))
+    if options.output is not None:
+        kept = {"triton": triton.__version__, "rows": rows}
+        options.output.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    found = [] if options.check is None else list(faults(rows, json.loads(options.check.read_text())["rows"]))
+    print("\n".join(found), file=sys.stderr)
+    return 5 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

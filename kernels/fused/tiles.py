@@ -1,0 +1,49 @@
+"""What several kernels share inside: products, random numbers, logarithms near their edges."""
+
+import triton
+import triton.language as tl
+
+from .launch import INTERPRETED
+
+WIDE: tl.constexpr = tl.constexpr(INTERPRETED)  # the interpreter multiplies bfloat16's bit patterns
+
+
+@triton.jit
+def operand(tile, like):
+    """A tile as it goes into `dot`, in the dtype of the loaded tile `like`."""
+    if WIDE:
+        return tile.to(tl.float32)
+    else:
+        return tile.to(like.dtype)
+
+
+@triton.jit
+def dot(left, right):
+    """left @ right in float32, of operands of one dtype; float32 ones are not rounded to TF32."""
+    return tl.dot(left, right, input_precision="ieee")
+
+
+@triton.jit
+def gumbel(word):
+    """-log E with E = -log(1 - U), U = (word + 1/2) 2⁻³², for uint32 words; within 1e-6 of float64.
+
+    1 - U loses a small U in float32: below 2⁻⁶ E is its series U + U²/2 + U³/3 + U⁴/4, off by less than U⁵/5.
+    """
+    u = (word.to(tl.float32) + 0.5) * 2.3283064365386963e-10
+    series = u * (1 + u * (0.5 + u * (0.3333333333333333 + 0.25 * u)))
+    return -tl.log(tl.where(u < 0.015625, series, -tl.log(rest(word))))
+
+
+@triton.jit
+def rest(word):
+    """1 - U without cancellation: (not word + 1/2) 2⁻³²."""
+    return ((word ^ 0xFFFFFFFF).to(tl.float32) + 0.5) * 2.3283064365386963e-10
+
+
+@triton.jit
+def philox(seed, index, position, stream):
+    """The words of a place, as `kernels.philox.words`: key the 64-bit seed, counter (index, position, stream, 0)."""
+    low = (seed & 0xFFFFFFFF).to(tl.uint32)
+    high = ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    zero = index.to(tl.uint32) ^ index.to(tl.uint32)
+    return tl.philox_impl(index.to(tl.uint32), zero + position.to(tl.uint32), zero + stream, zero, low, high)

@@ -1,0 +1,295 @@
+"""kernels/ops/policy_loss.py"""
+
+import math
+
+import pytest
+import torch
+from rewardlab.kernels.ops.policy_loss import ClipRule, _check, divergence, example, policy_loss
+
+INF = math.inf
+PPO = ClipRule((0.0, 1.2), (0.8, INF))
+DUAL = ClipRule((0.0, 1.2), (0.8, 3.0))
+DAPO = ClipRule((0.0, 1.28), (0.8, INF))
+GSPO = ClipRule((0.0, 1.02), (0.97, INF), level="sequence")
+CISPO = ClipRule((0.0, 1.3), (0.0, 1.3), through="logprob")
+REINFORCE = ClipRule((1.0, 1.0), (1.0, 1.0), through="logprob")
+LENGTHS = [5, 1, 0, 17]
+
+
+@pytest.fixture(params=["reference", "eager", "triton"])
+def way(request, monkeypatch):
+    """Every way through the door; float64 is served by PyTorch in any case."""
+    if request.param == "triton":
+        request.getfixturevalue("triton")
+    monkeypatch.setenv("REWARDLAB_KERNELS", request.param)
+
+
+def world(dtype=torch.float64, per_sequence=False, spread=0.3):
+    """Log-probabilities that want a gradient, and the other tensors, of sequences of LENGTHS."""
+    generator = torch.Generator().manual_seed(0)
+    T, lengths = sum(LENGTHS), torch.tensor(LENGTHS)
+
+    def draw(number=T):
+        return torch.randn(number, generator=generator, dtype=torch.float64)
+
+    logprob, advantage = -draw().abs(), draw()
+    old = logprob + spread * draw()
+    if per_sequence:
+        advantage = torch.tensor([1.5, -1.0, 1.0, -0.5], dtype=torch.float64).repeat_interleave(lengths)
+    given = [logprob, old, advantage, draw().abs() / T]
+    bounds = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    given = [one.to(dtype) for one in given]
+    return given[0].requires_grad_(), *given[1:], bounds
+
+
+def value_and_gradient(total, logprob):
+    return total.detach(), torch.autograd.grad(total, logprob)[0]
+
+
+def assert_is_the_textbook(rule, textbook, **options):
+    logprob, old, advantage, weight, bounds = world(**options)
+    ours = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+    plain = (weight * textbook(logprob, old, advantage)).sum()
+    for one, other in zip(value_and_gradient(ours.total, logprob), value_and_gradient(plain, logprob), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
+
+
+def sequence_ratio(log_ratio):
+    """Every token's mean log-ratio of its sequence, as e^mean."""
+    return torch.cat([one.mean().exp().expand(len(one)) for one in log_ratio.split(LENGTHS)])
+
+
+def test_four_tokens_worked_out_by_hand(way):
+    # r = 1.5: A = 1 is cut to 1.2, A = -1 is not cut; r = 0.5: A = 1 is not cut, A = -1 is cut to 0.8
+    old, logprob = torch.zeros(4), torch.tensor([1.5, 1.5, 0.5, 0.5]).log().requires_grad_()
+    advantage, weight = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.full((4,), 0.25)
+    out = policy_loss(logprob, old, advantage, weight, torch.tensor([0, 3, 4]), rule=PPO)
+    torch.testing.assert_close(out.total, torch.tensor((-1.2 + 1.5 - 0.5 + 0.8) / 4))
+    torch.testing.assert_close(out.sums, torch.tensor([[-0.2 / 4, 0, 1, 3, 3.5], [0.8 / 4, 0, 1, 1, 0.5]]))
+    (gradient,) = torch.autograd.grad(out.total * 8, logprob)
+    torch.testing.assert_close(gradient, torch.tensor([0.0, 3.0, -1.0, 0.0]))
+
+
+def test_a_sequences_ratio_worked_out_by_hand(way):
+    # log-ratios log 2 and log 8: mean log 4, r = 4; w A = 1/2 and 1/4: L = -4 (1/2 + 1/4); each gets -4 (3/4) / 2
+    logprob, old = torch.tensor([2.0, 8.0]).log().requires_grad_(), torch.zeros(2)
+    advantage, weight = torch.tensor([1.0, 0.5]), torch.full((2,), 0.5)
+    free = ClipRule((0.0, INF), (0.0, INF), level="sequence")
+    out = policy_loss(logprob, old, advantage, weight, torch.tensor([0, 2]), rule=free)
+    torch.testing.assert_close(out.total, torch.tensor(-3.0))
+    torch.testing.assert_close(torch.autograd.grad(out.total, logprob)[0], torch.tensor([-1.5, -1.5]))
+    token = policy_loss(
+        logprob, old, advantage, weight, torch.tensor([0, 2]), rule=free._replace(level="sequence-token")
+    )
+    torch.testing.assert_close(token.total, torch.tensor(-3.0))
+    torch.testing.assert_close(torch.autograd.grad(token.total, logprob)[0], torch.tensor([-2.0, -1.0]))
+
+
+def test_ppo_is_the_smaller_of_two(way):
+    def ppo(logprob, old, advantage):
+        r = (logprob - old).exp()
+        return -torch.minimum(r * advantage, r.clamp(0.8, 1.2) * advantage)
+
+    assert_is_the_textbook(PPO, ppo)
+
+
+def test_dual_clip_bounds_what_a_bad_token_can_cost(way):
+    def dual(logprob, old, advantage):
+        r = (logprob - old).exp()
+        smaller = torch.minimum(r * advantage, r.clamp(0.8, 1.2) * advantage)
+        return -torch.where(advantage < 0, torch.maximum(smaller, 3.0 * advantage), smaller)
+
+    assert_is_the_textbook(DUAL, dual, spread=1.5)
+
+
+def test_dapo_clips_higher_above(way):
+    def dapo(logprob, old, advantage):
+        r = (logprob - old).exp()
+        return -torch.minimum(r * advantage, r.clamp(1 - 0.2, 1 + 0.28) * advantage)
+
+    assert_is_the_textbook(DAPO, dapo)
+
+
+def test_gspo_clips_the_sequences_ratio(way):
+    def gspo(logprob, old, advantage):
+        s = sequence_ratio(logprob - old)
+        return -torch.minimum(s * advantage, s.clamp(0.97, 1.02) * advantage)
+
+    assert_is_the_textbook(GSPO, gspo, per_sequence=True, spread=0.02)
+    assert_is_the_textbook(GSPO, gspo, spread=0.1)
+
+
+def test_gspo_token_gives_each_token_its_own_advantage(way):
+    def gspo_token(logprob, old, advantage):
+        s = sequence_ratio(logprob - old).detach() * (logprob - logprob.detach()).exp()
+        return -torch.minimum(s * advantage, s.clamp(0.97, 1.02) * advantage)
+
+    assert_is_the_textbook(GSPO._replace(level="sequence-token"), gspo_token, spread=0.1)
+
+
+def test_cispo_clips_the_weight_and_never_the_gradient(way):
+    def cispo(logprob, old, advantage):
+        return -(logprob - old).exp().clamp(max=1.3).detach() * advantage * logprob
+
+    assert_is_the_textbook(CISPO, cispo)
+
+
+def test_reinforce_knows_no_old_policy(way):
+    assert_is_the_textbook(REINFORCE, lambda logprob, old, advantage: -advantage * logprob)
+
+
+@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO, GSPO._replace(level="sequence-token", through="logprob")], ids=str)
+def test_a_token_that_is_none_is_not_even_read(way, rule):
+    logprob, old, advantage, weight, bounds = world(torch.float32)
+    chosen = {"rule": rule, "beta": 0.1, "kl": "k3"}
+    dead = torch.arange(len(old)) % 3 == 1
+    keep, base = ~dead, old - 0.1
+    short = torch.tensor([int(keep[: int(end)].sum()) for end in bounds])
+    alone = [one.detach()[keep] for one in (logprob, old, advantage, weight)]
+    alone[0].requires_grad_()
+    expected = policy_loss(*alone, short, **chosen, base=base[keep])
+    for rubbish in (torch.nan, torch.inf):
+        said = logprob.detach().masked_fill(dead, rubbish).requires_grad_()
+        spoilt = [one.masked_fill(dead, rubbish) for one in (old, advantage, base)]
+        for mask, w in ((keep, weight.masked_fill(dead, rubbish)), (None, weight.masked_fill(dead, 0))):
+            out = policy_loss(said, *spoilt[:2], w, bounds, **chosen, base=spoilt[2], mask=mask)
+            torch.testing.assert_close(out, expected)
+            (gradient,) = torch.autograd.grad(out.total, said)
+            assert torch.equal(gradient[dead], torch.zeros(int(dead.sum())))
+            torch.testing.assert_close(
+                gradient[keep], torch.autograd.grad(expected.total, alone[0], retain_graph=True)[0]
+            )
+
+
+@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
+def test_nan_is_seen_where_a_token_is_live(way, rule):
+    logprob, old, advantage, weight, bounds = world(torch.float32)
+    old[2] = torch.nan
+    out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+    assert out.total.isnan() and out.sums[0, 0].isnan() and out.sums[1:].isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter's; Σ r is inf indeed
+@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
+def test_a_ratio_beyond_floats_is_bounded_like_any_other(way, rule):
+    logprob, bounds = torch.tensor([-0.5, -0.5]).requires_grad_(), torch.tensor([0, 2])
+    old, advantage, weight = torch.tensor([-200.0, -200.0]), torch.ones(2), torch.ones(2)
+    out = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+    high = rule.positive[1]  # twice -high A, and for CISPO, whose gradient goes on, twice -high A log π
+    total, slope = (2 * high * 0.5, -high) if rule is CISPO else (-2 * high, 0.0)
+    for one, expected in zip(value_and_gradient(out.total, logprob), (total, slope), strict=True):
+        torch.testing.assert_close(one, torch.full_like(one, expected))
+
+
+@pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
+def test_a_sequence_alone_is_the_sequence_among_others(way, rule):
+    logprob, old, advantage, weight, bounds = world()
+    whole = policy_loss(logprob, old, advantage, weight, bounds, rule=rule)
+    gradient = torch.autograd.grad(whole.total, logprob)[0]
+    for s in range(len(LENGTHS)):
+        part = slice(int(bounds[s]), int(bounds[s + 1]))
+        alone = logprob.detach()[part].requires_grad_()
+        given = (alone, old[part], advantage[part], weight[part], torch.tensor([0, len(alone)]))
+        out = policy_loss(*given, rule=rule)
+        torch.testing.assert_close(out.sums[0], whole.sums[s])
+        torch.testing.assert_close(torch.autograd.grad(out.total, alone)[0], gradient[part])
+
+
+@pytest.mark.parametrize("kl", ["k1", "k2", "k3", "forward"])
+def test_a_divergence_is_measured_without_and_added_with_beta(way, kl):
+    logprob, old, advantage, weight, bounds = world()
+    base = old + 0.2
+    chosen = {"rule": PPO, "base": base, "kl": kl}
+    without = policy_loss(logprob, old, advantage, weight, bounds, rule=PPO)
+    measured = policy_loss(logprob, old, advantage, weight, bounds, **chosen)
+    added = policy_loss(logprob, old, advantage, weight, bounds, **chosen, beta=0.5)
+    expected = divergence(kl, logprob, base)
+    torch.testing.assert_close(measured.total, without.total)
+    torch.testing.assert_close(measured.sums[:, 1].sum(), expected.sum().detach())
+    torch.testing.assert_close(added.sums, measured.sums)
+    plain = without.total + 0.5 * (weight * expected).sum()
+    for one, other in zip(value_and_gradient(added.total, logprob), value_and_gradient(plain, logprob), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_divergences_worked_out_by_hand():
+    # π says the token twice as often as the base, then half as often: d = -log 2 and log 2
+    logprob, base, log2 = torch.tensor([0.5, 0.25]).log(), torch.tensor([0.25, 0.5]).log(), math.log(2)
+    expected = {
+        "k1": [log2, -log2],
+        "k2": [log2**2 / 2] * 2,
+        "k3": [0.5 + log2 - 1, 2 - log2 - 1],
+        "forward": [0.5 * -log2 + 0.5, 2 * log2 - 1],
+    }
+    for kind, values in expected.items():
+        torch.testing.assert_close(divergence(kind, logprob, base), torch.tensor(values))
+
+
+def test_divergences_mean_what_their_table_says():
+    logits = torch.tensor([0.3, -1.0, 0.8], dtype=torch.float64, requires_grad=True)
+    base = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64).log()
+    said = logits.log_softmax(0)
+    p = said.detach().exp()
+    backward, forward = (said.exp() * (said - base)).sum(), (base.exp() * (base - said)).sum()
+    of_backward, of_forward = (torch.autograd.grad(one, logits, retain_graph=True)[0] for one in (backward, forward))
+    means = {kind: (p * divergence(kind, said, base)).sum() for kind in ("k1", "k2", "k3", "forward")}
+    slopes = {kind: torch.autograd.grad(mean, logits, retain_graph=True)[0] for kind, mean in means.items()}
+    torch.testing.assert_close(means["k1"], backward)
+    torch.testing.assert_close(means["k3"], backward)
+    torch.testing.assert_close(means["forward"], forward)
+    torch.testing.assert_close(slopes["k1"], torch.zeros(3, dtype=torch.float64))
+    torch.testing.assert_close(slopes["k2"], of_backward)
+    torch.testing.assert_close(slopes["k3"], of_forward)
+
+
+@pytest.mark.parametrize("kl", ["k3", "forward"])
+def test_a_policy_close_to_its_base_is_measured_in_float32(way, kl):
+    # e^d - d - 1 as it stands would be off by 6e-8, where d² / 2 is at most 2e-6
+    gap = torch.linspace(-2e-3, 2e-3, 40)
+    zeros, bounds = torch.zeros(40), torch.arange(41)
+    out = policy_loss(zeros, zeros, zeros, torch.ones(40), bounds, rule=PPO, base=gap, kl=kl)
+    truth = divergence(kl, zeros.double(), gap.double())
+    torch.testing.assert_close(out.sums[:, 1].double(), truth, rtol=0, atol=3e-10)
+
+
+def test_only_the_policy_gets_a_gradient(way):
+    arguments = example({"lengths": [17], "rule": tuple(GSPO), "kl": "k3", "beta": 0.1}, torch.float32)
+    for name in ("logprob", "old", "advantage", "weight", "base"):
+        arguments[name].requires_grad_()
+    out = policy_loss(**arguments)
+    out.total.backward()
+    assert not out.sums.requires_grad
+    assert arguments["logprob"].grad is not None
+    assert all(arguments[name].grad is None for name in ("old", "advantage", "weight", "base"))
+
+
+def test_an_empty_sequence_sums_to_zeros(way):
+    out = policy_loss(*world(), rule=PPO)
+    assert out.sums[2].tolist() == [0] * 5
+    nothing = [torch.zeros(0)] * 4
+    out = policy_loss(*nothing, torch.tensor([0, 0]), rule=GSPO)
+    assert out.total == 0 and out.sums.tolist() == [[0] * 5]
+
+
+def test_a_wrong_use_is_told_what_is_wrong():
+    given = world()
+
+    def told(match, *arguments, **chosen):
+        with pytest.raises(ValueError, match=match):
+            policy_loss(*(arguments or given), **{"rule": PPO, **chosen})
+
+    told(r"0 <= low <= high, got \(1.2, 0.8\); inf is no bound", rule=PPO._replace(positive=(1.2, 0.8)))
+    told(r"0 <= low <= high, got \(0.0, nan\)", rule=PPO._replace(negative=(0.0, math.nan)))
+    told("rule.through is one of ratio, logprob, got 'log'", rule=PPO._replace(through="log"))
+    told("rule.level is one of token, sequence, sequence-token, got 'row'", rule=PPO._replace(level="row"))
+    told("kl is one of k1, k2, k3, forward, got 'k4'", kl="k4")
+    told("beta is a finite number, got inf", beta=INF)
+    told("beta is 0.1, but there is no base to stay near", beta=0.1)
+    told(r"bounds rise from 0 to the number of tokens, 23; got \[0, 22\]", *given[:4], torch.tensor([0, 22]))
+
+
+def test_tensors_of_other_lengths_are_told_so():
+    """Asked of the check itself, as the tests' annotations would refuse the shapes first."""
+    logprob, old, advantage, weight, bounds = world()
+    with pytest.raises(ValueError, match=r"logprob has 23 tokens, the other tensors \[22, 23, 23\]; pack all alike"):
+        _check(logprob, (old[1:], advantage, weight, None, None), bounds, PPO, 0.0, "k3")
