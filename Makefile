@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo test test-vllm test-kernels-full test-triton36 check clean
+.PHONY: demo test test-vllm test-kernels-full test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -62,6 +62,27 @@ $(TRITON36)/ready: pyproject.toml
 
 test-triton36: $(TRITON36)/ready  ## The kernels' tests and their compilation with Triton 3.6, in an environment of its own
 	$(TRITON36)/bin/python -m pytest tests/kernels
+
+# Sittings at a machine with a GPU, at most ten minutes each; nothing is installed. Elsewhere than in .venv:
+# make gpu-s1 GPU_PYTHON=python3 RESULTS=/where/to
+GPU_PYTHON ?= $(BIN)/python
+RESULTS ?= benchmarks/results
+GPU = $(shell nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | tr 'A-Z ' 'a-z-')
+SPEED = $(GPU_PYTHON) -m rewardlab.benchmarks.speed
+
+gpu-s1:  ## On a GPU: every kernel against PyTorch, then guided sampling (table A)
+	timeout 290 $(GPU_PYTHON) -m pytest -q -m gpu tests/kernels; tests=$$?; \
+	timeout 300 $(SPEED).kernels --device cuda --tables A --budget 270 --output $(RESULTS)/$(GPU)-sampling.json \
+	    && exit $$tests
+
+gpu-s2:  ## On a GPU: the output head (table B)
+	timeout 590 $(SPEED).kernels --device cuda --tables B --budget 540 --output $(RESULTS)/$(GPU)-head.json
+
+gpu-s3:  ## On a GPU: guided decoding (table D)
+	timeout 590 $(SPEED).decoding --device cuda --budget 420 --output $(RESULTS)/$(GPU)-decoding.json
+
+gpu-s4:  ## On a GPU: policy loss, scan, feedback attention, row-modulated LoRA (table C)
+	timeout 590 $(SPEED).kernels --device cuda --tables C,lora --budget 420 --output $(RESULTS)/$(GPU)-losses.json
 
 check: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..ops.linear_logprob import CHUNK, IGNORED, Chunk, Engine, Head, LinearLogprob, score_in_chunks
+from ..ops.linear_logprob import IGNORED, Chunk, Engine, Head, LinearLogprob, score_in_chunks
 from .launch import capability, launch
 from .tiles import dot, operand
 
@@ -77,7 +77,7 @@ def fused(
     bias: Tensor | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
     shape: Tiles | None = None,
 ) -> LinearLogprob:
     """The same by `score` and `merge`, for tensors of one dtype; targets are int64, `chunk` is not read."""

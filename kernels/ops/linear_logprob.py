@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from ..choose import Way, way, wide
 
 IGNORED = -100
-CHUNK = 2**24  # logits held at a time: 64 MB in float32
+CHUNK = {"cpu": 2**24, "cuda": 2**28}  # logits held at a time: 64 MB and 1 GB in float32
 BLOCK = 2**18  # of them that a CPU works on at a time: 1 MB stays in its cache
 CASES = [
     {"N": 1, "D": 1, "V": 1},
@@ -40,7 +40,7 @@ def reference(
     bias: Float[Tensor, " V"] | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> LinearLogprob:
     """The definition, with all logits [N, V] at once; `chunk` is not read."""
     dtype = wide(hidden.dtype)
@@ -62,24 +62,24 @@ def linear_logprob(
     bias: Float[Tensor, " V"] | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> LinearLogprob:
     """log π(target) and the entropy of π = softmax(z), in nats, both differentiable.
 
     z = cap(h Wᵀ + b) / T,  cap(a) = c tanh(a / c) where a softcap c is given (Gemma 2, arXiv:2408.00118, section 2)
     dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H)     for upstream g = dL/dlog π, q = dL/dH; derived in the README
 
-    Logits are float32 (float64 for float64 arguments) and exist for `chunk // V` rows at a time, at least one; the
-    backward pass computes them again. A target of -100 is ignored: log π and entropy 0, no gradient. Other targets lie
-    in [0, V). Logits are finite: -inf in `bias` leaves no entropy. Where the loss of a row is known from its log π and
-    entropy, `linear_loss` saves one product of four.
+    Logits are float32 (float64 for float64 arguments) and exist for `chunk // V` rows at a time, at least one; `chunk`
+    is 2²⁴ on a CPU and 2²⁸ on a GPU unless told. The backward pass computes them again. A target of -100 is ignored:
+    log π and entropy 0, no gradient. Other targets lie in [0, V). Logits are finite: -inf in `bias` leaves no entropy.
+    Where the loss of a row is known from its log π and entropy, `linear_loss` saves one product of four.
     """
     _check(hidden, weight, temperature, softcap, chunk)
     chosen = way(hidden)
     with _full_precision(hidden):
         if chosen == "reference":
             return reference(hidden, weight, target, bias=bias, temperature=temperature, softcap=softcap)
-        head = Head(temperature, softcap, max(1, chunk // len(weight)))
+        head = Head(temperature, softcap, _rows(hidden, weight, chunk))
         return LinearLogprob(*_Recomputed.apply(hidden, weight, bias, target, head, _engine(chosen)))
 
 
@@ -100,7 +100,7 @@ def linear_loss(
     bias: Float[Tensor, " V"] | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> LinearLoss:
     """Σ_i loss_i(log π_i, H_i) over rows that are not ignored, whose gradient is made while the logits are there.
 
@@ -117,7 +117,7 @@ def linear_loss(
             found = reference(hidden, weight, target, bias=bias, temperature=temperature, softcap=softcap)
             values = loss(*found, slice(0, len(hidden))).masked_fill(target == IGNORED, 0)
             return LinearLoss(values.sum(), found.logprob.detach(), found.entropy.detach())
-        head = Head(temperature, softcap, max(1, chunk // len(weight)))
+        head = Head(temperature, softcap, _rows(hidden, weight, chunk))
         wanted = [_wants_gradient(one) for one in (hidden, weight, bias)]
         return LinearLoss(*_Made.apply(hidden, weight, bias, target, head, _engine(chosen), loss, wanted))
 
@@ -414,14 +414,20 @@ def _full_precision(hidden: Tensor) -> torch.autocast:
     return torch.autocast(hidden.device.type, enabled=False)
 
 
-def _check(hidden: Tensor, weight: Tensor, temperature: float, softcap: float | None, chunk: int) -> None:
+def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
+    """Rows that have their logits at a time."""
+    number = CHUNK["cuda" if hidden.is_cuda else "cpu"] if chunk is None else chunk
+    return max(1, number // len(weight))
+
+
+def _check(hidden: Tensor, weight: Tensor, temperature: float, softcap: float | None, chunk: int | None) -> None:
     if hidden.shape[1] != weight.shape[1]:
         raise ValueError(f"linear_logprob: hidden is {hidden.shape[1]} wide and weight {weight.shape[1]}; pass [V, D]")
     if not (math.isfinite(temperature) and temperature > 0):
         raise ValueError(f"linear_logprob: temperature is a number > 0, got {temperature}")
     if softcap is not None and not softcap > 0:
         raise ValueError(f"linear_logprob: softcap is a bound > 0 or None for no bound, got {softcap}")
-    if chunk < 1:
+    if chunk is not None and chunk < 1:
         raise ValueError(f"linear_logprob: chunk counts logits and is at least 1, got {chunk}")
 
 

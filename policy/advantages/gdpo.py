@@ -1,0 +1,35 @@
+"""Several rewards, each made comparable within its group before they are added."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups, kept, standardised
+from ..types import AdvantageEstimator, Rollout
+
+
+def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> AdvantageEstimator:
+    """A_i = norm_batch(Σ_k w_k (r_ik - mean_group r_k) / (std_group r_k + ε))   GDPO, Liu et al. 2026, arXiv:2601.05242
+
+    norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. However far its values lie apart, a component
+    counts by its weight; one that is constant in a group adds nothing there. Rewards are [N, K]; a row that misses a
+    component counts for nobody. `weights` [K] are 1 unless told.
+    """
+
+    def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
+        w = [1.0] * rewards.shape[1] if weights is None else list(weights)
+        if len(w) != rewards.shape[1]:
+            raise ValueError(f"gdpo: {len(w)} weights for {rewards.shape[1]} rewards; give one for each")
+        missing = rewards.isnan().any(1)
+        parts = [groups(one.masked_fill(missing, torch.nan), rollout.group) for one in rewards.unbind(1)]
+        terms = [
+            weight * (one - part.mean) / (part.variance.sqrt() + epsilon)
+            for weight, one, part in zip(w, rewards.unbind(1), parts, strict=True)
+        ]
+        total, valid = torch.stack(terms).sum(0), parts[0].valid
+        total[valid] = standardised(total[valid], epsilon)
+        return kept(total, valid, rewards)
+
+    return estimate

@@ -1,0 +1,21 @@
+"""An answer against the mean of its group, in units of the group's standard deviation."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import AdvantageEstimator, Rollout
+
+
+def grpo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
+    """A_i = (r_i - mean_j r_j) / (std_j r_j + ε)                         Shao et al. 2024, arXiv:2402.03300, sec. 4.1.2
+
+    The paper leaves std's denominator open; like TRL we take G - 1 and ε = 1e-4. A group of equal rewards has advantage
+    exactly 0.
+    """
+
+    def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
+        found = groups(rewards, rollout.group)
+        return kept((rewards - found.mean) / (found.variance.sqrt() + epsilon), found.valid, rewards)
+
+    return estimate

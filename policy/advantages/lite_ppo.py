@@ -1,0 +1,23 @@
+"""An answer against the mean of its group, in units of the whole batch's standard deviation."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import AdvantageEstimator, Rollout
+
+
+def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
+    """A_i = (r_i - mean_group r) / (std_batch r + ε)                     "Tricks or Traps" 2025, arXiv:2508.08221
+
+    The paper goes with a token mean and PPO's clip. std has N - 1 below it and is that of all rewards of the step, of
+    rows that count.
+    """
+
+    def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
+        found = groups(rewards, rollout.group)
+        counted = rewards[found.valid].double()
+        spread = counted.std() if len(counted) > 1 else counted.new_zeros(())
+        return kept((rewards - found.mean) / (spread + epsilon), found.valid, rewards)
+
+    return estimate

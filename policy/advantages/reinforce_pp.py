@@ -1,0 +1,31 @@
+"""What follows a token, in units of the whole batch; no groups."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...kernels.ops.discounted_scan import discounted_scan
+from ..groups import check_finite, standardised
+from ..rows import at_last_token, bounds_of_rows
+from ..types import AdvantageEstimator, Rollout
+
+
+def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstimator:
+    """A_t = norm_batch(Σ_{s>=t} γ^{s-t} r_s)                              REINFORCE++: Hu 2025, arXiv:2501.03262
+
+    norm_batch over all answer tokens of the step, so that long answers weigh more in mean and standard deviation. The
+    paper's KL penalty is part of the token rewards [N, L]; rewards [N] come with the answer's last token. A row with a
+    NaN counts for nobody.
+    """
+
+    def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
+        check_finite(rewards)
+        r = at_last_token(rewards, rollout.response)
+        live = rollout.response & ~r.isnan().any(1, keepdim=True)
+        flat = torch.where(live, r, 0).flatten()
+        back = discounted_scan(flat, bounds_of_rows(r), discount=gamma).view_as(r)
+        advantages = torch.zeros_like(back)
+        advantages[live] = standardised(back[live], epsilon)
+        return advantages.to(rewards.dtype)
+
+    return estimate

@@ -1,0 +1,55 @@
+"""Sums over the answers to one prompt: what most advantages are made of."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+class Groups(NamedTuple):
+    """Statistics of every row's group, over the rows with a reward; float64."""
+
+    valid: Bool[Tensor, " N"]
+    """Whether the row has a reward, and another row of its group has one."""
+    number: Float[Tensor, " N"]
+    mean: Float[Tensor, " N"]
+    variance: Float[Tensor, " N"]
+    """Σ (r - mean)² / (number - 1); exactly 0 where all rewards are equal."""
+
+
+def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
+    """Rewards that are NaN count for nobody; infinite ones are a `ValueError`."""
+    check_finite(rewards)
+    place = torch.unique(group, return_inverse=True)[1]
+    known, r = ~rewards.isnan(), rewards.double().nan_to_num(0)
+
+    def total(values: Tensor) -> Tensor:
+        return torch.zeros(len(rewards), dtype=torch.float64, device=r.device).index_add(0, place, values)[place]
+
+    number = total(known.double())
+    mean = total(r * known) / number.clamp_min(1)
+    ends = [torch.zeros_like(r).scatter_reduce(0, place[known], r[known], how, include_self=False)[place]
+            for how in ("amin", "amax")]  # fmt: skip
+    mean = torch.where(ends[0] == ends[1], ends[0], mean)  # equal rewards differ from their mean by rounding alone
+    variance = total(torch.where(known, (r - mean).square(), 0)) / (number - 1).clamp_min(1)
+    return Groups(known & (number > 1), number, mean, variance)
+
+
+def check_finite(rewards: Tensor) -> None:
+    """Infinite rewards are a `ValueError` that names the first."""
+    if rewards.isinf().any():
+        place = tuple(rewards.isinf().nonzero()[0].tolist())
+        raise ValueError(f"the reward at {place} is {rewards[place].item()}; a missing reward is NaN, never infinite")
+
+
+def kept(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], like: Tensor) -> Float[Tensor, " N"]:
+    """0 where a row does not count; in the rewards' dtype."""
+    return torch.where(valid, advantages, 0).to(like.dtype)
+
+
+def standardised(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
+    """(x - mean) / (std + ε) with Bessel's correction; all 0 where all are equal or there is one."""
+    if len(x) < 2 or bool(x.min() == x.max()):
+        return torch.zeros_like(x)
+    return (x - x.mean()) / (x.std() + epsilon)

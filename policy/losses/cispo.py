@@ -1,0 +1,12 @@
+"""CISPO: the ratio is a bounded weight, and every token keeps its gradient."""
+
+from ...kernels.ops.policy_loss import ClipRule
+
+
+def cispo(*, high: float, low: float = 0.0) -> ClipRule:
+    """L = -sg(clip(r, low, high)) A log π                                MiniMax 2025, arXiv:2506.13585
+
+    `high` bounds the ratio itself and has to be given: the paper's value could not be read. It leaves out the lower
+    bound.
+    """
+    return ClipRule((low, high), (low, high), through="logprob")

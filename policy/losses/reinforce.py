@@ -1,0 +1,8 @@
+"""REINFORCE: no ratio at all."""
+
+from ...kernels.ops.policy_loss import ClipRule
+
+
+def reinforce() -> ClipRule:
+    """L = -A log π                                                       Williams 1992"""
+    return ClipRule((1.0, 1.0), (1.0, 1.0), through="logprob")

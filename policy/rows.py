@@ -1,0 +1,24 @@
+"""Answers as rows [N, L] in which some positions are the answer's own."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def bounds_of_rows(rows: Float[Tensor, "N L"]) -> Int[Tensor, " _"]:
+    """Every row as one packed sequence of the flattened tensor."""
+    N, L = rows.shape
+    return torch.arange(0, N * L + 1, L, device=rows.device) if L else torch.zeros(N + 1, dtype=torch.long)
+
+
+def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
+    """The answer's last position; nowhere in an empty answer."""
+    left = response.flip(1).cumsum(1).flip(1)  # tokens from here on
+    return response & (left == 1)
+
+
+def at_last_token(rewards: Float[Tensor, "N ..."], response: Bool[Tensor, "N L"]) -> Float[Tensor, "N L"]:
+    """Rewards of answers [N] where the answers end; rewards of tokens [N, L] as they are."""
+    if rewards.dim() == 2:
+        return rewards
+    return torch.where(last_token(response), rewards[:, None], 0)

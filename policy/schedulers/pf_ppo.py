@@ -1,0 +1,44 @@
+"""Train on the answers whose reward is most to be trusted: the best, and the worst or some others."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import Rollout, Scheduler, State
+
+KINDS = ("power", "best_worst", "best_random")
+
+
+def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
+    """Weights by the rank or size of the reward s in its group            PF-PPO: Shen and Zhang 2024, arXiv:2409.06957
+
+    power        w ∝ |s|^power
+    best_worst   the group's best and worst alike, nothing else
+    best_random  4 for the best, 1 for every other
+
+    The paper picks the kind whose answers' rewards agree best with their true quality. The weights are the released
+    code's; here they are taken within groups, with mean 1 in each, so that no prompt is left out.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"pf_ppo: kind is one of {', '.join(KINDS)}, got {kind!r}")
+
+    def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
+        weights = torch.zeros_like(scores)
+        for number in rollout.group.unique():
+            rows = ((rollout.group == number) & ~scores.isnan()).nonzero().squeeze(1)
+            if len(rows):
+                raw = _raw(scores[rows], kind, power)
+                weights[rows] = raw * len(rows) / raw.sum() if raw.sum() > 0 else torch.ones_like(raw)
+        return state, weights
+
+    return schedule
+
+
+def _raw(scores: Float[Tensor, " M"], kind: str, power: float) -> Float[Tensor, " M"]:
+    best = torch.nn.functional.one_hot(scores.argmax(), len(scores)).to(scores.dtype)
+    if kind == "power":
+        return scores.abs() ** power
+    if kind == "best_random":
+        return 1 + 3 * best
+    worst = torch.nn.functional.one_hot(scores.argmin(), len(scores)).to(scores.dtype)
+    return torch.maximum(best, worst)

@@ -1,0 +1,1 @@
+"""Rewards, changed before they become advantages; one file per formula."""

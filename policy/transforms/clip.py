@@ -1,0 +1,18 @@
+"""Steps' rewards that can only cost, so that more steps never earn more."""
+
+from dataclasses import replace
+
+import torch
+
+from ..types import Rewards, Rollout, State, Transform
+
+
+def clip(*, eta: float) -> Transform:
+    """r'_k = min(r_k - η, 0) of every step k                              Gao et al. 2024, arXiv:2410.15115"""
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        if rewards.steps is None:
+            raise ValueError("clip: no reward source scores steps; take a process reward model or leave it out")
+        return state, replace(rewards, steps=torch.clamp_max(rewards.steps - eta, 0))
+
+    return Transform("reward", change)

@@ -1,0 +1,32 @@
+"""Steps' rewards as differences, which add up to the first one's."""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import Rewards, Rollout, State, Transform
+
+
+def delta() -> Transform:
+    """r'_k = r_k - r_{k+1}, the last step keeps its own                   Gao et al. 2024, arXiv:2410.15115
+
+    Σ_k r'_k = r_1: repeating good steps earns nothing.
+    """
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        if rewards.steps is None:
+            raise ValueError("delta: no reward source scores steps; take a process reward model or leave it out")
+        return state, replace(rewards, steps=rewards.steps - following(rewards.steps))
+
+    return Transform("reward", change)
+
+
+def following(steps: Float[Tensor, "N L"]) -> Float[Tensor, "N L"]:
+    """At every step the reward of the row's next step, 0 at the last."""
+    found, ahead = torch.zeros_like(steps), torch.zeros_like(steps[:, 0])
+    for place in reversed(range(steps.shape[1])):
+        found[:, place] = ahead
+        ahead = torch.where(steps[:, place].isnan(), ahead, steps[:, place])
+    return found

@@ -1,0 +1,19 @@
+"""A reward that counts only where another one is high enough."""
+
+import torch
+
+from ..types import Rewards, Rollout, State, Transform
+
+
+def gate(*, reward: str, by: str, threshold: float) -> Transform:
+    """r' = r if g >= τ else 0                                            G-RA, gated reward accumulation
+
+    `reward` is r, `by` is g, `threshold` is τ. r' is NaN where r or g is missing.
+    """
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        r, g = rewards[reward], rewards[by]
+        passed = torch.where(g >= threshold, r, 0 * r)
+        return state, rewards.replaced(reward, torch.where(g.isnan(), g, passed))
+
+    return Transform("reward", change)

@@ -1,0 +1,21 @@
+"""An ensemble's reward, moved towards its most doubtful member."""
+
+from ..types import Rewards, Rollout, State, Transform
+
+
+def pessimism(*, reward: str, share: float) -> Transform:
+    """r' = λ r + (1 - λ) min_m r_m                                       Reward-robust RLHF (BRME), arXiv:2409.15360
+
+    λ = `share` in [0, 1] has to be given: the paper's value could not be read. r is what the ensemble says as a whole,
+    r_m are its members.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"pessimism: share lies in [0, 1], got {share}")
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        if rewards.members is None:
+            raise ValueError(f"pessimism: '{reward}' comes from a single model; train an ensemble or leave it out")
+        lowest = rewards.members[:, rewards.place(reward)].amin(1)
+        return state, rewards.replaced(reward, share * rewards[reward] + (1 - share) * lowest)
+
+    return Transform("reward", change)

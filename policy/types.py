@@ -1,0 +1,114 @@
+"""What the formulas of a policy's training say to each other."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+State = Mapping[str, Any]
+"""What a stateful formula remembers between steps: JSON-able, so that it is checkpointed, replayed and shown."""
+
+
+class Rollout(NamedTuple):
+    """The answers of one step, aligned at full length: `logprobs[n, t]` belongs to `tokens[n, t]`.
+
+    Fields that are None were not asked for.
+    """
+
+    group: Int[Tensor, " N"]
+    """Answers to one prompt share a number."""
+    response: Bool[Tensor, "N L"]
+    """The answer's own tokens, end of text included."""
+    finished: Bool[Tensor, " N"]
+    """Whether the answer ended by itself; the others were cut off."""
+    tokens: Int[Tensor, "N L"] | None = None
+    logprobs: Float[Tensor, "N L"] | None = None
+    """Under the policy that wrote them, in nats; 0 outside the answer."""
+    base: Float[Tensor, "N L"] | None = None
+    """Under the policy that training started from."""
+    values: Float[Tensor, "N L"] | None = None
+    """The critic's expectation where the token is chosen, so of what precedes it."""
+    after: Float[Tensor, " N"] | None = None
+    """The critic's expectation behind the last token, which a cut-off answer is credited with."""
+
+
+@runtime_checkable
+class AdvantageEstimator(Protocol):
+    """Rewards -> advantages [N], or [N, L] where tokens differ.
+
+    A reward that is NaN is missing: its row has advantage 0 and counts for nobody. So has a row that has no other with
+    a reward in its group, where the formula compares within groups.
+    """
+
+    def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, " N"] | Float[Tensor, "N L"]:
+        """Rewards are [N], one an answer, or [N, L], one a token."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """What one reward source, or several, say of every answer."""
+
+    values: Float[Tensor, "N K"]
+    """NaN: missing."""
+    names: tuple[str, ...]
+    """Of the K components."""
+    steps: Float[Tensor, "N L"] | None = None
+    """Rewards of steps where they end, NaN elsewhere (process rewards)."""
+    members: Float[Tensor, "N K M"] | None = None
+    """What each of an ensemble's M members says."""
+
+    def __getitem__(self, name: str) -> Float[Tensor, " N"]:
+        """A component by its name."""
+        return self.values[:, self.place(name)]
+
+    def place(self, name: str) -> int:
+        """A component's column."""
+        if name not in self.names:
+            raise ValueError(f"no reward is called '{name}'; there are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def replaced(self, name: str, value: Float[Tensor, " N"]) -> "Rewards":
+        """The same with another component of that name, behind the others if it is new."""
+        if name not in self.names:
+            return replace(self, values=torch.cat([self.values, value[:, None]], 1), names=(*self.names, name))
+        columns = list(self.values.unbind(1))
+        columns[self.place(name)] = value
+        return replace(self, values=torch.stack(columns, 1))
+
+
+Change = Callable[[State, Any, Rollout], tuple[State, Any]]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """`Rewards` or advantages, changed; a reducer over steps. NaN stays NaN and counts for nobody."""
+
+    slot: str
+    """"reward" or "advantage"."""
+    change: Change
+    """(state, x, rollout) -> (next state, x)."""
+    stage: int = 0
+    """Of an advantage: 1 groups as a whole, 2 answers, 3 answers to tokens, 4 tokens weighted, 5 tokens masked."""
+    start: State = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Stages belong to advantages."""
+        if self.slot not in ("reward", "advantage"):
+            raise ValueError(f"a transform's slot is 'reward' or 'advantage', got {self.slot!r}")
+        if self.stage not in (range(1, 6) if self.slot == "advantage" else (0,)):
+            raise ValueError(f"an advantage's transform has a stage of 1 to 5, a reward's 0; got {self.stage}")
+
+
+@runtime_checkable
+class Scheduler(Protocol):
+    """Scores of a step's answers -> how often each is trained on, on average; a reducer over steps."""
+
+    def __call__(
+        self, state: State, scores: Float[Tensor, " N"], rollout: Rollout
+    ) -> tuple[State, Float[Tensor, " N"]]:
+        """The next state, and weights [N] >= 0 whose mean is 1; a NaN score has weight 0."""
+        ...

@@ -1,0 +1,105 @@
+"""Every kernel on a CUDA device, as it is compiled there and not interpreted: beside PyTorch in float32."""
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+import rewardlab.kernels.ops as ops
+import torch
+from torch import Tensor
+
+pytestmark = pytest.mark.gpu
+NAMES = [module.name for module in pkgutil.iter_modules(ops.__path__)]
+LENGTHS = [1024, 1, 0, 1500] * 8
+REAL: dict[str, dict[str, Any]] = {
+    "discounted_scan": {"lengths": LENGTHS, "discount": 0.95},
+    "feedback_attention": {"lengths": LENGTHS[:8], "D": 512, "P": 4096, "d": 64},
+    "guided_sample": {"N": 16, "G": 1, "V": 128256, "truncated": True},
+    "linear_logprob": {"N": 129, "D": 1024, "V": 128256},
+    "lora_film": {"N": 16, "L": 33, "m": 4096, "n": 4096, "r": 8, "start": 8, "kind": "scale"},
+    "policy_loss": {"lengths": LENGTHS, "rule": ((0.0, 1.2), (0.8, 3.0), "ratio", "token"), "beta": 0.1, "kl": "k3"},
+}
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}  # of the largest number, and 1e-5
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"rewardlab.kernels.ops.{name}")
+
+
+def widened(arguments: dict) -> dict:
+    """The same numbers in float32."""
+    return {name: one.float() if is_float(one) else one for name, one in arguments.items()}
+
+
+def is_float(one: Any) -> bool:
+    return isinstance(one, Tensor) and one.is_floating_point()
+
+
+def results(name: str, arguments: dict) -> list[Tensor]:
+    """The outputs where no gradient is wanted, then the gradients of what has one; the arguments stay as they are."""
+    door = getattr(module(name), name)
+    with torch.no_grad():
+        found = tensors(door(**copies(arguments)))
+    leaves = copies(arguments)
+    wanted = [one.requires_grad_() for one in leaves.values() if is_float(one)]
+    upstream = [one for one in tensors(door(**leaves)) if one.requires_grad]
+    if upstream:
+        weights = [torch.linspace(-1, 1, one.numel(), device=one.device).view_as(one).to(one.dtype) for one in upstream]
+        grads = torch.autograd.grad(upstream, wanted, weights, allow_unused=True)
+        found += [one for one in grads if one is not None]
+    return found
+
+
+def tensors(result: Any) -> list[Tensor]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def copies(arguments: dict) -> dict:
+    return {name: one.clone() if isinstance(one, Tensor) else one for name, one in arguments.items()}
+
+
+def assert_kernels_agree_with_pytorch(name: str, arguments: dict, dtype: torch.dtype, monkeypatch: Any) -> None:
+    monkeypatch.setenv("REWARDLAB_KERNELS", "eager")
+    plain = results(name, widened(arguments))
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    for found, true in zip(results(name, arguments), plain, strict=True):
+        assert found.is_cuda and found.shape == true.shape
+        if not is_float(found):
+            assert torch.equal(found, true)
+        elif found.numel():
+            assert (found.float() - true).abs().max() <= TOLERANCE[dtype] * true.abs().max() + 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in NAMES for case in module(name).CASES], ids=lambda value: str(value)
+)
+def test_kernels_give_what_pytorch_gives_at_odd_sizes(name, case, monkeypatch):
+    arguments = module(name).example(case, torch.float32, "cuda")
+    assert_kernels_agree_with_pytorch(name, arguments, torch.float32, monkeypatch)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_give_what_pytorch_gives_at_a_real_size(name, monkeypatch):
+    arguments = module(name).example(REAL[name], torch.bfloat16, "cuda")
+    arguments.pop("chunk", None)  # the default's: as it is used
+    assert_kernels_agree_with_pytorch(name, arguments, torch.bfloat16, monkeypatch)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    case = {"N": 8, "G": 1, "V": 32001} | ({"truncated": True} if truncated else {})
+    arguments = module("guided_sample").example(case, torch.bfloat16, "cuda")
+    door = module("guided_sample").guided_sample
+    door(**arguments)  # compiled before the capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = door(**arguments)
+    for _ in range(3):
+        arguments["position"] += 1
+        arguments["base"].copy_(arguments["base"].roll(1, dims=1))
+        graph.replay()
+        for inside, alone in zip(captured, door(**arguments), strict=True):
+            assert torch.equal(inside, alone)

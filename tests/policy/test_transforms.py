@@ -1,0 +1,174 @@
+"""policy/transforms, policy/compose.py: each formula by hand, and what all of them promise."""
+
+import json
+import math
+from itertools import permutations
+
+import pytest
+import torch
+from rewardlab.policy.compose import Composed, weighted_sum
+from rewardlab.policy.transforms.length import shortness
+from rewardlab.policy.types import Rewards, Rollout, Transform
+from rewardlab.rm.plugins import load, names
+
+NAN = math.nan
+SETTINGS = {
+    "gate": {"reward": "style", "by": "right", "threshold": 1.0},
+    "format_gate": {"reward": "style", "by": "right"},
+    "calibrated": {"reward": "style", "baseline": "right"},
+    "pessimism": {"reward": "style", "share": 0.6},
+    "length": {"correct": "right"},
+    "clip": {"eta": 0.5},
+    "delta": {},
+}
+
+
+def made(name: str, **settings) -> Transform:
+    return load("policy.transforms", name)(**SETTINGS[name] | settings)
+
+
+def a_rollout(lengths=(2, 4, 3, 3), group=(0, 0, 1, 1)) -> Rollout:
+    response = torch.arange(6) < torch.tensor(lengths)[:, None]
+    return Rollout(torch.tensor(group), response, torch.ones(len(group), dtype=torch.bool))
+
+
+def rewards() -> Rewards:
+    values = torch.tensor([[1.0, 1.0], [2.0, 0.0], [NAN, 1.0], [4.0, NAN]], dtype=torch.float64)
+    steps = torch.full((4, 6), NAN, dtype=torch.float64)
+    steps[0, [0, 1]] = torch.tensor([0.9, 0.2], dtype=torch.float64)
+    steps[1, [0, 2, 3]] = torch.tensor([0.4, 0.7, 0.1], dtype=torch.float64)
+    members = torch.stack([values, values - 1, values + 3], 2)
+    return Rewards(values, ("style", "right"), steps, members)
+
+
+def applied(name: str, **settings) -> Rewards:
+    one = made(name, **settings)
+    return one.change(one.start, rewards(), a_rollout())[1]
+
+
+def numbers(tensor: torch.Tensor) -> list[float | None]:
+    return [None if math.isnan(one) else pytest.approx(one) for one in tensor.tolist()]
+
+
+# ---- by hand ----
+
+
+def test_a_gate_lets_a_reward_through_where_another_is_high_enough():
+    assert numbers(applied("gate")["style"]) == [1.0, 0.0, None, None]
+    assert numbers(applied("gate", threshold=0.0)["style"]) == [1.0, 2.0, None, None]
+
+
+def test_a_bad_form_has_its_own_reward_even_where_the_reward_is_missing():
+    values = torch.tensor([[0.3, 1.0], [0.8, 0.0], [NAN, 0.0], [NAN, 1.0]])
+    one = made("format_gate")
+    found = one.change({}, Rewards(values, ("style", "right")), a_rollout())[1]["style"]
+    assert numbers(found) == [pytest.approx(0.3), -1.0, -1.0, None]
+
+
+def test_a_calibrated_reward_is_the_chance_of_beating_the_baseline():
+    found = applied("calibrated")["style"]
+    assert numbers(found) == [0.5, 1 / (1 + math.exp(-2)), None, None]
+
+
+def test_pessimism_lies_between_the_ensemble_and_its_lowest_member():
+    # the lowest member says 1 less: 0.6 r + 0.4 (r - 1) = r - 0.4
+    assert numbers(applied("pessimism")["style"]) == [0.6, 1.6, None, 3.6]
+    assert numbers(applied("pessimism", share=1.0)["style"]) == [1.0, 2.0, None, 4.0]
+
+
+def test_short_right_answers_gain_and_wrong_ones_never_do():
+    # lengths 2 and 4: +1/2 and -1/2; 3 and 3: 0
+    assert shortness(a_rollout()).tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert numbers(applied("length")["length"]) == [0.5, -0.5, 0.0, None]
+    wrong = Rewards(torch.zeros(4, 1), ("right",))
+    assert made("length").change({}, wrong, a_rollout())[1]["length"].tolist() == [0.0, -0.5, 0.0, 0.0]
+
+
+def test_clipped_steps_only_cost():
+    found = applied("clip").steps
+    assert numbers(found[0, :2]) == [0.0, pytest.approx(-0.3)]
+    assert numbers(found[1]) == [pytest.approx(-0.1), None, 0.0, pytest.approx(-0.4), None, None]
+
+
+def test_deltas_add_up_to_the_first_step():
+    found = applied("delta").steps
+    assert numbers(found[1]) == [pytest.approx(-0.3), None, pytest.approx(0.6), pytest.approx(0.1), None, None]
+    assert found.nansum(1)[:2].tolist() == pytest.approx([0.9, 0.4])
+
+
+# ---- what all of them promise ----
+
+
+def test_every_file_is_tried_here():
+    assert {*names("policy.transforms")} == {*SETTINGS}
+
+
+@pytest.mark.parametrize("pair", permutations(SETTINGS, 2), ids="-".join)
+def test_any_two_in_any_order_keep_rows_and_finiteness(pair):
+    composed = Composed("reward", {name: made(name) for name in pair})
+    before = rewards()
+    (_, _), (_, after) = composed(before, a_rollout())
+    assert len(after.values) == 4 and after.values.shape[1] == len(after.names)
+    assert not after.values.isinf().any() and after.steps.isnan().equal(before.steps.isnan())
+    assert json.loads(json.dumps(composed.state)) == composed.state
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_another_group_never_matters(name):
+    changed = rewards()
+    changed.values[2:] = torch.tensor([[7.0, 0.0], [-3.0, 1.0]], dtype=torch.float64)
+    one = made(name)
+    first, second = (one.change(one.start, each, a_rollout())[1] for each in (rewards(), changed))
+    torch.testing.assert_close(first.values[:2], second.values[:2], equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "told"), [("clip", "no reward source scores steps"), ("delta", "no reward source"),
+                                            ("pessimism", "comes from a single model")])  # fmt: skip
+def test_what_is_not_there_cannot_be_changed(name, told):
+    with pytest.raises(ValueError, match=told):
+        made(name).change({}, Rewards(torch.zeros(4, 2), ("style", "right")), a_rollout())
+
+
+def test_an_unknown_reward_is_told_with_the_known_ones():
+    with pytest.raises(ValueError, match="no reward is called 'stile'; there are style, right"):
+        applied("gate", reward="stile")
+
+
+# ---- composing ----
+
+
+def doubled(stage: int) -> Transform:
+    """Counts how often it ran."""
+    return Transform(
+        "advantage", lambda state, x, rollout: ({"runs": state["runs"] + 1}, 2 * x), stage, start={"runs": 0}
+    )
+
+
+def test_a_wrong_order_of_stages_is_refused_by_name():
+    with pytest.raises(
+        ValueError, match=r"'early' is of stage 1 \(groups as a whole\) and stands behind 'late' of stage 5"
+    ):
+        Composed("advantage", {"late": doubled(5), "early": doubled(1)})
+    with pytest.raises(ValueError, match="'gate' changes rewards and stands among the transforms of advantages"):
+        Composed("advantage", {"gate": made("gate")})
+    with pytest.raises(ValueError, match="stage of 1 to 5"):
+        Transform("advantage", lambda state, x, rollout: (state, x))
+
+
+def test_every_step_of_the_way_is_told_and_the_state_goes_on_from_a_checkpoint():
+    composed = Composed("advantage", {"a": doubled(1), "b": doubled(4)})
+    assert [(name, x.tolist()) for name, x in composed(torch.ones(2), a_rollout())] == [("a", [2, 2]), ("b", [4, 4])]
+    other = Composed("advantage", {"a": doubled(1), "b": doubled(4)})
+    other.load(json.loads(json.dumps(composed.state)))
+    other(torch.ones(2), a_rollout())
+    assert other.state == {"a": {"runs": 2}, "b": {"runs": 2}}
+    with pytest.raises(ValueError, match="the state is of a, the transforms are a, b"):
+        other.load({"a": {}})
+
+
+def test_a_missing_component_matters_where_it_has_a_weight():
+    values = torch.tensor([[1.0, 2.0], [NAN, 2.0], [1.0, NAN]])
+    assert numbers(weighted_sum(values, [1.0, 0.5])) == [2.0, None, None]
+    assert numbers(weighted_sum(values, [0.0, 0.5])) == [1.0, 1.0, None]
+    with pytest.raises(ValueError, match="3 weights for 2 rewards"):
+        weighted_sum(values, [1.0, 1.0, 1.0])
