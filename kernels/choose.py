@@ -25,15 +25,20 @@ def way(tensor: Tensor) -> Way:
         return "reference"
     if tensor.dtype == torch.float64:
         return "eager"
+    if asked == "triton":
+        _check_triton(tensor)
     if asked is not None:
         return asked
     return "triton" if tensor.is_cuda and _capable(tensor.get_device()) else "eager"
 
 
 def backend() -> str:
-    """What serves float32 tensors of this machine's best device: a word for people."""
-    asked, device = _asked(), "cuda" if torch.cuda.is_available() else "cpu"
-    found = way(torch.empty(0, device=device)) if asked != "triton" or importlib.util.find_spec("triton") else "eager"
+    """What serves float32 tensors on this machine's best device, in words for people."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = way(torch.empty(0, device=device))
+    except ValueError as error:
+        return f"none: {error}"
     return "triton's interpreter" if found == "triton" and device == "cpu" else found
 
 
@@ -50,6 +55,15 @@ def _asked() -> Way | None:
             return asked
         case other:
             raise ValueError(f"{VARIABLE} is reference, eager or triton, got {other!r}; unset it to choose by device")
+
+
+def _check_triton(tensor: Tensor) -> None:
+    if importlib.util.find_spec("triton") is None:
+        raise ValueError(f"{VARIABLE}=triton, but Triton is not installed; pip install triton, or unset it")
+    if tensor.is_cpu and os.environ.get("TRITON_INTERPRET") != "1":
+        raise ValueError(
+            f"{VARIABLE}=triton on a CPU needs TRITON_INTERPRET=1 from the process's start; set both or none"
+        )
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 import torch
-from rewardlab.kernels.choose import backend
+from rewardlab.kernels.choose import backend, way
 
 
 def test_triton_interprets_a_kernel(triton, tmp_path):
@@ -38,10 +38,27 @@ def test_the_interpreter_serves_where_triton_is_asked_for_on_a_cpu(monkeypatch, 
     monkeypatch.delenv("REWARDLAB_KERNELS", raising=False)
     assert backend() == ("triton" if torch.cuda.is_available() else "eager")
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert backend() == ("triton" if torch.cuda.is_available() else "triton's interpreter")
+
+
+def test_triton_where_it_cannot_run_is_told_so(monkeypatch, triton):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ValueError, match="on a CPU needs TRITON_INTERPRET=1 from the process's start"):
+        way(torch.zeros(1))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="Triton is not installed; pip install triton, or unset it"):
+        way(torch.zeros(1))
+    assert backend().startswith("none: REWARDLAB_KERNELS=triton")
+
+
+def test_float64_is_never_sent_to_a_kernel(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
+    assert way(torch.zeros(1, dtype=torch.float64)) == "eager"
 
 
 def test_a_way_that_does_not_exist_is_told_so(monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "cuda")
     with pytest.raises(ValueError, match="REWARDLAB_KERNELS is reference, eager or triton, got 'cuda'"):
-        backend()
+        way(torch.zeros(1))

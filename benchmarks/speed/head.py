@@ -5,6 +5,7 @@ variant runs in a process of its own: once for its memory, above that of its inp
 some times for seconds; once to count what its operations read and write.
 
     eager            all logits, log_softmax, gather, entropy
+    compile          the same through torch.compile; of bytes its own count, and no memory: the compiler's is beside it
     trl              TRL's chunked log-probabilities, with entropy
     liger            has no entropy that could be differentiated
     linear_logprob   ours, chunk by chunk; the backward pass makes the logits again
@@ -84,6 +85,9 @@ def eager(given: Batch) -> Tensor:
     return given.loss(said, -(logp.exp() * logp).sum(1)).sum()
 
 
+compiled = torch.compile(eager, dynamic=False)
+
+
 def trl(given: Batch) -> Tensor:
     """The loss by TRL's function."""
     from trl.kernels import ChunkedLogProbFunction
@@ -106,6 +110,7 @@ def made_at_once(given: Batch) -> Tensor:
 
 VARIANTS: dict[str, Callable[[Batch], Tensor] | None] = {
     "eager": eager,
+    "compile": compiled,
     "trl": trl,
     "liger": None,
     "linear_logprob": recomputed,
@@ -134,7 +139,8 @@ def measured(variant: Callable[[Batch], Tensor], size: Size, device: str, true: 
         given.hidden.grad = given.weight.grad = None
         variant(given).backward()
 
-    peak = peak_of(run, device)
+    compiler = bytes_of_compiler(run) if variant is compiled else None
+    peak = peak_of(run, device) / 1e6 if compiler is None else None
     rounds = [seconds(run, device) for _ in range(size.repeats)]
     with Traffic() as traffic:
         run()
@@ -144,12 +150,24 @@ def measured(variant: Callable[[Batch], Tensor], size: Size, device: str, true: 
         if one.grad is not None
     ]
     return {
-        "peak MB": peak / 1e6,
+        "peak MB": peak,
         "seconds": float(np.median(rounds)),
         "rounds": rounds,
-        "bytes per logit": traffic.bytes / (size.rows * size.vocabulary),
+        "bytes per logit": (traffic.bytes if compiler is None else compiler) / (size.rows * size.vocabulary),
         "gradient error": dict(zip(("hidden", "weight"), errors, strict=True)),
     }
+
+
+def bytes_of_compiler(run: Callable[[], object]) -> int:
+    """What torch.compile counts its code to move, of a first call of these sizes."""
+    from torch._inductor import config, metrics
+
+    torch._logging.set_logs(inductor_metrics=True)  # for which alone it counts
+    metrics.reset()
+    with config.patch(force_disable_caches=True):
+        run()
+    torch._logging.set_logs()
+    return metrics.num_bytes_accessed
 
 
 def seconds(run: Callable[[], object], device: str) -> float:
@@ -214,7 +232,7 @@ def measure(size: Size, device: str) -> dict[str, Any]:
         torch.save(truth(batch(size)), file)
         rows = {name: _in_a_process(name, size, device, file) for name in VARIANTS}
     for row in rows.values():
-        if "peak MB" in row:
+        if row.get("peak MB") is not None:
             row["of eager's peak"] = row["peak MB"] / rows["eager"]["peak MB"]
     return {"size": asdict(size), "entropy coefficient": ENTROPY, "machine": place, "variants": rows}
 
@@ -242,8 +260,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         if "not run" in row:
             lines.append(f"| {name} | not run: {row['not run']} | | | | |")
             continue
-        peak, share, took, moved = (row[one] for one in ("peak MB", "of eager's peak", "seconds", "bytes per logit"))
-        cells = f"{peak:.0f} | {share:.2f} | {took:.2f} | {moved:.0f}"
+        share = row.get("of eager's peak")
+        peak = "– | –" if share is None else f"{row['peak MB']:.0f} | {share:.2f}"
+        cells = f"{peak} | {row['seconds']:.2f} | {row['bytes per logit']:.0f}"
         lines.append(f"| {name} | {cells} | {max(row['gradient error'].values()):.1e} |")
     return "\n".join(lines)
 

@@ -1,0 +1,131 @@
+"""Reward models and functions -> what the answers of a step are worth, component by component; faults have a place."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..rm.errors import DataError, UsageError
+from ..rm.types import Example, RewardModel
+from .groups import groups
+from .types import Rewards
+
+SHOWN = 60  # characters of an answer in a message
+
+RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
+"""A number for every answer, or None where there is none to give."""
+
+
+class Fault(NamedTuple):
+    """A reward that could not be used."""
+
+    reward: str
+    row: int | None
+    """None: all of them."""
+    reason: str
+    example: Example | None
+    """The answer it was asked about."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.row is None or self.example is None:
+            return f"reward '{self.reward}' {self.reason}"
+        return f"reward '{self.reward}' {self.reason} for answer {self.row}, {self.example.answer[:SHOWN]!r}"
+
+
+class RewardSources:
+    """Several reward models and functions under names; every model scores by its own contract.
+
+    A reward model of several objectives gives one component for each, `name.objective`. An answer without a usable
+    reward is NaN. A function that raises, counts wrongly or says anything but numbers and None, and an infinite reward,
+    are faults: with `skip` they are NaN and told, else a `DataError`.
+    """
+
+    def __init__(self, sources: Mapping[str, RewardModel | RewardFunction], *, skip: bool = False):
+        if not sources:
+            raise UsageError("there is no reward; name at least one reward model or function")
+        self.sources, self.skip = dict(sources), skip
+        self.names = tuple(name for source in self.sources for name in self._components(source))
+
+    def __call__(self, examples: Sequence[Example]) -> tuple[Rewards, list[Fault]]:
+        """The rewards of all components, and what went wrong."""
+        columns, faults = [], []
+        for name, source in self.sources.items():
+            values, found = self._ask(name, source, examples)
+            columns.append(values)
+            faults += found
+        if faults and not self.skip:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other answers")
+        values = torch.from_numpy(np.concatenate(columns, 1))
+        return Rewards(values, self.names, members=self._members(examples)), faults
+
+    def _components(self, name: str) -> list[str]:
+        source: Any = self.sources[name]
+        objectives = source.contract.objectives if hasattr(source, "rate") else (name,)
+        return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
+
+    def _ask(self, name: str, source: Any, examples: Sequence[Example]) -> tuple[np.ndarray, list[Fault]]:
+        """[N, K] of one source."""
+        nothing = np.full((len(examples), len(self._components(name))), np.nan)
+        try:
+            said = source.rate(examples) if hasattr(source, "rate") else source(examples)
+            rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in said]
+        except Exception as error:  # a user's function raises what it likes
+            return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
+        if len(rows) != len(examples):
+            return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} answers", None)]
+        faults = []
+        for place, row in enumerate(rows):
+            reasons = [reason for value in row if (reason := _wrong(value))]
+            if reasons:
+                faults.append(Fault(name, place, reasons[0], examples[place]))
+            else:
+                nothing[place] = [np.nan if value is None else float(value) for value in row]
+        return nothing, faults
+
+    def _members(self, examples: Sequence[Example]) -> Float[Tensor, "N K M"] | None:
+        """Of the one source that is an ensemble; none where components have members of different kinds."""
+        source: Any = next(iter(self.sources.values()))
+        if len(self.sources) != 1 or not hasattr(source, "spread"):
+            return None
+        return torch.from_numpy(np.moveaxis(source.spread(examples), 0, 2))
+
+
+def _wrong(value: object) -> str:
+    """What is wrong with a reward, or nothing."""
+    if value is None:
+        return ""
+    if not isinstance(value, (Real, np.number)):
+        return f"says {value!r}, which is no number,"
+    return f"is {value}" if np.isinf(float(value)) else ""
+
+
+def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
+    """Of every component: mean, std (N - 1), missing in all, groups without spread, and correlations of pairs.
+
+    A single number hides which reward collapsed. Names follow TRL's (`rewards/NAME/mean`).
+    """
+    for name in rewards.names:
+        values = rewards[name].double()
+        known, found = values[~values.isnan()], groups(values, group)
+        flat = found.valid & (found.variance == 0)
+        yield f"rewards/{name}/mean", known.mean().item()
+        yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else np.nan
+        yield f"rewards/{name}/missing", float(values.isnan().sum())
+        yield f"rewards/{name}/frac_zero_std", (flat.sum() / found.valid.sum()).item()
+    for place, first in enumerate(rewards.names):
+        for second in rewards.names[place + 1 :]:
+            yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])
+
+
+def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
+    """Pearson's, over the rows that have both; NaN where one does not vary."""
+    both = ~(x.isnan() | y.isnan())
+    if both.sum() < 2:
+        return np.nan
+    return torch.corrcoef(torch.stack([x[both], y[both]]).double())[0, 1].item()

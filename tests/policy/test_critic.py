@@ -1,0 +1,50 @@
+"""policy/critic.py"""
+
+import math
+
+import pytest
+import torch
+from rewardlab.policy.critic import Critic, explained_variance, value_loss
+
+HERE = torch.ones(1, 4, dtype=torch.bool)
+
+
+def test_a_value_loss_worked_out_by_hand():
+    old = torch.zeros(1, 4)
+    values = torch.tensor([[0.1, 0.5, 0.5, -0.5]], requires_grad=True)
+    returns = torch.tensor([[1.0, 1.0, 0.0, 1.0]])
+    # clipped at 0.2: the second counts as 0.2, ½ 0.8²; the third as itself, further off; the fourth as itself
+    loss = value_loss(values, old, returns, HERE, clip=0.2)
+    assert loss[0].tolist() == pytest.approx([0.5 * 0.81, 0.5 * 0.64, 0.5 * 0.25, 0.5 * 2.25])
+    (gradient,) = torch.autograd.grad(loss.sum(), values)
+    assert gradient[0].tolist() == pytest.approx([-0.9, 0.0, 0.5, -1.5])
+
+
+def test_without_a_bound_it_is_the_squared_error_and_nothing_outside_the_answer():
+    values, returns = torch.tensor([[1.0, 2.0, 3.0, 9.0]]), torch.zeros(1, 4)
+    inside = torch.tensor([[True, True, False, False]])
+    assert value_loss(values, 100 + values, returns, inside, clip=math.inf)[0].tolist() == [0.5, 2.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match="a distance > 0, or inf for none, got 0.0"):
+        value_loss(values, values, returns, inside, clip=0.0)
+
+
+def test_explained_variance_worked_out_by_hand():
+    returns = torch.tensor([[0.0, 2.0, 4.0, 99.0]])
+    inside = torch.tensor([[True, True, True, False]])
+    assert explained_variance(returns, returns, inside) == 1
+    assert explained_variance(torch.full_like(returns, 7.0), returns, inside) == 0
+    # residuals 0, 1, 2: variance 1 of 4
+    assert explained_variance(returns / 2, returns, inside) == pytest.approx(0.75)
+    assert math.isnan(explained_variance(returns, torch.ones(1, 4), inside))
+
+
+def test_a_critic_starts_at_nothing_learns_and_never_moves_the_states():
+    critic, states = Critic(3), torch.randn(2, 5, 3, requires_grad=True)
+    assert not critic(states).any()
+    loss = (critic(states) - 1).square().sum()
+    loss.backward()
+    assert states.grad is None and critic.head.bias.grad.item() == pytest.approx(-20.0)
+
+
+def test_bfloat16_states_are_read_in_float32():
+    assert Critic(3)(torch.zeros(1, 2, 3, dtype=torch.bfloat16)).dtype == torch.float32
