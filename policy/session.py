@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..rm.errors import UsageError
+from .attention import one_token_attention
 from .forward import Forward
 
 _busy: WeakSet[nn.Module] = WeakSet()
@@ -105,7 +106,8 @@ def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
     try:
         for model in models:
             model.eval()
-        yield
+        with one_token_attention(models):
+            yield
     finally:
         for model in models:
             _busy.discard(model)

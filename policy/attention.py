@@ -1,0 +1,58 @@
+"""Attention of one new token a row on a CPU: two small products for all rows at once.
+
+PyTorch's fused kernel takes rows and heads one after the other there: 16 layers of 4 rows cost 5.5 ms a token, the
+products 1.5 ms (18 heads on 6, 80 positions, two threads).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+NAME = "rewardlab_one_token"
+UNKNOWN = ("softcap", "position_bias", "cache")  # options that are left to Transformers
+
+
+def attend(
+    module: torch.nn.Module,
+    query: Float[Tensor, "N H L D"],
+    key: Float[Tensor, "N G S D"],
+    value: Float[Tensor, "N G S D"],
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """softmax(q kᵀ s + mask) v as [N, L, H, D], H / G heads sharing a key; Transformers' own way where L > 1."""
+    rows, heads, length, width = query.shape
+    if length > 1 or any(options.get(name) is not None for name in UNKNOWN):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+    scale = width**-0.5 if scaling is None else scaling
+    scores = torch.matmul(query.reshape(rows, key.shape[1], -1, width), key.transpose(2, 3)) * scale  # [N, G, H/G, S]
+    if attention_mask is not None:
+        mask = attention_mask[..., : key.shape[2]]  # [N, 1, 1, S]
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    attention = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    return torch.matmul(attention, value).reshape(rows, 1, heads, width), None
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+@contextmanager
+def one_token_attention(models: Sequence[Any]) -> Iterator[None]:
+    """Models on a CPU that would take PyTorch's fused attention take `attend` while this lasts."""
+    changed = [model for model in models if model.device.type == "cpu" and model.config._attn_implementation == "sdpa"]
+    for model in changed:
+        model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        for model in changed:
+            model.set_attn_implementation("sdpa")
