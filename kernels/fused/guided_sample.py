@@ -213,12 +213,7 @@ def scan_cells(
             cutting, k, p, least = is_cut(top_k, top_p, min_p, row, t, vocabulary)
             if cutting:
                 near = (u > MASKED) & (below * inverse >= -reach(k, p, least, delta))
-                number = tl.sum(near.to(tl.int32), 0)
-                if number > 0:
-                    slot = tl.atomic_add(count + row, number) + tl.cumsum(near.to(tl.int32), 0) - 1
-                    keep = near & (slot < CAPACITY)
-                    tl.store(tokens + row * CAPACITY + slot, token, mask=keep)
-                    tl.store(tilted + row * CAPACITY + slot, u, mask=keep)
+                append(count, tokens, tilted, row, token, u, near, CAPACITY)
     at = sums + (row * splits + split) * 8
     tl.store(at, top)
     tl.store(at + 1, mass)
@@ -230,6 +225,17 @@ def scan_cells(
     tl.store(at + 7, best)
     tl.store(picks + (row * splits + split) * 2, best_cell)
     tl.store(picks + (row * splits + split) * 2 + 1, top_cell)
+
+
+@triton.jit
+def append(count, tokens, tilted, row, token, u, near, CAPACITY: tl.constexpr):
+    """Put the near ones behind the row's candidates; what does not fit is counted and not kept."""
+    number = tl.sum(near.to(tl.int32), 0)
+    if number > 0:
+        slot = tl.atomic_add(count + row, number) + tl.cumsum(near.to(tl.int32), 0) - 1
+        keep = near & (slot < CAPACITY)
+        tl.store(tokens + row * CAPACITY + slot, token, mask=keep)
+        tl.store(tilted + row * CAPACITY + slot, u, mask=keep)
 
 
 @triton.jit(do_not_specialize=ANY)
@@ -362,25 +368,17 @@ def draw_from_all(
         inverse, total, shift = tl.load(scales + row * 6), tl.load(scales + row * 6 + 1), tl.load(scales + row * 6 + 2)
         limit = tl.where(least > 0, depth(tl.log(tl.where(least > 0, least, 1.0))), DEEPEST - 1)
         if cutting & (k > 0):
-            last = 0
-            for bit in range(31):
-                step = 1 << (30 - bit)
-                number, mass = weigh(
-                    base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
-                    last + step, G, BLOCK,
-                )  # fmt: skip
-                last = tl.where(number >= k, last, last + step)
-                total = tl.where(number >= k, mass, total)  # of the last step that was enough: x as deep as `last`
+            last, within = deepest(
+                base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
+                k, 0.0 * t, G, BLOCK,
+            )  # fmt: skip
+            total = tl.where(last < DEEPEST, within, total)  # fewer than k tokens: all of them
             limit = tl.minimum(limit, last)
         if cutting & (p < 1):
-            last = 0
-            for bit in range(31):
-                step = 1 << (30 - bit)
-                number, mass = weigh(
-                    base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
-                    last + step, G, BLOCK,
-                )  # fmt: skip
-                last = tl.where(mass >= p * total, last, last + step)
+            last, _ = deepest(
+                base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift,
+                0 * k, p * total, G, BLOCK,
+            )  # fmt: skip
             limit = tl.minimum(limit, last)
         best, drawn, said, kept_mass = -INFINITY, 0, 0.0 * t, 0.0 * t
         for first in range(0, vocabulary, BLOCK):
@@ -408,6 +406,25 @@ def tempered(
     """x = u / T below the row's largest, of some tokens; -inf where they are masked."""
     _, u = read(base, base_step, guides, guides_step, guide_step, weights, row, token, token < vocabulary, G)
     return tl.where(u > MASKED, (u - shift) * inverse, -INFINITY)
+
+
+@triton.jit
+def deepest(
+    base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, number, mass,
+    G: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The least depth down to which a row has that number of tokens and that mass; the mass down to there."""
+    last, total = 0, 0.0 * shift
+    for bit in range(31):
+        step = 1 << (30 - bit)
+        found, weight = weigh(
+            base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, last + step,
+            G, BLOCK,
+        )  # fmt: skip
+        enough = (found >= number) & (weight >= mass)
+        last = tl.where(enough, last, last + step)
+        total = tl.where(enough, weight, total)
+    return last, total
 
 
 @triton.jit

@@ -90,16 +90,9 @@ def sequence_loss(
     blocks = tl.cdiv(end - first, BLOCK)
     mean, common = 0.0 * beta, 0.0 * beta
     if LEVEL != "token":
-        number, drift, gains, losses = 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta
-        for block in range(0, blocks):
-            start = first + block * BLOCK
-            _, _, live, w, _, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
-            number += tl.sum(live.to(tl.float32), 0)
-            drift += tl.sum(log_r, 0)
-            gains += tl.sum(tl.where(A >= 0, w * A, 0.0), 0)
-            losses += tl.sum(tl.where(A >= 0, 0.0, w * A), 0)
-        number = tl.maximum(number, 1.0)
-        mean = drift / number
+        mean, number, gains, losses = pass_before(
+            logprob, old, advantage, weight, mask, first, end, mean, MASK, BLOCK
+        )  # fmt: skip
         if LEVEL == "sequence":
             common = slope(mean, low, high, gains) + slope(mean, low_negative, high_negative, losses)
             common = common / number
@@ -142,6 +135,21 @@ def sequence_loss(
     tl.store(at + 2, out)
     tl.store(at + 3, count)
     tl.store(at + 4, ratios)
+
+
+@triton.jit
+def pass_before(logprob, old, advantage, weight, mask, first, end, zero, MASK: tl.constexpr, BLOCK: tl.constexpr):
+    """Of a whole sequence: its mean log-ratio, its tokens (at least 1), Σ w A where A >= 0 and where A < 0."""
+    number, drift, gains, losses = zero, zero, zero, zero
+    for block in range(0, tl.cdiv(end - first, BLOCK)):
+        start = first + block * BLOCK
+        _, _, live, w, _, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
+        number += tl.sum(live.to(tl.float32), 0)
+        drift += tl.sum(log_r, 0)
+        gains += tl.sum(tl.where(A >= 0, w * A, 0.0), 0)
+        losses += tl.sum(tl.where(A >= 0, 0.0, w * A), 0)
+    number = tl.maximum(number, 1.0)
+    return drift / number, number, gains, losses
 
 
 @triton.jit

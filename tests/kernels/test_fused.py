@@ -145,6 +145,16 @@ def test_more_candidates_than_fit_are_drawn_from_the_whole_row(monkeypatch):
     assert torch.equal(sampler(**arguments).token, reference(**arguments).token)
 
 
+def test_fewer_tokens_than_top_k_are_all_within_it():
+    base = torch.full((6, 40), -torch.inf)
+    base[:, 3:8] = torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04]).log()
+    arguments = {"temperature": torch.ones(6), "seed": torch.arange(6), "position": torch.arange(6)}
+    arguments |= {"top_k": torch.full((6,), 10), "top_p": torch.full((6,), 0.85)}
+    out, truth = (one(base, base[:, None, :][:, :0], base[:, :0], **arguments) for one in (sampler, reference))
+    assert torch.equal(out.token, truth.token) and out.token.unique().numel() > 1
+    torch.testing.assert_close(out.logprob, truth.logprob, atol=2e-5, rtol=0)
+
+
 def test_rows_beyond_two_thousand_million_logits_are_found(tmp_path):
     """A sparse file of 4.3 GB stands for a buffer whose second row begins behind 2³¹ elements."""
     step, vocabulary = 2**31 + 16, 300
