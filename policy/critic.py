@@ -1,8 +1,25 @@
 """What the policy's answers are expected to earn, token by token: PPO's critic, its loss, and how good it is."""
 
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class CriticArguments:
+    """How PPO's critic learns."""
+
+    learning_rate: float = 1e-3
+    lam: float = 0.95
+    """λ of its targets, the GAE returns with γ = 1."""
+    clip: float = math.inf
+    """How far a value may move from the old one before it gets no more gradient; inf is any."""
+    max_grad_norm: float = 1.0
 
 
 class Critic(nn.Module):
@@ -20,6 +37,56 @@ class Critic(nn.Module):
     def forward(self, states: Float[Tensor, "N L D"]) -> Float[Tensor, "N L"]:
         """float32, whatever the states' dtype."""
         return self.head(states.detach().to(self.head.weight.dtype)).squeeze(-1)
+
+
+class Targets(NamedTuple):
+    """What a critic learns from on some answers."""
+
+    values: Float[Tensor, "N L"]
+    """Its own, when the answers were scored."""
+    returns: Float[Tensor, "N L"]
+    response: Bool[Tensor, "N L"]
+    share: float
+    """What the sum of losses over tokens is multiplied by."""
+
+
+class CriticLearner:
+    """A critic with its own optimizer, beside the policy's: never inside the policy, whose parameters others walk."""
+
+    def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
+        self.arguments = arguments
+        self.critic = Critic(width).to(device)
+        self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
+
+    def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
+        """Add a micro-batch's gradient; its mean loss."""
+        found = value_loss(
+            self.critic(states)[:, :-1],
+            targets.values,
+            targets.returns,
+            targets.response,
+            clip=self.arguments.clip,
+        )
+        (found.sum() * targets.share).backward()
+        return (found.sum() / targets.response.sum().clamp_min(1)).item()
+
+    def step(self, accelerator: Any) -> None:
+        """Move, with the gradient of all processes, which have their part of every step each."""
+        for one in self.critic.parameters():
+            if one.grad is not None:
+                one.grad = accelerator.reduce(one.grad, reduction="sum")
+        nn.utils.clip_grad_norm_(self.critic.parameters(), self.arguments.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Any]:
+        """Of a checkpoint."""
+        return {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's state."""
+        self.critic.load_state_dict(state["critic"])
+        self.optimizer.load_state_dict(state["optimizer"])
 
 
 def value_loss(

@@ -1,7 +1,9 @@
 """Reward models and functions -> what the answers of a step are worth, component by component; faults have a place."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,22 +44,39 @@ class RewardSources:
 
     A reward model of several objectives gives one component for each, `name.objective`. An answer without a usable
     reward is NaN. A function that raises, counts wrongly or says anything but numbers and None, and an infinite reward,
-    are faults: with `skip` they are NaN and told, else a `DataError`.
+    are faults: with `skip` they are NaN and told, else a `DataError`; either way they are added to the file `record`,
+    with the answer that was asked about.
+
+    A source with a true attribute `reads_states` is asked `rate(examples, states)`, with the policy's hidden states of
+    every answer; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are then its
+    part of a checkpoint.
     """
 
-    def __init__(self, sources: Mapping[str, RewardModel | RewardFunction], *, skip: bool = False):
+    def __init__(
+        self,
+        sources: Mapping[str, RewardModel | RewardFunction],
+        *,
+        skip: bool = False,
+        record: Path | None = None,
+    ):
         if not sources:
             raise UsageError("there is no reward; name at least one reward model or function")
-        self.sources, self.skip = dict(sources), skip
+        self.sources, self.skip, self.record = dict(sources), skip, record
         self.names = tuple(name for source in self.sources for name in self._components(source))
+        self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
+        self.learners: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "learn")}
 
-    def __call__(self, examples: Sequence[Example]) -> tuple[Rewards, list[Fault]]:
+    def __call__(
+        self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S D"]] | None = None
+    ) -> tuple[Rewards, list[Fault]]:
         """The rewards of all components, and what went wrong."""
         columns, faults = [], []
         for name, source in self.sources.items():
-            values, found = self._ask(name, source, examples)
+            values, found = self._ask(name, source, examples, states)
             columns.append(values)
             faults += found
+        if self.record is not None:
+            _append(self.record, faults)
         if faults and not self.skip:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other answers")
@@ -69,11 +88,14 @@ class RewardSources:
         objectives = source.contract.objectives if hasattr(source, "rate") else (name,)
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
 
-    def _ask(self, name: str, source: Any, examples: Sequence[Example]) -> tuple[np.ndarray, list[Fault]]:
+    def _ask(
+        self, name: str, source: Any, examples: Sequence[Example], states: Sequence[Tensor] | None
+    ) -> tuple[np.ndarray, list[Fault]]:
         """[N, K] of one source."""
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
+        asked = (examples, states) if getattr(source, "reads_states", False) else (examples,)
         try:
-            said = source.rate(examples) if hasattr(source, "rate") else source(examples)
+            said = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
             rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in said]
         except Exception as error:  # a user's function raises what it likes
             return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
@@ -94,6 +116,14 @@ class RewardSources:
         if len(self.sources) != 1 or not hasattr(source, "spread"):
             return None
         return torch.from_numpy(np.moveaxis(source.spread(examples), 0, 2))
+
+
+def _append(path: Path, faults: Sequence[Fault]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        for fault in faults:
+            asked = {} if fault.example is None else {"prompt": fault.example.prompt, "answer": fault.example.answer}
+            row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason, **asked}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _wrong(value: object) -> str:

@@ -1,12 +1,14 @@
 """What the formulas of a policy's training say to each other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from ..rm.types import Example
 
 State = Mapping[str, Any]
 """What a stateful formula remembers between steps: JSON-able, so that it is checkpointed, replayed and shown."""
@@ -45,6 +47,15 @@ class AdvantageEstimator(Protocol):
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, " N"] | Float[Tensor, "N L"]:
         """Rewards are [N], one an answer, or [N, L], one a token."""
+        ...
+
+
+@runtime_checkable
+class Aggregation(Protocol):
+    """Which tokens count -> how much each weighs in the loss."""
+
+    def __call__(self, response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:
+        """Weights, 0 outside the answers; `answers` and `tokens` are how many their sum of 1 is spread over."""
         ...
 
 
@@ -111,4 +122,33 @@ class Scheduler(Protocol):
         self, state: State, scores: Float[Tensor, " N"], rollout: Rollout
     ) -> tuple[State, Float[Tensor, " N"]]:
         """The next state, and weights [N] >= 0 whose mean is 1; a NaN score has weight 0."""
+        ...
+
+
+class Cycle(NamedTuple):
+    """Some answers after the policy has learnt from them, for a reward model that learns too."""
+
+    examples: Sequence[Example]
+    rollout: Rollout
+    total: Float[Tensor, " N"]
+    """Their rewards."""
+    states: list[Float[Tensor, "S D"]] | None
+    """The policy's last hidden states of the last pass, at every position that predicts a token; detached, on a CPU."""
+
+
+class Past(NamedTuple):
+    """A batch that was trained on, as a replay sees it again."""
+
+    advantage: Float[Tensor, "N L"]
+    rollout: Rollout
+
+
+@runtime_checkable
+class Replay(Protocol):
+    """Trains once more on the previous batch, against the policy that wrote it; a reducer over steps."""
+
+    def __call__(
+        self, state: State, total: Float[Tensor, " N"], past: Past
+    ) -> tuple[State, Float[Tensor, " N"] | Float[Tensor, "N L"] | None]:
+        """The present batch's rewards and the previous batch -> the latter's new advantages; None: not this time."""
         ...

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from ..kernels.ops.linear_logprob import linear_logprob
+from ..kernels.ops.linear_logprob import LinearLogprob, linear_logprob
 from .encode import right_padded
 from .trunks import embedding_rows
 
@@ -37,38 +37,47 @@ def answer_logprobs(
     before = said[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if _head_reads_last_states(model, real.tokens, real.attention):
+    if head_reads_last_states(model):
         states = model.get_decoder()(
             input_ids=real.tokens, attention_mask=real.attention.long(), use_cache=False
         ).last_hidden_state
-        values = _linear(model, states[:, :-1][before], targets, logits)
+        values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
     else:
         values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
     logprobs = values.new_zeros(tokens.shape).masked_scatter(said, values)
     return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # the caller's side
 
 
-def _linear(model: Any, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], chunk: int) -> Float[Tensor, " M"]:
+def head_logprobs(
+    model: Any,
+    states: Float[Tensor, "M D"],
+    targets: Int[Tensor, " M"],
+    *,
+    temperature: float = 1.0,
+    chunk: int | None = None,
+) -> LinearLogprob:
+    """log π(target) and entropy from last hidden states, where the head is a linear layer on them (see below)."""
     head = model.get_output_embeddings()
     softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-    return linear_logprob(states, head.weight, targets, bias=head.bias, softcap=softcap, chunk=chunk).logprob
+    return linear_logprob(
+        states, head.weight, targets, bias=head.bias, temperature=temperature, softcap=softcap, chunk=chunk
+    )
 
 
 @torch.no_grad()
-def _head_reads_last_states(model: Any, tokens: Tensor, attention: Tensor) -> bool:
-    """Whether the logits are head(last hidden state), tried on the first batch: some models scale one or the other."""
+def head_reads_last_states(model: Any) -> bool:
+    """Whether the logits are head(last hidden state), tried once on a few tokens: some models scale them."""
     if model not in _READABLE:
         head = model.get_output_embeddings()
         readable = type(head) is nn.Linear and model.get_decoder() is not model
         if readable:
             training = model.training
             model.eval()
-            inputs: dict[str, Any] = {"input_ids": tokens[:, :2], "attention_mask": attention[:, :2].long()}
-            states = model.get_decoder()(**inputs).last_hidden_state[:, 0]
-            targets = tokens[:, 0]
-            found = _linear(model, states, targets, LOGITS)
-            logits = model(**inputs).logits[:, 0]
-            direct = _log_softmax_at(logits, targets)
+            tokens = torch.linspace(0, embedding_rows(model) - 1, 8, device=head.weight.device).long()
+            states = model.get_decoder()(input_ids=tokens[:, None]).last_hidden_state[:, 0]
+            found = head_logprobs(model, states, tokens).logprob
+            logits = model(input_ids=tokens[:, None]).logits[:, 0]
+            direct = _log_softmax_at(logits, tokens)
             readable = torch.allclose(found, direct, atol=1e-3 if logits.dtype.itemsize > 2 else 0.2)
             model.train(training)
         _READABLE[model] = readable

@@ -11,7 +11,7 @@ def dr_grpo() -> AdvantageEstimator:
     """A_i = r_i - mean_j r_j                                              Liu et al. 2025, arXiv:2503.20783
 
     Without the standard deviation a prompt's weight does not grow as its answers become alike. The paper also sums
-    tokens over a fixed length: `aggregation.fixed_length`.
+    tokens over a fixed length: `aggregations.fixed_length`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

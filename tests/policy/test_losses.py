@@ -1,9 +1,11 @@
-"""policy/losses, policy/aggregation.py: presets of the clip rule against the textbooks, in value and gradient."""
+"""policy/losses, policy/aggregations: presets of the clip rule against the textbooks, in value and gradient."""
 
 import pytest
 import torch
 from rewardlab.kernels.ops.policy_loss import policy_loss
-from rewardlab.policy.aggregation import answer_mean, fixed_length, token_mean
+from rewardlab.policy.aggregations.answer_mean import answer_mean
+from rewardlab.policy.aggregations.fixed_length import fixed_length
+from rewardlab.policy.aggregations.token_mean import token_mean
 from rewardlab.rm.plugins import load, names
 from torch import Tensor
 
@@ -66,23 +68,17 @@ def test_cispo_wants_its_bound():
 
 def test_aggregations_worked_out_by_hand():
     response = torch.tensor([[True, True, True, False], [True, False, False, False]])
-    assert token_mean(response, tokens=4).tolist() == [[0.25] * 3 + [0], [0.25, 0, 0, 0]]
-    assert answer_mean(response, answers=2)[:, 0].tolist() == pytest.approx([1 / 6, 1 / 2])
-    assert fixed_length(response, answers=2, length=5)[:, 0].tolist() == pytest.approx([0.1, 0.1])
-    assert not torch.stack([answer_mean(response, answers=2), fixed_length(response, answers=2, length=5)])[
-        :, ~response
-    ].any()
+    assert token_mean()(response, 2.0, 4.0).tolist() == [[0.25] * 3 + [0], [0.25, 0, 0, 0]]
+    assert answer_mean()(response, 2.0, 4.0)[:, 0].tolist() == pytest.approx([1 / 6, 1 / 2])
+    assert fixed_length(5)(response, 2.0, 4.0)[:, 0].tolist() == pytest.approx([0.1, 0.1])
+    assert not any(weigh(response, 2.0, 4.0)[~response].any() for weigh in (answer_mean(), fixed_length(5)))
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        fixed_length(response, answers=2, length=0)
+        fixed_length(0)
 
 
-def test_micro_batches_add_up_to_the_step():
+@pytest.mark.parametrize(("weigh", "total"), [(token_mean(), 1), (answer_mean(), 1), (fixed_length(5), 11 / 20)])
+def test_micro_batches_add_up_to_the_step(weigh, total):
     response = torch.arange(5) < torch.tensor([3, 1, 5, 2])[:, None]
-    for weigh, facts in (
-        (token_mean, {"tokens": 11}),
-        (answer_mean, {"answers": 4}),
-        (fixed_length, {"answers": 4, "length": 5}),
-    ):
-        parts = torch.cat([weigh(response[:1], **facts), weigh(response[1:], **facts)])
-        assert torch.equal(parts, weigh(response, **facts))
-        assert weigh is fixed_length or parts.sum().item() == pytest.approx(1)
+    parts = torch.cat([weigh(response[:1], 4.0, 11.0), weigh(response[1:], 4.0, 11.0)])
+    assert torch.equal(parts, weigh(response, 4.0, 11.0))
+    assert parts.sum().item() == pytest.approx(total)

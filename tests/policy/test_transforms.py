@@ -20,11 +20,13 @@ SETTINGS = {
     "length": {"correct": "right"},
     "clip": {"eta": 0.5},
     "delta": {},
+    "missing_eos": {"reward": "style", "cost": 0.5},
 }
+ADVANTAGES = {"whiten": {}}
 
 
 def made(name: str, **settings) -> Transform:
-    return load("policy.transforms", name)(**SETTINGS[name] | settings)
+    return load("policy.transforms", name)(**(SETTINGS | ADVANTAGES)[name] | settings)
 
 
 def a_rollout(lengths=(2, 4, 3, 3), group=(0, 0, 1, 1)) -> Rollout:
@@ -96,11 +98,25 @@ def test_deltas_add_up_to_the_first_step():
     assert found.nansum(1)[:2].tolist() == pytest.approx([0.9, 0.4])
 
 
+def test_an_answer_that_was_cut_off_costs_something():
+    cut = a_rollout()._replace(finished=torch.tensor([True, False, False, True]))
+    assert numbers(made("missing_eos").change({}, rewards(), cut)[1]["style"]) == [1.0, 1.5, None, 4.0]
+
+
+def test_white_advantages_have_mean_0_and_deviation_1_over_tokens():
+    # tokens of the answers: 1, 1 | 3, 3, 3, 3 | none | 5, 5: mean 3, variance (2·4 + 2·4) / 7
+    found = made("whiten").change({}, torch.tensor([1.0, 3.0, 0.0, 5.0]), a_rollout((2, 4, 3, 2)))[1]
+    scale = math.sqrt(16 / 7)
+    assert found[:, 0].tolist() == pytest.approx([-2 / scale, 0, 0, 2 / scale])
+    assert not found[~a_rollout((2, 4, 3, 2)).response].any()
+
+
 # ---- what all of them promise ----
 
 
 def test_every_file_is_tried_here():
-    assert {*names("policy.transforms")} == {*SETTINGS}
+    assert {*names("policy.transforms")} == {*SETTINGS, *ADVANTAGES}
+    assert {made(name).slot for name in ADVANTAGES} == {"advantage"}
 
 
 @pytest.mark.parametrize("pair", permutations(SETTINGS, 2), ids="-".join)

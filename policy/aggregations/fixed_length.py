@@ -1,0 +1,17 @@
+"""Every token alike, whatever the lengths of the step's answers."""
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..types import Aggregation
+
+
+def fixed_length(length: int) -> Aggregation:
+    """w_it = 1 / (N L_max)                                               Dr. GRPO, arXiv:2503.20783"""
+    if length < 1:
+        raise ValueError(f"fixed_length: length is the longest answer's, at least 1, got {length}")
+
+    def weigh(response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:
+        return response.float() / (length * max(answers, 1.0))
+
+    return weigh

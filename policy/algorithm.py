@@ -1,0 +1,138 @@
+"""Rewards of a step's answers -> what the loss is made of: advantages, token weights, and how they came about."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..kernels.ops.policy_loss import ClipRule, divergence
+from .compose import Composed, weighted_sum
+from .rows import at_last_token
+from .types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, Transform
+
+PLACES = ("loss", "token", "answer")
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """β KL(π | base): a term of the loss, of every token's reward, or of the answer's reward.
+
+    In a reward, token t costs β k(log π_old(y_t), log base(y_t)), k being `kind` of `kernels.ops.policy_loss`.
+    """
+
+    beta: float = 0.0
+    place: str = "loss"
+    kind: str = "k3"
+
+    def __post_init__(self) -> None:
+        """Only known places."""
+        if self.place not in PLACES:
+            raise ValueError(f"the KL penalty stands in one of {', '.join(PLACES)}, got {self.place!r}")
+
+    @property
+    def in_reward(self) -> bool:
+        """Whether rewards depend on it."""
+        return self.beta != 0 and self.place != "loss"
+
+    def cost(self, rollout: Rollout) -> Float[Tensor, "N L"]:
+        """β k of every token, 0 outside the answers."""
+        if rollout.logprobs is None or rollout.base is None:
+            raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
+        found = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
+        return torch.where(rollout.response, self.beta * found.view_as(rollout.base), 0)
+
+
+class Scored(NamedTuple):
+    """Everything that became of a step's rewards."""
+
+    rewards: dict[str, Rewards]
+    """By stage: `sources`, then each transform."""
+    total: Float[Tensor, " N"]
+    """Σ_k w_k r_k after the transforms, before any KL; NaN where it is missing."""
+    advantages: dict[str, Tensor]
+    """By stage: `estimate` [N] or [N, L], then each transform; the last is trained on."""
+    weights: Float[Tensor, "N L"]
+    """Of the loss: aggregation times the scheduler's; 0 outside the answers and for answers without a reward."""
+
+    @property
+    def advantage(self) -> Float[Tensor, "N L"]:
+        """The last stage, for every token."""
+        last = [*self.advantages.values()][-1]
+        return last if last.dim() == 2 else last[:, None].expand_as(self.weights)
+
+
+@dataclass
+class Algorithm:
+    """A policy-gradient method as its formulas; `state` is what they remember between steps."""
+
+    advantage: AdvantageEstimator
+    rule: ClipRule
+    aggregation: Aggregation
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """w_k of the reward's components; the others are only watched. None given: 1 for every source's component."""
+    apart: bool = False
+    """The estimator is given the components [N, K] that have a share instead of their sum."""
+    penalty: Penalty = field(default_factory=Penalty)
+    entropy: float = 0.0
+    """Weight of the policy's entropy, which the loss rewards."""
+    reward_transforms: Mapping[str, Transform] = field(default_factory=dict)
+    advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
+    scheduler: Scheduler | None = None
+
+    def __post_init__(self) -> None:
+        """A wrong order of stages is refused before anything runs."""
+        self._rewards = Composed("reward", self.reward_transforms)
+        self._advantages = Composed("advantage", self.advantage_transforms)
+        self._scheduled: State = {}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """JSON-able; a copy."""
+        held = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}
+        return copy.deepcopy(held)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's state."""
+        self._rewards.load(state["rewards"])
+        self._advantages.load(state["advantages"])
+        self._scheduled = state["scheduler"]
+
+    def __call__(self, rewards: Rewards, rollout: Rollout) -> Scored:
+        """One step; the state moves on."""
+        rewards_by_stage = {"sources": rewards, **dict(self._rewards(rewards, rollout))}
+        last = [*rewards_by_stage.values()][-1]
+        shares = self.shares or dict.fromkeys(rewards.names, 1.0)
+        for name in shares:
+            last.place(name)
+        total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
+        estimate = self.advantage(self._seen(last, shares, total, rollout), rollout)
+        stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout))}
+        return Scored(rewards_by_stage, total, stages, self._weights(total, rollout))
+
+    def _seen(
+        self, rewards: Rewards, shares: Mapping[str, float], total: Float[Tensor, " N"], rollout: Rollout
+    ) -> Tensor:
+        """What the estimator is given: [N], [N, K] apart, or [N, L] where tokens have rewards of their own."""
+        if self.apart:
+            return rewards.values[:, [rewards.place(name) for name, share in shares.items() if share]]
+        if self.penalty.in_reward and self.penalty.place == "answer":
+            total = total - self.penalty.cost(rollout).sum(1)
+        tokens = [] if rewards.steps is None else [rewards.steps.nan_to_num(0)]
+        if self.penalty.in_reward and self.penalty.place == "token":
+            tokens.append(-self.penalty.cost(rollout))
+        if not tokens:
+            return total
+        return at_last_token(total, rollout.response) + torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
+
+    def _weights(self, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N L"]:
+        known = ~total.isnan()
+        live = rollout.response & known[:, None]
+        weights = self.aggregation(live, float(known.sum()), float(live.sum()))
+        if self.scheduler is None:
+            return weights
+        self._scheduled, often = self.scheduler(self._scheduled, total, rollout)
+        return weights * often[:, None]

@@ -1,0 +1,403 @@
+"""TRL's GRPO loop with our rewards, formulas, critic and checkpoints; sampling, engines and the rest stay TRL's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+from trl.trainer.utils import nanstd, use_adapter
+
+from ..kernels.ops.policy_loss import PolicyLoss, policy_loss
+from ..rm.contract import ScoringContract
+from ..rm.data import as_prompt
+from ..rm.encode import Encoder, describe_tokenizer
+from ..rm.errors import UsageError
+from ..rm.trainer import MarkComplete
+from ..rm.types import Example
+from .advantages.gae import gae
+from .algorithm import Algorithm, Scored
+from .arguments import PolicyArguments
+from .backlog import Backlog, Batch
+from .critic import CriticArguments, CriticLearner, Targets, explained_variance
+from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
+from .keeping import load_state, save_state
+from .reference import frozen_copy
+from .rewards import RewardSources, statistics
+from .rollouts import write_rollouts
+from .rows import bounds_of_rows
+from .types import Cycle, Replay, Rewards, Rollout
+from .watching import sequence_kl, watched
+
+
+class PolicyTrainer(GRPOTrainer):
+    """Trains a policy on our reward models. Read beside `GRPOTrainer`: each method with a name of TRL's replaces it.
+
+    `reference` is what the policy is kept near and compared with; by default the policy as it started: the adapter
+    switched off, or a frozen copy.
+    """
+
+    args: PolicyArguments
+    model: Any
+    accelerator: Any
+    processing_class: Any
+    num_generations: Any
+
+    def __init__(
+        self,
+        model: Any,
+        sources: RewardSources,
+        algorithm: Algorithm,
+        args: PolicyArguments,
+        train_dataset: Any,
+        *,
+        tokenizer: Any,
+        eval_dataset: Any = None,
+        critic: CriticArguments | None = None,
+        reference: Any = None,
+        replay: Replay | None = None,
+        peft_config: Any = None,
+        rollout_func: Any = None,
+        callbacks: Sequence[TrainerCallback] = (),
+    ):
+        if replay and args.num_iterations < 2:
+            raise UsageError(
+                "a replay takes the first pass over each batch of answers; give num_iterations of 2 or more"
+            )
+        compares = args.measure_kl or algorithm.penalty.beta != 0
+        if compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
+            reference = frozen_copy(model)
+        super().__init__(
+            model=model,
+            reward_funcs=[_later],
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=tokenizer,
+            peft_config=peft_config,
+            rollout_func=rollout_func,
+            callbacks=[MarkComplete(), *callbacks],
+        )
+        self.sources, self.algorithm = sources, algorithm
+        self.backlog = Backlog(replay, args.steps_per_generation or 1) if replay else None
+        self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
+        self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        install(self.language_model, temperature=self.temperature)
+        self.reference = None if reference is None else self._referee(reference)
+        width = self.language_model.config.get_text_config().hidden_size
+        self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
+        self._cycle: Cycle | None = None
+        self._states: dict[int, Tensor] = {}
+        self.live = False
+        self.kl = 0.0
+        self.add_callback(_AroundSteps(self))
+
+    # ---- what models say of answers ----
+
+    @property
+    def _compares(self) -> bool:
+        return self.args.measure_kl or self.algorithm.penalty.beta != 0
+
+    @property
+    def _annotates(self) -> bool:
+        """Whether something needs log-probabilities, states or values before the loss."""
+        later = self.args.gradient_accumulation_steps % self.args.cycle != 0
+        wanted = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
+        return bool(later or wanted)
+
+    def _referee(self, reference: Any) -> Any:
+        reference.requires_grad_(False).eval()
+        install(reference, temperature=self.temperature)
+        return self.accelerator.prepare_model(reference, evaluation_mode=True)
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
+    ):
+        """Log-probabilities where TRL asks for them itself: to weigh answers of another engine."""
+        P = input_ids.shape[1] - logits_to_keep
+        said = attention_mask[:, P:]
+        found = self._read(model, answers(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], said, said.bool()))
+        return found.logprob, found.entropy, None
+
+    @torch.no_grad()
+    def _read(self, model: Any, rows: Answers) -> Reading:
+        """Some answers at a time, as in training."""
+        parts = zip(*(one.split(self.args.per_device_train_batch_size) for one in rows), strict=True)
+        found = [model(answers=Answers(*part)) for part in parts]
+        return Reading(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+    def _read_reference(self, rows: Answers) -> Reading:
+        if self.reference is not None:
+            return self._read(self.reference, rows)
+        model = self.accelerator.unwrap_model(self.model)
+        with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
+            return self._read(self.model, rows)
+
+    # ---- answers, and what they are worth ----
+
+    def _tokenize_prompts(self, prompts: list):
+        """As reward models and guided decoding have them."""
+        return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """Nothing yet: a reward may read what is only known later."""
+        texts = self.processing_class.batch_decode(
+            completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        self._examples = [Example(as_prompt(one), text) for one, text in zip(prompts, texts, strict=True)]
+        return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
+
+    def _generate_and_score_completions(self, inputs):
+        """TRL's answers with our rewards; advantages, weights and what else the loss reads are this process's."""
+        batch = super()._generate_and_score_completions(inputs)
+        training, rows = self.model.training, answers_of(batch)
+        writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
+        read = self._read(self.model, rows) if self._annotates or writes else None
+        base = self._read_reference(rows).logprob if self._compares else None
+        states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
+        rewards, faults = self.sources(self._examples, states)
+        rollout = self._everywhere(batch, rows, read, base)
+        before = self.algorithm.state
+        scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
+        if not training:
+            self.algorithm.load(before)
+        self._tell(scored, rollout, len(faults))
+        batch |= self._trained_on(scored, rollout, rows.response.shape[1])
+        batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
+        if training:
+            examples = gather_object(self._examples) if writes else []
+            if writes and self.accelerator.is_main_process:
+                path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
+                write_rollouts(path, self.state.global_step, examples, rollout, scored.rewards, scored.advantages)
+            self._cycle = Cycle(self._examples, rollout, scored.total, None)
+            if self.backlog:
+                self.backlog.turn(batch, scored, rollout)
+        return batch
+
+    def _everywhere(self, batch: Batch, rows: Answers, read: Reading | None, base: Tensor | None) -> Rollout:
+        """The answers of all processes: a group may span them."""
+        ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
+        values = after = None
+        if self.learner and read is not None:
+            with torch.no_grad():
+                found = self.learner.critic(at_answers(read.states, rows))
+            values, after = found[:, :-1] * rows.response, found.gather(1, rows.response.sum(1)[:, None]).squeeze(1)
+        finished = self._gather((ends & rows.response).any(1))
+        size = int(self.num_generations if self.model.training else self.num_generations_eval)
+        return Rollout(
+            group=torch.arange(len(finished), device=finished.device) // size,
+            response=self._gather(rows.response),
+            finished=finished,
+            tokens=self._gather(batch["completion_ids"]),
+            logprobs=None if read is None else self._gather(read.logprob),
+            base=None if base is None else self._gather(base),
+            values=None if values is None else self._gather(values),
+            after=None if after is None else self._gather(after),
+        )
+
+    def _gather(self, x: Tensor) -> Tensor:
+        """Rows of all processes, as wide as the widest."""
+        return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1) if x.dim() > 1 else x)
+
+    def _rewards_everywhere(self, own: Rewards) -> Rewards:
+        values, steps, members = (
+            None if one is None else self._gather(one.to(self.accelerator.device))
+            for one in (own.values, own.steps, own.members)
+        )
+        assert values is not None
+        return Rewards(values, own.names, steps, members)
+
+    def _trained_on(self, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
+        """What the loss reads; the weights of an optimizer step's answers sum to 1 over all processes."""
+        windows = self.args.cycle / (self.args.num_iterations * self.args.gradient_accumulation_steps)
+        found = {
+            "advantages": scored.advantage.float(),
+            "weights": scored.weights.float() * windows * self.accelerator.num_processes,
+        }
+        if rollout.base is not None:
+            found["base"] = rollout.base
+        if rollout.logprobs is not None:
+            found["old_per_token_logps"] = rollout.logprobs
+        if self.learner and rollout.values is not None:
+            seen = gae(gamma=1.0, lam=self.learner.arguments.lam)(scored.total, rollout)
+            found |= {"values": rollout.values, "returns": rollout.values + seen.to(rollout.values.dtype)}
+            found["known"] = rollout.response & ~scored.total.isnan()[:, None]
+        size = len(rollout.finished) // self.accelerator.num_processes
+        mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
+        return {name: one[mine, :width].contiguous() for name, one in found.items()}
+
+    def _tell(self, scored: Scored, rollout: Rollout, faults: int) -> None:
+        """Replace TRL's statistics of rewards by ours."""
+        metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
+        for name in ("reward", "reward_std"):
+            metrics[name].pop()
+        for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
+            metrics.pop(name)
+        self._note("reward", scored.total.nanmean().item())
+        self._note("reward_std", nanstd(scored.total).item())
+        self._note("rewards/faults", faults)
+        for name, value in (*statistics(rewards, rollout.group), *watched(rollout, scored.total)):
+            self._note(name, value)
+        if rollout.logprobs is not None and rollout.base is not None:
+            self._watch_kl(sequence_kl(rollout).mean().item())
+        if rollout.values is not None:
+            known = ~scored.total.isnan()
+            first = explained_variance(rollout.values[:, 0], scored.total, known)
+            self._note("critic/explained_variance_first", first)
+        self._logs["rewards"].clear()
+        for name in rewards.names:
+            self._logs["rewards"][name].extend(rewards[name].tolist())
+        self._logs["advantages"].clear()
+        self._logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
+
+    @property
+    def _mode(self) -> str:
+        return "train" if self.model.training else "eval"
+
+    def _note(self, name: str, value: float) -> None:
+        self._metrics[self._mode][name].append(float(value))
+
+    def _prepare_inputs(self, generation_batch):
+        """TRL's micro-batch, or in a replay's pass one of the previous answers."""
+        inputs = super()._prepare_inputs(generation_batch)
+        turn, place = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
+        return self.backlog.micro_batches[place] if self.backlog and turn == 0 and self.model.training else inputs
+
+    # ---- the loss ----
+
+    def _compute_loss(self, model, inputs):
+        """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; the critic learns beside it."""
+        rows, algorithm = answers_of(inputs), self.algorithm
+        read = model(answers=rows)
+        weights = inputs["weights"]
+        if "importance_sampling_ratio" in inputs:
+            weights = weights * inputs["importance_sampling_ratio"]
+        old = inputs.get("old_per_token_logps")
+        base, penalty = inputs.get("base"), algorithm.penalty
+        found = policy_loss(
+            read.logprob.flatten(),
+            (read.logprob.detach() if old is None else old).flatten(),
+            inputs["advantages"].flatten(),
+            weights.flatten(),
+            bounds_of_rows(read.logprob),
+            rule=algorithm.rule,
+            mask=rows.response.flatten(),
+            base=None if base is None else base.flatten(),
+            beta=penalty.beta if penalty.place == "loss" else 0.0,
+            kl=penalty.kind if penalty.place == "loss" else "k1",
+        )
+        self._account(found, read, rows)
+        if self.learner and self.model.training and weights.any():
+            self._learn_values(self.learner, read, rows, inputs)
+        if self.sources.learners and self.sources.reads_states and self.model.training:
+            own = own_states(read.states.detach(), rows)
+            self._states |= dict(zip(inputs["row"].tolist(), own, strict=True))
+        self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
+        if algorithm.entropy == 0:
+            return found.total
+        return found.total - algorithm.entropy * (weights * read.entropy).sum()
+
+    def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
+        tokens = inputs["known"].sum().clamp_min(1).item()
+        share = 1 / (tokens * self.args.gradient_accumulation_steps * self.accelerator.num_processes)
+        targets = Targets(inputs["values"], inputs["returns"], inputs["known"], share)
+        self._note("critic/loss", learner.learn(at_answers(read.states.detach(), rows), targets))
+
+    def _account(self, found: PolicyLoss, read: Reading, rows: Answers) -> None:
+        """Means over the micro-batch's tokens."""
+        answered = found.sums[:, 3:4] > 0
+        facts = torch.cat([found.sums[:, 1:], answered], 1).detach().sum(0)
+        gap, clipped, live, ratio, number = self.accelerator.reduce(facts, reduction="sum").tolist()
+        tokens = max(live, 1.0)
+        self._note("clip_ratio/region_mean", clipped / tokens)
+        self._note("ratio", ratio / tokens)
+        own = torch.stack([read.entropy.detach().sum(), rows.response.sum()])
+        entropy, said = self.accelerator.reduce(own, reduction="sum").tolist()
+        self._note("entropy", entropy / max(said, 1.0))
+        if self._compares:
+            self._note("kl", gap / tokens)
+            if not self._annotates:
+                self._watch_kl(gap / max(number, 1.0))
+
+    def _watch_kl(self, kl: float) -> None:
+        """Σ_t of an answer's tokens, mean over answers, nats: what the budget is about."""
+        self.kl = kl
+        self._note("watch/kl", kl)
+
+    # ---- checkpoints ----
+
+    def _save_checkpoint(self, model, trial):
+        """TRL's, and what formulas, critic, replay and learning rewards remember."""
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
+            tensors = {
+                "learner": self.learner.state() if self.learner else None,
+                "sources": {name: one.state() for name, one in self.sources.learners.items()},
+                "past": self.backlog.kept() if self.backlog else None,
+            }
+            replay = self.backlog.state if self.backlog else {}
+            save_state(folder, {"algorithm": self.algorithm.state, "replay": replay}, tensors)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """TRL's, and ours."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        formulas, tensors = load_state(Path(checkpoint))
+        self.algorithm.load(formulas["algorithm"])
+        if self.learner:
+            self.learner.load(tensors["learner"])
+        for name, one in self.sources.learners.items():
+            one.load(tensors["sources"][name])
+        if self.backlog:
+            self.backlog.load(formulas["replay"], tensors["past"])
+
+    # ---- around an optimizer step ----
+
+    def before_step(self, optimizer: Any) -> None:
+        """Where nothing was to learn, nothing moves: a zero gradient would still move AdamW."""
+        if not self.live:
+            optimizer.zero_grad(set_to_none=True)
+            self._note("skipped_steps", 1.0)
+        self.live = False
+
+    def after_step(self) -> None:
+        """The critic's step, and at the end of a cycle that of reward models that learn."""
+        if self.learner:
+            self.learner.step(self.accelerator)
+
+    def after_cycle(self) -> None:
+        """The answers were learnt from; reward models may learn from them now."""
+        if self._cycle is None or self._step % self.args.cycle:
+            return
+        states = [self._states[row] for row in range(len(self._cycle.examples))] if self._states else None
+        for name, one in self.sources.learners.items():
+            for fact, value in one.learn(self._cycle._replace(states=states)).items():
+                self._note(f"{name}/{fact}", value)
+        self._cycle, self._states = None, {}
+
+
+class _AroundSteps(TrainerCallback):
+    """Calls the trainer where Transformers' loop has no method of its own."""
+
+    def __init__(self, trainer: PolicyTrainer):
+        self.trainer = trainer
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        self.trainer.before_step(self.trainer.optimizer)
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        self.trainer.after_step()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.trainer.after_cycle()
+        control.should_training_stop |= self.trainer.kl > self.trainer.args.kl_budget
+
+
+def _later(**_: Any) -> list[float]:
+    """TRL wants a reward function; ours are asked when everything about the answers is known."""
+    raise AssertionError("rewards are given in _generate_and_score_completions")

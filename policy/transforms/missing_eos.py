@@ -1,0 +1,15 @@
+"""Answers that were cut off cost something."""
+
+import torch
+
+from ..types import Rewards, Rollout, State, Transform
+
+
+def missing_eos(*, reward: str, cost: float) -> Transform:
+    """r' = r - c for an answer without an end of text                    as in released PPO code"""
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        r = rewards[reward]
+        return state, rewards.replaced(reward, torch.where(rollout.finished, r, r - cost))
+
+    return Transform("reward", change)

@@ -1,0 +1,25 @@
+"""Advantages of a step's tokens with mean 0 and standard deviation 1."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import standardised
+from ..types import Rollout, State, Transform
+
+
+def whiten(*, epsilon: float = 1e-8) -> Transform:
+    """A' = (A - mean A) / (std A + ε) over the answers' tokens           as in released PPO code
+
+    Tokens of advantage exactly 0 have none (a missing reward): they neither count nor change.
+    """
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        if advantages.dim() == 1:
+            advantages = advantages[:, None].expand_as(rollout.response)
+        live = rollout.response & (advantages != 0)
+        white = torch.zeros_like(advantages)
+        white[live] = standardised(advantages[live], epsilon)
+        return state, white
+
+    return Transform("advantage", change, stage=4)

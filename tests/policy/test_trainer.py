@@ -1,0 +1,368 @@
+"""policy/trainer.py: the loop equals TRL's where both say the same, and keeps its promises where TRL has none."""
+
+import copy
+import inspect
+import json
+import math
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.policy.algorithm import Algorithm, Penalty
+from rewardlab.policy.arguments import PolicyArguments
+from rewardlab.policy.critic import CriticArguments
+from rewardlab.policy.rewards import RewardSources
+from rewardlab.policy.trainer import PolicyTrainer
+from rewardlab.policy.types import Transform
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.plugins import load
+from rewardlab.rm.types import prompt_text
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+SETTINGS = {
+    "use_cpu": True,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+    "num_generations": 4,
+    "max_completion_length": 16,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant",
+    "gradient_checkpointing": False,
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "seed": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
+
+
+@pytest.fixture
+def train(base, words, data, tmp_path):
+    """A finished run on a copy of the toy policy."""
+
+    def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, **changes):
+        penalty = changes.pop("penalty", Penalty())
+        formulas = {
+            name: changes.pop(name) for name in ("reward_transforms", "advantage_transforms") if name in changes
+        }
+        formulas |= {name: changes.pop(name) for name in ("scheduler", "shares", "entropy") if name in changes}
+        algorithm = Algorithm(
+            load("policy.advantages", advantage)(),
+            load("policy.losses", "ppo")(),
+            load("policy.aggregations", "token_mean")(),
+            penalty=penalty,
+            **formulas,
+        )
+        ours = ("critic", "replay", "peft_config", "reference", "callbacks", "eval_dataset")
+        extras = {name: changes.pop(name) for name in ours if name in changes}
+        args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SETTINGS, "max_steps": steps, **changes})
+        trainer = PolicyTrainer(
+            changes.get("model") or copy.deepcopy(base),
+            sources or RewardSources({"gold": garden.gold()}),
+            algorithm,
+            args,
+            data,
+            tokenizer=words,
+            **extras,
+        )
+        if done:
+            trainer.train(resume_from_checkpoint=resume)
+        return trainer
+
+    return run
+
+
+def logged(trainer, name):
+    return [row[name] for row in trainer.state.log_history if name in row]
+
+
+def weights(trainer):
+    return {name: one.detach().clone() for name, one in trainer.language_model.named_parameters()}
+
+
+# ---- the same numbers as TRL ----
+
+
+def gold_function(prompts, completions, **_):
+    return [
+        garden.gold_rewards(prompt_text(prompt), completion[0]["content"]).overall
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
+def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path):
+    """Same answers, same loss, same weights after three steps with a KL in the loss and two passes."""
+    folder = tmp_path / "start"
+    base.save_pretrained(folder)
+    theirs = GRPOTrainer(
+        copy.deepcopy(base).from_pretrained(folder),
+        [gold_function],
+        GRPOConfig(
+            **SETTINGS, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
+            beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, use_bias_correction_kl=False,
+        ),
+        data,
+        processing_class=words,
+    )  # fmt: skip
+    theirs.train()
+    ours = train(steps=4, penalty=Penalty(0.05), num_iterations=2)
+    assert logged(ours, "reward") == pytest.approx(logged(theirs, "reward"), abs=1e-6)
+    assert logged(ours, "loss") == pytest.approx(logged(theirs, "loss"), abs=1e-5)
+    assert logged(ours, "entropy") == pytest.approx(
+        logged(theirs, "entropy"), rel=0.02
+    )  # theirs averages micro-batches
+    for name, one in theirs.model.named_parameters():
+        torch.testing.assert_close(weights(ours)[name], one, atol=2e-4, rtol=0)  # Adam's steps are 1e-3
+
+
+def test_the_private_methods_that_are_replaced_are_still_called_so():
+    arguments = {
+        "_calculate_rewards": ["inputs", "prompts", "completions", "completion_ids_list"],
+        "_generate_and_score_completions": ["inputs"],
+        "_compute_loss": ["model", "inputs"],
+        "_prepare_inputs": ["generation_batch"],
+        "_tokenize_prompts": ["prompts"],
+        "_save_checkpoint": ["model", "trial"],
+        "_load_optimizer_and_scheduler": ["checkpoint"],
+    }
+    for name, expected in arguments.items():
+        assert [*inspect.signature(getattr(GRPOTrainer, name)).parameters][1:] == expected
+    asked = [*inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters][1:7]
+    assert asked == ["model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy"]
+
+
+# ---- rewards ----
+
+
+def test_the_reward_is_the_models_own_by_its_own_contract(train, words):
+    seen = []
+
+    class Asked:
+        contract = garden.gold().contract
+
+        def rate(self, examples):
+            seen.extend(examples)
+            return garden.gold().rate(examples)
+
+    trainer = train(sources=RewardSources({"gold": Asked()}), steps=1)
+    assert len(seen) == 16
+    assert logged(trainer, "reward")[0] == pytest.approx(garden.gold().rate(seen).mean())
+    assert not any("</s>" in one.answer or "<pad>" in one.answer for one in seen)
+
+
+def test_faults_are_named_and_saved_and_the_run_goes_on_or_stops(train, tmp_path):
+    def half(examples):
+        return [1.0 if place % 2 else math.inf for place, _ in enumerate(examples)]
+
+    record = tmp_path / "faults.jsonl"
+    sources = {"gold": garden.gold(), "half": half}
+    trainer = train(sources=RewardSources(sources, skip=True, record=record), steps=1, shares={"gold": 1.0})
+    assert logged(trainer, "rewards/faults") == [8]
+    assert logged(trainer, "rewards/half/missing") == [8]
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert len(rows) == 8 and rows[0]["reason"] == "is inf" and rows[0]["answer"]
+    with pytest.raises(DataError, match=r"reward 'half' is inf for answer 0.* \(and 7 more\)"):
+        train(sources=RewardSources(sources, record=record), steps=1)
+
+
+def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train):
+    calls = []
+
+    def sometimes(examples):
+        calls.append(len(examples))
+        return [None if len(calls) == 2 else float(len(one.answer)) for one in examples]
+
+    seen = []
+
+    class Keep(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            seen.append(next(iter(model.parameters())).detach().clone())
+
+    trainer = train(sources=RewardSources({"length": sometimes}), steps=3, callbacks=[Keep()])
+    first, second, third = seen
+    assert torch.equal(first, second) and not torch.equal(second, third)
+    assert logged(trainer, "skipped_steps") == [1.0]
+
+
+def test_rollouts_are_written_with_every_stage(train, tmp_path):
+    cut = load("policy.transforms", "missing_eos")(reward="gold", cost=1.0)
+    train(steps=3, rollout_steps=2, reward_transforms={"cut": cut}, max_completion_length=4)
+    files = sorted((tmp_path / "run" / "rollouts").iterdir())
+    assert [one.name for one in files] == ["step-000000.parquet", "step-000002.parquet"]
+    rows = pq.read_table(files[0]).to_pylist()
+    assert len(rows) == 16
+    for row in rows:
+        assert len(row["tokens"]) == len(row["logprobs"]) == len(row["base"]) == row["length"]
+        assert row["reward/cut/gold"] == row["reward/sources/gold"] - (not row["finished"])
+        np.testing.assert_allclose(row["logprobs"], row["base"], atol=1e-5) if row["step"] == 0 else None
+
+
+# ---- PPO, schedules, replays ----
+
+
+PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learning_rate=1e-2)}
+
+
+def test_the_critic_learns_and_never_moves_the_policy(train):
+    """With a learning rate of 0 the policy stays; the critic's loss falls."""
+    trainer = train("gae", steps=30, learning_rate=0.0, **PPO)
+    start = train("gae", steps=0, done=False, **PPO)
+    assert all(torch.equal(one, other) for one, other in zip(
+        weights(trainer).values(), weights(start).values(), strict=True))  # fmt: skip
+    losses = logged(trainer, "critic/loss")
+    assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:2])
+    assert logged(trainer, "watch/kl") == pytest.approx([0.0] * 30, abs=1e-4)
+
+
+class Again:
+    """The previous batch once more with half its advantages, from the second cycle on."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, state, total, past):
+        self.seen.append((total.mean().item(), past))
+        return {"calls": state.get("calls", 0) + 1}, past.advantage / 2
+
+
+def test_a_replay_trains_on_the_previous_batch_against_its_own_policy(train):
+    again = Again()
+    trainer = train(steps=6, num_iterations=2, replay=again)
+    assert len(again.seen) == 2  # three cycles of two steps
+    assert logged(trainer, "skipped_steps") == [1.0]  # the first has nothing to look back to
+    assert again.seen[0][1].rollout.logprobs is not None
+    ratios = logged(trainer, "ratio")
+    assert ratios[1] == pytest.approx(1.0, abs=1e-3)  # the present batch's first pass after nothing happened
+    assert ratios[2] != pytest.approx(1.0, abs=1e-4)  # the previous batch, by a policy that has moved
+    with pytest.raises(UsageError, match="num_iterations of 2 or more"):
+        train(replay=again)
+
+
+def _counting(slot):
+    return Transform(slot, lambda state, x, _: ({"calls": state.get("calls", 0) + 1}, x), stage=2 * (slot != "reward"))
+
+
+def _stateful_scheduler(state, scores, rollout):
+    return {"mean": scores.mean().item()}, torch.ones_like(scores)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, tmp_path):
+    """Optimizer, critic, transforms, scheduler, replay and the next answers."""
+    everything = {
+        **PPO,
+        "advantage_transforms": {
+            "white": load("policy.transforms", "whiten")(),
+        },
+        "reward_transforms": {"count": _counting("reward")},
+        "scheduler": _stateful_scheduler,
+        "num_iterations": 2,
+        "save_strategy": "steps",
+        "save_steps": 4,
+        "save_total_limit": 9,
+    }
+    whole = train("gae", steps=10, replay=Again(), **everything)
+    states = whole.algorithm.state
+    checkpoint = tmp_path / "kept"
+    shutil.copytree(tmp_path / "run" / "checkpoint-4", checkpoint)
+    resumed = train("gae", steps=10, replay=Again(), resume=str(checkpoint), **everything)
+    for name in ("reward", "loss", "critic/loss", "ratio", "watch/kl"):
+        assert logged(resumed, name)[-6:] == pytest.approx(logged(whole, name)[-6:], abs=1e-5), name
+    assert resumed.algorithm.state == states and states["rewards"]["count"]["calls"] == 5
+    for one, other in zip(weights(resumed).values(), weights(whole).values(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+class Learner:
+    """A reward that reads the policy's states, and learns after every cycle."""
+
+    contract = garden.gold().contract
+    reads_states = True
+
+    def __init__(self):
+        self.cycles, self.asked = [], 0
+
+    def rate(self, examples, states):
+        self.asked += 1
+        assert len(states) == len(examples)
+        return np.array([[float(one.mean()) + self.asked] for one in states])
+
+    def learn(self, cycle):
+        self.cycles.append(cycle)
+        return {"asked": self.asked}
+
+    def state(self):
+        return {"asked": self.asked}
+
+    def load(self, state):
+        self.asked = state["asked"]
+
+
+def test_a_reward_that_learns_gets_the_last_passs_states_row_by_row(train):
+    learner = Learner()
+    trainer = train("rloo", RewardSources({"r2m": learner}), steps=4, num_iterations=2)
+    assert len(learner.cycles) == 2
+    assert logged(trainer, "r2m/asked") == [1.0, 2.0]
+    cycle = learner.cycles[0]
+    lengths = cycle.rollout.response.sum(1).tolist()
+    for example, states, said in zip(cycle.examples, cycle.states, lengths, strict=True):
+        assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + said - 1
+
+
+# ---- references, limits ----
+
+
+def test_the_reference_of_an_adapter_is_the_policy_without_it(train):
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    trainer = train(steps=3, peft_config=lora, learning_rate=1e-2)
+    assert trainer.reference is None
+    kl = logged(trainer, "watch/kl")
+    assert kl[0] == pytest.approx(0, abs=1e-4) and kl[-1] > 0.01
+
+
+def test_another_reference_is_compared_with(train, words):
+    trainer = train(steps=1, reference=models.causal_lm(words, seed=9))
+    assert logged(trainer, "watch/kl")[0] > 5
+
+
+def test_a_kl_budget_ends_the_run(train):
+    trainer = train(steps=20, learning_rate=1e-2, kl_budget=0.5)
+    assert trainer.state.global_step < 20
+    assert logged(trainer, "watch/kl")[-1] > 0.5 > max(logged(trainer, "watch/kl")[:-1])
+
+
+def test_an_evaluation_changes_nothing(train, data):
+    trainer = train("gae", steps=0, done=False, eval_dataset=data.select(range(2)), **PPO,
+                    reward_transforms={"count": _counting("reward")})  # fmt: skip
+    before = copy.deepcopy(trainer.algorithm.state)
+    found = trainer.evaluate()
+    assert trainer.algorithm.state == before
+    assert math.isfinite(found["eval_reward"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beta": 0.1}, "beta is not read here; set the algorithm's penalty"),
+        ({"loss_type": "grpo"}, "loss_type is not read here; set the algorithm's clip rule and aggregation"),
+        ({"kl_budget": 1.0, "measure_kl": False}, "kl_budget needs measure_kl"),
+        ({"save_strategy": "epoch"}, "may split a batch of answers"),
+        ({"steps_per_generation": 3, "num_generations": 4}, "make the first a multiple of the second"),
+    ],
+)
+def test_settings_that_would_do_nothing_or_harm_are_refused(changes, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        PolicyArguments(**{"output_dir": str(tmp_path), **SETTINGS, **changes})
+
+
+def test_checkpoints_are_taken_where_answers_are_used_up(tmp_path):
+    made = {"output_dir": str(tmp_path), **SETTINGS, "save_strategy": "steps", "save_steps": 5}
+    assert PolicyArguments(**made, num_iterations=3).save_steps == 6
