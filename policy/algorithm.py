@@ -21,12 +21,14 @@ PLACES = ("loss", "token", "answer")
 class Penalty:
     """β KL(π | base): a term of the loss, of every token's reward, or of the answer's reward.
 
-    In a reward, token t costs β k(log π_old(y_t), log base(y_t)), k being `kind` of `kernels.ops.policy_loss`.
+    In a reward, token t costs β k(log π_old(y_t), log base(y_t)); `kind` k and `corrected` are those of
+    `kernels.ops.policy_loss`.
     """
 
     beta: float = 0.0
     place: str = "loss"
     kind: str = "k3"
+    corrected: bool = False
 
     def __post_init__(self) -> None:
         """Only known places."""

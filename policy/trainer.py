@@ -23,6 +23,7 @@ from .algorithm import Algorithm, Scored
 from .arguments import PolicyArguments
 from .backlog import Backlog, Batch
 from .critic import CriticArguments, CriticLearner, Targets, explained_variance
+from .groups import groups
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
 from .keeping import load_state, save_state
 from .reference import frozen_copy
@@ -244,9 +245,10 @@ class PolicyTrainer(GRPOTrainer):
         if rollout.logprobs is not None and rollout.base is not None:
             self._watch_kl(sequence_kl(rollout).mean().item())
         if rollout.values is not None:
-            known = ~scored.total.isnan()
-            first = explained_variance(rollout.values[:, 0], scored.total, known)
-            self._note("critic/explained_variance_first", first)
+            seen = groups(scored.total, rollout.group)
+            others = (seen.number * seen.mean - scored.total) / (seen.number - 1)
+            for name, values in (("first", rollout.values[:, 0]), ("of_others", others)):
+                self._note(f"critic/explained_variance_{name}", explained_variance(values, scored.total, seen.valid))
         self._logs["rewards"].clear()
         for name in rewards.names:
             self._logs["rewards"][name].extend(rewards[name].tolist())
@@ -288,6 +290,7 @@ class PolicyTrainer(GRPOTrainer):
             base=None if base is None else base.flatten(),
             beta=penalty.beta if penalty.place == "loss" else 0.0,
             kl=penalty.kind if penalty.place == "loss" else "k1",
+            corrected=penalty.corrected and penalty.place == "loss",
         )
         self._account(found, read, rows)
         if self.learner and self.model.training and weights.any():

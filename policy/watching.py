@@ -73,9 +73,10 @@ def repetition(rollout: Rollout, n: int = 3) -> float:
     seq-rep-n = 1 - |different n-grams| / |n-grams|                 Welleck et al. 2019, arXiv:1908.04319
     """
     row, gram = _ngrams(rollout, n)
-    first_said = torch.unique(row * len(gram) + gram) // max(1, len(gram))
-    different, all_ = (torch.bincount(rows).double() for rows in (first_said, row))
-    return (1 - different / all_)[all_ > 0].mean().item()
+    number = max(1, len(gram))
+    rows_of_different = torch.unique(row * number + gram) // number
+    different, said = (torch.bincount(rows).double() for rows in (rows_of_different, row))
+    return (1 - different / said)[said > 0].mean().item()
 
 
 def distinct(rollout: Rollout, n: int) -> float:

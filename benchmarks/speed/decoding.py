@@ -73,9 +73,9 @@ class Bench:
 
     def __init__(self, size: Size, device: str):
         self.size = size
-        self.words = _tokenizer(size.vocabulary)
-        self.model = _backbone(size).to(device)
-        self.other = _backbone(size).to(device)
+        self.words = tokenizer(size.vocabulary)
+        self.model = backbone(size).to(device)
+        self.other = backbone(size).to(device)
 
     def base(self) -> Voice:
         """The first backbone alone; each decodes one batch at a time."""
@@ -109,14 +109,16 @@ class Bench:
         ]
 
 
-def _tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
+def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
+    """One token a word: w0, w1, ..."""
     names = (*SPECIALS, *(f"w{number}" for number in range(vocabulary - len(SPECIALS))))
     words = Tokenizer(WordLevel({name: place for place, name in enumerate(names)}, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>", chat_template=TEMPLATE)
 
 
-def _backbone(size: Size) -> Any:
+def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
+    """Random weights; of `size` its layers, hidden and vocabulary."""
     config = AutoConfig.for_model(
         "qwen3",
         vocab_size=size.vocabulary,
@@ -129,7 +131,7 @@ def _backbone(size: Size) -> Any:
         max_position_embeddings=4096,
         tie_word_embeddings=True,
     )
-    return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
 # ---- how it is measured ----

@@ -15,7 +15,12 @@ BLOCK = 1024
 _PPO = {"lengths": [4096, 1024], "rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")}
 _GSPO = _PPO | {"rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "sequence")}
 _CISPO = _PPO | {"rule": ((0.0, 1.2), (0.0, 1.2), "logprob", "token")}
-REHEARSALS = [_PPO, _PPO | {"mask": True, "kl": "k3", "beta": 0.1}, _GSPO | {"kl": "forward", "beta": 0.1}, _CISPO]
+REHEARSALS = [
+    _PPO,
+    _PPO | {"mask": True, "kl": "k3", "beta": 0.1, "corrected": True},
+    _GSPO | {"kl": "forward", "beta": 0.1},
+    _CISPO,
+]
 ELEMENTS = {"sequence_loss": "BLOCK"}
 
 
@@ -31,9 +36,10 @@ def fused(
     base: Tensor | None = None,
     beta: float = 0.0,
     kl: str = "k3",
+    corrected: bool = False,
 ) -> PolicyLoss:
     """The same numbers up to float32's rounding; bounds are int64."""
-    return PolicyLoss(*_Fused.apply(logprob, old, advantage, weight, bounds, rule, mask, base, beta, kl))
+    return PolicyLoss(*_Fused.apply(logprob, old, advantage, weight, bounds, rule, mask, base, beta, kl, corrected))
 
 
 class _Fused(torch.autograd.Function):
@@ -42,7 +48,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor,
-        rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str,
+        rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str, corrected: bool,
     ) -> Any:  # fmt: skip
         tokens = {"logprob": logprob, "old": old, "advantage": advantage, "weight": weight}
         tokens |= {"mask": weight if mask is None else mask, "base": weight if base is None else base}
@@ -57,7 +63,7 @@ class _Fused(torch.autograd.Function):
             **{"bounds": bounds.contiguous(), "gradient": gradient, "sums": sums, "shares": shares},
             **dict(zip(("low", "high", "low_negative", "high_negative"), log_bounds(rule), strict=True)),
             **{"beta": float(beta), "THROUGH": rule.through, "LEVEL": rule.level, "MASK": mask is not None},
-            **{"KL": "none" if base is None else kl, "PENALTY": beta != 0, "BLOCK": BLOCK},
+            **{"KL": "none" if base is None else kl, "PENALTY": beta != 0, "CORRECTED": corrected, "BLOCK": BLOCK},
             num_warps=8,
         )
         ctx.save_for_backward(gradient)
@@ -69,7 +75,7 @@ class _Fused(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         (gradient,) = ctx.saved_tensors
-        return (gradient * upstream[0]).to(ctx.dtype), *[None] * 9
+        return (gradient * upstream[0]).to(ctx.dtype), *[None] * 10
 
 
 @triton.jit
@@ -77,7 +83,7 @@ def sequence_loss(
     logprob, old, advantage, weight, mask, base, bounds, gradient, sums, shares,
     low, high, low_negative, high_negative, beta,
     THROUGH: tl.constexpr, LEVEL: tl.constexpr, MASK: tl.constexpr, KL: tl.constexpr, PENALTY: tl.constexpr,
-    BLOCK: tl.constexpr,
+    CORRECTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ w (L + beta KL) of one sequence, its gradient token by token, and its sums; bounds are logarithms.
 
@@ -100,6 +106,7 @@ def sequence_loss(
     for block in range(0, blocks):
         start = first + block * BLOCK
         t, inside, live, w, said, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
+        own = log_r
         if LEVEL != "token":
             log_r = tl.where(live, mean, 0.0)
         least = tl.where(A >= 0, low, low_negative)
@@ -118,6 +125,9 @@ def sequence_loss(
         if KL != "none":
             gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - said
             distance, steepness = divergence(gap, KL)
+            if CORRECTED:
+                steepness = tl.exp(own) * (steepness + distance)
+                distance = tl.exp(own) * distance
             apart += tl.sum(distance, 0)
             if PENALTY:
                 total += beta * w * distance

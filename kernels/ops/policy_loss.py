@@ -21,8 +21,16 @@ CASES = [
     {"lengths": [1], "rule": (*_PPO, "token")},
     {"lengths": [17, 1, 0, 129], "rule": (*_PPO, "token"), "mask": True, "beta": 0.1, "kl": "k3"},
     {"lengths": [1025, 3], "rule": (*_PPO, "token"), "beta": 0.3, "kl": "forward"},
+    {"lengths": [17, 5], "rule": (*_PPO, "token"), "mask": True, "beta": 0.3, "kl": "k3", "corrected": True},
     {"lengths": [17, 0, 5], "rule": ((0.0, 1.02), (0.98, 3.0), "ratio", "sequence"), "mask": True},
     {"lengths": [17, 1100], "rule": ((0.0, 1.02), (0.98, 3.0), "ratio", "sequence"), "beta": 0.1, "kl": "k1"},
+    {
+        "lengths": [17],
+        "rule": ((0.0, 1.02), (0.98, 3.0), "ratio", "sequence"),
+        "beta": 0.1,
+        "kl": "k1",
+        "corrected": True,
+    },
     {"lengths": [17, 5, 30], "rule": ((0.0, 1.02), (0.98, 3.0), "ratio", "sequence-token"), "kl": "k2"},
     {"lengths": [129, 2], "rule": ((0.0, 1.3), (0.0, 1.3), "logprob", "token"), "mask": True, "beta": 0.2, "kl": "k2"},
     {"lengths": [17, 2], "rule": ((0.99, 1.01), (0.99, 1.01), "logprob", "sequence")},
@@ -69,6 +77,7 @@ def reference(
     base: Float[Tensor, " T"] | None = None,
     beta: float = 0.0,
     kl: str = "k3",
+    corrected: bool = False,
 ) -> PolicyLoss:
     """The definition, sequence by sequence."""
     tokens = _tokens(logprob, old, advantage, weight, mask, base)
@@ -76,7 +85,7 @@ def reference(
     for first, end in pairwise(bounds.tolist()):
         sequence = _Tokens(*(None if one is None else one[first:end] for one in tokens))
         drift = (sequence.logprob - sequence.old).sum() / sequence.live.sum().clamp_min(1)
-        share, facts = _per_token(sequence, drift.expand(end - first), rule, beta, kl)
+        share, facts = _per_token(sequence, drift.expand(end - first), rule, beta, kl, corrected)
         total = total + share.sum()
         sums.append(facts.sum(0, keepdim=True))
     return PolicyLoss(total, torch.cat(sums))
@@ -94,6 +103,7 @@ def policy_loss(
     base: Float[Tensor, " T"] | None = None,
     beta: float = 0.0,
     kl: str = "k3",
+    corrected: bool = False,
 ) -> PolicyLoss:
     """Σ_t w_t (L_t + β KL_t) over packed sequences; sequence s is [bounds[s] : bounds[s + 1]] of every tensor.
 
@@ -103,14 +113,16 @@ def policy_loss(
 
     The clip rule is derived in the README. Where r lies exactly on a bound the gradient still flows. `weight` carries
     the aggregation (1 / (N length), 1 / Σ tokens, 1 / (N longest), ...): no denominator is made up here. `base` is what
-    `divergence` compares the policy with; it needs no β to be measured. Rows [N, L] are sequences of length L with a
-    mask. A token that is masked or has weight 0 is no token: not read, not counted, its gradient exactly 0.
+    `divergence` compares the policy with; it needs no β to be measured. `corrected` multiplies KL_t by the token's own
+    ratio π_t / old_t: tokens of an older policy then have the present one's mean, and k3 the gradient of KL(π | base)
+    (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L with a mask. A token that is masked or has
+    weight 0 is no token: not read, not counted, its gradient exactly 0.
 
     The result is float32 (float64 for float64); only `logprob` gets a gradient, formed along with the loss. Bounds
     rise from 0 to T; they are not checked on a GPU, which would wait for it.
     """
     _check(logprob, (old, advantage, weight, base, mask), bounds, rule, beta, kl)
-    chosen: dict[str, Any] = {"rule": rule, "mask": mask, "base": base, "beta": beta, "kl": kl}
+    chosen: dict[str, Any] = {"rule": rule, "mask": mask, "base": base, "beta": beta, "kl": kl, "corrected": corrected}
     match way(logprob):
         case "reference":
             return reference(logprob, old, advantage, weight, bounds, **chosen)
@@ -132,7 +144,7 @@ def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"
         k3       e^d - d - 1         mean KL(π | base), never negative; its gradient's mean is that of KL(base | π)
         forward  d e^d - (e^d - 1)   mean KL(base | π), never negative (RAPO, arXiv:2510.03865): e^d k3 at -d
 
-    Means hold for tokens of the present policy; tokens of an older one are not corrected for.
+    Means hold for tokens of the present policy; see `corrected` of `policy_loss` for those of an older one.
     """
     gap = base - logprob
     match kind:
@@ -180,7 +192,7 @@ def _tokens(
 
 
 def _per_token(
-    tokens: _Tokens, drift: Float[Tensor, " T"], rule: ClipRule, beta: float, kl: str
+    tokens: _Tokens, drift: Float[Tensor, " T"], rule: ClipRule, beta: float, kl: str, corrected: bool
 ) -> tuple[Float[Tensor, " T"], Float[Tensor, "T 5"]]:
     """w (L + β KL), and what `PolicyLoss.sums` adds up; `drift` is the mean log-ratio of a token's sequence."""
     log_ratio = torch.where(tokens.live, _at_level(tokens.logprob - tokens.old, drift, rule.level), 0)
@@ -191,6 +203,7 @@ def _per_token(
     through = ratio if rule.through == "ratio" else ratio.detach() * tokens.logprob
     loss = -through * tokens.advantage * tokens.weight
     gap = torch.zeros_like(loss) if tokens.base is None else divergence(kl, tokens.logprob, tokens.base)
+    gap = gap * (tokens.logprob - tokens.old).exp() if corrected else gap
     clipped = (log_ratio < low) | (log_ratio > high)
     facts = torch.stack([loss, gap, clipped & tokens.live, tokens.live, log_ratio.exp() * tokens.live], 1).detach()
     return loss if beta == 0 else loss + beta * tokens.weight * gap, facts
@@ -208,14 +221,14 @@ def _at_level(log_ratio: Float[Tensor, " T"], drift: Float[Tensor, " T"], level:
 
 def _all_at_once(
     logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor,
-    *, rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str,
+    *, rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str, corrected: bool,
 ) -> PolicyLoss:  # fmt: skip
     """The definition, for all sequences at once."""
     tokens = _tokens(logprob, old, advantage, weight, mask, base)
     apart = torch.stack([tokens.logprob - tokens.old, tokens.live.to(tokens.logprob.dtype)], 1)
     drift, number = _by_sequence(apart, bounds).unbind(1)
     drift = (drift / number.clamp_min(1)).repeat_interleave(bounds.diff(), output_size=len(logprob))
-    share, facts = _per_token(tokens, drift, rule, beta, kl)
+    share, facts = _per_token(tokens, drift, rule, beta, kl, corrected)
     return PolicyLoss(share.sum(), _by_sequence(facts, bounds))
 
 
@@ -265,5 +278,7 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
     if mask:
         tensors = {name: one.masked_fill(~mask["mask"], torch.nan) for name, one in tensors.items()}
     placed = {name: one.to(dtype=dtype, device=device) for name, one in tensors.items()}
-    chosen = {name: case[name] for name in ("beta", "kl") if name in case} | {"rule": ClipRule(*case["rule"])}
+    chosen = {name: case[name] for name in ("beta", "kl", "corrected") if name in case} | {
+        "rule": ClipRule(*case["rule"])
+    }
     return placed | {name: one.to(device) for name, one in {"bounds": bounds_of(lengths), **mask}.items()} | chosen

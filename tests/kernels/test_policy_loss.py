@@ -242,6 +242,19 @@ def test_divergences_mean_what_their_table_says():
     torch.testing.assert_close(slopes["k3"], of_forward)
 
 
+@pytest.mark.parametrize("kl", ["k1", "k3"])
+def test_corrected_tokens_of_an_older_policy_have_the_mean_and_the_gradient_of_the_present_ones_kl(way, kl):
+    """The sum over a vocabulary of 3, each token as often as the older policy says it, is exact."""
+    logits = torch.tensor([0.3, -1.0, 0.8], requires_grad=True)
+    old, base = torch.tensor([0.2, 0.5, 0.3]), torch.tensor([0.5, 0.2, 0.3]).log()
+    chosen = {"rule": PPO, "base": base, "beta": 1.0, "kl": kl, "corrected": True}
+    rows = torch.zeros(3), old, torch.tensor([0, 3])
+    found = policy_loss(logits.log_softmax(0), old.log(), *rows, **chosen).total
+    truth = (logits.softmax(0) * (logits.log_softmax(0) - base)).sum()
+    for one, other in zip(value_and_gradient(found, logits), value_and_gradient(truth, logits), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kl", ["k3", "forward"])
 def test_a_policy_close_to_its_base_is_measured_in_float32(way, kl):
     # e^d - d - 1 as it stands would be off by 6e-8, where d² / 2 is at most 2e-6

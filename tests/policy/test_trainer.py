@@ -99,8 +99,9 @@ def gold_function(prompts, completions, **_):
     ]
 
 
-def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path):
-    """Same answers, same loss, same weights after three steps with a KL in the loss and two passes."""
+@pytest.mark.parametrize("corrected", [False, True])
+def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path, corrected):
+    """Same answers, same loss, same weights after four steps with a KL in the loss and two passes."""
     folder = tmp_path / "start"
     base.save_pretrained(folder)
     theirs = GRPOTrainer(
@@ -108,13 +109,13 @@ def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path
         [gold_function],
         GRPOConfig(
             **SETTINGS, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
-            beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, use_bias_correction_kl=False,
+            beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, use_bias_correction_kl=corrected,
         ),
         data,
         processing_class=words,
     )  # fmt: skip
     theirs.train()
-    ours = train(steps=4, penalty=Penalty(0.05), num_iterations=2)
+    ours = train(steps=4, penalty=Penalty(0.05, corrected=corrected), num_iterations=2)
     assert logged(ours, "reward") == pytest.approx(logged(theirs, "reward"), abs=1e-6)
     assert logged(ours, "loss") == pytest.approx(logged(theirs, "loss"), abs=1e-5)
     assert logged(ours, "entropy") == pytest.approx(

@@ -1,0 +1,312 @@
+"""An optimizer step of policy training beside TRL's GRPOTrainer: `python -m rewardlab.benchmarks.speed.policy`.
+
+Both trainers run GRPO with a KL to a frozen copy in the loss, on the same answers, which are replayed instead of
+generated. Their steps alternate in one process and are told in CPU-seconds, so that the load of other processes falls
+on neither; what generating the answers would have cost is told apart. Memory is that of a step after the optimizer's
+first, in a process of its own for each:
+
+    ours    policy/trainer.py
+    trl     TRL's trainer with its fused output head
+    eager   TRL's trainer with all logits at once
+"""
+
+import argparse
+import copy
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy import stats
+from torch import Tensor
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import entropy_from_logits, selective_log_softmax
+
+from ...policy.advantages.grpo import grpo
+from ...policy.aggregations.token_mean import token_mean
+from ...policy.algorithm import Algorithm, Penalty
+from ...policy.arguments import PolicyArguments
+from ...policy.losses.ppo import ppo
+from ...policy.rewards import RewardSources
+from ...policy.trainer import PolicyTrainer
+from .decoding import backbone, machine, tokenizer
+from .head import peak_of
+
+BETA = 0.04
+GROUP = 4
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is measured."""
+
+    layers: int = 4
+    hidden: int = 384
+    vocabulary: int = 32_000
+    rows: int = 16
+    """Answers of a step, in two micro-batches."""
+    prompt: int = 24
+    answer: int = 64
+    steps: int = 24
+    """Pairs of steps; the first two are not counted."""
+
+
+class Eager(GRPOTrainer):
+    """TRL's trainer with the logits of all answers at once, as one writes it first."""
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **_
+    ):
+        found = []
+        for ids, mask in zip(
+            *(one.split(batch_size or len(input_ids)) for one in (input_ids, attention_mask)), strict=True
+        ):
+            logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=logits_to_keep + 1).logits[:, :-1]
+            logits = logits / self.temperature
+            with torch.no_grad():
+                entropy = entropy_from_logits(logits)
+            found.append((selective_log_softmax(logits, ids[:, -logits_to_keep:]), entropy))
+        logp, entropies = (torch.cat(column) for column in zip(*found, strict=True))
+        return logp, entropies, None
+
+
+# ---- the trainers ----
+
+
+class Answers:
+    """Prompts and answers of one length, always the same ones, in place of generation."""
+
+    def __init__(self, size: Size):
+        draw = np.random.default_rng(0)
+        self.words = tokenizer(size.vocabulary)
+        lines = [" ".join(f"w{one}" for one in row) for row in draw.integers(9000, size=(64, size.prompt))]
+        self.prompts = Dataset.from_list([{"prompt": [{"role": "user", "content": line}]} for line in lines])
+        self.said = draw.integers(10, size.vocabulary, (size.rows, size.answer)).tolist()
+
+    def __call__(self, prompts: Sequence[Any]) -> tuple[Any, ...]:
+        """As TRL's `_generate` returns them."""
+        ids = self.words.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=False)
+        texts = [[{"role": "assistant", "content": self.words.decode(one)}] for one in self.said]
+        return ids, self.said, None, texts, None, {}, None, []
+
+
+def parity(text: str) -> float:
+    """A cheap reward that differs from answer to answer."""
+    return sum(map(ord, text)) % 17 / 17
+
+
+def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) -> Any:
+    """One of the three, ready to train."""
+    shared = {
+        "output_dir": folder, "use_cpu": not torch.cuda.is_available(), "bf16": False, "max_steps": size.steps,
+        "per_device_train_batch_size": size.rows // 2, "gradient_accumulation_steps": 2, "num_generations": GROUP,
+        "max_completion_length": size.answer, "learning_rate": 1e-5, "gradient_checkpointing": False,
+        "save_strategy": "no", "disable_tqdm": True, "logging_steps": 1, "report_to": "none", "disable_dropout": True,
+    }  # fmt: skip
+    if name == "ours":
+        algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA))
+        sources = RewardSources({"parity": lambda examples: [parity(one.answer) for one in examples]})
+        made: Any = PolicyTrainer(
+            copy.deepcopy(start),
+            sources,
+            algorithm,
+            PolicyArguments(**shared),
+            answers.prompts,
+            tokenizer=answers.words,
+        )
+    else:
+        settings = GRPOConfig(**shared, beta=BETA, loss_type="dapo", use_bias_correction_kl=False)
+        kind = Eager if name == "eager" else GRPOTrainer
+        made = kind(start.config.name_or_path, [_theirs], settings, answers.prompts, processing_class=answers.words)
+    made._generate = answers
+    made.remove_callback(PrinterCallback)
+    return made
+
+
+def _theirs(prompts: Any, completions: Any, **_: Any) -> list[float]:
+    return [parity(one[0]["content"]) for one in completions]
+
+
+def start_in(folder: str, size: Size) -> Any:
+    """The model that all start from, saved: TRL reads its frozen copy from disk."""
+    torch.manual_seed(0)
+    model = backbone(size, torch.float32)
+    model.save_pretrained(folder)
+    model.config.name_or_path = folder
+    return model
+
+
+# ---- time ----
+
+
+class Turns:
+    """Training loops in threads of one process, of which one runs at a time: an optimizer step each in turn."""
+
+    def __init__(self, loops: Mapping[str, Any]):
+        self.loops = loops
+        self.seconds: dict[str, list[float]] = {name: [] for name in loops}
+        self.losses: dict[str, list[float]] = {}
+        self._names, self._turn, self._condition = [*loops], 0, threading.Condition()
+        self._failed: list[BaseException] = []
+
+    def run(self) -> dict[str, list[float]]:
+        """CPU-seconds of every step."""
+        threads = [threading.Thread(target=self._train, args=(name,)) for name in self._names]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        if self._failed:
+            raise self._failed[0]
+        return self.seconds
+
+    def _train(self, name: str) -> None:
+        self.loops[name].add_callback(_Turn(self, name))
+        try:
+            self.loops[name].train()
+            self.losses[name] = [row["loss"] for row in self.loops[name].state.log_history if "loss" in row]
+        except BaseException as error:
+            with self._condition:
+                self._failed.append(error)
+                self._condition.notify_all()
+
+    def begin(self, name: str) -> None:
+        """Wait for the others' step."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._failed or self._names[self._turn] == name)
+        if self._failed:
+            raise RuntimeError("another loop failed")
+        self._started = time.process_time()
+
+    def end(self, name: str) -> None:
+        """Hand on."""
+        self.seconds[name].append(time.process_time() - self._started)
+        with self._condition:
+            self._turn = (self._turn + 1) % len(self._names)
+            self._condition.notify_all()
+
+
+class _Turn(TrainerCallback):
+    def __init__(self, turns: Turns, name: str):
+        self.turns, self.name = turns, name
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.turns.begin(self.name)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.turns.end(self.name)
+
+
+def times(size: Size, folder: str) -> dict[str, Any]:
+    """Steps of ours and TRL's in turn, the ratio with its interval, and what generation would cost."""
+    answers, start = Answers(size), start_in(folder, size)
+    turns = Turns({name: trainer(name, size, answers, start, folder) for name in ("ours", "trl")})
+    seconds = {name: rounds[2:] for name, rounds in turns.run().items()}
+    prompts = answers.words.apply_chat_template(
+        [row["prompt"] for row in answers.prompts.select(range(size.rows))], add_generation_prompt=True,
+        return_tensors="pt", return_dict=True,
+    )  # fmt: skip
+    began = time.process_time()
+    start.generate(**prompts, max_new_tokens=size.answer, min_new_tokens=size.answer, do_sample=True)
+    return {
+        "seconds": seconds,
+        "ratio": ratio(seconds["ours"], seconds["trl"]),
+        "generation": time.process_time() - began,
+        "loss difference": float(np.abs(np.subtract(turns.losses["ours"], turns.losses["trl"])).max()),
+    }
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    """exp of the mean log-ratio of pairs, with Student's 95 % interval."""
+    logs = np.log(np.divide(ours, theirs))
+    half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
+    low, middle, high = np.exp([logs.mean() - half, logs.mean(), logs.mean() + half]).tolist()
+    return {"mean": middle, "low": low, "high": high, "pairs": len(logs)}
+
+
+# ---- memory ----
+
+
+def memory(name: str, size: Size) -> float:
+    """Megabytes at the peak of the third step, above what was resident before; in a fresh process."""
+    with TemporaryDirectory() as folder:
+        made = trainer(name, size, Answers(size), start_in(folder, size), folder)
+        step, peaks = made.training_step, []
+
+        def watched(*arguments: Any) -> Tensor:
+            found: list[Tensor] = []
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            peaks.append(peak_of(lambda: found.append(step(*arguments)), device))
+            return found[0]
+
+        made.training_step = watched
+        made.args.max_steps = 3
+        made.train()
+        return max(peaks[-2:]) / 1e6
+
+
+def in_a_process(name: str, size: Size) -> float:
+    """`memory` where nothing else has been loaded or freed."""
+    module = __name__ if __name__ != "__main__" else f"{__package__}.policy"
+    command = [sys.executable, "-m", module, "--variant", name, "--size", json.dumps(asdict(size))]
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    return float(done.stdout.splitlines()[-1])
+
+
+# ---- telling ----
+
+
+def measure(size: Size, processes: Callable[[str, Size], float] = in_a_process) -> dict[str, Any]:
+    """Time and memory."""
+    with TemporaryDirectory() as folder:
+        found = times(size, folder)
+    place = machine("cuda" if torch.cuda.is_available() else "cpu") | {"dtype": "float32"}
+    peaks = {name: processes(name, size) for name in ("ours", "trl", "eager")}
+    return {"size": asdict(size), "machine": place, "time": found, "peak MB": peaks}
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The tables."""
+    seconds, one = found["time"]["seconds"], found["time"]["ratio"]
+    lines = ["| | CPU-seconds a step | peak MB of a step |", "|---|---|---|"]
+    for name, peak in found["peak MB"].items():
+        told = f"{np.median(seconds[name]):.2f}" if name in seconds else "–"
+        lines.append(f"| {name} | {told} | {peak:.0f} |")
+    lines.append(f"\nours / trl: {one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}] over {one['pairs']} pairs; ")
+    lines.append(f"generating the answers: {found['time']['generation']:.2f} CPU-seconds, in neither")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
+    """Measure and print; `--variant` is the process of one, which prints its peak."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    for name in ("--variant", "--size"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    warnings.filterwarnings("ignore")
+    if options.variant is not None:
+        print(memory(options.variant, Size(**json.loads(options.size))))
+        return
+    found = measure(size or Size())
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(markdown(found))
+
+
+if __name__ == "__main__":
+    main()
