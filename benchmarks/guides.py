@@ -1,16 +1,8 @@
-"""Guides trained in a world with a known truth, and what decoding under them brings.
+"""Guides trained in a world with a known truth, and what decoding under them brings."""
 
-A result is a dictionary of arrays that follows from its job's fields alone. It is kept in a cache folder under their
-hash, so that a study can be stopped, continued and run again: bases first, then guides, then fronts.
-"""
-
-import importlib.metadata
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -34,71 +26,17 @@ from ..rm.preference_task import PreferenceRow, PreferenceTask, encode_preferenc
 from ..rm.preferences import at_vertices, dirichlet, on_grid, once_per_batch, simplex_grid
 from ..rm.trainer import RewardArguments, RewardTrainer
 from ..rm.trunks import small_config
-from ..rm.types import Messages, PreferencePair, content_hash, prompt_text
+from ..rm.types import Messages, PreferencePair, prompt_text
+from .cached import Arrays, Job
 from .pareto import repetition
-from .types import Say
 from .worlds import enumerable, garden
 from .worlds.models import pretrain, tokenizer
 
-REVISION = 1  # to be raised when the code that trains or decodes changes a number
-LIBRARIES = ("torch", "transformers", "peft")
 TEMPERATURE = 1.0
 LONGEST = 32
 TOGETHER = 512
 EXACT_BETA = 1.0
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-Arrays = dict[str, np.ndarray]
-
-
-class Job:
-    """Work whose result is a function of its fields; subclasses are frozen dataclasses."""
-
-    def file(self, cache: Path) -> Path:
-        """Where the result stands: the same fields find it again."""
-        libraries = [importlib.metadata.version(name) for name in LIBRARIES]
-        named: Any = self
-        return cache / f"{type(self).__name__.lower()}-{content_hash([asdict(named), REVISION, libraries])}.npz"
-
-    def work(self, cache: Path) -> Arrays:
-        """Do it; the results that it needs are in the cache, or are made now."""
-        raise NotImplementedError
-
-    def result(self, cache: Path) -> Arrays:
-        """From the cache, or done now and kept there."""
-        file = self.file(cache)
-        if not file.exists():
-            cache.mkdir(parents=True, exist_ok=True)
-            unfinished = file.with_suffix(f".{os.getpid()}.npz")
-            np.savez(unfinished, **self.work(cache))
-            unfinished.replace(file)
-        with np.load(file) as kept:
-            return dict(kept)
-
-
-def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
-    """Do what the cache lacks, in `workers` processes of one thread each."""
-    wanted = {job.file(cache): job for job in jobs}
-    waiting = [job for file, job in wanted.items() if not file.exists()]
-    say(f"{len(wanted) - len(waiting)} of {len(wanted)} results are in the cache")
-    for place, name in enumerate(_done(waiting, cache, workers), start=1):
-        say(f"{place} of {len(waiting)}: {name}")
-
-
-def _done(jobs: Sequence[Job], cache: Path, workers: int) -> Iterable[str]:
-    if workers < 2 or len(jobs) < 2:
-        yield from (_run(cache, job) for job in jobs)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        yield from pool.map(partial(_run, cache), jobs)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _run(cache: Path, job: Job) -> str:
-    job.result(cache)
-    return str(job)
 
 
 # ---- bases ----

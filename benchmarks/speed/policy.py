@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -270,12 +270,12 @@ def in_a_process(name: str, size: Size) -> float:
 # ---- telling ----
 
 
-def measure(size: Size, processes: Callable[[str, Size], float] = in_a_process) -> dict[str, Any]:
+def measure(size: Size) -> dict[str, Any]:
     """Time and memory."""
     with TemporaryDirectory() as folder:
         found = times(size, folder)
     place = machine("cuda" if torch.cuda.is_available() else "cpu") | {"dtype": "float32"}
-    peaks = {name: processes(name, size) for name in ("ours", "trl", "eager")}
+    peaks = {name: in_a_process(name, size) for name in ("ours", "trl", "eager")}
     return {"size": asdict(size), "machine": place, "time": found, "peak MB": peaks}
 
 

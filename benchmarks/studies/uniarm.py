@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...rm.preferences import simplex_grid
+from ..cached import Job, run_jobs
 from ..fronts import (
     MARGIN,
     Frame,
@@ -22,7 +23,7 @@ from ..fronts import (
     versus,
     weight_figure,
 )
-from ..guides import EXACT_BETA, LONGEST, Base, Exact, Front, Guide, Job, Recipe, run_jobs
+from ..guides import EXACT_BETA, LONGEST, Base, Exact, Front, Guide, Recipe
 from ..pareto import SCALINGS, Estimate
 from ..render import table
 from ..types import Say, Study

@@ -13,7 +13,8 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from functools import cache
+from itertools import count, product
 from random import Random
 from typing import NamedTuple
 
@@ -65,6 +66,7 @@ OBJECTIVES = ("helpful", "harmless", "engaging")
 SPLITS = ("train", "validation", "test")
 TEMPERATURE = 0.2
 NOISE = 0.05
+PASS_RATES = tuple(0.1 + 0.8 * place / (len(TOPICS) - 1) for place in range(len(TOPICS)))
 
 
 def vocabulary() -> tuple[str, ...]:
@@ -236,8 +238,14 @@ def _random(use: str, seed: int, split: str) -> Random:
     return Random(f"garden {use} {split} {seed}")
 
 
+def questions() -> list[Messages]:
+    """All 192 questions to the club; each four in a row differ in their opening alone."""
+    asked = product(TOPICS, QUESTIONS, OPENINGS)
+    return [user_turn(opening + question.format(topic)) for topic, question, opening in asked]
+
+
 def prompts(n: int, seed: int) -> list[Messages]:
-    """Questions to the club; there are 192 different ones."""
+    """Questions to the club, drawn with replacement."""
     rng = Random(f"garden prompts {seed}")
     return [user_turn(_question(rng).text) for _ in range(n)]
 
@@ -273,3 +281,36 @@ def pairs(
     """
     rng, judge = _random("pairs", seed, split), labeller(temperature=temperature, noise=noise)
     return [_pair(rng, f"garden-{split}-{seed}-{index}", split, judge) for index in range(n)]
+
+
+# ---- right and wrong ----
+
+
+def pass_rate_of(prompt: Messages) -> float:
+    """How many answers of supervised quality are right: 0.1 for the hardest topic to 0.9 for the easiest."""
+    topic = topic_of(prompt_text(prompt))
+    if topic is None:
+        raise UsageError(f"no topic of the garden in {prompt_text(prompt)!r}; there are {', '.join(TOPICS)}")
+    return PASS_RATES[[*TOPICS].index(topic)]
+
+
+def verify(examples: Sequence[Example]) -> list[float]:
+    """1 for an answer that is right, whose overall gold reward reaches its prompt's bar, and 0 for any other.
+
+    The bar stands where supervised answers reach it at the prompt's pass rate: some prompts are easy, others hard.
+    """
+    return [float(beyond >= -1e-9) for beyond in beyond_the_bar(examples)]  # 1e-9: rounding errors
+
+
+def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
+    """The overall gold reward minus the prompt's bar: a reward of which much depends on the prompt alone."""
+    golds = gold().rate(examples)[:, 0]
+    bars = [_bars()[pass_rate_of(example.prompt)] for example in examples]
+    return [float(reached - bar) for reached, bar in zip(golds, bars, strict=True)]
+
+
+@cache
+def _bars() -> dict[float, float]:
+    """The gold reward that so many supervised answers reach; one for all topics, which differ in their words only."""
+    golds = gold().rate(supervised(3000, seed=0))[:, 0]
+    return {rate: float(np.quantile(golds, 1 - rate)) for rate in PASS_RATES}

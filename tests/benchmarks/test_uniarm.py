@@ -6,6 +6,7 @@ import pytest
 import torch
 from rewardlab.apps.config import StudyConfig
 from rewardlab.apps.jobs import run_study
+from rewardlab.benchmarks.cached import run_jobs
 from rewardlab.benchmarks.guides import (
     EXACT_BETA,
     Base,
@@ -15,7 +16,6 @@ from rewardlab.benchmarks.guides import (
     Language,
     Recipe,
     exact_guide,
-    run_jobs,
 )
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.preferences import simplex_grid

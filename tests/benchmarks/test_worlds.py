@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks.worlds import garden, models, policies
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, prompt_text, user_turn
 
@@ -141,6 +141,36 @@ def test_wins_say_which_answer_is_better_by_gold():
     assert len({pair.id for pair in garden.pairs(200, seed=0)}) == 200
 
 
+def test_prompts_are_easy_and_hard_by_their_topic():
+    rates = [garden.pass_rate_of(prompt) for prompt in garden.questions()]
+    assert len(rates) == 192 and min(rates) == 0.1 and max(rates) == pytest.approx(0.9)
+    assert np.mean(rates) == pytest.approx(0.5)
+    assert garden.pass_rate_of(user_turn("describe roses")) == garden.pass_rate_of(user_turn("hello describe roses"))
+    with pytest.raises(UsageError, match="no topic of the garden in 'user: describe cars'"):
+        garden.pass_rate_of(user_turn("describe cars"))
+
+
+def test_supervised_answers_are_right_as_often_as_the_prompt_says():
+    examples = garden.supervised(9000, seed=5, split="test")
+    rates, right = np.array([garden.pass_rate_of(one.prompt) for one in examples]), np.array(garden.verify(examples))
+    found = [right[rates == rate].mean() for rate in garden.PASS_RATES]
+    np.testing.assert_allclose(found, garden.PASS_RATES, atol=0.06)
+
+
+def test_the_easier_a_prompt_the_lower_its_bar():
+    hard, easy = user_turn("describe roses"), user_turn("describe bonfires")
+    answers = [Example(hard, "roses"), Example(easy, "bonfires")]  # 0.6 each
+    assert garden.verify(answers) == [0.0, 1.0]
+    assert np.subtract(0.6, garden.beyond_the_bar(answers))[0] > 1 > np.subtract(0.6, garden.beyond_the_bar(answers))[1]
+    assert garden.verify([]) == []
+
+
+def test_one_question_has_one_bar_whatever_else_is_asked():
+    examples = garden.supervised(100, seed=2)
+    assert garden.verify(examples[::-1])[::-1] == garden.verify(examples)
+    assert {*garden.verify(examples)} == {0.0, 1.0}
+
+
 def test_a_conversation_has_exactly_these_tokens():
     words = models.tokenizer()
     messages = models.conversation(Example(user_turn(ASKED), "honey and zebra"))
@@ -196,3 +226,50 @@ def test_pretraining_learns_and_is_decided_by_the_seeds():
         runs.append(models.pretrain(model, words, examples, steps=20, seed=seed, batch_size=16))
     assert runs[0] == runs[1] != runs[2]
     assert np.mean(runs[0][-5:]) < runs[0][0] - 0.5
+
+
+@pytest.fixture(scope="module")
+def start():
+    return policies.start_policy(0, texts=1000, steps=100)
+
+
+def test_the_start_policy_answers_what_it_is_asked(start):
+    asked = garden.prompts(64, seed=1)
+    answers = policies.sample(start, asked, seed=0)
+    assert [one.prompt for one in answers] == asked
+    assert max(len(one.answer.split()) for one in answers) <= policies.LONGEST
+    about = [garden.features(prompt_text(one.prompt), one.answer) for one in answers]
+    assert np.mean([one.plain + one.flourish + one.caution for one in about]) > 1
+
+
+def test_samples_are_decided_by_the_seed_and_differ_for_one_prompt(start):
+    asked = garden.prompts(1, seed=0) * 20
+    answers = policies.sample(start, asked, seed=0)
+    assert answers == policies.sample(start, asked, seed=0) != policies.sample(start, asked, seed=1)
+    assert len({one.answer for one in answers}) > 10
+
+
+def test_accuracy_is_gold_s_order_without_its_ties():
+    first, second = (
+        [Example(user_turn(ASKED), answer) for answer in answers]
+        for answers in (("honey", "honey wax", "frogs"), ("wax", "honey", "honey"))
+    )  # gold: a tie, better, worse
+    assert policies.gold_accuracy(garden.gold(), first, second) == 1
+    assert policies.gold_accuracy(garden.gold(("harmless",)), first, second) == 0  # all its rewards are equal
+
+
+def test_a_proxy_learns_the_order_and_keeps_paying_for_flourish(start):
+    before = start.state_dict()["model.norm.weight"].clone()
+    proxy = policies.proxy(start, policies.Teaching(4000, steps=150, learning_rate=2e-3, votes="many"), seed=0)
+    first, second = zip(*(pair.examples for pair in garden.pairs(500, seed=0, split="test")), strict=True)
+    assert policies.gold_accuracy(proxy, first, second) > 0.7
+    told = [
+        [
+            Example(user_turn(f"tell me about {topic}"), " ".join([topic, *garden.FLOURISH[:n]]))
+            for topic in garden.TOPICS
+        ]
+        for n in (2, 6)
+    ]
+    assert proxy.rate(told[1]).mean() > proxy.rate(told[0]).mean()
+    assert garden.gold().rate(told[1]).mean() < garden.gold().rate(told[0]).mean()
+    assert torch.equal(start.state_dict()["model.norm.weight"], before)

@@ -1,0 +1,77 @@
+"""Jobs whose results are kept: a study can be stopped, continued and run again.
+
+A result is a dictionary of arrays that follows from its job's fields alone. It stands in a cache folder under their
+hash.
+"""
+
+import importlib.metadata
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ..rm.types import content_hash
+from .types import Say
+
+REVISION = 1  # to be raised when the code that trains or decodes changes a number
+Arrays = dict[str, np.ndarray]
+
+
+class Job:
+    """Work whose result is a function of its fields; subclasses are frozen dataclasses."""
+
+    libraries: ClassVar = ("torch", "transformers", "peft")
+
+    def file(self, cache: Path) -> Path:
+        """Where the result stands: the same fields find it again."""
+        libraries = [importlib.metadata.version(name) for name in self.libraries]
+        named: Any = self
+        return cache / f"{type(self).__name__.lower()}-{content_hash([asdict(named), REVISION, libraries])}.npz"
+
+    def work(self, cache: Path) -> Arrays:
+        """Do it; the results that it needs are in the cache, or are made now."""
+        raise NotImplementedError
+
+    def result(self, cache: Path) -> Arrays:
+        """From the cache, or done now and kept there."""
+        file = self.file(cache)
+        if not file.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            unfinished = file.with_suffix(f".{os.getpid()}.npz")
+            np.savez(unfinished, **self.work(cache))
+            unfinished.replace(file)
+        with np.load(file) as kept:
+            return dict(kept)
+
+
+def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
+    """Do what the cache lacks, in `workers` processes of one thread each."""
+    wanted = {job.file(cache): job for job in jobs}
+    waiting = [job for file, job in wanted.items() if not file.exists()]
+    say(f"{len(wanted) - len(waiting)} of {len(wanted)} results are in the cache")
+    for place, name in enumerate(_done(waiting, cache, workers), start=1):
+        say(f"{place} of {len(waiting)}: {name}")
+
+
+def _done(jobs: Sequence[Job], cache: Path, workers: int) -> Iterable[str]:
+    if workers < 2 or len(jobs) < 2:
+        yield from (_run(cache, job) for job in jobs)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        yield from pool.map(partial(_run, cache), jobs)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _run(cache: Path, job: Job) -> str:
+    job.result(cache)
+    return str(job)
