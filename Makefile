@@ -44,9 +44,11 @@ $(VLLM)/ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
-test-vllm: $(VLLM)/ready  ## Guided decoding inside vLLM on a CPU; installs 3.5 GB into an environment of its own
+test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU, which decodes guided and writes rollouts; installs 3.5 GB beside ours
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -c 'import vllm'
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/test_vllm_guided.py
+	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest -s \
+	    tests/policy/test_server_rollouts.py -k vllms_own
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels

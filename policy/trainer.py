@@ -107,7 +107,7 @@ class PolicyTrainer(GRPOTrainer):
         """Whether something needs log-probabilities, states or values before the loss."""
         later = self.args.gradient_accumulation_steps % self.args.cycle != 0
         wanted = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
-        return bool(later or wanted)
+        return bool(later or wanted or self.rollout_func)
 
     def _referee(self, reference: Any) -> Any:
         reference.requires_grad_(False).eval()
@@ -167,6 +167,9 @@ class PolicyTrainer(GRPOTrainer):
             self.algorithm.load(before)
         self._tell(scored, rollout, len(faults))
         batch |= self._trained_on(scored, rollout, rows.response.shape[1])
+        if "sampling_per_token_logps" in batch and not self.use_vllm:  # a rollout function knows who wrote them
+            written = batch["sampling_per_token_logps"]
+            batch["old_per_token_logps"] = torch.where(written.isnan(), batch["old_per_token_logps"], written)
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
             examples = gather_object(self._examples) if writes else []

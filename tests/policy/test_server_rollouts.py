@@ -1,0 +1,175 @@
+"""policy/server_rollouts.py: answers from a server, with a stand-in that speaks its protocol, and with vLLM's own."""
+
+import copy
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.algorithm import Algorithm
+from rewardlab.policy.arguments import PolicyArguments
+from rewardlab.policy.rewards import RewardSources
+from rewardlab.policy.server_rollouts import server_rollouts
+from rewardlab.policy.trainer import PolicyTrainer
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.plugins import load
+
+from tests.conftest import need
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """Draws every answer from a model at temperature 1, as the server that it stands in for."""
+
+    model = None
+    requests: list = []  # noqa: RUF012
+    broken = ""
+
+    def do_GET(self):
+        self._say({"data": [{"id": "policy"}]})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).requests.append(asked | {"key": self.headers.get("Authorization")})
+        if self.broken == "busy":
+            self.send_error(503, "busy")
+            return
+        choices = [self._answer(place, ids, asked["max_tokens"]) for place, ids in enumerate(asked["prompt"])]
+        if self.broken == "short":
+            choices.pop()
+        if self.broken == "no ids":
+            choices = [one | {"token_ids": None} for one in choices]
+        self._say({"choices": choices[::-1]})
+
+    def _answer(self, place, ids, most):
+        tokens = self.model.generate(torch.tensor([ids]), max_new_tokens=most, do_sample=True, top_k=0)[0]
+        with torch.no_grad():
+            logp = self.model(tokens[None]).logits[0].log_softmax(-1)
+        said = tokens[len(ids) :].tolist()
+        logprobs = [logp[len(ids) - 1 + t, token].item() for t, token in enumerate(said)]
+        return {"index": place, "token_ids": said, "logprobs": {"token_logprobs": [*logprobs[:-1], None]}}
+
+    def _say(self, answer):
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(base):
+    StandIn.model, StandIn.requests, StandIn.broken = copy.deepcopy(base), [], ""
+    running = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}"
+    running.shutdown()
+
+
+@pytest.fixture
+def train(base, words, tmp_path):
+    def run(url, policy=None, steps=1):
+        data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
+        formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
+        args = PolicyArguments(
+            output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=8, num_generations=4, max_steps=steps,
+            max_completion_length=8, gradient_checkpointing=False, save_strategy="no", disable_tqdm=True,
+            learning_rate=1e-3, lr_scheduler_type="constant",
+        )  # fmt: skip
+        trainer = PolicyTrainer(
+            policy or copy.deepcopy(base),
+            RewardSources({"gold": garden.gold()}),
+            Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
+            args,
+            data,
+            tokenizer=words,
+            rollout_func=server_rollouts(url),
+        )
+        trainer.train()
+        return trainer
+
+    return run
+
+
+def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, train, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    trainer = train(server, steps=3)
+    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    assert ratios[0] == pytest.approx(1, abs=1e-4)  # the server has the start policy
+    assert abs(ratios[2] - 1) > 1e-4  # and still has it after two steps
+    (first, *_) = StandIn.requests
+    assert first["key"] == "Bearer secret" and first["model"] == "policy" and first["return_token_ids"]
+    prompts = [trainer.encoder.encode_prompt(one) for one in garden.prompts(16, 0)]
+    assert all(one in prompts for one in first["prompt"]) and len(first["prompt"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "message"),
+    [
+        ("busy", DataError, "completions: 503"),
+        ("short", DataError, "7 answers to 8 prompts"),
+        ("no ids", UsageError, "answers have no token_ids"),
+    ],
+)
+def test_a_server_that_fails_is_named(server, train, broken, error, message):
+    StandIn.broken = broken
+    with pytest.raises(error, match=message):
+        train(server)
+
+
+def test_no_server_at_all(train):
+    with pytest.raises(DataError, match="no answer .*; is the server up"):
+        train("http://127.0.0.1:9")
+
+
+def test_vllms_own_server_writes_for_a_saved_policy(base, words, train, tmp_path):
+    """Its log-probabilities of the tokens that it drew are the policy's own."""
+    python = os.environ.get("REWARDLAB_VLLM_PYTHON", "")
+    need("vllm", bool(python), "there is no vLLM; run make test-vllm")
+    folder = tmp_path / "policy"
+    base.save_pretrained(folder)
+    words.save_pretrained(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
+    command += ["--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "128"]
+    command += ["--logprobs-mode", "processed_logprobs"]
+    log = (tmp_path / "server.log").open("w")
+    running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_for(url, running, tmp_path / "server.log")
+        trainer = train(url, steps=2)
+    finally:
+        running.terminate()
+        running.wait(30)
+    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    print(f"\nmean ratio of the first step {ratios[0]:.6f}, of the second {ratios[1]:.6f}")
+    assert ratios[0] == pytest.approx(1, abs=1e-3)
+    rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
+    assert len(rewards) == 2
+
+
+def _wait_for(url, running, log, seconds=300):
+    until = time.time() + seconds
+    while time.time() < until:
+        assert running.poll() is None, log.read_text()[-3000:]
+        try:
+            if httpx.get(f"{url}/health", timeout=2).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(1)
+    pytest.fail(f"vLLM's server did not start in {seconds} s: {log.read_text()[-3000:]}")
