@@ -27,11 +27,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from ..kernels.choose import way, wide
 from ..kernels.ops.lora_film import lora_film, modulate
 from .adapter_settings import SETTINGS, AdapterSettings, load_settings
 from .errors import DataError, UsageError
 from .modulation import (
     BilinearCore,
+    Block,
     MixedVector,
     Modulation,
     Preferences,
@@ -147,11 +149,13 @@ class PreferenceAdapter:
 
         PEFT's layers step aside for a lighter one that does the same sum with few small operations.
         """
-        kept = {}
+        kept, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
             kept[name] = parent
-            setattr(parent, name.rpartition(".")[2], _ServedLinear(layer, rows[name], self.settings.factor, start))
+            block = blocks.setdefault(parent, Block())
+            own = _ServedLinear(layer, rows[name], self.settings.factor, start, block)
+            setattr(parent, name.rpartition(".")[2], own)
         try:
             yield
         finally:
@@ -245,22 +249,29 @@ class PreferenceAdapter:
 
 
 class _ServedLinear(nn.Module):
-    """A base layer and its adapter for decoding: one fused sum, no bookkeeping."""
+    """A base layer and its adapter for decoding, without bookkeeping."""
 
-    def __init__(self, layer: Any, rows: Modulation, factor: float, start: int):
+    def __init__(self, layer: Any, rows: Modulation, factor: float, start: int, block: Block):
         super().__init__()
         base = layer.get_base_layer()
         self.base = base
-        # a GPU multiplies fastest in the base's precision, a CPU in float32
+        # a GPU multiplies fastest in the base's precision, a CPU in float32 or more
         narrow = base.weight.is_cuda and base.weight.is_floating_point()
-        dtype = base.weight.dtype if narrow else torch.float32
+        dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
         self.A, self.B = (one[NAME].weight.detach().to(dtype) for one in (layer.lora_A, layer.lora_B))
         self.rows = rows.map(lambda one: one.detach().to(self.A))
         self.factor, self.start = factor, start
+        self.eager = base.weight.is_cpu and way(base.weight) == "eager"
+        self.block, self.place = block, block.add(self.A, factor * self.B, self.rows)
 
     def forward(self, x: Tensor) -> Tensor:
         """Base output, with the adapter's share added to the rows from `start` on."""
-        return lora_film(self.base(x), x, self.A, self.B, **self.rows._asdict(), factor=self.factor, start=self.start)
+        y = self.base(x)
+        if not self.eager or x.shape[1] > 1:
+            return lora_film(y, x, self.A, self.B, **self.rows._asdict(), factor=self.factor, start=self.start)
+        if self.start < len(x):
+            y[self.start :].add_(self.block.share(self.place, x, self.start))
+        return y
 
 
 def _refuse_merge(*_: Any, **__: Any) -> NoReturn:

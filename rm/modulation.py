@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..kernels.ops.lora_film import low_rank
 from .encode import pad
 from .errors import UsageError
 
@@ -29,6 +30,16 @@ class Modulation(NamedTuple):
     def map(self, change: Any) -> "Modulation":
         """The same change to every tensor that is there."""
         return Modulation(*(None if one is None else change(one) for one in self))
+
+    @staticmethod
+    def side_by_side(parts: "Sequence[Modulation]") -> "Modulation":
+        """Of several adapters' features in one row; all are of one kind."""
+        scale, core, shift = zip(*parts, strict=True)
+        return Modulation(
+            scale=None if scale[0] is None else torch.cat(scale, 1),
+            core=None if core[0] is None else torch.stack([torch.block_diag(*row) for row in zip(*core, strict=True)]),
+            shift=None if shift[0] is None else torch.cat(shift, 1),
+        )
 
     def matrix(self, rank: int) -> Float[Tensor, "r r"]:
         """M of a single row."""
@@ -118,6 +129,52 @@ class ScaleAndShift(nn.Module):
             scale=None if self.scale is None else 1 + self.scale(mixed),
             shift=None if self.shift is None else self.shift(mixed),
         )
+
+
+# ---- decoding on a CPU, where a token's small products take less time than the calls for them ----
+
+
+class Readers:
+    """Adapters that read one tensor; side by side they are one: A stacked, B and cores on a diagonal."""
+
+    def __init__(self, places: Sequence[int], adapters: Sequence[tuple[Tensor, Tensor, Modulation]]):
+        A, B, rows = zip(*adapters, strict=True)
+        self.places, self.widths = places, [len(one) for one in B]
+        self.A, self.B = torch.cat(A), torch.block_diag(*(one.t() for one in B)).t()
+        self.rows = Modulation.side_by_side(rows)._asdict()
+
+    def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
+        """B (M A x + δ) of every adapter."""
+        return dict(zip(self.places, low_rank(x, self.A, self.B, **self.rows).split(self.widths, 2), strict=True))
+
+
+class Block:
+    """The adapters of a module's layers. Those that read one tensor, as q, k and v do, are called for at once.
+
+    Which those are shows at the first token. They read the same object, whose numbers stay while the module runs.
+    """
+
+    def __init__(self):
+        self.adapters: list[tuple[Tensor, Tensor, Modulation]] = []
+        self.readers: dict[int, Readers] = {}
+        self.x: Tensor | None = None
+        self.shares: dict[int, Tensor] = {}
+
+    def add(self, A: Float[Tensor, "r m"], B: Float[Tensor, "n r"], rows: Modulation) -> int:
+        """One more adapter; its place."""
+        self.adapters.append((A, B, rows))
+        return len(self.adapters) - 1
+
+    def share(self, place: int, x: Float[Tensor, "N 1 m"], start: int) -> Float[Tensor, "_ 1 n"]:
+        """What an adapter adds to the rows from `start` on."""
+        if x is not self.x:
+            self.x, self.shares = x, self.readers[place].shares(x[start:]) if place in self.readers else {}
+        if place not in self.shares:
+            places = [*self.shares, place]
+            readers = Readers(places, [self.adapters[one] for one in places])
+            self.readers |= dict.fromkeys(places, readers)
+            self.shares = readers.shares(x[start:])
+        return self.shares[place]
 
 
 # ---- what an objective is, as a vector ----

@@ -133,11 +133,12 @@ def guided_sample(
 
             return fused(base, guides, weights, **options)
     dtype = wide(base.dtype)
-    z = shifted(base.to(dtype))
-    x = shifted(mixed(base.to(dtype), guides, weights.to(dtype))) if guides.shape[1] else z
+    base = base.to(dtype)
+    z = shifted(base)
+    x = shifted(mixed(base, guides, weights.to(dtype))) if guides.shape[1] else z
     token = x.flatten(1).argmax(1)
     logprob = torch.zeros_like(x[:, 0, 0])
-    if temperature is not None and not _known_greedy(temperature):
+    if temperature is not None and not _known(temperature == 0):
         limits = None if top_k is top_p is min_p is None else _truncation(top_k, top_p, min_p, base)
         drawn, drawn_logprob = _draw(x, temperature.to(dtype), seed, position, limits, base.shape[1])
         token = torch.where(temperature == 0, token, drawn)
@@ -156,11 +157,12 @@ def mixed(
     Product and sum are two steps on purpose: a fused one rounds differently in a vector's tail, and with it the token
     would depend on the row's place.
     """
-    u = base
+    u, positive = base, _known(weights > 0)
     for guide, weight in zip(guides.unbind(1), weights.split(1, dim=1), strict=True):
         guide = guide.to(base.dtype)
-        tilted = (guide * weight).add_(u).masked_fill_(guide == -torch.inf, -torch.inf)
-        u = torch.where(weight == 0, u, tilted)
+        tilted = (guide * weight).add_(u)
+        # with a positive weight every guide is read, and -inf stays -inf by itself
+        u = tilted if positive else torch.where(weight == 0, u, tilted.masked_fill_(guide == -torch.inf, -torch.inf))
     return u
 
 
@@ -209,9 +211,9 @@ def _facts(x: Float[Tensor, "N C 1024"], z: Float[Tensor, "N C 1024"], token: In
 # ---- drawing ----
 
 
-def _known_greedy(temperature: Float[Tensor, " N"]) -> bool:
-    """All 0, as far as can be told without waiting for a device."""
-    return temperature.is_cpu and not temperature.any()
+def _known(all_of: Bool[Tensor, "..."]) -> bool:
+    """All true, as far as can be told without waiting for a device."""
+    return all_of.is_cpu and bool(all_of.all())
 
 
 def _draw(

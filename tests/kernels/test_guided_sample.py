@@ -125,6 +125,13 @@ def test_a_masked_token_stays_masked_for_every_sign_of_a_weight_and_an_unread_gu
     assert not torch.stack(out[1:]).isnan().any()
 
 
+def test_weights_that_are_all_positive_mix_as_among_others():
+    arguments = example({"N": 4, "G": 2, "V": 1025, "masked": True}, torch.float32)
+    base, guides, weights = arguments["base"], arguments["guides"], torch.tensor([[0.5, 2.0]]).repeat(4, 1)
+    among = weights.index_fill(0, torch.tensor([3]), 0)
+    assert torch.equal(mixed(base, guides, weights)[:3], mixed(base, guides, among)[:3])
+
+
 def test_a_masked_cell_is_never_drawn():
     base = torch.full((500, 3000), -torch.inf)
     base[:, 1100:1110] = 0

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rewardlab.kernels.ops.lora_film import example, lora_film, modulate, reference
+from rewardlab.kernels.ops.lora_film import example, lora_film, low_rank, modulate, reference
 
 FILM = {"N": 4, "L": 3, "m": 9, "n": 6, "r": 5, "start": 2, "kind": "scale"}
 CORE = FILM | {"kind": "core"}
@@ -47,6 +47,14 @@ def test_a_row_alone_is_the_row_in_a_batch(case):
         film = {key: arguments[key][row - 2 : row - 1] for key in (name, "shift") if key in arguments}
         alone = {"y": arguments["y"][row : row + 1].clone(), "x": arguments["x"][row : row + 1], "start": 0}
         torch.testing.assert_close(lora_film(**arguments | film | alone)[0], whole[row])
+
+
+@pytest.mark.parametrize("case", [FILM, CORE, FILM | {"L": 1}, FILM | {"kind": "plain"}])
+def test_what_is_added_can_be_had_alone(case):
+    arguments = example(case | {"start": 0}, torch.float64)
+    y, factor = arguments.pop("y"), arguments.pop("factor")
+    added = low_rank(**{name: value for name, value in arguments.items() if name != "start"})
+    torch.testing.assert_close(y + factor * added, lora_film(y, **arguments, factor=factor))
 
 
 def test_one_row_of_modulation_serves_all():

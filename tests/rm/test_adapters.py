@@ -10,7 +10,7 @@ from rewardlab.rm.adapter_settings import AdapterSettings
 from rewardlab.rm.adapters import _assemble, _empty_mixer, attach, load_adapter
 from rewardlab.rm.errors import DataError, UsageError
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 NAMES = ("helpful", "harmless")
 EVEN = {"helpful": 0.5, "harmless": 0.5}
@@ -210,6 +210,21 @@ def test_serving_adapts_the_later_rows_and_leaves_the_base_rows_alone(name):
     torch.testing.assert_close(both[:3], plain, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(both[3:], live, atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(logits(preferred(adapter).model), live)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_token_by_token_serving_gives_what_it_gives_at_once(name):
+    """Layers that read one tensor are then served together; rows have a preference each, the first two have none."""
+    adapter = adapted(name)
+    wanted = [a_preference(adapter), EVEN if adapter.settings.follows_preference else LEAN, a_preference(adapter)]
+    rows = adapter.modulations(adapter._matrix(wanted, ()))
+    tokens, cache, steps = torch.cat([TOKENS[:2], TOKENS]), DynamicCache(config=adapter.base.config), []
+    with torch.no_grad(), adapter.serving(rows, start=2):
+        whole = logits(adapter.model, tokens)
+        for first, last in ((0, 2), (2, 3), (3, 4), (4, 5)):
+            steps.append(logits(adapter.model, tokens[:, first:last], past_key_values=cache, use_cache=True))
+    torch.testing.assert_close(torch.cat(steps, 1), whole, atol=2e-5, rtol=2e-5)
+    assert (whole[:2] - whole[2:4]).abs().max() > 1e-3
 
 
 def test_padding_changes_nothing():
