@@ -24,6 +24,7 @@ from .config import (
     VerifyConfig,
     WorldConfig,
 )
+from .policy_config import RlConfig
 from .runs import RESULTS, plain
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
@@ -86,6 +87,13 @@ VERBS = {
         DecodeConfig,
         "decoding:run_decode",
         "rewardlab decode --base M --arm A --preference helpful=0.7,harmless=0.3 --weight 1.0 --data prompts.txt",
+    ),
+    "rl": Verb(
+        "Train a policy on reward models: GRPO, PPO and their kin, composed of formulas by name.",
+        RlConfig,
+        "policy_training:train_policy",
+        "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",
+        arguments=("..policy.arguments:PolicyArguments",),
     ),
     "inspect": Verb(
         "Look at every judgment of an eval run in the browser.",

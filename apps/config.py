@@ -13,16 +13,19 @@ def say(help: str, **default: Any) -> Any:
     return field(metadata={"help": help}, **default)
 
 
-def _as_list(value: str | list[str] | None) -> list[str]:
+def as_list(value: str | list[str] | None) -> list[str]:
+    """One as a list of one."""
     return [value] if isinstance(value, str) else list(value or [])
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuse another value."""
     if value not in choices:
         raise UsageError(f"--{name} is one of {', '.join(choices)}, got '{value}'")
 
 
-def _given(name: str, value: Any) -> None:
+def given(name: str, value: Any) -> None:
+    """Refuse a setting that is missing."""
     if not value:
         raise UsageError(f"--{name} is missing")
 
@@ -68,16 +71,16 @@ class TrainConfig:
     overwrite: bool = say("Replace the output folder.", default=False)
 
     def __post_init__(self):
-        self.data, self.eval_data = _as_list(self.data), _as_list(self.eval_data)
-        self.lora_target_modules = _as_list(self.lora_target_modules)
+        self.data, self.eval_data = as_list(self.data), as_list(self.eval_data)
+        self.lora_target_modules = as_list(self.lora_target_modules)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("data", self.data)
+        given("data", self.data)
         load("rm.models", self.kind)
-        _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
-        _one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
-        _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
+        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+        one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
+        one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         if self.max_length is not None and self.max_length < 1:
             raise UsageError(f"--max_length is at least 1, got {self.max_length}")
         if self.golden < 2:
@@ -121,15 +124,15 @@ class GuideConfig:
     normalise_length: bool = say("Mean instead of summed log-probabilities.", default=False)
 
     def __post_init__(self):
-        self.objectives, self.texts = _as_list(self.objectives), _as_list(self.texts)
-        self.targets = _as_list(self.targets)
+        self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)
+        self.targets = as_list(self.targets)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _one_of("adapter", self.adapter, ("lora", "pblora", "moslora", "none"))
-        _one_of("generator", self.generator, ("linear", "trunk", "alpha"))
-        _one_of("embedding", self.embedding, ("text", "one_hot", "random"))
-        _one_of("preferences", self.preferences, ("dirichlet", "vertices", "grid"))
+        one_of("adapter", self.adapter, ("lora", "pblora", "moslora", "none"))
+        one_of("generator", self.generator, ("linear", "trunk", "alpha"))
+        one_of("embedding", self.embedding, ("text", "one_hot", "random"))
+        one_of("preferences", self.preferences, ("dirichlet", "vertices", "grid"))
 
 
 @dataclass
@@ -159,16 +162,16 @@ class EvalConfig:
     overwrite: bool = say("Replace the run folder.", default=False)
 
     def __post_init__(self):
-        self.model, self.scores = _as_list(self.model), _as_list(self.scores)
-        self.reference, self.data = _as_list(self.reference), _as_list(self.data)
+        self.model, self.scores = as_list(self.model), as_list(self.scores)
+        self.reference, self.data = as_list(self.reference), as_list(self.data)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("model", self.model or self.scores)
+        given("model", self.model or self.scores)
         if self.reference_policy and self.read_as != "implicit":
             raise UsageError("--reference_policy belongs to --read_as implicit")
-        _given("output", self.output)
-        _one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+        given("output", self.output)
+        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
 
 
 @dataclass
@@ -179,7 +182,7 @@ class VerifyConfig:
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("run", self.run)
+        given("run", self.run)
 
 
 @dataclass
@@ -195,11 +198,11 @@ class CompareConfig:
     overwrite: bool = say("Replace the folder.", default=False)
 
     def __post_init__(self):
-        self.runs = _as_list(self.runs)
+        self.runs = as_list(self.runs)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("runs", self.runs)
+        given("runs", self.runs)
 
 
 @dataclass
@@ -213,7 +216,7 @@ class BoardConfig:
     def validate(self) -> None:
         """Refuse what cannot be run."""
         for name in ("runs", "output"):
-            _given(name, getattr(self, name))
+            given(name, getattr(self, name))
 
 
 @dataclass
@@ -231,7 +234,7 @@ class ScoreConfig:
     def validate(self) -> None:
         """Refuse what cannot be run."""
         for name in ("model", "data", "output"):
-            _given(name, getattr(self, name))
+            given(name, getattr(self, name))
         if not self.output.endswith((".parquet", ".jsonl")):
             raise UsageError(f"--output ends with .parquet or .jsonl, got '{self.output}'")
 
@@ -271,11 +274,11 @@ class DecodeConfig:
     overwrite: bool = say("Replace the output file.", default=False)
 
     def __post_init__(self):
-        self.arm, self.stop = _as_list(self.arm), _as_list(self.stop)
+        self.arm, self.stop = as_list(self.arm), as_list(self.stop)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("base", self.base or self.arm)
+        given("base", self.base or self.arm)
         if self.preference and self.sweep:
             raise UsageError("--preference is one point and --sweep many; give one of them")
         if self.sweep is not None and self.sweep < 2:
@@ -283,7 +286,7 @@ class DecodeConfig:
         if self.output and not self.output.endswith(".jsonl"):
             raise UsageError(f"--output ends with .jsonl, got '{self.output}'")
         if self.dtype is not None:
-            _one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
+            one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
 
 
 @dataclass
@@ -299,8 +302,8 @@ class WorldConfig:
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("output", self.output)
-        _one_of("architecture", self.architecture, ("qwen3", "llama"))
+        given("output", self.output)
+        one_of("architecture", self.architecture, ("qwen3", "llama"))
 
 
 @dataclass
@@ -319,7 +322,7 @@ class StudyConfig:
     def validate(self) -> None:
         """Refuse what cannot be run."""
         for name in ("name", "output"):
-            _given(name, getattr(self, name))
+            given(name, getattr(self, name))
 
 
 @dataclass
@@ -333,7 +336,7 @@ class InspectConfig:
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        _given("run", self.run)
+        given("run", self.run)
 
 
 @dataclass

@@ -86,7 +86,11 @@ class Algorithm:
     scheduler: Scheduler | None = None
 
     def __post_init__(self) -> None:
-        """A wrong order of stages is refused before anything runs."""
+        """A wrong order of stages is refused before anything runs, and so is a KL that nobody would read."""
+        if self.apart and self.penalty.in_reward:
+            raise ValueError(
+                "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
+            )
         self._rewards = Composed("reward", self.reward_transforms)
         self._advantages = Composed("advantage", self.advantage_transforms)
         self._scheduled: State = {}

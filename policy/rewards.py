@@ -110,12 +110,22 @@ class RewardSources:
                 nothing[place] = [np.nan if value is None else float(value) for value in row]
         return nothing, faults
 
+    @property
+    def ensembles(self) -> list[str]:
+        """Components that come from several members."""
+        return [name for key, one in self.sources.items() if hasattr(one, "spread") for name in self._components(key)]
+
     def _members(self, examples: Sequence[Example]) -> Float[Tensor, "N K M"] | None:
-        """Of the one source that is an ensemble; none where components have members of different kinds."""
-        source: Any = next(iter(self.sources.values()))
-        if len(self.sources) != 1 or not hasattr(source, "spread"):
+        """Of the ensembles, NaN where a component comes from a single model or its ensemble has fewer members."""
+        said = {name: source.spread(examples) for name, source in self.sources.items() if hasattr(source, "spread")}
+        if not said:
             return None
-        return torch.from_numpy(np.moveaxis(source.spread(examples), 0, 2))
+        most = max(len(one) for one in said.values())
+        found = np.full((len(examples), len(self.names), most), np.nan)
+        for name, one in said.items():
+            places = [self.names.index(component) for component in self._components(name)]
+            found[:, places, : len(one)] = np.moveaxis(one, 0, 2)
+        return torch.from_numpy(found)
 
 
 def _append(path: Path, faults: Sequence[Fault]) -> None:

@@ -1,5 +1,7 @@
 """An ensemble's reward, moved towards its most doubtful member."""
 
+import torch
+
 from ..types import Rewards, Rollout, State, Transform
 
 
@@ -13,9 +15,10 @@ def pessimism(*, reward: str, share: float) -> Transform:
         raise ValueError(f"pessimism: share lies in [0, 1], got {share}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        if rewards.members is None:
+        place = rewards.place(reward)
+        if rewards.members is None or rewards.members[:, place].isnan().all():
             raise ValueError(f"pessimism: '{reward}' comes from a single model; train an ensemble or leave it out")
-        lowest = rewards.members[:, rewards.place(reward)].amin(1)
+        lowest = rewards.members[:, place].nan_to_num(torch.inf).amin(1)
         return state, rewards.replaced(reward, share * rewards[reward] + (1 - share) * lowest)
 
     return Transform("reward", change)

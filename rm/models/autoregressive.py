@@ -101,7 +101,9 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_
     found: list[np.ndarray] = [np.empty(0)] * len(rows)
     model.eval()
     with torch.inference_mode():
-        for places in tqdm(batches_of([len(row.ids) for row in rows], batch_tokens), desc="scoring", disable=None):
+        for places in tqdm(
+            batches_of([len(row.ids) for row in rows], batch_tokens), desc="scoring", disable=None, delay=1
+        ):
             batch = pad([rows[place].ids for place in places])
             start = torch.tensor([rows[place].start for place in places])
             logprobs = answer_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))

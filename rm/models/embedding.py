@@ -70,7 +70,7 @@ class Embedder:
 
     def _batches(self, texts: dict[str, str], batch_size: int) -> Iterator[list[tuple[str, bytes]]]:
         waiting = sorted(texts, key=lambda key: (len(texts[key]), key))
-        for start in tqdm(range(0, len(waiting), batch_size), desc="embedding", disable=None):
+        for start in tqdm(range(0, len(waiting), batch_size), desc="embedding", disable=None, delay=1):
             keys = waiting[start : start + batch_size]
             vectors = self._embed([texts[key] for key in keys])
             yield [(key, vector.tobytes()) for key, vector in zip(keys, vectors, strict=True)]

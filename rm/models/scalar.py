@@ -52,7 +52,9 @@ class ScalarRewardModel:
         device = next(self.model.parameters()).device
         self.model.eval()
         with torch.inference_mode():
-            for places in tqdm(batches_of([len(row) for row in rows], batch_tokens), desc="scoring", disable=None):
+            for places in tqdm(
+                batches_of([len(row) for row in rows], batch_tokens), desc="scoring", disable=None, delay=1
+            ):
                 batch = pad([rows[place] for place in places])
                 scores = self.score(batch.tokens.to(device), batch.attention.to(device))
                 rewards[places] = scores.double().cpu().numpy()

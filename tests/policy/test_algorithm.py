@@ -107,5 +107,7 @@ def test_refusals():
         Penalty(0.1, "reward")
     with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
         made(penalty=Penalty(0.1, "answer"))(rewards([1, 3, 0, 4]), rollout(base=None))
+    with pytest.raises(ValueError, match="reads no KL in a reward; put it in the loss"):
+        made(apart=True, penalty=Penalty(0.1, "answer"))
     with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
         made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())

@@ -54,6 +54,13 @@ def test_an_ensemble_keeps_its_members():
     assert rewards["rm"].tolist() == [7, 0, 8] and rewards.members[0, 0].tolist() == [6, 8]
 
 
+def test_an_ensemble_keeps_its_members_beside_other_rewards():
+    sources = RewardSources({"length": lengths, "rm": Members()})
+    rewards, _ = sources(EXAMPLES)
+    assert sources.ensembles == ["rm"]
+    assert rewards.members[0, 1].tolist() == [6, 8] and rewards.members[:, 0].isnan().all()
+
+
 FAULTS = {
     "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; mend"),
     "counts": (lambda examples: [1.0, 2.0], r"reward 'x' gave 2 values for 3 answers; mend"),

@@ -1,0 +1,148 @@
+"""Rewards and formulas by name -> what a policy's training is composed of, checked before anything is trained."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ..policy.algorithm import Algorithm, Penalty
+from ..policy.arguments import PolicyArguments
+from ..policy.rewards import RewardSources
+from ..policy.types import Rewards, Rollout, Transform
+from ..rm.checkpoint import load_reward_model
+from ..rm.errors import UsageError
+from .policy_config import RlConfig
+from .runs import trust
+from .specs import build, is_function, named, parse_spec, takes
+
+# ---- rewards ----
+
+
+class OpenRewards(NamedTuple):
+    """All sources, and the components of those that are trained on."""
+
+    sources: RewardSources
+    components: tuple[str, ...]
+
+    @property
+    def watched(self) -> list[str]:
+        """Components that are only logged."""
+        return [name for name in self.sources.names if name not in self.components]
+
+
+def named_sources(config: RlConfig) -> tuple[dict[str, str], dict[str, str]]:
+    """The sources of --reward and of --watch by their names."""
+    found: list[dict[str, str]] = []
+    for texts in (config.reward, config.watch):
+        pairs = [named(text) for text in texts]
+        names = [name for name, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"two rewards are called '{twice[0]}'; call one of them NAME=SOURCE")
+        found.append(dict(pairs))
+    return found[0], found[1]
+
+
+def open_rewards(config: RlConfig, arguments: PolicyArguments, record: Path) -> OpenRewards:
+    """Every reward model and function, loaded."""
+    trained, watched = named_sources(config)
+    models = {name: _open_reward(source, arguments) for name, source in (trained | watched).items()}
+    components = RewardSources({name: models[name] for name in trained}).names
+    return OpenRewards(RewardSources(models, skip=config.on_fault == "skip", record=record), components)
+
+
+def _open_reward(source: str, arguments: PolicyArguments) -> Any:
+    if not is_function(source) or Path(source).exists():
+        return load_reward_model(source, **trust(arguments))
+    made = build("policy", source)
+    if not (hasattr(made, "rate") or callable(made)):
+        raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of answers")
+    return made
+
+
+# ---- formulas ----
+
+
+def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
+    """Every formula by its name, and the weights of the rewards' components."""
+    shares = _shares(config, components)
+    apart = takes("policy.advantages", config.advantage, "weights")
+    weights = {"weights": [share for share in shares.values() if share]} if apart else {}
+    kind = config.kl_kind or ("k3" if config.kl_place == "loss" else "k1")
+    try:
+        return Algorithm(
+            build("policy.advantages", config.advantage, **weights),
+            build("policy.losses", config.loss),
+            build("policy.aggregations", config.aggregation),
+            shares=shares,
+            apart=apart,
+            penalty=Penalty(config.kl, config.kl_place, kind, config.kl_corrected),
+            entropy=config.entropy,
+            reward_transforms=_transforms(config.reward_transform),
+            advantage_transforms=_transforms(config.advantage_transform),
+            scheduler=build("policy.schedulers", config.scheduler) if config.scheduler else None,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:
+    shares = dict.fromkeys(components, 1.0)
+    for text in config.weight:
+        name, _, number = text.rpartition("=")
+        try:
+            shares[name] = float(number)
+        except ValueError as error:
+            raise UsageError(f"--weight is NAME=number, got '{text}'") from error
+    return shares
+
+
+def _transforms(texts: Sequence[str]) -> dict[str, Transform]:
+    """By name; a second one of a name is called `name_2`."""
+    found: dict[str, Transform] = {}
+    for text in texts:
+        made, short = build("policy.transforms", text), parse_spec(text).short
+        if not isinstance(made, Transform):
+            raise UsageError(f"{text} returns {made!r}, which is no policy.types.Transform")
+        often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in found)
+        found[short if often == 1 else f"{short}_{often}"] = made
+    return found
+
+
+def rehearse(algorithm: Algorithm, rewards: OpenRewards, *, critic: bool) -> None:
+    """Two groups of two made-up answers through all formulas: names and parts that are missing are told at once.
+
+    A reward that is only watched is absent there, so that one which is trained on after all is found out.
+    """
+    names, watched = rewards.sources.names, rewards.watched
+    values = torch.arange(1.0, 5.0, dtype=torch.float64)[:, None].repeat(1, len(names))
+    values[:, [names.index(name) for name in watched]] = torch.nan
+    ensembles = rewards.sources.ensembles
+    members = values[..., None].repeat(1, 1, 2) if ensembles else None
+    if members is not None:
+        members[:, [place for place, name in enumerate(names) if name not in ensembles]] = torch.nan
+    state = algorithm.state
+    try:
+        scored = algorithm(Rewards(values, names, members=members), _made_up(critic))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    algorithm.load(state)
+    if watched and scored.total.isnan().any():
+        raise UsageError(
+            f"the reward that is trained on reads what is only watched ({', '.join(watched)}); name it with --reward, "
+            "and give it a --weight of 0 if only a transform reads it"
+        )
+
+
+def _made_up(critic: bool) -> Rollout:
+    zeros = torch.zeros(4, 3)
+    return Rollout(
+        group=torch.tensor([0, 0, 1, 1]),
+        response=torch.ones(4, 3, dtype=torch.bool),
+        finished=torch.ones(4, dtype=torch.bool),
+        tokens=zeros.long(),
+        logprobs=zeros - 1,
+        base=zeros - 1,
+        values=zeros if critic else None,
+        after=zeros[:, 0] if critic else None,
+    )

@@ -1,0 +1,301 @@
+"""`rewardlab rl`: a policy, prompts and rewards in; a trained policy and the story of every step out."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from datasets import Dataset
+from peft import LoraConfig, PeftModel
+from transformers import TrainerCallback
+
+from ..policy.arguments import PolicyArguments
+from ..policy.critic import CriticArguments
+from ..policy.reference import soup
+from ..policy.trainer import PolicyTrainer
+from ..policy.voices import Voice, positions, shared_vocabulary, voice
+from ..rm.data import RowReport, as_prompt, collect, column, parse_pair
+from ..rm.errors import DataError, UsageError, did_you_mean
+from ..rm.trainer import last_complete_checkpoint
+from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
+from ..rm.types import Messages
+from .composition import build_algorithm, named_sources, open_rewards, rehearse
+from .decoding import read_prompts
+from .policy_config import RlConfig
+from .runs import data_hash, plain, run_folder, say, tell_rows, trust, write_manifest
+from .specs import build
+
+POLICY, STEPS, FAULTS = "policy", "steps.jsonl", "faults.jsonl"
+
+
+def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Train a policy on reward models and put its run folder in place."""
+    output, started = config.output or arguments.output_dir, time.time()
+    if not output:
+        raise UsageError("--output is missing")
+    check_together(config, arguments)
+    recipe = _recipe(config, arguments)
+    with run_folder(output, recipe, overwrite=config.overwrite, resume=config.resume, keep=STEPS) as work:
+        arguments.output_dir = str(work)
+        trainer, account = prepare(config, arguments, work)
+        facts = run(trainer, work, resume=config.resume)
+        data = [*config.data, *config.eval_data]
+        account["arguments"] = arguments.to_sanitized_dict()
+        write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **facts)
+    return {"output": output, "policy": f"{output}/{POLICY}", **facts, "seconds": round(time.time() - started, 1)}
+
+
+def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
+    """Refuse what is wrong before anything is loaded: unknown formulas, and settings that do not go together."""
+    trained, watched = named_sources(config)
+    if both := {*trained} & {*watched}:
+        raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
+    build_algorithm(config, [*trained])
+    devices = max(arguments.world_size, arguments.n_gpu)
+    if devices > 1:
+        raise UsageError(f"rl works on one device and sees {devices}; choose one with CUDA_VISIBLE_DEVICES=0")
+    if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
+        raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
+    if config.lora_dropout and arguments.disable_dropout:
+        raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
+    answers = arguments.num_generations_eval or arguments.num_generations or 1
+    if config.eval_data and arguments.per_device_eval_batch_size % answers:
+        raise UsageError(
+            f"--per_device_eval_batch_size is {arguments.per_device_eval_batch_size} and a prompt gets {answers} "
+            "answers; make it a multiple of them"
+        )
+
+
+def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """The settings that decide the result; resuming with others is refused."""
+    own = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "output")}
+    defaults = vars(PolicyArguments())
+    changed = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
+    }
+    data = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
+    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
+
+
+def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
+    """The trainer with everything loaded, and what a manifest says of it; the cheapest comes first."""
+    prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
+    rewards = open_rewards(config, arguments, work / FAULTS)
+    algorithm = build_algorithm(config, rewards.components)
+    rehearse(algorithm, rewards, critic=config.critic)
+    policy = open_language_model(config.model, config, arguments)
+    prompts, eval_prompts = (fitting(one, policy, config, arguments) for one in (prompts, eval_prompts))
+    check_number(prompts, arguments)
+    trainer = PolicyTrainer(
+        policy.model,
+        rewards.sources,
+        algorithm,
+        arguments,
+        prompts.dataset(),
+        tokenizer=policy.encoder.tokenizer,
+        eval_dataset=eval_prompts.dataset() if config.eval_data else None,
+        critic=_critic(config),
+        reference=open_reference(policy, config, arguments),
+        replay=build("policy", config.replay) if config.replay else None,
+        peft_config=_lora(config, policy.model),
+        callbacks=[WriteSteps(work / STEPS)],
+    )
+    contracts = {name: one.contract.hash() for name, one in rewards.sources.sources.items() if hasattr(one, "contract")}
+    return trainer, {"contracts": contracts, "prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
+
+
+def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
+    """Train, from the last complete checkpoint if that is wanted and there is one; what came of it."""
+    checkpoint = last_complete_checkpoint(work) if resume else None
+    if checkpoint:
+        say(f"resuming from {checkpoint.name}")
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    early = trainer.state.global_step < trainer.state.max_steps
+    if trainer.eval_dataset is not None:
+        trainer.evaluate()
+    trainer.model.config.use_cache = True  # Transformers' loop switches it off
+    trainer.model.save_pretrained(work / POLICY)
+    trainer.processing_class.save_pretrained(work / POLICY)
+    (work / "README.md").unlink(missing_ok=True)  # TRL's model card, of a model whose name it does not know
+    return {
+        "steps": trainer.state.global_step,
+        "stopped": "kl_budget" if early else "steps",
+        "faults": (work / FAULTS).read_text(encoding="utf-8").count("\n"),
+        **summary(trainer.state.log_history),
+    }
+
+
+# ---- prompts ----
+
+
+class Prompts(NamedTuple):
+    """Prompts to answer, and the account of those that are not among them."""
+
+    prompts: list[Messages]
+    rows: RowReport
+    too_long: int = 0
+
+    def account(self) -> dict[str, Any]:
+        """Everything but the prompts, for a manifest."""
+        return {"kept": len(self.prompts), "too_long": self.too_long, **self.rows.as_json()}
+
+    def dataset(self) -> Dataset:
+        """As TRL wants them."""
+        return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in self.prompts])
+
+
+def load_prompts(config: RlConfig, name: str) -> Prompts:
+    """All prompts of all files of `data` or `eval_data`, in order; of a preference file those of its pairs."""
+    prompts: list[Messages] = []
+    report = RowReport()
+    for source in getattr(config, name):
+        if source.endswith(".txt"):
+            prompts += [prompt for _, prompt in read_prompts(source)]
+        else:
+            found, read = collect(source, _prompt_of, config.on_bad_row)
+            prompts += found
+            report = RowReport(report.read + read.read, report.dropped + read.dropped)
+    tell_rows(name, report)
+    return Prompts(prompts, report)
+
+
+def _prompt_of(row: Mapping[str, Any]) -> Messages:
+    if row.get("prompt") is None and "chosen" in row:
+        return parse_pair(row).prompt
+    prompt = as_prompt(column(row, "prompt"))
+    if not any(turn["content"].strip() for turn in prompt):
+        raise ValueError("empty prompt")
+    return prompt
+
+
+def fitting(found: Prompts, policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Prompts:
+    """Without the prompts that are too long, or that leave no room for the longest answer."""
+    limit = positions(policy) - (arguments.max_completion_length or 0)
+    limit = min(limit, config.max_prompt_length or limit)
+    kept = [prompt for prompt in found.prompts if len(policy.encoder.encode_prompt(prompt)) <= limit]
+    left_out = len(found.prompts) - len(kept)
+    if left_out and not kept:
+        raise DataError(
+            f"none of {left_out} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
+            "with a lower --max_completion_length"
+        )
+    if left_out:
+        say(f"{left_out} of {len(found.prompts)} prompts have more than {limit} tokens and were left out")
+    return Prompts(kept, found.rows, left_out)
+
+
+def check_number(found: Prompts, arguments: PolicyArguments) -> None:
+    """One generation needs so many different prompts; with fewer there would be no step at all."""
+    needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
+    if len(found.prompts) < needed:
+        raise UsageError(
+            f"a batch of answers takes {needed} prompts and there are {len(found.prompts)}; give more, or lower "
+            "--per_device_train_batch_size or --gradient_accumulation_steps"
+        )
+
+
+def _critic(config: RlConfig) -> CriticArguments | None:
+    if not config.critic:
+        return None
+    return CriticArguments(config.critic_learning_rate, config.critic_lam, config.critic_clip)
+
+
+# ---- language models ----
+
+
+def open_language_model(source: str, config: RlConfig, arguments: PolicyArguments) -> Voice:
+    """A language model with its tokenizer, an adapter merged into its base; a reward model is none."""
+    source = whole_name(source)  # an adapter keeps the name of its base
+    tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(arguments))
+
+    def load(name: str) -> Any:
+        return load_causal_lm(name, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments))
+
+    model: Any = load(source)
+    if any("SequenceClassification" in name for name in model.config.architectures or ()):
+        raise DataError(f"{source}: a reward model, no language model; give a causal language model")
+    if settings := getattr(model, "peft_config", None):
+        if config.lora:
+            raise UsageError(f"{source} is an adapter already; leave --lora out to train on, or start from its base")
+        base = load(next(iter(settings.values())).base_model_name_or_path)
+        model = PeftModel.from_pretrained(base, source).merge_and_unload().requires_grad_(True)
+    return voice(model, tokenizer)
+
+
+def open_reference(policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Any:
+    """What the KL is to, where it is not the policy as it starts."""
+
+    def opened(source: str) -> Any:
+        other = open_language_model(source, config, arguments)
+        shared_vocabulary([policy, other])
+        return other.model
+
+    base = opened(config.reference) if config.reference else None
+    if config.soup is None:
+        return base
+    return soup(base or policy.model, opened(config.soup), config.soup_share)
+
+
+def _lora(config: RlConfig, model: Any) -> LoraConfig | None:
+    if not config.lora:
+        return None
+    targets: Any = config.lora_target_modules
+    layers = {name for name, _ in model.named_modules()}
+    for target in targets if targets != ["all-linear"] else ():
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            last = sorted({name.rpartition(".")[2] for name in layers if not name.rpartition(".")[2].isdigit()})
+            raise UsageError(f"--lora_target_modules: the policy has no layer '{target}'; {did_you_mean(target, last)}")
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        task_type="CAUSAL_LM",
+    )
+
+
+# ---- the story of the steps ----
+
+
+class WriteSteps(TrainerCallback):
+    """Adds every logged line to a file as the run goes; a resumed run begins with those of its checkpoint."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Lines after the checkpoint, and one that a kill cut off, are written anew."""
+        self._write(state.log_history, "w")
+
+    def on_log(self, args, state, control, **kwargs):
+        """The line that was logged just now."""
+        self._write(state.log_history[-1:], "a")
+
+    def _write(self, rows: Sequence[Mapping[str, Any]], mode: str) -> None:
+        with self.path.open(mode, encoding="utf-8") as lines:
+            lines.writelines(json.dumps(plain(row)) + "\n" for row in rows if "train_runtime" not in row)
+
+
+def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over the first and the last tenth of the steps that were logged, and the KL at the end."""
+    rows = [row for row in history if "reward" in row]
+    tenth = max(1, len(rows) // 10)
+
+    def mean(name: str, some: Sequence[Mapping[str, Any]]) -> float | None:
+        known = [row[name] for row in some if row.get(name) is not None]
+        return fmean(known) if known else None
+
+    def ends(name: str) -> dict[str, float | None]:
+        return {"start": mean(name, rows[:tenth]), "end": mean(name, rows[-tenth:])}
+
+    means = dict.fromkeys(
+        name for row in rows for name in row if name.startswith("rewards/") and name.endswith("/mean")
+    )
+    rewards = {name.removeprefix("rewards/").removesuffix("/mean"): ends(name) for name in means}
+    found = {"reward": ends("reward"), "rewards": rewards, "kl": mean("watch/kl", rows[-tenth:])}
+    return found | {name: row[name] for row in history for name in row if name == "eval_reward"}
