@@ -117,7 +117,8 @@ class RewardSources:
 
     def _members(self, examples: Sequence[Example]) -> Float[Tensor, "N K M"] | None:
         """Of the ensembles, NaN where a component comes from a single model or its ensemble has fewer members."""
-        said = {name: source.spread(examples) for name, source in self.sources.items() if hasattr(source, "spread")}
+        ensembles: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "spread")}
+        said = {name: one.spread(examples) for name, one in ensembles.items()}
         if not said:
             return None
         most = max(len(one) for one in said.values())

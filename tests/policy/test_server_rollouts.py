@@ -13,7 +13,7 @@ import httpx
 import pytest
 import torch
 from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.algorithm import Algorithm
 from rewardlab.policy.arguments import PolicyArguments
 from rewardlab.policy.rewards import RewardSources
@@ -21,6 +21,8 @@ from rewardlab.policy.server_rollouts import server_rollouts
 from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.plugins import load
+from rewardlab.rm.trunks import small_config
+from transformers import AutoModelForCausalLM
 
 from tests.conftest import need
 
@@ -134,25 +136,30 @@ def test_no_server_at_all(train):
         train("http://127.0.0.1:9")
 
 
-def test_vllms_own_server_writes_for_a_saved_policy(base, words, train, tmp_path):
+def test_vllms_own_server_writes_for_a_saved_policy(words, train, tmp_path):
     """Its log-probabilities of the tokens that it drew are the policy's own."""
     python = os.environ.get("REWARDLAB_VLLM_PYTHON", "")
     need("vllm", bool(python), "there is no vLLM; run make test-vllm")
     folder = tmp_path / "policy"
-    base.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)  # vLLM wants heads of 32 or more
+    policy = AutoModelForCausalLM.from_config(config).float()
+    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
+    policy.save_pretrained(folder)
     words.save_pretrained(folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
     command += ["--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "128"]
-    command += ["--logprobs-mode", "processed_logprobs"]
+    command += ["--logprobs-mode", "processed_logprobs", "--enforce-eager", "--gpu-memory-utilization", "0.2"]
     log = (tmp_path / "server.log").open("w")
-    running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    small = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
+    running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=small)
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_for(url, running, tmp_path / "server.log")
-        trainer = train(url, steps=2)
+        trainer = train(url, policy, steps=2)
     finally:
         running.terminate()
         running.wait(30)
