@@ -66,6 +66,10 @@ class RlConfig:
     on_fault: Literal["stop", "skip"] = say(
         "A reward that fails or is infinite ends the run, or its answers are not trained on.", default="stop"
     )
+    rollout_server: str | None = say(
+        "Address of a server that writes the answers, such as vLLM's with a saved policy; without, this process does.",
+        default=None,
+    )
     chat_template: str | None = say("Of the policy: Jinja file, or plain.", default=None)
     dtype: str = say("Precision of the weights: float32 or bfloat16.", default="float32")
     lora: bool = say("Train low-rank adapters instead of all weights.", default=False)

@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from ..policy.arguments import PolicyArguments
 from ..policy.critic import CriticArguments
 from ..policy.reference import soup
+from ..policy.server_rollouts import server_rollouts
 from ..policy.trainer import PolicyTrainer
 from ..policy.voices import Voice, positions, shared_vocabulary, voice
 from ..rm.data import RowReport, as_prompt, collect, column, parse_pair
@@ -103,6 +104,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         reference=open_reference(policy, config, arguments),
         replay=build("policy", config.replay) if config.replay else None,
         peft_config=_lora(config, policy.model),
+        rollout_func=server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None,
         callbacks=[WriteSteps(work / STEPS)],
     )
     contracts = {name: one.contract.hash() for name, one in rewards.sources.sources.items() if hasattr(one, "contract")}

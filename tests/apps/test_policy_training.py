@@ -369,6 +369,12 @@ def test_a_classifier_of_others_is_no_policy(rl, world, tmp_path):
     assert code == 3 and "a reward model, no language model" in err
 
 
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_a_rollout_server_that_is_not_there_is_named(rl):
+    code, _, err, _ = rl("--reward", GOLD, "--rollout_server", "http://127.0.0.1:9/")
+    assert code == 3 and "http://127.0.0.1:9/v1/models: no answer" in err
+
+
 # ---- the summary ----
 
 
