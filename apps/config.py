@@ -78,6 +78,8 @@ class TrainConfig:
         """Refuse what cannot be run."""
         given("data", self.data)
         load("rm.models", self.kind)
+        if ":" not in self.kind:
+            one_of("kind", self.kind, ("scalar", "linear", "embedding", "autoregressive"))
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
         one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))

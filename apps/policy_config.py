@@ -54,6 +54,8 @@ class RlConfig:
     entropy: float = say("Weight of the policy's entropy.", default=0.0)
     critic: bool = say("Learn what each token is worth; gae needs it.", default=False)
     critic_learning_rate: float = say("Of the critic.", default=1e-3)
+    critic_hidden: int = say("Width of its hidden layer; 0 is none.", default=0)
+    critic_passes: int = say("Steps that it makes on the answers of each of the policy's.", default=1)
     critic_lam: float = say("λ of the critic's targets.", default=0.95)
     critic_clip: float = say("How far a value may move before it gets no more gradient; inf is any.", default=math.inf)
     reference: str | None = say("What the KL is to: path or Hub id; by default the start policy.", default=None)

@@ -204,7 +204,13 @@ def check_number(found: Prompts, arguments: PolicyArguments) -> None:
 def _critic(config: RlConfig) -> CriticArguments | None:
     if not config.critic:
         return None
-    return CriticArguments(config.critic_learning_rate, config.critic_lam, config.critic_clip)
+    return CriticArguments(
+        learning_rate=config.critic_learning_rate,
+        lam=config.critic_lam,
+        clip=config.critic_clip,
+        hidden=config.critic_hidden,
+        passes=config.critic_passes,
+    )
 
 
 # ---- language models ----

@@ -3,6 +3,7 @@
 import json
 import time
 from dataclasses import asdict, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from ..rm.adapter_settings import AdapterSettings
 from ..rm.checkpoint import check_golden, load_reward_model, write_golden
 from ..rm.data import RowReport, load_pairs
 from ..rm.errors import UsageError
+from ..rm.losses.bradley_terry import PairLoss
 from ..rm.losses.sequence_logistic import sequence_logistic
 from ..rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
 from ..rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
@@ -252,8 +254,15 @@ def _prepare_scalar(
     encoding = _encode(model, pairs, config, "data")
     eval_rows = _encode(model, eval_pairs, config, "eval_data").rows if eval_pairs else None
     say(f"the first sequence reads: {model.encoder.render(pairs[0].examples[0])[:300]!r}")
-    loss = load("rm.losses", config.loss)(center=arguments.center_rewards_coefficient)
+    loss = _pair_loss(config.loss, arguments)
     return Prepared(model, ScalarTask(loss), encoding, eval_rows)
+
+
+def _pair_loss(name: str, arguments: RewardArguments) -> PairLoss:
+    factory = load("rm.losses", name)
+    if "center" not in signature(factory).parameters:
+        raise UsageError(f"--loss {name} is no loss of a pair's two rewards; take bradley_terry")
+    return factory(center=arguments.center_rewards_coefficient)
 
 
 def build_scalar(config: TrainConfig, pairs: list[PreferencePair], seed: int) -> ScalarRewardModel:

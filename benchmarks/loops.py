@@ -30,10 +30,11 @@ from .worlds import garden
 from .worlds.models import tokenizer
 from .worlds.policies import GOOD, LONGEST, WEAK, answered, gold_accuracy, proxy, sample, untaught
 
+CRITIC = CriticArguments(learning_rate=1e-3, hidden=64, passes=8)
 PROXIES = {"good": GOOD, "weak": WEAK}
 HELD_OUT, OWN = "accuracy on held-out pairs", "accuracy on own samples"
 JUDGED = 1000
-EVALUATIONS = 4  # of a critic, each on an answer's group to every unseen prompt
+EVALUATIONS = 16  # of a critic, each on an answer's group to every unseen prompt
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,6 @@ class Loop(Job):
     beta: float = 0.0
     place: str = "loss"
     critic: bool = False
-    critic_rate: float = 3e-2
     white: bool = False
     """Advantages of mean 0 and deviation 1 over the step's tokens."""
     steps: int = 100
@@ -147,7 +147,7 @@ class Loop(Job):
             _rows(seen),
             eval_dataset=_rows(unseen),
             tokenizer=tokenizer(),
-            critic=CriticArguments(learning_rate=self.critic_rate) if self.critic else None,
+            critic=CRITIC if self.critic else None,
         )
         trainer.remove_callback(PrinterCallback)
         return trainer

@@ -20,23 +20,29 @@ class CriticArguments:
     clip: float = math.inf
     """How far a value may move from the old one before it gets no more gradient; inf is any."""
     max_grad_norm: float = 1.0
+    hidden: int = 0
+    """Width of a hidden layer; 0 is none."""
+    passes: int = 1
+    """Steps of its own that it makes on the answers of each of the policy's."""
 
 
 class Critic(nn.Module):
-    """V = wᵀ h + b on hidden states that are constants to it: the critic never moves the policy's trunk.
+    """V = wᵀ f(h) + b on hidden states that are constants to it: the critic never moves the policy's trunk.
 
-    It starts at V = 0, so that the first step's advantages are those without a critic.
+    f is the identity, or a hidden layer with SiLU. It starts at V = 0, so that the first step's advantages are those
+    without a critic.
     """
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, hidden: int = 0):
         super().__init__()
-        self.head = nn.Linear(width, 1)
+        self.inner = nn.Sequential(nn.Linear(width, hidden), nn.SiLU()) if hidden else nn.Identity()
+        self.head = nn.Linear(hidden or width, 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, states: Float[Tensor, "N L D"]) -> Float[Tensor, "N L"]:
         """float32, whatever the states' dtype."""
-        return self.head(states.detach().to(self.head.weight.dtype)).squeeze(-1)
+        return self.head(self.inner(states.detach().to(self.head.weight.dtype))).squeeze(-1)
 
 
 class Targets(NamedTuple):
@@ -55,23 +61,32 @@ class CriticLearner:
 
     def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
         self.arguments = arguments
-        self.critic = Critic(width).to(device)
+        self.critic = Critic(width, arguments.hidden).to(device)
         self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
+        self.seen: list[tuple[Tensor, Targets]] = []
 
     def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
         """Add a micro-batch's gradient; its mean loss."""
-        found = value_loss(
-            self.critic(states)[:, :-1],
-            targets.values,
-            targets.returns,
-            targets.response,
-            clip=self.arguments.clip,
-        )
-        (found.sum() * targets.share).backward()
-        return (found.sum() / targets.response.sum().clamp_min(1)).item()
+        if self.arguments.passes > 1:
+            self.seen.append((states, targets))
+        return self._add(states, targets)
+
+    def _add(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
+        values, own = self.critic(states)[:, :-1], targets.response
+        found = value_loss(values, targets.values, targets.returns, own, clip=self.arguments.clip).sum()
+        (found * targets.share).backward()
+        return (found / own.sum().clamp_min(1)).item()
 
     def step(self, accelerator: Any) -> None:
-        """Move, with the gradient of all processes, which have their part of every step each."""
+        """Move, as often as there are passes, with the gradients of all processes."""
+        self._move(accelerator)
+        for _ in range(self.arguments.passes - 1):
+            for states, targets in self.seen:
+                self._add(states, targets)
+            self._move(accelerator)
+        self.seen.clear()
+
+    def _move(self, accelerator: Any) -> None:
         for one in self.critic.parameters():
             if one.grad is not None:
                 one.grad = accelerator.reduce(one.grad, reduction="sum")

@@ -37,7 +37,7 @@ def answer_logprobs(
     before = said[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if head_reads_last_states(model):
+    if head_reads_last_states(model, len(tokens)):
         states = model.get_decoder()(
             input_ids=real.tokens, attention_mask=real.attention.long(), use_cache=False
         ).last_hidden_state
@@ -65,19 +65,23 @@ def head_logprobs(
 
 
 @torch.no_grad()
-def head_reads_last_states(model: Any) -> bool:
-    """Whether the logits are head(last hidden state), tried once on a few tokens: some models scale them."""
+def head_reads_last_states(model: Any, rows: int = 1) -> bool:
+    """Whether the logits are head(last hidden state), tried once on a few tokens: some models scale them.
+
+    `rows` is for an adapter that has a preference for so many.
+    """
     if model not in _READABLE:
         head = model.get_output_embeddings()
         readable = type(head) is nn.Linear and model.get_decoder() is not model
         if readable:
             training = model.training
             model.eval()
-            tokens = torch.linspace(0, embedding_rows(model) - 1, 8, device=head.weight.device).long()
-            states = model.get_decoder()(input_ids=tokens[:, None]).last_hidden_state[:, 0]
-            found = head_logprobs(model, states, tokens).logprob
-            logits = model(input_ids=tokens[:, None]).logits[:, 0]
-            direct = _log_softmax_at(logits, tokens)
+            few = torch.linspace(0, embedding_rows(model) - 1, 8, device=head.weight.device).long()
+            tokens = few.expand(rows, -1)
+            states = model.get_decoder()(input_ids=tokens).last_hidden_state[0]
+            found = head_logprobs(model, states, few).logprob
+            logits = model(input_ids=tokens).logits[0]
+            direct = _log_softmax_at(logits, few)
             readable = torch.allclose(found, direct, atol=1e-3 if logits.dtype.itemsize > 2 else 0.2)
             model.train(training)
         _READABLE[model] = readable

@@ -4,7 +4,14 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.critic import Critic, explained_variance, value_loss
+from rewardlab.policy.critic import (
+    Critic,
+    CriticArguments,
+    CriticLearner,
+    Targets,
+    explained_variance,
+    value_loss,
+)
 
 HERE = torch.ones(1, 4, dtype=torch.bool)
 
@@ -48,3 +55,32 @@ def test_a_critic_starts_at_nothing_learns_and_never_moves_the_states():
 
 def test_bfloat16_states_are_read_in_float32():
     assert Critic(3)(torch.zeros(1, 2, 3, dtype=torch.bfloat16)).dtype == torch.float32
+
+
+class Alone:
+    """What a learner needs of accelerate in one process."""
+
+    def reduce(self, x, reduction):
+        return x
+
+
+def test_passes_are_so_many_steps_on_all_micro_batches_of_a_step():
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(6, 5, 8, generator=generator)  # one state behind the 4 tokens
+    returns = torch.randn(6, 4, generator=generator)
+    response = torch.ones(6, 4, dtype=torch.bool)
+    targets = Targets(torch.zeros(6, 4), returns, response, 1 / 24)
+    whole = CriticLearner(8, CriticArguments(learning_rate=0.1), torch.device("cpu"))
+    split = CriticLearner(8, CriticArguments(learning_rate=0.1, passes=3), torch.device("cpu"))
+    losses = []
+    for _ in range(3):
+        losses.append(whole.learn(states, targets))
+        whole.step(Alone())
+    for part in (slice(0, 2), slice(2, 6)):
+        split.learn(states[part], Targets(*(one[part] for one in targets[:3]), 1 / 24))
+    split.step(Alone())
+    torch.testing.assert_close(split.critic.head.weight, whole.critic.head.weight)
+    assert losses[0] > losses[1] > losses[2] and split.seen == []
+    other = CriticLearner(8, CriticArguments(learning_rate=0.1), torch.device("cpu"))
+    other.load(split.state())
+    torch.testing.assert_close(other.critic(states), split.critic(states))
