@@ -290,9 +290,9 @@ def _limits(results: Results) -> list[str]:
         "",
         "- A toy: word-level text of at most 32 words, models of 100,000 weights that train a step in half a second. "
         "It tests the loop and shows the phenomenon; its sizes say nothing about large models.",
-        "- β, learning rates, steps and critic were chosen by hand on seeds 100 and 101, which are in no table. A first "
-        "run of the table had β = 0.1 for PPO too, where it fell apart, and a linear critic, which was not above the mean "
-        "of the other answers (-0.03 [-0.07, +0.02]): both were then chosen anew on those seeds, and measured again.",
+        "- β, learning rates, steps and critic were chosen by hand on seeds 100 and 101, which are in no table. A "
+        "first run of the table had β = 0.1 for PPO too, where it fell apart, and a linear critic, which was not above "
+        "the mean of the other answers (-0.03 [-0.07, +0.02]): both were then chosen anew there, and measured again.",
         f"- {results.plan.seeds} seeds; intervals of Student's t assume that they are alike.",
         "- The KL of best-of-n is an upper bound, so its curve lies too far right if anything.",
     ]
