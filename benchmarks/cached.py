@@ -6,6 +6,7 @@ hash.
 
 import importlib.metadata
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -24,7 +25,7 @@ REVISION = 1  # to be raised when the code that trains or decodes changes a numb
 Arrays = dict[str, np.ndarray]
 
 
-class Job:
+class Job(ABC):
     """Work whose result is a function of its fields; subclasses are frozen dataclasses."""
 
     libraries: ClassVar = ("torch", "transformers", "peft")
@@ -35,9 +36,9 @@ class Job:
         named: Any = self
         return cache / f"{type(self).__name__.lower()}-{content_hash([asdict(named), REVISION, libraries])}.npz"
 
+    @abstractmethod
     def work(self, cache: Path) -> Arrays:
         """Do it; the results that it needs are in the cache, or are made now."""
-        raise NotImplementedError
 
     def result(self, cache: Path) -> Arrays:
         """From the cache, or done now and kept there."""

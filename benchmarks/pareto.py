@@ -7,13 +7,13 @@ them together and held fixed over bootstrap samples.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from ..rm.errors import UsageError
+from ..rm.texts import distinct, repetition
 from .statistics import LEVEL, percentile_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -309,9 +309,7 @@ class TextMeasures(NamedTuple):
     repetition: float
     """Mean `repetition` of the answers that are long enough; NaN if none is."""
     distinct: float
-    """Different tokens over all tokens of all answers, in [0, 1] (distinct-1; Li et al. 2016, arXiv:1510.03055).
-
-    It falls as the text grows: compare equal numbers of answers of like length."""
+    """`distinct` of single tokens: different ones over all of all answers."""
 
 
 def text_measures(answers: Sequence[Sequence[Hashable]]) -> TextMeasures:
@@ -322,20 +320,10 @@ def text_measures(answers: Sequence[Sequence[Hashable]]) -> TextMeasures:
     """
     if not answers:
         raise UsageError("no answers to measure; give at least one")
-    tokens = list(chain.from_iterable(answers))
     repeated = np.array([repetition(answer) for answer in answers])
     known = repeated[~np.isnan(repeated)]
     return TextMeasures(
-        length=len(tokens) / len(answers),
+        length=sum(map(len, answers)) / len(answers),
         repetition=float(known.mean()) if len(known) else float("nan"),
-        distinct=len({*tokens}) / len(tokens) if tokens else float("nan"),
+        distinct=distinct(answers),
     )
-
-
-def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
-    """The share of n-grams that the answer has said before, in [0, 1); NaN for fewer than n tokens.
-
-    seq-rep-n = 1 - |different n-grams| / |n-grams|                 Welleck et al. 2019, arXiv:1908.04319
-    """
-    grams = [*zip(*(tokens[start:] for start in range(n)), strict=False)]
-    return 1 - len({*grams}) / len(grams) if grams else float("nan")

@@ -9,7 +9,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from transformers import TrainerCallback
 from trl import GRPOTrainer
-from trl.trainer.utils import nanstd, use_adapter
+from trl.trainer.utils import use_adapter
 
 from ..kernels.ops.policy_loss import PolicyLoss, policy_loss
 from ..rm.contract import ScoringContract
@@ -21,17 +21,18 @@ from ..rm.types import Example
 from .advantages.gae import gae
 from .algorithm import Algorithm, Scored
 from .arguments import PolicyArguments
+from .around_steps import AroundSteps
 from .backlog import Backlog, Batch
-from .critic import CriticArguments, CriticLearner, Targets, explained_variance
-from .groups import groups
+from .critic import CriticArguments, CriticLearner, Targets
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
 from .keeping import load_state, save_state
 from .reference import frozen_copy
-from .rewards import RewardSources, statistics
+from .rewards import RewardSources
 from .rollouts import write_rollouts
 from .rows import bounds_of_rows
+from .telling import means, told
 from .types import Cycle, Replay, Rewards, Rollout
-from .watching import sequence_kl, watched
+from .watching import sequence_kl
 
 
 class PolicyTrainer(GRPOTrainer):
@@ -94,7 +95,7 @@ class PolicyTrainer(GRPOTrainer):
         self._states: dict[int, Tensor] = {}
         self.live = False
         self.kl = 0.0
-        self.add_callback(_AroundSteps(self))
+        self.add_callback(AroundSteps(self))
 
     # ---- what models say of answers ----
 
@@ -175,7 +176,8 @@ class PolicyTrainer(GRPOTrainer):
             examples = gather_object(self._examples) if writes else []
             if writes and self.accelerator.is_main_process:
                 path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
-                write_rollouts(path, self.state.global_step, examples, rollout, scored.rewards, scored.advantages)
+                story = (scored.rewards, scored.advantages, self.sources.versions)
+                write_rollouts(path, self.state.global_step, examples, rollout, *story)
             self._cycle = Cycle(self._examples, rollout, scored.total, None)
             if self.backlog:
                 self.backlog.turn(batch, scored, rollout)
@@ -240,18 +242,10 @@ class PolicyTrainer(GRPOTrainer):
             metrics[name].pop()
         for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
             metrics.pop(name)
-        self._note("reward", scored.total.nanmean().item())
-        self._note("reward_std", nanstd(scored.total).item())
-        self._note("rewards/faults", faults)
-        for name, value in (*statistics(rewards, rollout.group), *watched(rollout, scored.total)):
+        for name, value in told(scored, rollout, faults):
             self._note(name, value)
         if rollout.logprobs is not None and rollout.base is not None:
             self._watch_kl(sequence_kl(rollout).mean().item())
-        if rollout.values is not None:
-            seen = groups(scored.total, rollout.group)
-            others = (seen.number * seen.mean - scored.total) / (seen.number - 1)
-            for name, values in (("first", rollout.values[:, 0]), ("of_others", others)):
-                self._note(f"critic/explained_variance_{name}", explained_variance(values, scored.total, seen.valid))
         self._logs["rewards"].clear()
         for name in rewards.names:
             self._logs["rewards"][name].extend(rewards[name].tolist())
@@ -314,19 +308,13 @@ class PolicyTrainer(GRPOTrainer):
 
     def _account(self, found: PolicyLoss, read: Reading, rows: Answers) -> None:
         """Means over the micro-batch's tokens."""
-        answered = found.sums[:, 3:4] > 0
-        facts = torch.cat([found.sums[:, 1:], answered], 1).detach().sum(0)
-        gap, clipped, live, ratio, number = self.accelerator.reduce(facts, reduction="sum").tolist()
-        tokens = max(live, 1.0)
-        self._note("clip_ratio/region_mean", clipped / tokens)
-        self._note("ratio", ratio / tokens)
-        own = torch.stack([read.entropy.detach().sum(), rows.response.sum()])
-        entropy, said = self.accelerator.reduce(own, reduction="sum").tolist()
-        self._note("entropy", entropy / max(said, 1.0))
+        seen = means(found, read.entropy, rows.response, self.accelerator)
+        for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
+            self._note(name, value)
         if self._compares:
-            self._note("kl", gap / tokens)
+            self._note("kl", seen.kl)
             if not self._annotates:
-                self._watch_kl(gap / max(number, 1.0))
+                self._watch_kl(seen.answer_kl)
 
     def _watch_kl(self, kl: float) -> None:
         """Σ_t of an answer's tokens, mean over answers, nats: what the budget is about."""
@@ -385,23 +373,6 @@ class PolicyTrainer(GRPOTrainer):
             for fact, value in one.learn(self._cycle._replace(states=states)).items():
                 self._note(f"{name}/{fact}", value)
         self._cycle, self._states = None, {}
-
-
-class _AroundSteps(TrainerCallback):
-    """Calls the trainer where Transformers' loop has no method of its own."""
-
-    def __init__(self, trainer: PolicyTrainer):
-        self.trainer = trainer
-
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        self.trainer.before_step(self.trainer.optimizer)
-
-    def on_optimizer_step(self, args, state, control, **kwargs):
-        self.trainer.after_step()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.trainer.after_cycle()
-        control.should_training_stop |= self.trainer.kl > self.trainer.args.kl_budget
 
 
 def _later(**_: Any) -> list[float]:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..rm import texts
 from .groups import groups
 from .types import Rollout
 
@@ -68,44 +68,21 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
-    """The share of an answer's n-grams that it has said before, in [0, 1); mean over answers of n tokens or more.
-
-    seq-rep-n = 1 - |different n-grams| / |n-grams|                 Welleck et al. 2019, arXiv:1908.04319
-    """
-    row, gram = _ngrams(rollout, n)
-    number = max(1, len(gram))
-    rows_of_different = torch.unique(row * number + gram) // number
-    different, said = (torch.bincount(rows).double() for rows in (rows_of_different, row))
-    return (1 - different / said)[said > 0].mean().item()
+    """`rm.texts.repetition` of an answer, mean over answers of n tokens or more; NaN where there is none."""
+    shares = [texts.repetition(answer, n) for answer in _answers(rollout)]
+    return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
 
 def distinct(rollout: Rollout, n: int) -> float:
-    """|different n-grams| / |n-grams| of all answers together, in (0, 1]         Li et al. 2016, arXiv:1510.03055
-
-    It falls as the text grows: compare equal numbers of answers of like length.
-    """
-    gram = _ngrams(rollout, n).gram
-    return (gram.max().item() + 1) / len(gram) if len(gram) else math.nan
+    """`rm.texts.distinct` of all answers together."""
+    return texts.distinct(_answers(rollout), n)
 
 
-class _Ngrams(NamedTuple):
-    """Every n-gram within an answer: the answer's row, and a number from 0 that equal n-grams share."""
-
-    row: Int[Tensor, " M"]
-    gram: Int[Tensor, " M"]
-
-
-def _ngrams(rollout: Rollout, n: int) -> _Ngrams:
+def _answers(rollout: Rollout) -> list[list[int]]:
     if rollout.tokens is None:
         raise ValueError("repetition and variety need the rollout's tokens")
-    row = rollout.response.nonzero()[:, 0]
-    token = torch.unique(rollout.tokens[rollout.response], return_inverse=True)[1]
-    start = torch.arange(max(0, len(token) - n + 1), device=token.device)
-    start = start[row[start] == row[start + n - 1]]
-    gram = torch.zeros_like(start)
-    for ahead in range(n):  # numbers stay below the count of tokens, so that a pair of them fits an integer
-        gram = torch.unique(gram * len(token) + token[start + ahead], return_inverse=True)[1]
-    return _Ngrams(row[start], gram)
+    rows = zip(rollout.tokens.cpu(), rollout.response.cpu(), strict=True)
+    return [tokens[own].tolist() for tokens, own in rows]
 
 
 # ---- what best-of-n would bring ----

@@ -12,6 +12,20 @@ import torch
 from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parent.parent
+SMALL_RUN = {
+    "use_cpu": True,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+    "num_generations": 4,
+    "max_completion_length": 16,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant",
+    "gradient_checkpointing": False,
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "seed": 5,
+}
+"""Settings of a policy's training on a CPU, which learns from 4 answers to each of 4 prompts a step."""
 
 if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folder is the package
     sys.modules["rewardlab"] = types.ModuleType("rewardlab")
@@ -23,6 +37,7 @@ if not torch.cuda.is_available():  # before anything imports Triton, which looks
 install_import_hook(
     [
         "rewardlab.kernels.choose",
+        "rewardlab.kernels.head_chunks",
         "rewardlab.kernels.philox",
         "rewardlab.kernels.ops",
         "rewardlab.kernels.packed",
@@ -35,6 +50,7 @@ install_import_hook(
         "rewardlab.policy.watching",
         "rewardlab.policy.rows",
         "rewardlab.policy.schedulers",
+        "rewardlab.policy.telling",
         "rewardlab.policy.transforms",
         "rewardlab.rm.losses",
         "rewardlab.rm.encode",

@@ -1,14 +1,23 @@
 """A tokenizer and small language models of real architectures for the garden, made on the spot in seconds."""
 
 from collections.abc import Iterator, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    TrainerCallback,
+)
 
+from ...rm.trainer import RewardArguments, RewardTrainer, Task
 from ...rm.trunks import Architecture, small_config
 from ...rm.types import Example, Message
 from .garden import vocabulary
@@ -93,3 +102,33 @@ def pretrain(
         losses.append(loss.item())
     model.eval()
     return losses
+
+
+class Fit(NamedTuple):
+    """How long, how fast and on how many rows at a time."""
+
+    steps: int
+    learning_rate: float
+    batch: int
+    seed: int
+
+
+def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: TrainerCallback) -> None:
+    """Train a reward model in place, without a trace on disk; the learning rate falls linearly to 0."""
+    with TemporaryDirectory() as folder:
+        arguments = RewardArguments(
+            output_dir=folder,
+            max_steps=how.steps,
+            learning_rate=how.learning_rate,
+            per_device_train_batch_size=how.batch,
+            warmup_steps=min(10, how.steps // 4),
+            save_strategy="no",
+            seed=how.seed,
+            use_cpu=True,
+            disable_tqdm=True,
+            logging_steps=1_000_000,
+        )
+        trainer = RewardTrainer(learner, arguments, task, rows, callbacks=callbacks)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    learner.model.eval()

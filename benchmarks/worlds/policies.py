@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
-from transformers import PreTrainedModel, PrinterCallback
+from transformers import PreTrainedModel
 
 from ...policy.engines import SeparateModels
 from ...policy.guided import decode
@@ -15,11 +14,11 @@ from ...policy.requests import Answer, Request
 from ...policy.voices import voice
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
-from ...rm.trainer import RewardArguments, RewardTrainer, ScalarTask, Task, encode_pairs
+from ...rm.trainer import ScalarTask, encode_pairs
 from ...rm.trunks import Architecture
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
 from .garden import gold, labeller, pairs, supervised
-from .models import causal_lm, pretrain, tokenizer
+from .models import Fit, causal_lm, fit, pretrain, tokenizer
 
 LONGEST = 32
 TOGETHER = 512
@@ -77,7 +76,7 @@ def proxy(start: PreTrainedModel, teaching: Teaching, seed: int) -> ScalarReward
     if teaching.votes == "many":
         taught = [_voted(pair) for pair in taught]
     rows = encode_pairs(model.encoder, taught, OVERALL).rows
-    fit(model, ScalarTask(bradley_terry()), rows, teaching, seed)
+    fit(model, ScalarTask(bradley_terry()), rows, Fit(teaching.steps, teaching.learning_rate, teaching.batch, seed))
     return model
 
 
@@ -91,27 +90,6 @@ def untaught(start: PreTrainedModel, seed: int) -> ScalarRewardModel:
 def _voted(pair: PreferencePair) -> PreferencePair:
     share = labeller(temperature=1.0, noise=0.0)(pair.prompt, (pair.chosen, pair.rejected))
     return replace(pair, wins={OVERALL: share})
-
-
-def fit(model: Any, task: Task, rows: Sequence[Any], teaching: Teaching, seed: int) -> None:
-    """Train in place, without a trace on disk; the learning rate falls linearly to 0."""
-    with TemporaryDirectory() as folder:
-        arguments = RewardArguments(
-            output_dir=folder,
-            max_steps=teaching.steps,
-            learning_rate=teaching.learning_rate,
-            per_device_train_batch_size=teaching.batch,
-            warmup_steps=min(10, teaching.steps // 4),
-            save_strategy="no",
-            seed=seed,
-            use_cpu=True,
-            disable_tqdm=True,
-            logging_steps=1_000_000,
-        )
-        trainer = RewardTrainer(model, arguments, task, rows)
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    model.model.eval()
 
 
 def gold_accuracy(model: RewardModel, first: Sequence[Example], second: Sequence[Example]) -> float:

@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..ops.linear_logprob import IGNORED, Chunk, Engine, Head, LinearLogprob, score_in_chunks
+from ..head_chunks import IGNORED, Chunk, Engine, Head, score_in_chunks
+from ..ops.linear_logprob import LinearLogprob
 from .launch import capability, launch
 from .tiles import dot, operand
 

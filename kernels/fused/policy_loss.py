@@ -91,17 +91,13 @@ def sequence_loss(
     -r / n (Σ w A over A >= 0 if r is in bounds there + Σ w A over A < 0 if it is there), from one pass before.
     """
     sequence = tl.program_id(0)
-    first = tl.load(bounds + sequence)
-    end = tl.load(bounds + sequence + 1)
+    first, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
     blocks = tl.cdiv(end - first, BLOCK)
     mean, common = 0.0 * beta, 0.0 * beta
     if LEVEL != "token":
-        mean, number, gains, losses = pass_before(
-            logprob, old, advantage, weight, mask, first, end, mean, MASK, BLOCK
-        )  # fmt: skip
+        mean, number, gains, losses = pass_before(logprob, old, advantage, weight, mask, first, end, mean, MASK, BLOCK)
         if LEVEL == "sequence":
-            common = slope(mean, low, high, gains) + slope(mean, low_negative, high_negative, losses)
-            common = common / number
+            common = (slope(mean, low, high, gains) + slope(mean, low_negative, high_negative, losses)) / number
     share, lost, apart, out, count, ratios = 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta
     for block in range(0, blocks):
         start = first + block * BLOCK
@@ -124,10 +120,7 @@ def sequence_loss(
         total = loss
         if KL != "none":
             gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - said
-            distance, steepness = divergence(gap, KL)
-            if CORRECTED:
-                steepness = tl.exp(own) * (steepness + distance)
-                distance = tl.exp(own) * distance
+            distance, steepness = divergence(gap, own, KL, CORRECTED)
             apart += tl.sum(distance, 0)
             if PENALTY:
                 total += beta * w * distance
@@ -191,8 +184,8 @@ def slope(x, low, high, weighted):
 
 
 @triton.jit
-def divergence(gap, KL: tl.constexpr):
-    """The estimate and its derivative by log π, of gap = log base - log π."""
+def divergence(gap, log_r, KL: tl.constexpr, CORRECTED: tl.constexpr):
+    """The estimate and its derivative by log π, of gap = log base - log π; times the token's own ratio if corrected."""
     if KL == "k1":
         value = -gap
         steepness = tl.zeros_like(gap) + 1.0
@@ -205,6 +198,9 @@ def divergence(gap, KL: tl.constexpr):
     else:
         value = tl.exp(gap) * k3(-gap)
         steepness = -gap * tl.exp(gap)
+    if CORRECTED:
+        steepness = tl.exp(log_r) * (steepness + value)
+        value = tl.exp(log_r) * value
     return value, steepness
 
 

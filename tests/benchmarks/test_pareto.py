@@ -16,7 +16,6 @@ from rewardlab.benchmarks.pareto import (
     non_dominated,
     paired_bootstrap,
     raw,
-    repetition,
     shared_reference,
     shuffled_control,
     spearman_control,
@@ -323,14 +322,6 @@ def test_rewards_that_cannot_be_paired_are_refused():
 
 
 # ---- texts ----
-
-
-def test_repetition_is_the_share_of_phrases_said_before():
-    assert repetition([1, 2, 3, 4, 5]) == 0
-    assert repetition([1, 2, 3, 1, 2, 3]) == pytest.approx(1 / 4)
-    assert repetition([7] * 12) == pytest.approx(9 / 10)
-    assert repetition([1, 1, 2, 1], n=1) == pytest.approx(1 / 2)
-    assert np.isnan(repetition([1, 2]))
 
 
 def test_text_measures_by_hand():

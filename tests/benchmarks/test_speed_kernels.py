@@ -6,21 +6,21 @@ import time
 
 import pytest
 import torch
-from rewardlab.benchmarks.speed import kernels
-from rewardlab.benchmarks.speed.kernels import (
+from rewardlab.benchmarks import kernel_timing
+from rewardlab.benchmarks.kernel_sampling import said_wrong
+from rewardlab.benchmarks.kernel_timing import (
+    REPEATS,
     TINY,
     Bench,
     Case,
     Trial,
     Variant,
     asked,
+    fractions,
     from_package,
-    main,
-    markdown,
-    rows_of,
-    said_wrong,
     timed,
 )
+from rewardlab.benchmarks.speed.kernels import failures, main, markdown, rows_of
 
 OURS = ("eager", "reference")
 SMALL = {"A": 1e-5, "B1": 1e-5, "B2": 1e-2, "C": 1e-2, "lora": 2e-2}  # errors of bfloat16 where they are that large
@@ -32,7 +32,7 @@ def found(tmp_path_factory):
     """Everything, each way a few times."""
     file = tmp_path_factory.mktemp("speed") / "found.json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "MOST", 3)
+        patch.setattr(kernel_timing, "MOST", 3)
         assert main(["--budget", "200", "--output", str(file)]) == 0
     return json.loads(file.read_text())
 
@@ -100,7 +100,7 @@ def test_what_goes_wrong_ends_its_row_alone(bench):
     good, bad = timed(
         Trial({"good": Variant(int), "bad": Variant(wrong)}, lambda _: 0.0), bench, until, until + SECONDS
     )
-    assert good["rounds"] >= kernels.REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
+    assert good["rounds"] >= REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
 
 
 def test_what_failed_and_what_is_no_number_is_told():
@@ -109,7 +109,7 @@ def test_what_failed_and_what_is_no_number_is_told():
         {"case": "N=1", "way": "bad", "failed": "RuntimeError"},
         {"case": "N=1", "way": "late", "not run": "budget"},
     ]
-    told = kernels.failures({"tables": {"A": rows}})
+    told = failures({"tables": {"A": rows}})
     assert told == ["A, N=1, off: its error is no number", "A, N=1, bad: RuntimeError"]
 
 
@@ -122,9 +122,7 @@ def test_bytes_are_each_operations_inputs_and_outputs(bench):
 
 def test_a_fraction_is_the_ceilings_time_over_the_time_taken(bench):
     trial = Trial({}, lambda _: 0.0, bytes=int(bench.copied), flops=2 * bench.multiplied)
-    assert kernels.fractions(Variant(int), trial, bench, seconds=4.0) == pytest.approx(
-        {"of copy": 0.25, "of product": 0.5}
-    )
+    assert fractions(Variant(int), trial, bench, seconds=4.0) == pytest.approx({"of copy": 0.25, "of product": 0.5})
 
 
 def test_the_error_of_a_draw_is_that_of_its_log_probability():

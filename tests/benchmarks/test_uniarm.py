@@ -1,4 +1,3 @@
-import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -6,21 +5,16 @@ import pytest
 import torch
 from rewardlab.apps.config import StudyConfig
 from rewardlab.apps.jobs import run_study
+from rewardlab.benchmarks import uniarm_plan as plan
 from rewardlab.benchmarks.cached import run_jobs
-from rewardlab.benchmarks.guides import (
-    EXACT_BETA,
-    Base,
-    ExactGuide,
-    Front,
-    Guide,
-    Language,
-    Recipe,
-    exact_guide,
-)
+from rewardlab.benchmarks.exact import EXACT_BETA, ExactGuide, Language, exact_guide
+from rewardlab.benchmarks.guides import Base, Front, Guide, Recipe
+from rewardlab.benchmarks.pareto import Estimate
+from rewardlab.benchmarks.studies.uniarm import uniarm
+from rewardlab.benchmarks.uniarm_report import direction
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.preferences import simplex_grid
 
-study = importlib.import_module("rewardlab.benchmarks.studies.uniarm")
 NAMES = ("first", "second")
 GRID = simplex_grid(2, 8)
 QUARTER = torch.tensor([[0.25, 0.75]])
@@ -32,7 +26,7 @@ def language() -> Language:
 
 
 def trained(language: Language, **changes) -> ExactGuide:
-    recipe = replace(study.EXACT, **{"steps": 60} | changes)
+    recipe = replace(plan.EXACT, **{"steps": 60} | changes)
     return exact_guide(language, recipe, NAMES, language.rows(3000, 0), 0, GRID, moments=4)
 
 
@@ -147,13 +141,13 @@ def test_results_are_found_again_by_what_decides_them(tmp_path):
 
 def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path, monkeypatch):
     chosen = ("global term: scores", "objectives: texts", "late branch: last half")
-    monkeypatch.setattr(study, "ABLATIONS", {name: study.ABLATIONS[name] for name in chosen})
-    monkeypatch.setattr(study, "EXACT_METHODS", {name: study.EXACT_METHODS[name] for name in ("GenARM", "UniARM")})
+    monkeypatch.setattr(plan, "ABLATIONS", {name: plan.ABLATIONS[name] for name in chosen})
+    monkeypatch.setattr(plan, "EXACT_METHODS", {name: plan.EXACT_METHODS[name] for name in ("GenARM", "UniARM")})
     config = StudyConfig(name="uniarm", output=str(tmp_path / "run"), cache=str(tmp_path / "cache"), rows=4, workers=1)
     config.validate()
     run_study(config)
     told: list[str] = []
-    again = study.uniarm(tmp_path / "cache" / "uniarm", workers=1, rows=4, say=told.append)
+    again = uniarm(tmp_path / "cache" / "uniarm", workers=1, rows=4, say=told.append)
     assert again.text == (tmp_path / "run" / "report.md").read_text()
     found = [line for line in told if line.endswith("in the cache")]
     assert len(found) == 12 and all(line.split()[0] == line.split()[2] for line in found)
@@ -169,8 +163,6 @@ def test_a_study_that_reads_data_asks_for_them(tmp_path):
 
 
 def test_claims_are_made_only_where_the_interval_excludes_0():
-    from rewardlab.benchmarks.pareto import Estimate
-
-    assert study._direction("HV", Estimate(0.2, 0.1, 0.3)) == "a larger HV"
-    assert study._direction("HV", Estimate(-0.2, -0.3, -0.1)) == "a smaller HV"
-    assert study._direction("HV", Estimate(0.2, -0.1, 0.3)) == "HV undecided, its interval contains 0"
+    assert direction("HV", Estimate(0.2, 0.1, 0.3)) == "a larger HV"
+    assert direction("HV", Estimate(-0.2, -0.3, -0.1)) == "a smaller HV"
+    assert direction("HV", Estimate(0.2, -0.1, 0.3)) == "HV undecided, its interval contains 0"

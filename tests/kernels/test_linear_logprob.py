@@ -5,16 +5,8 @@ import math
 
 import pytest
 import torch
-from rewardlab.kernels.ops.linear_logprob import (
-    EAGER,
-    IGNORED,
-    Head,
-    _check,
-    example,
-    linear_logprob,
-    linear_loss,
-    reference,
-)
+from rewardlab.kernels.head_chunks import EAGER, IGNORED, Head
+from rewardlab.kernels.ops.linear_logprob import _check, example, linear_logprob, linear_loss, reference
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CASE = {"N": 9, "D": 6, "V": 23, "temperature": 0.7, "bias": True}

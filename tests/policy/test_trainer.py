@@ -25,19 +25,7 @@ from rewardlab.rm.types import prompt_text
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-SETTINGS = {
-    "use_cpu": True,
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 2,
-    "num_generations": 4,
-    "max_completion_length": 16,
-    "learning_rate": 1e-3,
-    "lr_scheduler_type": "constant",
-    "gradient_checkpointing": False,
-    "save_strategy": "no",
-    "disable_tqdm": True,
-    "seed": 5,
-}
+from tests.conftest import SMALL_RUN
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +52,7 @@ def train(base, words, data, tmp_path):
         )
         ours = ("critic", "replay", "peft_config", "reference", "callbacks", "eval_dataset")
         extras = {name: changes.pop(name) for name in ours if name in changes}
-        args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SETTINGS, "max_steps": steps, **changes})
+        args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SMALL_RUN, "max_steps": steps, **changes})
         trainer = PolicyTrainer(
             changes.get("model") or copy.deepcopy(base),
             sources or RewardSources({"gold": garden.gold()}),
@@ -108,7 +96,7 @@ def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path
         copy.deepcopy(base).from_pretrained(folder),
         [gold_function],
         GRPOConfig(
-            **SETTINGS, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
+            **SMALL_RUN, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
             beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, use_bias_correction_kl=corrected,
         ),
         data,
@@ -361,9 +349,9 @@ def test_an_evaluation_changes_nothing(train, data):
 )
 def test_settings_that_would_do_nothing_or_harm_are_refused(changes, message, tmp_path):
     with pytest.raises(UsageError, match=message):
-        PolicyArguments(**{"output_dir": str(tmp_path), **SETTINGS, **changes})
+        PolicyArguments(**{"output_dir": str(tmp_path), **SMALL_RUN, **changes})
 
 
 def test_checkpoints_are_taken_where_answers_are_used_up(tmp_path):
-    made = {"output_dir": str(tmp_path), **SETTINGS, "save_strategy": "steps", "save_steps": 5}
+    made = {"output_dir": str(tmp_path), **SMALL_RUN, "save_strategy": "steps", "save_steps": 5}
     assert PolicyArguments(**made, num_iterations=3).save_steps == 6
