@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import torch
 
 from ..policy.algorithm import Algorithm, Penalty
-from ..policy.arguments import PolicyArguments
 from ..policy.rewards import RewardSources
 from ..policy.types import Rewards, Rollout, Transform
 from ..rm.checkpoint import load_reward_model
 from ..rm.errors import UsageError
+from ..rm.plugins import names
 from .policy_config import RlConfig
-from .runs import trust
+from .run_facts import RunFacts
 from .specs import build, is_function, named, parse_spec, takes
 
 # ---- rewards ----
@@ -43,17 +43,23 @@ def named_sources(config: RlConfig) -> tuple[dict[str, str], dict[str, str]]:
     return found[0], found[1]
 
 
-def open_rewards(config: RlConfig, arguments: PolicyArguments, record: Path) -> OpenRewards:
+def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
     """Every reward model and function, loaded."""
     trained, watched = named_sources(config)
-    models = {name: _open_reward(source, arguments) for name, source in (trained | watched).items()}
+    models = {name: _open_reward(source, run) for name, source in (trained | watched).items()}
+    if idle := [name for name in watched if hasattr(models[name], "learn")]:
+        raise UsageError(f"'{idle[0]}' learns from its own rewards and is only watched; name it with --reward")
     components = RewardSources({name: models[name] for name in trained}).names
     return OpenRewards(RewardSources(models, skip=config.on_fault == "skip", record=record), components)
 
 
-def _open_reward(source: str, arguments: PolicyArguments) -> Any:
-    if not is_function(source) or Path(source).exists():
-        return load_reward_model(source, **trust(arguments))
+def _open_reward(source: str, run: RunFacts) -> Any:
+    if Path(source).exists():
+        return load_reward_model(source, **run.loading)
+    if source.partition("(")[0] in names("apps.rewards"):
+        return build("apps.rewards", source, run=run)
+    if not is_function(source):
+        return load_reward_model(source, **run.loading)
     made = build("policy", source)
     if not (hasattr(made, "rate") or callable(made)):
         raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of answers")

@@ -22,7 +22,8 @@ class RlConfig:
     output: str = say("Run folder; the trained policy stands in policy/.", default="")
     reward: list[str] = say(
         "Rewards as NAME=SOURCE, or SOURCE alone: a reward model's folder or Hub id, or package.module:factory of a "
-        "model or function. A model of several objectives has a component NAME.OBJECTIVE for each.",
+        "model or function, or one of apps/rewards with arguments, such as 'r2m(model=runs/rm)'. A model of several "
+        "objectives has a component NAME.OBJECTIVE for each.",
         default_factory=list,
     )
     watch: list[str] = say("The same for rewards that are logged and never trained on.", default_factory=list)

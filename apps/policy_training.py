@@ -26,10 +26,11 @@ from ..rm.types import Messages
 from .composition import build_algorithm, named_sources, open_rewards, rehearse
 from .decoding import read_prompts
 from .policy_config import RlConfig
+from .run_facts import RunFacts
 from .runs import data_hash, plain, run_folder, say, tell_rows, trust, write_manifest
 from .specs import build
 
-POLICY, STEPS, FAULTS = "policy", "steps.jsonl", "faults.jsonl"
+POLICY, REWARDS, STEPS, FAULTS = "policy", "rewards", "steps.jsonl", "faults.jsonl"
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
@@ -86,12 +87,13 @@ def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
 def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
     """The trainer with everything loaded, and what a manifest says of it; the cheapest comes first."""
     prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
-    rewards = open_rewards(config, arguments, work / FAULTS)
-    algorithm = build_algorithm(config, rewards.components)
-    rehearse(algorithm, rewards, critic=config.critic)
     policy = open_language_model(config.model, config, arguments)
     prompts, eval_prompts = (fitting(one, policy, config, arguments) for one in (prompts, eval_prompts))
     check_number(prompts, arguments)
+    facts = RunFacts(policy, arguments.cycles(len(prompts.prompts)), arguments.seed, trust(arguments))
+    rewards = open_rewards(config, facts, work / FAULTS)
+    algorithm = build_algorithm(config, rewards.components)
+    rehearse(algorithm, rewards, critic=config.critic)
     trainer = PolicyTrainer(
         policy.model,
         rewards.sources,
@@ -123,6 +125,8 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     trainer.model.config.use_cache = True  # Transformers' loop switches it off
     trainer.model.save_pretrained(work / POLICY)
     trainer.processing_class.save_pretrained(work / POLICY)
+    for name, source in trainer.sources.learners.items():
+        source.model.save(work / REWARDS / name)
     (work / "README.md").unlink(missing_ok=True)  # TRL's model card, of a model whose name it does not know
     return {
         "steps": trainer.state.global_step,

@@ -1,5 +1,6 @@
 """Policies trained in the garden, and what proxy and gold say of their answers on the way."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,32 +46,50 @@ class Proxy(Job):
     quality: str
     share: float = 1.0
     """Of the pairs and steps that its quality takes; less is for a try-out."""
+    member: int = 0
+    """Of an ensemble on one start policy: another head, other pairs."""
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.quality} proxy, seed {self.base.seed}"
+        return f"{self.quality} proxy, seed {self.base.seed}" + (f", member {self.member}" if self.member else "")
+
+    @property
+    def seed(self) -> int:
+        """Of its head and its pairs."""
+        return self.base.seed + 1000 * self.member
 
     def work(self, cache: Path) -> Arrays:
         """Its weights, and its accuracy on held-out pairs and on pairs that the start policy writes."""
         start, whole = self.base.load(cache), PROXIES[self.quality]
         taught = replace(whole, pairs=int(self.share * whole.pairs), steps=int(self.share * whole.steps))
-        model = proxy(start, taught, self.base.seed)
+        model = proxy(start, taught, self.seed)
         first, second = zip(*(pair.examples for pair in garden.pairs(JUDGED, 1, split="test")), strict=True)
         own = sample(start, [one for one in garden.prompts(JUDGED, 1) for _ in range(2)], seed=1)
-        kept = {name: weight.detach().numpy() for name, weight in model.model.named_parameters()}
-        return kept | {
+        return weights(model) | {
             HELD_OUT: np.array(gold_accuracy(model, first, second)),
             OWN: np.array(gold_accuracy(model, own[::2], own[1::2])),
         }
 
     def load(self, cache: Path) -> ScalarRewardModel:
         """The trained model."""
-        kept = self.result(cache)
-        model = untaught(self.base.load(cache), self.base.seed)
-        with torch.no_grad():
-            for name, weight in model.model.named_parameters():
-                weight.copy_(torch.from_numpy(kept[name]))
-        return model
+        return with_weights(untaught(self.base.load(cache), self.seed), self.result(cache))
+
+
+def weights(model: ScalarRewardModel) -> Arrays:
+    """By name."""
+    return {name: weight.detach().numpy() for name, weight in model.model.named_parameters()}
+
+
+@torch.no_grad()
+def with_weights(model: ScalarRewardModel, kept: Arrays) -> ScalarRewardModel:
+    """The model, its weights replaced in place."""
+    for name, weight in model.model.named_parameters():
+        weight.copy_(torch.from_numpy(kept[name]))
+    return model
+
+
+Judged = Callable[[PreTrainedModel, list[Example], np.ndarray], dict[str, float]]
+"""The policy, its answers and their gold [N] -> what is noted of them; `proxy` and `proxy_std` at least."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +101,15 @@ class Loop(Job):
     reward: Proxy | None = None
     """None: gold minus what the prompt asks for."""
     advantage: str = "grpo"
+    settings: tuple[tuple[str, float], ...] = ()
+    """Of the advantage, where they are not its own."""
     beta: float = 0.0
     place: str = "loss"
     critic: bool = False
     white: bool = False
     """Advantages of mean 0 and deviation 1 over the step's tokens."""
+    passes: int = 1
+    """Steps on each batch of answers."""
     steps: int = 100
     every: int = 10
     learning_rate: float = 5e-4
@@ -101,22 +124,29 @@ class Loop(Job):
         return f"{self.advantage} on {on}, β = {self.beta:g}, seed {self.base.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """Curves [T] over the measured steps; of a critic the explained variances on unseen prompts."""
-        start = self.base.load(cache)
+        """What `train` returns."""
         reward = self.reward.load(cache) if self.reward else garden.beyond_the_bar
+
+        def judged(policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:
+            earned = rate(reward, answers)
+            return {"proxy": earned.mean(), "proxy_std": earned.std(ddof=1)}
+
+        return self.train(self.base.load(cache), reward, judged)
+
+    def train(self, start: PreTrainedModel, reward: Any, judged: Judged) -> Arrays:
+        """Curves [T] over the measured steps; of a critic the explained variances on unseen prompts."""
         with TemporaryDirectory() as folder:
             trainer = self._trainer(deepcopy(start), reward, folder)
-            curve = _Curve(self, start, reward)
+            curve = _Curve(self, start, judged)
             trainer.add_callback(curve)
             trainer.train()
             facts = _of_critic([trainer.evaluate() for _ in range(EVALUATIONS)]) if self.critic else {}
-        names = curve.rows[0]
-        return {name: np.array([row[name] for row in curve.rows]) for name in names} | facts
+        return {name: np.array([row[name] for row in curve.rows]) for name in curve.rows[0]} | facts
 
     def _trainer(self, policy: PreTrainedModel, reward: Any, folder: str) -> PolicyTrainer:
         white = {"white": load("policy.transforms", "whiten")()} if self.white else {}
         algorithm = Algorithm(
-            load("policy.advantages", self.advantage)(),
+            load("policy.advantages", self.advantage)(**dict(self.settings)),
             load("policy.losses", "ppo")(),
             load("policy.aggregations", "token_mean")(),
             penalty=Penalty(self.beta, self.place, "k3" if self.place == "loss" else "k1"),
@@ -130,6 +160,7 @@ class Loop(Job):
             per_device_train_batch_size=self.rows,
             per_device_eval_batch_size=self.group * len(split_prompts()[1]),  # explained variances are of a batch
             num_generations=self.group,
+            num_iterations=self.passes,
             max_completion_length=LONGEST,
             gradient_checkpointing=False,
             save_strategy="no",
@@ -156,8 +187,8 @@ class Loop(Job):
 class _Curve(TrainerCallback):
     """Rates the policy's answers to unseen prompts at step 0 and then every so many steps."""
 
-    def __init__(self, loop: Loop, start: PreTrainedModel, reward: Any):
-        self.loop, self.start, self.reward = loop, start, reward
+    def __init__(self, loop: Loop, start: PreTrainedModel, judged: Judged):
+        self.loop, self.start, self.judged = loop, start, judged
         unseen = split_prompts()[1]
         self.asked = [unseen[place % len(unseen)] for place in range(loop.asked)]
         self.rows: list[dict[str, float]] = []
@@ -175,7 +206,7 @@ class _Curve(TrainerCallback):
             said = answered(model, self.asked, seed=10_000 * (self.loop.base.seed + 1) + step)
         ratio = np.array([one.base.sum() for one in said]) - logprobs(self.start, self.asked, said)
         answers = [Example(prompt, one.text) for prompt, one in zip(self.asked, said, strict=True)]
-        gold, earned = garden.gold().rate(answers)[:, 0], rate(self.reward, answers)
+        gold = garden.gold().rate(answers)[:, 0]
         words = [len(one.answer.split()) for one in answers]
         flourish = [garden.features(one.prompt[-1]["content"], one.answer).flourish for one in answers]
         self.rows.append(
@@ -183,12 +214,11 @@ class _Curve(TrainerCallback):
                 "step": step,
                 "kl": ratio.mean(),
                 "gold": gold.mean(),
-                "proxy": earned.mean(),
                 "gold_std": gold.std(ddof=1),
-                "proxy_std": earned.std(ddof=1),
                 "words": float(np.mean(words)),
                 "flourish": float(np.mean(flourish)),
             }
+            | self.judged(model, answers, gold)
         )
         model.train()
 

@@ -54,6 +54,13 @@ class PolicyArguments(GRPOConfig):
         """Micro-batches from one generation to the next."""
         return int(self.steps_per_generation or 1) * self.num_iterations
 
+    def cycles(self, prompts: int) -> int:
+        """How often a whole run over so many prompts writes answers."""
+        if self.max_steps > 0:
+            return math.ceil(self.max_steps * self.gradient_accumulation_steps / self.cycle)
+        an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))
+        return math.ceil(self.num_train_epochs * an_epoch)
+
     def _align(self) -> None:
         """A checkpoint holds no half-used answers, so it is taken where a cycle ends."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)

@@ -8,33 +8,45 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from ..rm.encode import Encoder
 from ..rm.errors import UsageError
+from ..rm.types import Example
+from .head import states_of
 
 # ---- which states the reward reads ----
 
 States = Sequence[Float[Tensor, "S P"]]
-Reads = Callable[[States, Generator], States]
-"""The policy's states of a step's answers, in order -> what the reward reads in their place."""
+Reads = Callable[[States, Sequence[Example], Generator], States]
+"""The policy's states of a step's answers, in order, and the answers -> what the reward reads in their place."""
 
 
-def own(states: States, generator: Generator) -> States:
+def own(states: States, examples: Sequence[Example], generator: Generator) -> States:
     """Every answer's own."""
     return states
 
 
-def shuffled(states: States, generator: Generator) -> States:
+def stale(policy: Any, encoder: Encoder) -> Reads:
+    """Those that a policy which does not learn, such as the one training starts from, has of the same answers."""
+
+    def read(states: States, examples: Sequence[Example], generator: Generator) -> States:
+        return states_of(policy, encoder, examples)
+
+    return read
+
+
+def shuffled(states: States, examples: Sequence[Example], generator: Generator) -> States:
     """Those of the answer before it, which answers the same prompt but for the first of a group."""
     return [*states[-1:], *states[:-1]]
 
 
-def noise(states: States, generator: Generator) -> States:
+def noise(states: States, examples: Sequence[Example], generator: Generator) -> States:
     """Normal noise with the mean and the standard deviation that each dimension has in the step; as long as before."""
     everything = torch.cat([*states]).float()
     mean, std = everything.mean(0), everything.std(0, correction=0)
     return [mean + std * torch.randn(one.shape, generator=generator).to(mean.device) for one in states]
 
 
-def fixed(states: States, generator: Generator) -> States:
+def fixed(states: States, examples: Sequence[Example], generator: Generator) -> States:
     """One vector of ones for all: what is read is a learnt constant."""
     return [torch.ones_like(one[:1]) for one in states]
 
@@ -87,7 +99,7 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "noise": {"reads": noise},
     "fixed": {"reads": fixed},
     "shuffled": {"reads": shuffled},
-    "stale": {"refresh": False},
+    "unrefreshed": {"refresh": False},
     "full_update": {"learns": "everything"},
 }
 """What each control changes in `FeedbackArguments`, for `dataclasses.replace`; the paper's G.5 and 5.4, and ours.
@@ -100,8 +112,9 @@ without_entropy  the pairs alone
 noise            normal noise with the states' mean and deviation: more parameters, no information
 fixed            one constant instead of the states
 shuffled         the states of another answer: of the policy and the prompt, not of the answer
-stale            the update sees the states that the rewards were given on, not those after the policy moved
+unrefreshed      the update sees the states that the rewards were given on, not those after the policy moved
 full_update      the body learns as well
 
+`reads=stale(start policy, encoder)` is one more: the same features of the answer, of a policy that does not move.
 An ensemble's mean - λ std is a source of its own: `rm.models.ensemble` with a pessimism of λ.
 """

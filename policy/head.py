@@ -1,7 +1,7 @@
 """A policy's forward over whole answers: log-probabilities, entropies and hidden states, never all logits at once."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..kernels.choose import wide
-from ..rm.encode import right_padded
+from ..rm.encode import Encoder, pad, right_padded
 from ..rm.logprobs import head_logprobs, head_reads_last_states
+from ..rm.types import Example
 
 
 class Answers(NamedTuple):
@@ -105,6 +106,22 @@ def own_states(states: Float[Tensor, "N W D"], rows: Answers) -> list[Float[Tens
     """Of every row the states at positions that predict one of its tokens, prompt included; on a CPU."""
     lengths = rows.attention.sum(1).tolist()
     return [one[: length - 1].to("cpu") for one, length in zip(states, lengths, strict=True)]
+
+
+@torch.no_grad()
+def states_of(
+    model: Any, encoder: Encoder, examples: Sequence[Example], *, together: int = 256
+) -> list[Float[Tensor, "S D"]]:
+    """What `own_states` has, of prompts and answers given as text: each answer is read as if it had ended by itself."""
+    rows, found = [one.ids for one in encoder.encode_all(examples)], []
+    device = next(model.parameters()).device
+    for place in range(0, len(rows), together):
+        batch = pad(rows[place : place + together])
+        tokens, attention = batch.tokens.to(device), batch.attention.to(device)
+        states = model.get_decoder()(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
+        lengths = attention.sum(1).tolist()
+        found += [one[: length - 1].to("cpu") for one, length in zip(states.last_hidden_state, lengths, strict=True)]
+    return found
 
 
 def _targets(rows: Answers) -> Int[Tensor, " T"]:

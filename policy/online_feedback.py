@@ -124,13 +124,13 @@ class OnlineFeedback:
     @torch.no_grad()
     def rate(self, examples: Sequence[Example], states: States) -> np.ndarray:
         """Rewards [N, K] at the present ω; remembered until the next update."""
-        tokens, seen = reward_tokens(self.model.body, examples), self._seen(states, "rate")
+        tokens, seen = reward_tokens(self.model.body, examples), self._seen(states, examples, "rate")
         rewards = self.model.rewards(tokens, seen).cpu()
         self._annotations.append(_Annotation([*examples], tokens, rewards, None if self.arguments.refresh else seen))
         return rewards.double().numpy()
 
-    def _seen(self, states: States, use: str) -> States:
-        return [one.detach().to("cpu", KEPT) for one in self.arguments.reads(states, self._random(use))]
+    def _seen(self, states: States, examples: Sequence[Example], use: str) -> States:
+        return [one.detach().to("cpu", KEPT) for one in self.arguments.reads(states, examples, self._random(use))]
 
     def _random(self, use: str) -> Generator:
         """The same numbers in the same cycle, whatever was asked in between."""
@@ -178,7 +178,7 @@ class OnlineFeedback:
                 raise UsageError(
                     "the cycle has no states of the policy's last pass; read them, or set refresh to False"
                 )
-            states = self._seen(cycle.states, "refresh")
+            states = self._seen(cycle.states, annotation.examples, "refresh")
         rows, known = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
         return _Lesson(annotation.examples, annotation.tokens, states, rows, known)
 

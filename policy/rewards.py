@@ -49,7 +49,7 @@ class RewardSources:
 
     A source with a true attribute `reads_states` is asked `rate(examples, states)`, with the policy's hidden states of
     every answer; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are then its
-    part of a checkpoint.
+    part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text.
     """
 
     def __init__(
@@ -82,6 +82,11 @@ class RewardSources:
             raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other answers")
         values = torch.from_numpy(np.concatenate(columns, 1))
         return Rewards(values, self.names, members=self._members(examples)), faults
+
+    @property
+    def versions(self) -> dict[str, dict[str, Any]]:
+        """Of the reward models that learn: what decides a reward now, beside its text."""
+        return {name: one.version._asdict() for name, one in self.learners.items() if hasattr(one, "version")}
 
     def _components(self, name: str) -> list[str]:
         source: Any = self.sources[name]

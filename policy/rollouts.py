@@ -19,12 +19,13 @@ def write_rollouts(
     rollout: Rollout,
     rewards: Mapping[str, Rewards],
     advantages: Mapping[str, Tensor],
+    versions: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """One row an answer, written whole or not at all.
 
     `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
     transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
-    tokens. NaN becomes null: an absent reward is no number.
+    tokens. NaN becomes null: an absent reward is no number. `versions` say which one a reward model that learns was.
     """
     response = rollout.response
     columns: dict[str, Any] = {
@@ -45,6 +46,8 @@ def write_rollouts(
     for stage, values in advantages.items():
         lists = values[:, None].tolist() if values.dim() == 1 else _rows(values, response)
         columns[f"advantage/{stage}"] = pa.array(lists, pa.list_(pa.float64()))
+    for name, version in (versions or {}).items():
+        columns |= {f"version/{name}/{part}": [value] * len(examples) for part, value in version.items()}
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), unfinished)

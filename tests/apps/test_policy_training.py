@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -12,77 +11,19 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.policy_training import WriteSteps, summary
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.rm.checkpoint import load_reward_model
-from rewardlab.rm.data import pair_row
 from rewardlab.rm.trunks import load_causal_lm, load_tokenizer
 from safetensors.torch import load_file
 
+from tests.apps.conftest import rollouts_of, steps_of, write
+
 RECIPES = Path(__file__).resolve().parents[2] / "apps" / "recipes"
 GOLD = "rewardlab.benchmarks.worlds.garden:gold"
-SETTINGS = {
-    "use_cpu": True,
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 2,
-    "num_generations": 4,
-    "max_completion_length": 16,
-    "learning_rate": 1e-3,
-    "lr_scheduler_type": "constant",
-    "gradient_checkpointing": False,
-    "save_strategy": "no",
-    "disable_tqdm": True,
-    "max_steps": 2,
-    "seed": 5,
-}
-
-
-def write(path: Path, rows) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A start policy, prompts, settings, and a reward model with a tokenizer and a template of its own."""
-    folder = tmp_path_factory.mktemp("rl")
-    words = models.tokenizer()
-    policy = models.causal_lm(words, seed=3)
-    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
-    policy.save_pretrained(folder / "start")
-    words.save_pretrained(folder / "start")
-    write(folder / "prompts.jsonl", ({"prompt": list(prompt)} for prompt in garden.prompts(40, 0)))
-    write(folder / "pairs.jsonl", map(pair_row, garden.pairs(100, 0)))
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(SETTINGS))
-    words = ["train", "--data", str(folder / "pairs.jsonl"), "--small_hidden", "32", "--small_vocabulary", "300"]
-    words += ["--learning_rate", "1e-3", "--max_steps", "10", "--disable_tqdm", "True", "--output", str(folder / "rm")]
-    assert main(words) == 0
-    return folder
-
-
-@pytest.fixture
-def rl(world, tmp_path, capsys):
-    """A run of the verb: its exit code, its last line, what it said, and its folder."""
-
-    def run(*words, config=world / "recipe.yaml", output="run", data=world / "prompts.jsonl"):
-        folder = tmp_path / output
-        given = ["--config", str(config), "--model", str(world / "start"), "--output", str(folder)]
-        code = main(["rl", *given, "--data", str(data), *map(str, words)])
-        out, err = capsys.readouterr()
-        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, folder
-
-    return run
-
-
-def steps_of(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
-
-
-def rollouts_of(folder: Path) -> list[dict]:
-    return [row for path in sorted((folder / "rollouts").iterdir()) for row in pq.read_table(path).to_pylist()]
 
 
 # ---- a run and its folder ----
 
 
-def test_a_policy_learns_and_the_gold_reward_rises(rl, world):
+def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
     """Two objectives of the garden are trained on, their sum and the third is only watched."""
     reward = f"good={GOLD}(objectives=['helpful', 'engaging'])"
     flags = ["--reward", reward, "--watch", f"gold={GOLD}", "--max_steps", 30, "--kl", 0.02]
@@ -105,15 +46,15 @@ def test_a_policy_learns_and_the_gold_reward_rises(rl, world):
     assert manifest["prompts"]["kept"] == 40 and manifest["seed"] == 5 and manifest["reward"] == facts["reward"]
     assert manifest["contracts"]["gold"] == garden.gold().contract.hash()
     assert yaml.safe_load((folder / "config.yaml").read_text())["kl"] == 0.02
-    trained, start = (load_file(one / "model.safetensors") for one in (folder / "policy", world / "start"))
+    trained, start = (load_file(one / "model.safetensors") for one in (folder / "policy", rl_world / "start"))
     assert trained.keys() == start.keys() and any(not torch.equal(trained[name], start[name]) for name in start)
     tokenizer = load_tokenizer(facts["policy"])
     assert load_causal_lm(facts["policy"], tokenizer).config.use_cache
 
 
-def test_one_model_has_one_number_here_and_in_score(rl, world, tmp_path):
+def test_one_model_has_one_number_here_and_in_score(rl, rl_world, tmp_path):
     """The reward model reads by its own tokenizer and template, not by the policy's."""
-    code, _, _, folder = rl("--reward", world / "rm", "--rollout_steps", 1)
+    code, _, _, folder = rl("--reward", rl_world / "rm", "--rollout_steps", 1)
     assert code == 0
     rows = [row for row in rollouts_of(folder) if row["answer"].strip()]
     assert len(rows) > 20
@@ -122,31 +63,31 @@ def test_one_model_has_one_number_here_and_in_score(rl, world, tmp_path):
         for place, row in enumerate(rows)
     ]
     words = ["--data", write(tmp_path / "asked.jsonl", asked), "--output", str(tmp_path / "scores.jsonl")]
-    assert main(["score", "--model", str(world / "rm"), *words]) == 0
+    assert main(["score", "--model", str(rl_world / "rm"), *words]) == 0
     scores = [json.loads(line)["reward"] for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     assert [row["reward/sources/rm"] for row in rows] == pytest.approx(scores, abs=1e-5)
     assert np.std(scores) > 1e-3
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["contracts"] == {"rm": load_reward_model(str(world / "rm")).contract.hash()}
+    assert manifest["contracts"] == {"rm": load_reward_model(str(rl_world / "rm")).contract.hash()}
 
 
-def test_low_rank_adapters_start_at_the_policy_and_are_saved_as_such(rl, world):
+def test_low_rank_adapters_start_at_the_policy_and_are_saved_as_such(rl, rl_world):
     flags = ["--reward", f"gold={GOLD}", "--lora", "--lora_r", 4, "--lora_target_modules", "q_proj", "v_proj"]
     code, facts, _, folder = rl(*flags, "--learning_rate", 1e-2, "--max_steps", 3)
     kl = [row["watch/kl"] for row in steps_of(folder)]
     assert code == 0 and kl[0] == pytest.approx(0, abs=1e-4) and kl[-1] > 0.001
     saved = json.loads((folder / "policy" / "adapter_config.json").read_text())
-    assert saved["r"] == 4 and saved["base_model_name_or_path"] == str((world / "start").resolve())
+    assert saved["r"] == 4 and saved["base_model_name_or_path"] == str((rl_world / "start").resolve())
     assert not (folder / "policy" / "model.safetensors").exists()
     again = ["--reward", f"gold={GOLD}", "--model", facts["policy"], "--max_steps", 1, "--learning_rate", 1e-9]
-    code, merged, _, folder = rl(*again, "--reference", world / "start", output="merged")
+    code, merged, _, folder = rl(*again, "--reference", rl_world / "start", output="merged")
     assert code == 0 and merged["kl"] > 0.001 and (folder / "policy" / "model.safetensors").exists()
     code, _, err, _ = rl(*again, "--lora", output="twice")
     assert code == 2 and "is an adapter already; leave --lora out" in err
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo"])
-def test_a_recipe_runs_as_it_stands(name, rl, world):
+def test_a_recipe_runs_as_it_stands(name, rl, rl_world):
     small = ["--max_steps", 4, "--per_device_train_batch_size", 8, "--num_generations", 4, "--use_cpu", "True"]
     code, facts, _, folder = rl(
         "--reward", f"gold={GOLD}", *small, "--disable_tqdm", "True", config=RECIPES / f"{name}.yaml"
@@ -260,7 +201,7 @@ def test_faults_stop_the_run_or_are_skipped_and_counted(rl, functions):
 # ---- prompts, references, limits ----
 
 
-def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, world, tmp_path):
+def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, rl_world, tmp_path):
     """`<|user|> describe bees </s> <|assistant|>` has 5 tokens, and `... describe the bees ...` one more."""
     rows = [{"prompt": "describe bees"}, {"prompt": [{"role": "user", "content": "describe the bees"}]}]
     turns = [{"role": "user", "content": "describe ponds"}, {"role": "assistant", "content": "frogs"}]
@@ -281,7 +222,7 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, w
     assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
 
 
-def test_the_reference_may_be_another_model_or_a_mixture(rl, world, tmp_path):
+def test_the_reference_may_be_another_model_or_a_mixture(rl, rl_world, tmp_path):
     words = models.tokenizer()
     models.causal_lm(words, seed=9).save_pretrained(tmp_path / "model")
     words.save_pretrained(tmp_path / "model")
@@ -297,9 +238,9 @@ def test_the_reference_may_be_another_model_or_a_mixture(rl, world, tmp_path):
     assert kl["itself"] == pytest.approx(0, abs=1e-4) and 1 < kl["mixed"] < kl["other"]
 
 
-def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, world):
+def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
     flags = ["--reward", f"gold={GOLD}", "--max_steps", 20, "--learning_rate", 1e-2, "--kl_budget", 0.5]
-    code, facts, _, folder = rl(*flags, "--eval_data", world / "prompts.jsonl", "--per_device_eval_batch_size", 160)
+    code, facts, _, folder = rl(*flags, "--eval_data", rl_world / "prompts.jsonl", "--per_device_eval_batch_size", 160)
     assert code == 0 and facts["stopped"] == "kl_budget" and facts["steps"] < 20
     *_, last, evaluated = steps_of(folder)
     assert last["watch/kl"] > 0.5 and evaluated["eval_reward"] == facts["eval_reward"]
@@ -345,7 +286,7 @@ def test_usage_errors_are_one_sentence_and_leave_nothing_behind(flags, message, 
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
-def test_data_that_cannot_be_used_is_refused_with_its_place(rl, world, tmp_path):
+def test_data_that_cannot_be_used_is_refused_with_its_place(rl, rl_world, tmp_path):
     for name, row, message in (
         ("a.jsonl", {"prompt": " "}, "a.jsonl:1: empty prompt"),
         ("b.jsonl", {"text": "x"}, "no column 'prompt'"),
@@ -355,16 +296,16 @@ def test_data_that_cannot_be_used_is_refused_with_its_place(rl, world, tmp_path)
     rows = [{"prompt": "describe bees"}] * 4 + [{"prompt": ""}]
     code, _, err, _ = rl("--reward", GOLD, "--on_bad_row", "skip", data=write(tmp_path / "c.jsonl", rows))
     assert code == 0 and "1 of 5 rows dropped: {'empty prompt': 1}" in err
-    code, _, err, _ = rl("--reward", GOLD, "--model", world / "rm", output="other")
+    code, _, err, _ = rl("--reward", GOLD, "--model", rl_world / "rm", output="other")
     assert code == 3 and "a reward model of kind 'scalar', no language model" in err
 
 
-def test_a_classifier_of_others_is_no_policy(rl, world, tmp_path):
+def test_a_classifier_of_others_is_no_policy(rl, rl_world, tmp_path):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    classifier = AutoModelForSequenceClassification.from_pretrained(world / "start", num_labels=1)
+    classifier = AutoModelForSequenceClassification.from_pretrained(rl_world / "start", num_labels=1)
     classifier.save_pretrained(tmp_path / "theirs")
-    AutoTokenizer.from_pretrained(world / "start").save_pretrained(tmp_path / "theirs")
+    AutoTokenizer.from_pretrained(rl_world / "start").save_pretrained(tmp_path / "theirs")
     code, _, err, _ = rl("--reward", GOLD, "--model", tmp_path / "theirs")
     assert code == 3 and "a reward model, no language model" in err
 

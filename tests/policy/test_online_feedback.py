@@ -5,6 +5,7 @@ import hashlib
 import math
 import shutil
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -13,21 +14,23 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, policies
+from rewardlab.policy import head
 from rewardlab.policy.algorithm import Algorithm, Penalty
 from rewardlab.policy.arguments import PolicyArguments
 from rewardlab.policy.critic import CriticArguments
-from rewardlab.policy.feedback_controls import CONTROLS, FeedbackArguments, fixed, noise, shuffled
+from rewardlab.policy.feedback_controls import CONTROLS, FeedbackArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.online_feedback import Anchor, OnlineFeedback, ask, rows_of_groups
 from rewardlab.policy.rewards import RewardSources
 from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.policy.types import Cycle, Rollout
-from rewardlab.rm.encode import pad
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.grebt import omega
 from rewardlab.rm.models.feedback import FeedbackRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.plugins import load
 from rewardlab.rm.types import Example, user_turn
+
+from tests.conftest import SMALL_RUN
 
 R = 4
 FAST = FeedbackArguments(learning_rate=1e-2)
@@ -43,14 +46,7 @@ def scalar(base):
 @pytest.fixture(scope="module")
 def states_of(base, scalar):
     """The toy policy's states of answers, as the trainer hands them over."""
-
-    @torch.no_grad()
-    def read(examples):
-        rows = [one.ids for one in scalar.encoder.encode_all(examples)]
-        found = base.model(**dict(zip(("input_ids", "attention_mask"), pad(rows), strict=True))).last_hidden_state
-        return [states[: len(row) - 1] for states, row in zip(found, rows, strict=True)]
-
-    return read
+    return partial(head.states_of, base, scalar.encoder)
 
 
 @pytest.fixture(scope="module")
@@ -282,17 +278,28 @@ def test_one_vector_for_all_orders_answers_as_the_scalar_model_does(source, scal
     np.testing.assert_allclose(gaps, gaps[:1].repeat(len(gaps), 0), atol=1e-6)
 
 
-def test_what_the_controls_read_instead(states_of, said):
-    states, random = states_of(said[:40]), torch.Generator().manual_seed(0)
-    assert all(torch.equal(one, other) for one, other in zip(shuffled(states, random)[1:], states, strict=False))
-    drawn = noise(states, random)
+def test_what_the_controls_read_instead(base, scalar, states_of, said):
+    answers, random = said[:40], torch.Generator().manual_seed(0)
+    states = states_of(answers)
+    before = shuffled(states, answers, random)
+    assert all(torch.equal(one, other) for one, other in zip(before[1:], states, strict=False))
+    drawn = noise(states, answers, random)
     assert [one.shape for one in drawn] == [one.shape for one in states]
     torch.testing.assert_close(torch.cat(drawn).mean(0), torch.cat(states).mean(0), atol=0.25, rtol=0)
     torch.testing.assert_close(torch.cat(drawn).std(0), torch.cat(states).std(0), atol=0, rtol=0.2)
-    assert {len(one) for one in fixed(states, random)} == {1}
+    assert {len(one) for one in fixed(states, answers, random)} == {1}
+    moved = [2 * one for one in states]
+    for one, other in zip(stale(base, scalar.encoder)(moved, answers, random), states, strict=True):
+        torch.testing.assert_close(one, other)
 
 
-def test_stale_states_are_those_of_the_annotation(source, cycles):
+def test_states_of_text_do_not_depend_on_their_company(states_of, said):
+    together = states_of(said[:6])
+    for one, alone in zip(together, (states_of([example])[0] for example in said[:6]), strict=True):
+        torch.testing.assert_close(one, alone, atol=1e-5, rtol=0)
+
+
+def test_unrefreshed_states_are_those_of_the_annotation(source, cycles):
     """Where the policy has not moved the update is the same; where it has, only the refreshed one sees it."""
     for drift, same in ((0.0, True), (0.5, False)):
         found = []
@@ -401,19 +408,7 @@ def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, 
 
 # ---- in the loop ----
 
-SETTINGS = {
-    "use_cpu": True,
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 2,
-    "num_generations": R,
-    "max_completion_length": 12,
-    "learning_rate": 1e-3,
-    "lr_scheduler_type": "constant",
-    "gradient_checkpointing": False,
-    "save_strategy": "no",
-    "disable_tqdm": True,
-    "seed": 5,
-}
+SETTINGS = SMALL_RUN | {"num_generations": R, "max_completion_length": 12}
 
 
 @pytest.fixture

@@ -1,0 +1,90 @@
+"""A trained reward model that also reads the policy's hidden states and is refitted after every cycle."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...policy.feedback_controls import CONTROLS, FeedbackArguments, stale
+from ...policy.online_feedback import Anchor, OnlineFeedback
+from ...policy.reference import frozen_copy
+from ...policy.voices import language_model
+from ...rm.checkpoint import load_reward_model
+from ...rm.errors import UsageError, did_you_mean
+from ...rm.labellers import by_reward
+from ...rm.models.feedback import FeedbackRewardModel
+from ...rm.models.scalar import ScalarRewardModel
+from ...rm.types import Labeller
+from ..run_facts import RunFacts
+from ..specs import build, is_function
+
+STALE = "stale"
+
+
+def r2m(
+    *,
+    run: RunFacts,
+    model: str,
+    width: int = 0,
+    zero_out: bool = False,
+    control: str = "",
+    labels: str = "",
+    groups: int = 0,
+    only: bool = True,
+    learning_rate: float = 1e-6,
+    alpha: float = 0.3,
+    floor: float = 0.6,
+    spread: str = "full",
+    epsilon: float = 1e-6,
+    pair_from: str = "annotation",
+    objectives: Sequence[str] | str = (),
+    batch_groups: int = 0,
+    max_grad_norm: float = 1.0,
+) -> OnlineFeedback:
+    """R2M on the scalar reward model in folder `model`          Huang et al. 2026, arXiv:2601.22664; `OnlineFeedback`
+
+    width is the attention's, by default the policy's. `control` is one of `feedback_controls.CONTROLS`, or stale: the
+    states of the policy that training starts from. With `labels`, a reward model's folder or package.module:factory of
+    a reward model or labeller, the best and the worst answer of so many `groups` a cycle are compared by somebody else;
+    the other groups are then left out, or keep the model's own word where `only` is False.
+    """
+    body = load_reward_model(model, **run.loading)
+    if not isinstance(body, ScalarRewardModel):
+        raise UsageError(f"{model}: R2M reads a scalar reward model's last state, not one of {body.contract.kind}")
+    policy_width = language_model(run.policy).config.get_text_config().hidden_size
+    given = FeedbackArguments(
+        learning_rate=learning_rate,
+        alpha=alpha,
+        floor=floor,
+        spread=spread,
+        epsilon=epsilon,
+        pair_from=pair_from,  # type: ignore[arg-type]
+        objectives=(objectives,) if isinstance(objectives, str) else tuple(objectives),
+        batch_groups=batch_groups,
+        max_grad_norm=max_grad_norm,
+        seed=run.seed,
+    )
+    made = FeedbackRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
+    return OnlineFeedback(made, run.cycles, _controlled(given, control, run), anchor=_anchor(labels, groups, only, run))
+
+
+def _controlled(given: FeedbackArguments, control: str, run: RunFacts) -> FeedbackArguments:
+    if control == STALE:
+        return replace(given, reads=stale(frozen_copy(language_model(run.policy)), run.policy.encoder))
+    if control and control not in CONTROLS:
+        raise UsageError(f"no control '{control}' of R2M; {did_you_mean(control, [*CONTROLS, STALE])}")
+    return replace(given, **CONTROLS[control]) if control else given
+
+
+def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | None:
+    if bool(labels) != bool(groups):
+        raise UsageError(f"labels come from somebody and for some groups; got labels='{labels}' and groups={groups}")
+    return Anchor(_labeller(labels, run), groups, only) if labels else None
+
+
+def _labeller(source: str, run: RunFacts) -> Labeller:
+    made: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
+    if hasattr(made, "rate"):
+        return by_reward(made)
+    if not callable(made):
+        raise UsageError(f"{source} returns {made!r}, which compares no answers")
+    return made

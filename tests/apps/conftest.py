@@ -1,0 +1,58 @@
+"""A small world for `rewardlab rl`, and the verb as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rewardlab.apps.cli import main
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.rm.data import pair_row
+
+from tests.conftest import SMALL_RUN
+
+
+def write(path: Path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def steps_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+
+
+def rollouts_of(folder: Path) -> list[dict]:
+    return [row for path in sorted((folder / "rollouts").iterdir()) for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def rl_world(tmp_path_factory) -> Path:
+    """A start policy, prompts, settings, and a reward model with a tokenizer and a template of its own."""
+    folder = tmp_path_factory.mktemp("rl")
+    words = models.tokenizer()
+    policy = models.causal_lm(words, seed=3)
+    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
+    policy.save_pretrained(folder / "start")
+    words.save_pretrained(folder / "start")
+    write(folder / "prompts.jsonl", ({"prompt": list(prompt)} for prompt in garden.prompts(40, 0)))
+    write(folder / "pairs.jsonl", map(pair_row, garden.pairs(100, 0)))
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(SMALL_RUN | {"max_steps": 2}))
+    words = ["train", "--data", str(folder / "pairs.jsonl"), "--small_hidden", "32", "--small_vocabulary", "300"]
+    words += ["--learning_rate", "1e-3", "--max_steps", "10", "--disable_tqdm", "True", "--output", str(folder / "rm")]
+    assert main(words) == 0
+    return folder
+
+
+@pytest.fixture
+def rl(rl_world, tmp_path, capsys):
+    """A run of the verb: its exit code, its last line, what it said, and its folder."""
+
+    def run(*words, config=rl_world / "recipe.yaml", output="run", data=rl_world / "prompts.jsonl"):
+        folder = tmp_path / output
+        given = ["--config", str(config), "--model", str(rl_world / "start"), "--output", str(folder)]
+        code = main(["rl", *given, "--data", str(data), *map(str, words)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, folder
+
+    return run
