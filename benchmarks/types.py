@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..judges.types import Case, Judgment
+from ..judges.types import BatchJudge, Case
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,18 +39,8 @@ class Suite(Protocol):
         ...
 
 
-class Scorer(Protocol):
-    """Gives the answers of cases scores, or abstains."""
-
-    name: str
-    role: str
-    """`model`, `reference` (shown beside it) or `null` (what any claim has to beat)."""
-    contract: str
-    """Hash of the scoring contract; empty for a scorer without one."""
-
-    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case, in order."""
-        ...
+Scorer = BatchJudge
+"""Gives the answers of cases scores, or abstains."""
 
 
 class Interval(NamedTuple):

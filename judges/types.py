@@ -1,8 +1,10 @@
 """A question with several answers, and what a judge made of them. No torch here."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import NamedTuple, Protocol
 
 from ..rm.types import Messages
 
@@ -14,6 +16,7 @@ class Case:
     `cluster` names what cases share (usually the prompt): cases of one cluster are not independent evidence.
     `values` is what each answer is worth in [0, 1], where a benchmark knows more than right and wrong; NaN is unknown.
     `sets` are the sizes of the sets that the answers fall into, where a benchmark asks several questions in one case.
+    `reference` is an answer known to be good, which a judge may be shown beside those that it judges.
     """
 
     id: str
@@ -24,6 +27,7 @@ class Case:
     cluster: str = ""
     values: tuple[float, ...] = ()
     sets: tuple[int, ...] = ()
+    reference: str = ""
 
     def __post_init__(self):
         if len(self.answers) < 2:
@@ -36,19 +40,81 @@ class Case:
             raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
 
 
+class Reason(StrEnum):
+    """Why there is no verdict. An abstention begins with one of these; what else there is to say follows a colon."""
+
+    NO_REPLY = "no reply"
+    CUT_OFF = "the reply is cut off"
+    NO_VERDICT = "no verdict in the reply"
+    CONTRADICTION = "contradictory verdicts"
+    DECLINED = "declined to decide"
+    ONLY_QUOTED = "the only verdict is a quotation"
+    MALFORMED = "the verdict is malformed"
+    OUT_OF_RANGE = "a score out of range"
+    MISSING = "a criterion without a verdict"
+    NO_EVIDENCE = "the evidence is not in the answer"
+    FLIP = "the verdict follows the order"
+    DISAGREEMENT = "the judges disagree"
+    INCONSISTENT = "scores and comparison disagree"
+    NO_RUBRIC = "no rubric"
+    NOT_FINITE = "the reward is not a finite number"
+
+
+class Criterion(NamedTuple):
+    """What was found on one criterion in one answer."""
+
+    answer: int
+    """The answer's place in the case."""
+    name: str
+    value: float
+    """1 is met, 0 is not; a member of a panel has its own scale here."""
+    evidence: str = ""
+    """The judge's quotation from the answer."""
+    quoted: bool = False
+    """Whether the evidence does stand in the answer."""
+
+
 @dataclass(frozen=True)
 class Judgment:
-    """One score per answer, or the reason for having none: never both."""
+    """One score per answer, or the reason for having none: never both. What it rests on is kept in either case."""
 
     case: str
     scores: tuple[float, ...] = ()
     abstained: str = ""
+    criteria: tuple[Criterion, ...] = ()
+    reasoning: str = ""
+    raw: tuple[str, ...] = ()
+    """Every reply as it came, in the order of the requests."""
+    orders: tuple[tuple[int, ...], ...] = ()
+    """The places of the answers in the order in which each request showed them."""
+    tokens: tuple[int, int] = (0, 0)
+    """Of the requests and of the replies, also of those that nothing could be read from."""
+    seconds: float = 0.0
+    """The requests' own durations, added up; less time passes where several are in flight."""
+    cost: float = 0.0
+    """In the currency of the backend's prices; 0 where it has none."""
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):
             raise ValueError(f"judgment of '{self.case}': either scores or a reason for abstaining")
         if not all(math.isfinite(score) for score in self.scores):
             raise ValueError(f"judgment of '{self.case}': scores are finite, got {self.scores}; abstain instead")
+
+    @property
+    def reason(self) -> str:
+        """The kind of the abstention, without its details; empty where there are scores.
+
+        >>> Judgment("a", abstained="no reply: 429 after 5 tries").reason
+        'no reply'
+        """
+        return self.abstained.partition(":")[0]
+
+
+def scored(case: Case, scores: Sequence[float]) -> Judgment:
+    """These scores, or an abstention where one of them is not a finite number."""
+    if all(math.isfinite(score) for score in scores):
+        return Judgment(case.id, scores=tuple(scores))
+    return Judgment(case.id, abstained=str(Reason.NOT_FINITE))
 
 
 class Judge(Protocol):
@@ -58,4 +124,21 @@ class Judge(Protocol):
 
     def __call__(self, case: Case) -> Judgment:
         """Scores in the order of the answers shown, higher is better, or an abstention."""
+        ...
+
+
+class BatchJudge(Protocol):
+    """Judges many cases at once and sees to the order of the answers itself: what every kind of judge is.
+
+    It is what a benchmark scores by, too.
+    """
+
+    name: str
+    role: str
+    """`model`, `reference` (shown beside it) or `null` (what any claim has to beat)."""
+    contract: str
+    """Hash of everything that its judgments depend on; empty for one without."""
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case, in order."""
         ...

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LEVELS = {"kernels": 0, "rm": 1, "judges": 2, "policy": 2, "benchmarks": 3, "apps": 4}
 SOURCES = sorted(path for level in LEVELS for path in (ROOT / level).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-REGISTRIES = ["rm.models", "rm.losses", "benchmarks.suites", "benchmarks.studies"]
+REGISTRIES = ["rm.models", "rm.losses", "judges.kinds", "benchmarks.suites", "benchmarks.studies", "apps.rewards"]
 
 
 def imported_rooms(path: Path) -> list[str]:

@@ -19,7 +19,7 @@ from rewardlab.apps.cli import main
 RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
 SLOW = """
 import time
-from rewardlab.benchmarks.scorers import RewardScorer
+from rewardlab.judges.kinds.reward_model import RewardScorer
 judge = RewardScorer.__call__
 def slowly(self, cases):
     time.sleep(0.15)

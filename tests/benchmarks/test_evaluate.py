@@ -5,7 +5,7 @@ import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.render import figure, markdown
-from rewardlab.benchmarks.scorers import JudgeScorer, RewardScorer, short_names
+from rewardlab.benchmarks.scorers import JudgeScorer, short_names
 from rewardlab.benchmarks.statistics import (
     cell_sums,
     cluster_draws,
@@ -17,6 +17,7 @@ from rewardlab.benchmarks.statistics import (
 from rewardlab.benchmarks.suite import strictly_best
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
+from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import jaxtyped
 from peft import LoraConfig, get_peft_model
 from rewardlab.benchmarks.evaluate import evaluate
-from rewardlab.benchmarks.scorers import RewardScorer
 from rewardlab.benchmarks.suites.rewardbench import rewardbench
 from rewardlab.benchmarks.worlds import models as worlds
+from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.rm.checkpoint import load_reward_model, write_golden
 from rewardlab.rm.contract import ScoringContract
 from rewardlab.rm.encode import Encoder, describe_tokenizer, pad

@@ -1,0 +1,91 @@
+"""Replies per second, many in flight beside one at a time: `python -m rewardlab.benchmarks.speed.endpoint`.
+
+The server is a stand-in with a fixed latency and no faults; what is measured is the client and the waiting.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...judges.chat import Ask, Chat
+from ...judges.endpoint import endpoint
+from ...judges.store import Kept
+from ...rm.types import user_turn
+from ..worlds.chat_server import ChatServer
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked."""
+
+    latency: float = 0.5
+    """Seconds that the server takes for a reply."""
+    in_flight: int = 64
+    asks: int = 1280
+    alone: int = 20
+    """Asks of the run with one at a time."""
+
+
+def questions(number: int) -> list[Ask]:
+    """So many different asks."""
+    return [Ask(user_turn(f"Question {place}: which of the two answers is better?")) for place in range(number)]
+
+
+def per_second(chat: Chat, asks: Sequence[Ask]) -> float:
+    """Replies per second; every one must have a text."""
+    start = time.perf_counter()
+    replies = chat.ask(asks)
+    seconds = time.perf_counter() - start
+    failures = [reply.error for reply in replies if reply.error]
+    if failures:
+        raise RuntimeError(f"{len(failures)} of {len(asks)} asks failed, the first with: {failures[0]}")
+    return len(asks) / seconds
+
+
+def speedup(load: Load) -> dict[str, Any]:
+    """One at a time, many at once, and many at once whose replies are kept on disk."""
+    with ChatServer(latency=load.latency) as server, TemporaryDirectory() as folder:
+        many = questions(load.asks)
+        endpoint("judge", server.url).ask(many[:1])  # imports and first connections
+        rates = {
+            "one at a time": per_second(endpoint("judge", server.url, concurrency=1), many[: load.alone]),
+            "in flight": per_second(endpoint("judge", server.url, concurrency=load.in_flight), many),
+            "in flight, kept": per_second(
+                Kept(endpoint("judge", server.url, concurrency=load.in_flight), folder, progress=False), many
+            ),
+        }
+        most = server.most_in_flight
+    return {
+        "load": asdict(load),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        "openai": version("openai"),
+        "most in flight": most,
+        "replies per second": rates,
+        "speed-up": {name: rate / rates["one at a time"] for name, rate in rates.items()},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print a JSON object."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    for name, default in asdict(Load()).items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    options = vars(parser.parse_args(arguments))
+    output = options.pop("output")
+    found = json.dumps(speedup(Load(**options)), indent=2)
+    if output is not None:
+        output.write_text(found + "\n", encoding="utf-8")
+    print(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""A tokenizer and a small language model of a real architecture that can read requests for rubrics and write them."""
+
+import re
+from random import Random
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Sequence, Split
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from ...judges.cdrrm.generator import Record, rubric_json
+from ...judges.cdrrm.requests import PARTS, system_prompt
+from ...judges.wording import part
+from ...rm.trunks import small_config
+from .checked import BY_CHANCE, FEWEST, HEADING, MOST, NEUTRAL, PADDING, QUESTIONS, STYLES, TOPICS, render, write
+from .checks import CHECKS
+from .models import SPECIALS
+from .simulated_judge import rubric_of
+from .simulated_teacher import STATED_AS
+
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '</s>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+LETTERS = [chr(code) for code in range(32, 127)] + ["\n"]
+
+
+def phrases() -> list[str]:
+    """What is one token: the sentences of the world, our instructions to the generator, and the form of a rubric."""
+    said = [text for check in CHECKS.values() for text in (*check.demands, *check.sentences)]
+    asked = [question.format(topic) for question in QUESTIONS for topic in TOPICS]
+    padded = [text for sentence in PADDING for text in (sentence, f"**{sentence}**")]
+    marks = [f"<{slash}{name}>" for name in PARTS for slash in ("", "/")]
+    form = [text for text in _form() if text]
+    statuses = [f" | {side}: {status}" for side in "AB" for status in ("pass", "fail", "not said")]
+    fixed = [system_prompt("generate"), HEADING, "user: ", *marks, *form, *STATED_AS, *statuses]
+    return list(dict.fromkeys([*fixed, *said, *asked, *NEUTRAL, *padded]))
+
+
+def _form() -> list[str]:
+    """The pieces of written rubrics: what stands between rules' texts, and these texts."""
+    written = rubric_json(rubric_of([*CHECKS]))
+    texts = {text for rule in rubric_of([*CHECKS]).rules for text in (rule.criterion, rule.test)}
+    between = re.split("|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True)), written)
+    pieces = [piece for text in between for piece in re.split(r"(?<=[\[{\"r])(\d+)(?=\")", text)]
+    return [*texts, *dict.fromkeys(pieces)]
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """One token per phrase, and one per letter of anything else; spaces between phrases and list marks are not read."""
+    known = sorted(phrases(), key=len, reverse=True)
+    ids = {token: place for place, token in enumerate(dict.fromkeys([*SPECIALS, *known, *LETTERS]))}
+    words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
+    pattern = "|".join([*(re.escape(phrase) for phrase in known), r"[\s\S]"])
+    unread = Split(Regex(r"^(?:\s+|-)$"), behavior="removed")
+    words.pre_tokenizer = Sequence([Split(Regex(pattern), behavior="isolated"), unread])
+    words.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        additional_special_tokens=[token for token in SPECIALS if token.startswith("<|")],
+        chat_template=TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def causal_lm(words: PreTrainedTokenizerFast, seed: int = 0) -> PreTrainedModel:
+    """An untrained language model of 1.1 million parameters."""
+    config = small_config(words, "qwen3", hidden=160, layers=3, heads=4, positions=192)
+    config.initializer_range = 0.06  # with the usual 0.02, of larger widths, it learns ten times as slowly
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(config).float()
+
+
+# ---- what it can read before it learns to write rubrics ----
+
+
+def lessons(n: int, seed: int) -> list[Record]:
+    """Conversations that teach to read: what a prompt demands, and which of two texts meets a demand; all of it true.
+
+    What any pretrained model brings along. No preference and no rubric is among them, and no answer is better.
+    """
+    rng = Random(f"check lessons {seed}")
+    return [rng.choices((_demands, _comparison, _contrast), (2, 3, 5))[0](rng) for _ in range(n)]
+
+
+def _demands(rng: Random) -> Record:
+    names, asked = _asked(rng)
+    return _lesson(asked, "\n".join(STATED[name] for name in names))
+
+
+def _asked(rng: Random) -> tuple[list[str], str]:
+    """Demands in the order of the prompt, and the prompt."""
+    names = rng.sample([*CHECKS], rng.randint(FEWEST, MOST))
+    question = rng.choice(QUESTIONS).format(rng.choice(TOPICS))
+    prompt = " ".join([question, *(rng.choice(CHECKS[name].demands) for name in names)])
+    return names, part("instruction", f"user: {prompt}")
+
+
+def _contrast(rng: Random) -> Record:
+    """Two texts of any length and style against every demand of a prompt; each meets most."""
+    names, asked = _asked(rng)
+    said = []
+    for _ in "AB":
+        own = {name for name in names if CHECKS[name].forbids != (rng.random() < 0.7)}
+        found = frozenset(own | {name for name in CHECKS if name not in names and rng.random() < BY_CHANCE})
+        text = write(rng, found)
+        short = text._replace(body=tuple(one for one in text.body if one not in NEUTRAL))
+        said.append((found, render(rng.choice((text, short)), rng.choice(STYLES), rng.sample(PADDING, 3))))
+    shown = [part(f"answer_{side}", text) for side, (_, text) in zip("ab", said, strict=True)]
+    lines = [
+        " | ".join(
+            [STATED[name], *(f"{side}: {_status(name, found)}" for side, (found, _) in zip("AB", said, strict=True))]
+        )
+        for name in names
+    ]
+    return _lesson("\n\n".join([asked, *shown]), "\n".join(lines))
+
+
+def _status(name: str, found: frozenset[str]) -> str:
+    return "pass" if CHECKS[name].forbids != (name in found) else "fail"
+
+
+def _comparison(rng: Random) -> Record:
+    """Short texts in which the criterion's sentence is there half the time."""
+    name, said = rng.choice([*CHECKS]), []
+    for _ in "AB":
+        others = [
+            rng.choice(CHECKS[other].sentences) for other in rng.sample([*CHECKS], rng.randint(1, 3)) if other != name
+        ]
+        own = [rng.choice(CHECKS[name].sentences)] if rng.random() < 0.5 else []
+        sentences = [*others, *own, *rng.sample(NEUTRAL, rng.randint(0, 2))]
+        rng.shuffle(sentences)
+        said.append(sentences)
+    shown = [part(f"answer_{side}", " ".join(sentences)) for side, sentences in zip("ab", said, strict=True)]
+    passes = [CHECKS[name].forbids != any(one in CHECKS[name].sentences for one in sentences) for sentences in said]
+    told = " | ".join(f"{side}: {'pass' if one else 'fail'}" for side, one in zip("AB", passes, strict=True))
+    return _lesson("\n\n".join([*shown, STATED[name]]), f"{STATED[name]} | {told}")
+
+
+def _lesson(user: str, assistant: str) -> Record:
+    return {
+        "prompt": [{"role": "user", "content": user}],
+        "completion": [{"role": "assistant", "content": assistant}],
+    }
+
+
+STATED = {name: criterion for criterion, name in STATED_AS.items()}

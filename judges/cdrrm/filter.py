@@ -1,0 +1,153 @@
+"""Which rubrics are worth learning from: an independent judge has to recover the label under them, in both orders.
+
+Liu et al. 2026, arXiv:2603.08035, keeps a rubric if judging under it gives the label; the released code asks the
+rubric's own writer instead. Here the judge is another call that sees answers and rubric, never the label.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ...rm.types import prompt_text
+from ..chat import Chat
+from ..rubric import MOST_RULES, Rubric, Rule
+from .profile import Profile
+from .requests import Rejected
+from .ruling import Checked, Question, check, rule
+from .synthesise import Sides, Synthesis
+
+WORD = re.compile(r"\w{4,}")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a rubric has to satisfy."""
+
+    most_rules: int = MOST_RULES
+    overlap: float = 0.5
+    """Share of a rule's words that one answer alone has: above it, the rule describes an answer."""
+    alike: float = 0.8
+    """Share of words that two rules have in common: above it, the second goes."""
+
+
+class Kept(NamedTuple):
+    """A pair, and the rubric under which the judge recovers its label in both orders."""
+
+    sides: Sides
+    rubric: Rubric
+    useful: bool
+    """Whether the bare judge fails where the judge with this rubric does not."""
+    diagnoses: tuple[Profile, Profile] | None = None
+    """Of A and of B, which the rubric was written from."""
+
+
+def words(text: str) -> frozenset[str]:
+    """Its words of at least four letters, in lower case."""
+    return frozenset(WORD.findall(text.lower()))
+
+
+def answer_specific(rule: Rule, sides: Sides) -> float:
+    """Share of a rule's words that only one of the answers has, and neither the other nor the instruction.
+
+    |w ∩ (A \\ B \\ x)| / |w| or the same of B, whichever is larger; in [0, 1]. `w` is the criterion's words.
+    """
+    own, asked = words(rule.criterion), words(prompt_text(sides.prompt))
+    a, b = words(sides.a), words(sides.b)
+    alone = max(len(own & (a - b - asked)), len(own & (b - a - asked)))
+    return alone / max(1, len(own))
+
+
+def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
+    """Of rules of one type that share more than `alike` of their words, |u ∩ v| / |u ∪ v|, the first."""
+    kept: list[Rule] = []
+    for one in rubric.rules:
+        own = words(one.criterion)
+        twin = (
+            len(own & words(other.criterion)) > alike * len(own | words(other.criterion))
+            for other in kept
+            if other.type == one.type
+        )
+        if not any(twin):
+            kept.append(one)
+    return replace(rubric, rules=tuple(kept))
+
+
+def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
+    """Without the rules that do not speak for the preferred answer, given which rules each of the two answers meets.
+
+    The margin of a rubric is Σ_r w_r (met by the preferred - met by the other), w_r > 0; greedily, a rule goes if the
+    margin does not fall without it. The rest is numbered anew.
+    """
+    rules = [one for one, ours, theirs in zip(rubric.rules, preferred, other, strict=True) if ours and not theirs]
+    if not rules:
+        return Rejected("not discriminative")
+    return replace(rubric, rules=tuple(replace(one, id=f"r{place}") for place, one in enumerate(rules, start=1)))
+
+
+def objection(rubric: Rubric, sides: Sides, bar: Bar) -> Rejected | None:
+    """What can be said against a rubric without asking anybody."""
+    if len(rubric.rules) > bar.most_rules:
+        return Rejected("too many rules", f"{len(rubric.rules)} > {bar.most_rules}")
+    for one in rubric.rules:
+        share = answer_specific(one, sides)
+        if share > bar.overlap:
+            return Rejected("answer-specific", f"{share:.2f} of '{one.criterion}' is in one answer alone")
+    return None
+
+
+def verify(
+    judge: Chat, shown: Sequence[Sides], written: Sequence[Synthesis], bar: Bar | None = None
+) -> list[Kept | Rejected]:
+    """Pass every rubric through the filter; for each pair what is kept of it, or why nothing is.
+
+    In order: duplicates go; what can be said without asking; every rule is checked on each answer, and those that do
+    not tell the answers apart in the preferred one's favour go; the judge rules under what is left, in both orders.
+    """
+    bar = bar or Bar()
+    found: list[Rubric | Kept | Rejected] = []
+    for one, each in zip(shown, written, strict=True):
+        plain = each.rubric if isinstance(each.rubric, Rejected) else without_duplicates(each.rubric, bar.alike)
+        found.append(plain if isinstance(plain, Rejected) else objection(plain, one, bar) or plain)
+    kept = _only_recovering(judge, shown, _only_discriminative(judge, shown, found))
+    return [
+        one if isinstance(one, Rejected) else one._replace(diagnoses=each.diagnoses)
+        for one, each in zip(kept, written, strict=True)
+    ]
+
+
+def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list:
+    """Rubrics with the rules that the judge finds met by the preferred answer and missed by the other."""
+    asked = {place: rubric for place, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
+    checked = [Checked(shown[place].prompt, answer, asked[place]) for place in asked for answer in shown[place].answers]
+    said, found = iter(check(judge, checked)), list(rubrics)
+    for place, rubric in asked.items():
+        a, b = next(said), next(said)
+        failed = next((one for one in (a, b) if isinstance(one, Rejected)), None)
+        if failed:
+            found[place] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
+            continue
+        found[place] = minimal(rubric, *((a, b) if shown[place].preferred == "A" else (b, a)))
+    return found
+
+
+def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list[Kept | Rejected]:
+    """Rubrics under which the judge finds the preferred answer in both orders."""
+    asked = {place: rubric for place, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
+    questions = [Question(shown[place].prompt, shown[place].answers, rubric) for place, rubric in asked.items()]
+    with_rubric = rule(judge, questions)
+    bare = rule(judge, [question._replace(rubric=None) for question in questions])
+    found = list(rubrics)
+    for (place, rubric), ruling, without in zip(asked.items(), with_rubric, bare, strict=True):
+        label = "AB".index(shown[place].preferred)
+        if ruling.winner == label:
+            found[place] = Kept(shown[place], rubric, useful=without.winner != label)
+        else:
+            found[place] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
+    return found
+
+
+def reasons(found: Iterable[Kept | Rejected]) -> dict[str, int]:
+    """How many were rejected for which reason."""
+    return dict(Counter(one.reason for one in found if isinstance(one, Rejected)).most_common())

@@ -1,0 +1,158 @@
+"""A model that writes the rubric itself: what it learns from, and judging under what it writes.
+
+Liu et al. 2026, arXiv:2603.08035: the generator learns p(rubric | prompt, both answers), the judge p(reasons, verdict |
+prompt, both answers, rubric), by next-token likelihood. Both answers are shown to the generator when it is used, too.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from ...rm.errors import DataError
+from ...rm.types import Messages, content_hash, prompt_text
+from ..chat import Ask, Chat
+from ..rubric import SCHEMA, Rubric
+from ..types import Case, Judgment, Reason
+from .filter import Kept
+from .requests import Rejected, ask, system_prompt
+from .ruling import ORDERS, Question, Ruling, rule, verdict_ask
+from .synthesise import Sides, contrast, read_rubric
+
+Record = dict[str, list[dict[str, str]]]
+"""`prompt` and `completion` as lists of messages: a conversation as TRL's SFTTrainer reads it."""
+
+
+# ---- what is learnt from ----
+
+
+def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
+    """The request for a rubric from a prompt and both answers."""
+    parts = {"instruction": prompt_text(prompt), "answer_a": answers[0], "answer_b": answers[1]}
+    return ask("generate", parts, SCHEMA)
+
+
+def prompt_only_ask(prompt: Messages) -> Ask:
+    """The request for a rubric from a prompt alone: what a rubric is worth that nobody contrasted."""
+    return ask("prompt_only", {"instruction": prompt_text(prompt)}, SCHEMA)
+
+
+def rubric_json(rubric: Rubric) -> str:
+    """A rubric as the generator is to write it: what its rules say, and nothing of where they come from."""
+    rules = [{"id": one.id, "type": one.type, "criterion": one.criterion, "test": one.test} for one in rubric.rules]
+    principles = [{"id": one.id, "description": one.description} for one in rubric.principles]
+    return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
+
+
+def generator_records(kept: Iterable[Kept], *, contrast_first: bool = False) -> list[Record]:
+    """Two conversations for every kept rubric, one in each order of the answers, with the same rubric.
+
+    The preferred answer stands in slot A as often as in slot B, of every single pair: its place carries no label. With
+    `contrast_first` the two diagnoses stand before the rubric, a criterion a line: reasons that a small model can
+    learn to give itself. The released code trains on the rubric alone, which is the default.
+    """
+    return [
+        _record(generate_ask(one.sides.prompt, one.sides.answers), _completion(one, contrast_first))
+        for pair in kept
+        for one in (pair, _swapped(pair))
+    ]
+
+
+def _swapped(kept: Kept) -> Kept:
+    diagnoses = kept.diagnoses and (kept.diagnoses[1], kept.diagnoses[0])
+    return kept._replace(sides=kept.sides.swapped(), diagnoses=diagnoses)
+
+
+def _completion(kept: Kept, contrast_first: bool) -> str:
+    if not contrast_first:
+        return rubric_json(kept.rubric)
+    if kept.diagnoses is None:
+        raise DataError(f"{prompt_text(kept.sides.prompt)!r:.60}: no diagnoses are kept to put before the rubric")
+    return f"{contrast(kept.diagnoses)}\n{rubric_json(kept.rubric)}"
+
+
+def judge_records(teacher: Chat, kept: Sequence[Kept]) -> list[Record]:
+    """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
+    questions = [Question(one.sides.prompt, one.sides.answers, one.rubric) for one in kept]
+    return [
+        _record(verdict_ask(question, order), reply.text)
+        for one, question, ruling in zip(kept, questions, rule(teacher, questions), strict=True)
+        if ruling.winner == "AB".index(one.sides.preferred)
+        for order, reply in zip(ORDERS, ruling.replies, strict=True)
+    ]
+
+
+def _record(asked: Ask, reply: str) -> Record:
+    prompt = [{"role": turn["role"], "content": turn["content"]} for turn in asked.messages]
+    return {"prompt": prompt, "completion": [{"role": "assistant", "content": reply}]}
+
+
+# ---- judging with what it writes ----
+
+
+def generate(chat: Chat, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
+    """A rubric for every pair, from prompt and answers in their slots; one call each."""
+    replies = chat.ask([generate_ask(one.prompt, one.answers) for one in shown])
+    return [read_rubric(reply) for reply in replies]
+
+
+def rule_with(judge: Chat, shown: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
+    """A ruling on every pair under its rubric; where there is none, of the bare judge."""
+    questions = [
+        Question(one.prompt, one.answers, None if isinstance(rubric, Rejected) else rubric)
+        for one, rubric in zip(shown, rubrics, strict=True)
+    ]
+    return rule(judge, questions)
+
+
+class RubricJudge:
+    """A scorer of cases with two answers: the generator writes a rubric, the judge rules under it in both orders.
+
+    The winner scores 1, the other 0. Contradicting verdicts are a tie (½ each) or an abstention; an unreadable one is
+    an abstention. `fallbacks` counts why a pair was judged without a rubric.
+    """
+
+    role = "model"
+
+    def __init__(self, generator: Chat, judge: Chat, *, on_flip: Literal["tie", "abstain"] = "tie"):
+        self.generator, self.judge, self.on_flip = generator, judge, on_flip
+        self.name = f"cdrrm: {generator.name}, {judge.name}"
+        prompts = [system_prompt(name) for name in ("generate", "judge", "bare")]
+        self.contract = content_hash([generator.name, judge.name, on_flip, prompts])
+        self.fallbacks: Counter[str] = Counter()
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case, in order; cases with other than two answers are left out with a reason."""
+        asked = {place: case for place, case in enumerate(cases) if len(case.answers) == 2}
+        shown = [Sides(case.prompt, *case.answers, preferred="A") for case in asked.values()]
+        rubrics = generate(self.generator, shown)
+        self.fallbacks.update(one.reason for one in rubrics if isinstance(one, Rejected))
+        rulings = dict(zip(asked, rule_with(self.judge, shown, rubrics), strict=True))
+        return [self._judgment(case, rulings.get(place)) for place, case in enumerate(cases)]
+
+    def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:
+        if ruling is None:
+            return Judgment(case.id, abstained=f"{len(case.answers)} answers; a contrast needs two")
+        facts: dict[str, Any] = {
+            "raw": tuple(reply.text for reply in ruling.replies),
+            "orders": ORDERS,
+            "tokens": tuple(sum(getattr(reply, name) for reply in ruling.replies) for name in TOKENS),
+            "seconds": sum(reply.seconds for reply in ruling.replies),
+        }
+        if ruling.winner is not None:
+            return Judgment(case.id, scores=tuple(float(place == ruling.winner) for place in range(2)), **facts)
+        if ruling.flipped and self.on_flip == "tie":
+            return Judgment(case.id, scores=(0.5, 0.5), **facts)
+        return Judgment(case.id, abstained=Reason.FLIP if ruling.flipped else Reason.NO_VERDICT, **facts)
+
+
+TOKENS = ("prompt_tokens", "completion_tokens")
+
+
+def check_records(records: Sequence[Record]) -> None:
+    """Refuse records that a trainer would misread, by their places."""
+    if not records:
+        raise DataError("no records to train on; every rubric was rejected, see the reasons that the filter counted")
+    for place, record in enumerate(records):
+        if not record.get("prompt") or not record.get("completion"):
+            raise DataError(f"record {place}: prompt and completion are lists of messages, got {record!r:.80}")

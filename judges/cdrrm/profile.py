@@ -1,0 +1,119 @@
+"""Contrastive profiling: each answer is diagnosed by itself, in findings that quote what they rest on.
+
+Liu et al. 2026, arXiv:2603.08035, section on contrastive profiling. The diagnosis of an answer sees neither the other
+answer nor a label. Ours is stricter in one point: evidence has to stand in the answer, word by word.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from ...rm.types import Example, prompt_text
+from ..chat import Ask, Chat
+from ..wording import object_schema
+from .requests import Rejected, ask, json_object
+
+Status = Literal["pass", "fail", "partial", "not_applicable"]
+STATUSES = get_args(Status)
+MISSED = ("fail", "partial")
+TEXTS = ("criterion", "claim", "evidence", "anchor")
+MOST_SEVERE = 3
+TEXT = {"type": "string"}
+FINDING = object_schema(
+    criterion=TEXT,
+    status={"enum": list(STATUSES)},
+    severity={"type": "integer", "minimum": 0, "maximum": MOST_SEVERE},
+    claim=TEXT,
+    evidence=TEXT,
+    anchor=TEXT,
+)
+SCHEMA = object_schema(findings={"type": "array", "items": FINDING})
+
+
+class Finding(NamedTuple):
+    """One checkable thing about one answer."""
+
+    criterion: str
+    """What a good answer does, in general words."""
+    status: Status
+    severity: int
+    """0 to 3; of a finding that fails."""
+    claim: str
+    evidence: str
+    """Words of the answer."""
+    anchor: str
+    """Words of the instruction that make it matter."""
+
+
+class Profile(NamedTuple):
+    """The diagnosis of one answer."""
+
+    findings: tuple[Finding, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is shown to whoever writes the rubric."""
+        return {"findings": [finding._asdict() for finding in self.findings]}
+
+
+def profile_ask(example: Example) -> Ask:
+    """The request for one answer's diagnosis; nothing of the other answer or of a label is in it."""
+    parts = {"instruction": prompt_text(example.prompt), "answer": example.answer}
+    return ask("profile", parts, SCHEMA, max_tokens=2048)
+
+
+def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
+    """A diagnosis of every answer, or why there is none; one call per answer, equal answers asked once."""
+    distinct = list(dict.fromkeys(examples_key(example) for example in examples))
+    places = {key: place for place, key in enumerate(distinct)}
+    first = {examples_key(example): example for example in reversed(examples)}
+    replies = chat.ask([profile_ask(first[key]) for key in distinct])
+    found = []
+    for example in examples:
+        values = json_object(replies[places[examples_key(example)]])
+        found.append(values if isinstance(values, Rejected) else as_profile(values, example.answer))
+    return found
+
+
+def examples_key(example: Example) -> tuple[str, str]:
+    """What makes two examples the same question."""
+    return prompt_text(example.prompt), example.answer
+
+
+def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
+    """A diagnosis from JSON values: one bad finding rejects it as a whole."""
+    listed = values.get("findings")
+    if not isinstance(listed, list) or not listed:
+        return Rejected("wrong form", "findings is no list of at least one finding")
+    findings = []
+    for place, one in enumerate(listed, start=1):
+        finding = _finding(one, answer)
+        if isinstance(finding, Rejected):
+            return Rejected(finding.reason, f"finding {place}: {finding.detail}")
+        findings.append(finding)
+    return Profile(tuple(findings))
+
+
+def _finding(values: Any, answer: str) -> Finding | Rejected:
+    if not isinstance(values, Mapping):
+        return Rejected("wrong form", f"an object was expected, got {values!r}")
+    absent = [name for name in TEXTS if not isinstance(values.get(name), str)]
+    if absent:
+        return Rejected("wrong form", f"no text for {', '.join(absent)}")
+    status, severity = values.get("status"), values.get("severity", 0)
+    if status not in STATUSES:
+        return Rejected("wrong form", f"status {status!r} is none of {', '.join(STATUSES)}")
+    if type(severity) is not int or not 0 <= severity <= MOST_SEVERE:
+        return Rejected("wrong form", f"severity {severity!r} is no integer from 0 to {MOST_SEVERE}")
+    empty = [name for name in ("criterion", "claim", "anchor") if not values[name].strip()]
+    if empty:
+        return Rejected("empty", f"{', '.join(empty)} of a finding says nothing")
+    finding = Finding(status=status, severity=severity, **{name: values[name].strip() for name in TEXTS})
+    if status in MISSED and not finding.evidence:
+        return Rejected("no evidence", f"'{finding.claim}' quotes nothing")
+    if not _quoted(finding.evidence, answer):
+        return Rejected("evidence not in the answer", finding.evidence[:80])
+    return finding
+
+
+def _quoted(evidence: str, answer: str) -> bool:
+    """Whether the answer has these words in a row; spaces and line breaks are alike."""
+    return " ".join(evidence.split()) in " ".join(answer.split())

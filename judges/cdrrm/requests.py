@@ -1,0 +1,52 @@
+"""What the requests of CDRRM are made of, and JSON read back from replies: all of it, or a reason for having none."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...rm.types import Message
+from ..chat import Ask, Reply
+from ..replies import Repeated, documents, without_thinking
+from ..wording import instructions, part
+
+PARTS = ("instruction", "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "rubric")
+
+
+class Rejected(NamedTuple):
+    """Why something is not used. It is counted under its reason, and never replaced by a guess."""
+
+    reason: str
+    """One of few, such as `no reply`, `no JSON` or `wrong form`."""
+    detail: str = ""
+
+
+def system_prompt(name: str) -> str:
+    """The instructions in `prompts/cdrrm_NAME.txt`."""
+    return instructions(f"cdrrm_{name}")
+
+
+def ask(name: str, parts: Mapping[str, str], schema: Mapping[str, Any] | None = None, max_tokens: int = 1024) -> Ask:
+    """A request of the instructions `name` and all parts, an empty answer too, in their order."""
+    user = "\n\n".join(part(title, text) for title, text in parts.items())
+    messages = (Message(role="system", content=system_prompt(name)), Message(role="user", content=user))
+    return Ask(messages, schema, max_tokens)
+
+
+def read_part(text: str, name: str) -> str | None:
+    """What stands between the marks of a part; None where there is no such part."""
+    start, end = text.find(f"<{name}>\n"), text.find(f"\n</{name}>")
+    return text[start + len(name) + 3 : end] if 0 <= start < end else None
+
+
+def json_object(reply: Reply) -> dict[str, Any] | Rejected:
+    """The one JSON object of a reply, wherever it stands in it."""
+    if reply.error:
+        return Rejected("no reply", reply.error)
+    text = without_thinking(reply.text)
+    try:
+        found = [one.value for one in documents(text or "") if isinstance(one.value, dict)]
+    except Repeated as error:
+        return Rejected("wrong form", str(error))
+    if len(found) != 1:
+        told = f"cut off: {reply.text[-60:]}" if reply.finish == "length" else reply.text[:60]
+        return Rejected("several JSON objects" if found else "no JSON", told)
+    return found[0]

@@ -1,0 +1,107 @@
+"""Which of two answers is better, asked in both orders with a rubric or without, and which rules an answer meets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...rm.types import Messages, prompt_text
+from ..chat import Ask, Chat, Reply
+from ..rubric import Rubric, render
+from ..verdicts import Verdict, pair_verdict
+from ..wording import object_schema
+from .requests import Rejected, ask, json_object
+
+ORDERS = ((0, 1), (1, 0))
+CHECKED_RULE = object_schema(id={"type": "string"}, met={"type": "boolean"}, evidence={"type": "string"})
+CHECK_SCHEMA = object_schema(rules={"type": "array", "items": CHECKED_RULE})
+
+
+class Question(NamedTuple):
+    """Two answers to a prompt, and the rubric to go by; None asks the bare judge."""
+
+    prompt: Messages
+    answers: tuple[str, str]
+    rubric: Rubric | None = None
+
+
+class Ruling(NamedTuple):
+    """The place (0 or 1) of the answer that won in each order; None where no verdict was readable."""
+
+    first: int | None
+    """With answer 0 in slot A."""
+    second: int | None
+    """With answer 1 in slot A."""
+    replies: tuple[Reply, Reply]
+
+    @property
+    def winner(self) -> int | None:
+        """The answer that won in both orders; None if there is none."""
+        return self.first if self.first == self.second else None
+
+    @property
+    def flipped(self) -> bool:
+        """Whether two readable verdicts contradict each other."""
+        return None not in (self.first, self.second) and self.first != self.second
+
+
+def verdict_ask(question: Question, order: tuple[int, int]) -> Ask:
+    """The request for a verdict, with the answers in slots A and B as `order` says."""
+    a, b = (question.answers[place] for place in order)
+    parts = {"instruction": prompt_text(question.prompt), "answer_a": a, "answer_b": b}
+    if question.rubric is None:
+        return ask("bare", parts)
+    return ask("judge", parts | {"rubric": render(question.rubric)})
+
+
+def rule(chat: Chat, questions: Sequence[Question]) -> list[Ruling]:
+    """A ruling on every question, from two calls each."""
+    replies = iter(chat.ask([verdict_ask(question, order) for question in questions for order in ORDERS]))
+    found = []
+    for question in questions:
+        both = (next(replies), next(replies))
+        winners = (_winner(reply, question.answers, order) for reply, order in zip(both, ORDERS, strict=True))
+        found.append(Ruling(*winners, both))
+    return found
+
+
+def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> int | None:
+    verdict = None if reply.error else pair_verdict(reply.text, quoted=answers, finish=reply.finish)
+    named = verdict.choice if isinstance(verdict, Verdict) else ""
+    return order["AB".index(named)] if named in ("A", "B") else None
+
+
+# ---- single rules ----
+
+
+class Checked(NamedTuple):
+    """An answer to a prompt and the rubric that it is checked by."""
+
+    prompt: Messages
+    answer: str
+    rubric: Rubric
+
+
+def check_ask(checked: Checked) -> Ask:
+    """The request to check one answer by every rule."""
+    parts = {"instruction": prompt_text(checked.prompt), "answer": checked.answer, "rubric": render(checked.rubric)}
+    return ask("check", parts, CHECK_SCHEMA)
+
+
+def check(chat: Chat, asked: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
+    """Whether each answer meets each rule of its rubric, in the rules' order; every rule is answered or none counts."""
+    replies = chat.ask([check_ask(one) for one in asked])
+    return [_met(json_object(reply), one.rubric) for reply, one in zip(replies, asked, strict=True)]
+
+
+def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ...] | Rejected:
+    if isinstance(values, Rejected):
+        return values
+    listed = values.get("rules")
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+        return Rejected("wrong form", "rules is no list of objects")
+    said = {str(one.get("id")): one.get("met") for one in listed}
+    wanted = [one.id for one in rubric.rules]
+    if len(listed) != len(wanted) or set(said) != set(wanted):
+        return Rejected("wrong form", f"rules {', '.join(wanted)} were asked, {', '.join(said)} answered")
+    if not all(type(met) is bool for met in said.values()):
+        return Rejected("wrong form", "met is neither true nor false")
+    return tuple(bool(said[name]) for name in wanted)

@@ -1,0 +1,122 @@
+"""Rubric synthesis: few rules that tell two diagnoses apart, written without knowing which answer is preferred.
+
+Liu et al. 2026, arXiv:2603.08035, section on rubric synthesis. In the released code answer A is always the preferred
+one; here the sides follow from the two texts alone, so that nothing that is asked depends on the label.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from ...rm.types import Example, Messages, PreferencePair, content_hash, prompt_text
+from ..chat import Ask, Chat, Reply
+from ..rubric import SCHEMA, SIDES, Rubric, from_values
+from .profile import Profile, profile
+from .requests import Rejected, ask, json_object
+
+NAMES_A_WINNER = re.compile(
+    r"\b(?:winner|loser|(?:chosen|rejected|preferred|winning|losing|better|worse) (?:answer|response))\b", re.IGNORECASE
+)
+
+
+class Sides(NamedTuple):
+    """A pair as it is shown: two answers in their slots. `preferred` is the record's, and never shown."""
+
+    prompt: Messages
+    a: str
+    b: str
+    preferred: Literal["A", "B"]
+
+    @property
+    def answers(self) -> tuple[str, str]:
+        """A, then B."""
+        return self.a, self.b
+
+    def swapped(self) -> "Sides":
+        """The same pair with the slots exchanged."""
+        return Sides(self.prompt, self.b, self.a, "A" if self.preferred == "B" else "B")
+
+
+def sides(pair: PreferencePair, seed: int = 0) -> Sides:
+    """Toss a coin for the slots: it sees the texts in alphabetical order and never which one is preferred.
+
+    The coin is a hash of seed, prompt and both texts, so a pair whose label is turned round is shown as before.
+    """
+    texts = sorted((pair.chosen, pair.rejected))
+    heads = int(content_hash([seed, prompt_text(pair.prompt), texts]), 16) % 2
+    a, b = texts[heads], texts[1 - heads]
+    return Sides(pair.prompt, a, b, "A" if a == pair.chosen else "B")
+
+
+def synthesis_ask(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:
+    """The request for a rubric: instruction and two diagnoses; answers and label are not in it."""
+    texts = [json.dumps(one.as_json(), ensure_ascii=False) for one in diagnoses]
+    parts = {"instruction": prompt_text(prompt), "diagnosis_a": texts[0], "diagnosis_b": texts[1]}
+    return ask("synthesise", parts, SCHEMA)
+
+
+def read_rubric(reply: Reply) -> Rubric | Rejected:
+    """A rubric from a reply: it has at least one rule and names neither a side nor a winner."""
+    values = json_object(reply)
+    if isinstance(values, Rejected):
+        return values
+    if not values.get("rules"):
+        return Rejected("no rules")
+    try:
+        rubric = from_values(values)
+    except ValueError as error:
+        return Rejected("wrong form", str(error))
+    for text in wording(rubric):
+        if SIDES.search(text):
+            return Rejected("names a side", text[:80])
+        if NAMES_A_WINNER.search(text):
+            return Rejected("names a winner", text[:80])
+    return rubric
+
+
+def wording(rubric: Rubric) -> list[str]:
+    """Everything that a rubric says."""
+    rules = [text for rule in rubric.rules for text in (rule.criterion, rule.test)]
+    return rules + [principle.description for principle in rubric.principles]
+
+
+class Synthesis(NamedTuple):
+    """What came of a pair: its two diagnoses and the rubric, or why there is none."""
+
+    rubric: Rubric | Rejected
+    diagnoses: tuple[Profile, Profile] | None = None
+
+
+def synthesise(chat: Chat, shown: Sequence[Sides]) -> list[Synthesis]:
+    """Contrast, then synthesise: diagnose both answers of every pair, and write a rubric from the two diagnoses."""
+    diagnosed = profile(chat, [Example(one.prompt, answer) for one in shown for answer in one.answers])
+    found: list[Synthesis] = []
+    asks: dict[int, Ask] = {}
+    for place, one in enumerate(shown):
+        first, second = diagnosed[2 * place : 2 * place + 2]
+        if isinstance(first, Rejected) or isinstance(second, Rejected):
+            found.append(Synthesis(first if isinstance(first, Rejected) else second))
+        else:
+            found.append(Synthesis(Rejected("not asked"), (first, second)))
+            asks[place] = synthesis_ask(one.prompt, (first, second))
+    for place, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
+        found[place] = found[place]._replace(rubric=read_rubric(reply))
+    return found
+
+
+def contrast(diagnoses: tuple[Profile, Profile]) -> str:
+    """Two diagnoses side by side, a criterion a line, as the generator may write them before its rubric.
+
+    >>> from .profile import Finding
+    >>> one, two = (Finding("Cites a source.", said, 0, "", "", "") for said in ("pass", "fail"))
+    >>> contrast((Profile((one,)), Profile((two,))))
+    'Cites a source. | A: pass | B: fail'
+    """
+    said = [{one.criterion: one.status for one in each.findings} for each in diagnoses]
+    return "\n".join(
+        " | ".join(
+            [criterion, *(f"{side}: {each.get(criterion, 'not said')}" for side, each in zip("AB", said, strict=True))]
+        )
+        for criterion in {**said[0], **said[1]}
+    )

@@ -1,0 +1,100 @@
+"""Training of the rubric generator and of the judge: TRL's SFTTrainer on their conversations, for any causal LM."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .generator import Record, check_records
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, how fast and on how many conversations at a time; the defaults are those of the released code."""
+
+    epochs: float = 2.0
+    steps: int = -1
+    """Above 0 it decides, and epochs do not."""
+    learning_rate: float = 5e-5
+    batch: int = 8
+    accumulate: int = 8
+    warmup: float = 0.05
+    """Share of the steps."""
+    max_length: int | None = 25_000
+    """Tokens; longer conversations are cut."""
+    lora_rank: int = 0
+    """0 trains every weight."""
+    bf16: bool = False
+    activation_checkpointing: bool = False
+    seed: int = 42
+
+
+def train(
+    model: "str | PreTrainedModel",
+    records: Sequence[Record],
+    folder: str | Path,
+    how: Training | None = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+) -> Path:
+    """Fine-tune a causal language model (an object, a folder or a Hub id) and save it with its tokenizer.
+
+    Loss is on the completions alone. A LoRA is merged before it is saved, so that whoever loads the folder needs no
+    adapter. `judges.local.local(folder)` reads it back as a chat.
+    """
+    from datasets import Dataset
+    from trl import SFTTrainer
+
+    check_records(records)
+    how = how or Training()
+    trainer = SFTTrainer(
+        model=model,
+        args=_arguments(Path(folder), how),
+        train_dataset=Dataset.from_list([dict(record) for record in records]),
+        processing_class=tokenizer,
+        peft_config=_lora(how.lora_rank) if how.lora_rank else None,
+    )
+    trainer.train()
+    return _save(trainer, Path(folder))
+
+
+def _arguments(folder: Path, how: Training) -> Any:
+    from trl import SFTConfig
+
+    return SFTConfig(
+        output_dir=str(folder),
+        num_train_epochs=how.epochs,
+        max_steps=how.steps,
+        learning_rate=how.learning_rate,
+        per_device_train_batch_size=how.batch,
+        gradient_accumulation_steps=how.accumulate,
+        warmup_steps=how.warmup,  # below 1 it is a share
+        max_length=how.max_length,
+        completion_only_loss=True,
+        bf16=how.bf16,
+        activation_checkpointing=how.activation_checkpointing,
+        seed=how.seed,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def _lora(rank: int) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def _save(trainer: Any, folder: Path) -> Path:
+    from peft import PeftModel
+
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if isinstance(model, PeftModel):
+        model = model.merge_and_unload()
+    if trainer.is_world_process_zero():
+        model.save_pretrained(folder)
+        trainer.processing_class.save_pretrained(folder)
+    return folder

@@ -1,0 +1,49 @@
+"""A cheap judge first, a strong one for what the cheap one is unsure of."""
+
+from collections.abc import Sequence
+
+from ...rm.errors import UsageError
+from ..judging import Judging, merged
+from ..types import BatchJudge, Case, Criterion, Judgment
+
+ESCALATED = "escalated"
+
+
+def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = "") -> Judging:
+    """The cheap judge's scores where its best two differ by at least `gap`, else the strong judge's; both are paid for.
+
+    An abstention of the cheap judge is unsure too; an abstention of the strong one stands. A criterion `escalated` with
+    the cheap judge's gap says where the strong one was asked. The idea is Pre-Route's (arXiv:2605.10235).
+    """
+    if not gap > 0:
+        raise UsageError(f"the gap below which the strong judge is asked is a number > 0, got {gap}")
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        first = cheap(cases)
+        unsure = [place for place, one in enumerate(first) if margin(one) < gap]
+        second = dict(zip(unsure, strong([cases[place] for place in unsure]), strict=True)) if unsure else {}
+        return [_escalated(cases[i], one, second[i]) if i in second else one for i, one in enumerate(first)]
+
+    settings = {
+        "kind": "cascade",
+        "cheap": cheap.contract or cheap.name,
+        "strong": strong.contract or strong.name,
+        "gap": gap,
+    }
+    return Judging(name or f"{cheap.name}, else {strong.name}", settings, judge)
+
+
+def margin(judgment: Judgment) -> float:
+    """The best score minus the second best; 0 for an abstention.
+
+    >>> margin(Judgment("a", scores=(0.25, 1.0, 0.5)))
+    0.5
+    """
+    best, second = sorted(judgment.scores, reverse=True)[:2] if judgment.scores else (0.0, 0.0)
+    return best - second
+
+
+def _escalated(case: Case, cheap: Judgment, strong: Judgment) -> Judgment:
+    outcome = strong.scores or strong.abstained
+    place = cheap.scores.index(max(cheap.scores)) if cheap.scores else 0
+    return merged(case, outcome, [cheap, strong], [Criterion(place, ESCALATED, margin(cheap))])

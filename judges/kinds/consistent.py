@@ -1,0 +1,43 @@
+"""Two judges that have to agree: scores of single answers and comparisons."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from ..judging import Judging, Outcome, merged
+from ..statements import NoVerdict
+from ..types import BatchJudge, Case, Judgment, Reason
+
+
+def consistent(scoring: BatchJudge, comparing: BatchJudge, *, name: str = "") -> Judging:
+    """The first judge's scores where both put the answers in the same order, ties included; else an abstention.
+
+    sign(s_i - s_j) = sign(c_i - c_j) for all i, j: what J1 rewards in training (arXiv:2505.10320), asked of any two
+    judges, usually `pointwise` and `pairwise`. The first abstention of either is passed on.
+    """
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        judged = zip(cases, scoring(cases), comparing(cases), strict=True)
+        return [merged(case, _outcome(first, second), [first, second]) for case, first, second in judged]
+
+    settings = {"kind": "consistent", "judges": [one.contract or one.name for one in (scoring, comparing)]}
+    return Judging(name or f"{scoring.name} and {comparing.name} agreed", settings, judge)
+
+
+def _outcome(first: Judgment, second: Judgment) -> Outcome:
+    for one in (first, second):
+        if one.abstained:
+            return one.abstained
+    return first.scores if same_order(first.scores, second.scores) else NoVerdict(Reason.INCONSISTENT)
+
+
+def same_order(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether every two places compare alike in both.
+
+    >>> same_order([1.0, 5.0, 5.0], [0.0, 0.75, 0.75]), same_order([1.0, 2.0], [0.5, 0.5])
+    (True, False)
+    """
+    pairs = combinations(range(len(first)), 2)
+    return all(
+        (first[i] > first[j]) - (first[i] < first[j]) == (second[i] > second[j]) - (second[i] < second[j])
+        for i, j in pairs
+    )

@@ -1,0 +1,134 @@
+"""Which of two answers is better, asked in both orders."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+
+from ...rm.types import content_hash, prompt_text
+from ..chat import Ask, Chat, Reply
+from ..grammars import LABELS, TIE
+from ..judging import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for
+from ..rubric import Rubric, render
+from ..statements import NoVerdict
+from ..types import Case, Judgment, Reason
+from ..verdicts import Verdict, pair_verdict
+from ..wording import GREEDY, Sampling, instructions, messages, object_schema
+
+Order = tuple[int, int]
+
+
+class Duel(NamedTuple):
+    """What one request said of two places."""
+
+    order: Order
+    """The places shown as A and as B."""
+    winner: int | NoVerdict | None
+    """The better place; None for a tie."""
+    reasoning: str
+
+
+def pairwise(
+    chat: Chat,
+    *,
+    orders: Literal["both", "one"] = "both",
+    flip: Literal["tie", "abstain"] = "tie",
+    rubric: Rubric | RubricSource | None = None,
+    ties: bool = True,
+    prompt: str = "pairwise",
+    sampling: Sampling = GREEDY,
+    name: str = "",
+) -> Judging:
+    """s_i = mean over the other answers j of [i beats j] + [i ties with j] / 2, in [0, 1]; R (R - 1) / 2 comparisons.
+
+    Each comparison is asked in both orders; two verdicts that differ (a flip) are a tie, or an abstention of the case.
+    With `orders="one"` the hash of prompt and answer decides which is shown first, wherever the case has it. A
+    comparison without a verdict in any order is an abstention of the case: scores from a part of the comparisons would
+    not be comparable. `rubric` is shown to the judge, as is a case's reference; `prompt` names the instructions.
+    """
+    one_of("orders", orders, ("both", "one"))
+    one_of("flip", flip, ("tie", "abstain"))
+    allowed = [*LABELS, TIE] if ties else list(LABELS)
+    system = instructions(prompt).replace("{verdicts}", " | ".join(f'"{label}"' for label in allowed))
+    schema = object_schema(reasoning={"type": "string"}, winner={"type": "string", "enum": allowed})
+
+    def ask(case: Case, rubric: Rubric | None, order: Order) -> Ask:
+        shown = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
+        about = {"instruction": prompt_text(case.prompt), "reference": case.reference}
+        return sampling.ask(messages(system, about | {"rubric": render(rubric) if rubric else ""} | shown), schema)
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)
+        plans = [
+            _orders(case, orders) if found or not rubric else [] for case, found in zip(cases, rubrics, strict=True)
+        ]
+        asks = [
+            [ask(case, found, order) for order in plan] for case, found, plan in zip(cases, rubrics, plans, strict=True)
+        ]
+        return [
+            _judged(
+                case, [_duel(case, *one, ties=ties) for one in zip(plan, replies, strict=True)], chat, replies, flip
+            )
+            for case, plan, replies in zip(cases, plans, ask_all(chat, asks), strict=True)
+        ]
+
+    settings: dict[str, Any] = {
+        "kind": "pairwise", "chat": chat.name, "orders": orders, "flip": flip, "rubric": described(rubric),
+        "system": system, "sampling": sampling._asdict(),
+    }  # fmt: skip
+    return Judging(name or f"{chat.name} pairwise", settings, judge)
+
+
+def _orders(case: Case, orders: str) -> list[Order]:
+    """Every comparison of two places, in the orders to be asked."""
+    key = partial(_key, case)
+    first = [(i, j) if key(i) <= key(j) else (j, i) for i, j in combinations(range(len(case.answers)), 2)]
+    return [order for i, j in first for order in ([(i, j), (j, i)] if orders == "both" else [(i, j)])]
+
+
+def _key(case: Case, place: int) -> str:
+    """A coin for an answer that knows nothing of its place or of who is right."""
+    return content_hash([prompt_text(case.prompt), case.answers[place]])
+
+
+def _duel(case: Case, order: Order, reply: Reply, *, ties: bool) -> Duel:
+    found = failure(reply) or pair_verdict(reply.text, quoted=[case.answers[i] for i in order], finish=reply.finish)
+    if isinstance(found, Verdict) and found.choice == TIE and not ties:
+        found = NoVerdict(Reason.DECLINED, "a tie was not allowed")
+    if isinstance(found, NoVerdict):
+        return Duel(order, found, "")
+    winner = None if found.choice == TIE else order[LABELS.index(found.choice)]
+    return Duel(order, winner, found.reasoning)
+
+
+def _judged(case: Case, duels: Sequence[Duel], chat: Chat, replies: Sequence[Reply], flip: str) -> Judgment:
+    outcome = scores(len(case.answers), duels, flip) if duels else NoVerdict(Reason.NO_RUBRIC)
+    return judgment(
+        case,
+        outcome,
+        chat,
+        replies,
+        orders=[duel.order for duel in duels],
+        reasoning=[duel.reasoning for duel in duels],
+    )
+
+
+def scores(answers: int, duels: Sequence[Duel], flip: str = "tie") -> list[float] | NoVerdict:
+    """Each place's share of its comparisons won, or the first reason against: a missing verdict, or a flip.
+
+    >>> scores(2, [Duel((0, 1), 0, ""), Duel((1, 0), 0, "")])
+    [1.0, 0.0]
+    >>> scores(2, [Duel((0, 1), 0, ""), Duel((1, 0), 1, "")])
+    [0.5, 0.5]
+    """
+    won = [0.0] * answers
+    for pair in combinations(range(answers), 2):
+        winners = [duel.winner for duel in duels if set(duel.order) == set(pair)]
+        if unread := [one for one in winners if isinstance(one, NoVerdict)]:
+            return unread[0]
+        if len(set(winners)) > 1 and flip == "abstain":
+            return NoVerdict(Reason.FLIP)
+        agreed = winners[0] if len(set(winners)) == 1 else None
+        for place in pair:
+            won[place] += 0.5 if agreed is None else float(place == agreed)
+    return [wins / (answers - 1) for wins in won]

@@ -1,0 +1,70 @@
+"""Several judges of the same cases: their votes or their mean, with the disagreement kept."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
+
+from ...rm.errors import UsageError
+from ..judging import Judging, merged, one_of
+from ..statements import NoVerdict
+from ..types import BatchJudge, Case, Criterion, Judgment, Reason
+
+
+def panel(
+    judges: Sequence[BatchJudge], *, how: Literal["majority", "mean"] = "majority", least: int = 0, name: str = ""
+) -> Judging:
+    """Majority: s_i = share of the judges who decided that put answer i alone on top. Mean: s_i = mean of their scores.
+
+    The mean needs judges on one scale. Judges who abstain are left out; if fewer than `least` decided (0: more than
+    half), the panel abstains. Each judge's scores are kept as criteria under the judge's name: see `disagreement`.
+    """
+    one_of("how", how, ("majority", "mean"))
+    if repeated := [one.name for one in judges if [other.name for other in judges].count(one.name) > 1]:
+        raise UsageError(f"two judges are called '{repeated[0]}'; give each a name of its own")
+    least = least or len(judges) // 2 + 1
+    if not 0 < least <= len(judges):
+        raise UsageError(f"{least} of {len(judges)} judges have to decide; give at least one judge and ask for no more")
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        judged = [one(cases) for one in judges]
+        return [_together(case, [of_judge[place] for of_judge in judged]) for place, case in enumerate(cases)]
+
+    def _together(case: Case, parts: Sequence[Judgment]) -> Judgment:
+        votes = [
+            Criterion(place, one.name, score)
+            for one, part in zip(judges, parts, strict=True)
+            for place, score in enumerate(part.scores)
+        ]
+        decided = [part.scores for part in parts if part.scores]
+        if len(decided) < least:
+            reasons = ", ".join(sorted({part.reason for part in parts if part.abstained}))
+            told = NoVerdict(
+                Reason.DISAGREEMENT, f"{len(decided)} of {len(parts)} decided, {least} are needed ({reasons})"
+            )
+            return merged(case, told, parts, votes)
+        scores = [first_votes(one) for one in decided] if how == "majority" else decided
+        return merged(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
+
+    settings = {"kind": "panel", "judges": [one.contract or one.name for one in judges], "how": how, "least": least}
+    return Judging(name or f"panel of {', '.join(one.name for one in judges)}", settings, judge)
+
+
+def first_votes(scores: Sequence[float]) -> list[float]:
+    """1 for the answer that alone scores highest, shared equally among those that do together.
+
+    >>> first_votes([0.2, 0.9]), first_votes([0.5, 0.5])
+    ([0.0, 1.0], [0.5, 0.5])
+    """
+    top = [score == max(scores) for score in scores]
+    return [one / sum(top) for one in top]
+
+
+def disagreement(judgment: Judgment, members: Sequence[str]) -> float:
+    """Share of the pairs of judges that differ in the answer that they put on top, in [0, 1]; 0 with fewer than two."""
+    tops = []
+    for member in members:
+        scores = [one.value for one in judgment.criteria if one.name == member]
+        if scores:
+            tops.append(tuple(first_votes(scores)))
+    pairs = [(a, b) for place, a in enumerate(tops) for b in tops[:place]]
+    return fmean(a != b for a, b in pairs) if pairs else 0.0

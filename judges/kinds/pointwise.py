@@ -1,0 +1,108 @@
+"""How good each answer is by itself, as a number on a scale."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any
+
+from ...rm.errors import UsageError
+from ...rm.types import prompt_text
+from ..chat import Ask, Chat, Reply
+from ..judging import Judging, ask_all, described, failure, judgment
+from ..rubric_formats import Levels
+from ..statements import NoVerdict
+from ..types import Case, Criterion, Judgment, Reason
+from ..verdicts import Points, points
+from ..wording import GREEDY, Sampling, instructions, messages, object_schema
+
+LevelsSource = Callable[[Sequence[Case]], Sequence[Levels]]
+
+
+def pointwise(
+    chat: Chat,
+    *,
+    low: float = 1.0,
+    high: float = 10.0,
+    levels: Levels | LevelsSource | None = None,
+    samples: int = 1,
+    prompt: str = "pointwise",
+    sampling: Sampling = GREEDY,
+    name: str = "",
+) -> Judging:
+    """s_i = mean of the numbers in [low, high] that `samples` replies give for answer i, shown alone.
+
+    A reply without a number is left out of the mean; if not more than half of an answer's replies have one, the case is
+    an abstention. `levels` describe the whole numbers of the scale (as in BiGGen Bench, 1 to 5) and set `low` and
+    `high`. The single numbers are kept as criteria `sample 1, ...`.
+    """
+    if samples < 1 or (samples > 1 and sampling.temperature == 0):
+        raise UsageError(
+            f"{samples} samples at temperature {sampling.temperature}; more than one need a temperature > 0"
+        )
+    schema = object_schema(reasoning={"type": "string"}, score={"type": "number"})
+
+    def asks(case: Case, scale: Levels | None) -> list[Ask]:
+        ends = {"{low}": f"{scale.low if scale else low:g}", "{high}": f"{scale.high if scale else high:g}"}
+        system = instructions(prompt)
+        for mark, end in ends.items():
+            system = system.replace(mark, end)
+        about = {
+            "instruction": prompt_text(case.prompt),
+            "reference": case.reference,
+            "scale": scale.render() if scale else "",
+        }
+        return [
+            sampling.ask(messages(system, about | {"answer": answer}), schema, sample)
+            for answer in case.answers
+            for sample in range(samples)
+        ]
+
+    def judge(cases: Sequence[Case]) -> list[Judgment]:
+        scales = _scales(levels, cases)
+        replied = ask_all(chat, [asks(case, scale) for case, scale in zip(cases, scales, strict=True)])
+        return [
+            _judged(case, replies, chat, samples, (scale.low, scale.high) if scale else (low, high))
+            for case, scale, replies in zip(cases, scales, replied, strict=True)
+        ]
+
+    settings: dict[str, Any] = {
+        "kind": "pointwise", "chat": chat.name, "low": low, "high": high, "samples": samples,
+        "levels": levels.render() if isinstance(levels, Levels) else described(levels),
+        "system": instructions(prompt), "sampling": sampling._asdict(),
+    }  # fmt: skip
+    return Judging(name or f"{chat.name} pointwise", settings, judge)
+
+
+def _scales(levels: Levels | LevelsSource | None, cases: Sequence[Case]) -> Sequence[Levels | None]:
+    if levels is None or isinstance(levels, Levels):
+        return [levels] * len(cases)
+    return levels(cases)
+
+
+def _judged(case: Case, replies: Sequence[Reply], chat: Chat, samples: int, ends: tuple[float, float]) -> Judgment:
+    read = [
+        failure(reply) or points(reply.text, *ends, quoted=[case.answers[place // samples]], finish=reply.finish)
+        for place, reply in enumerate(replies)
+    ]
+    means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]
+    missing = next((mean for mean in means if isinstance(mean, NoVerdict)), None)
+    return judgment(
+        case,
+        [mean for mean in means if not isinstance(mean, NoVerdict)] if missing is None else missing,
+        chat,
+        replies,
+        orders=[(place // samples,) for place in range(len(replies))],
+        reasoning=[one.reasoning for one in read if isinstance(one, Points)],
+        criteria=[
+            Criterion(place // samples, f"sample {place % samples + 1}", one.value)
+            for place, one in enumerate(read)
+            if isinstance(one, Points)
+        ],
+    )
+
+
+def _mean(read: Sequence[Points | NoVerdict]) -> float | NoVerdict:
+    """The mean of what could be read, if that is more than half."""
+    values = [one.value for one in read if isinstance(one, Points)]
+    if 2 * len(values) > len(read):
+        return fmean(values)
+    return next((one for one in read if isinstance(one, NoVerdict)), NoVerdict(Reason.NO_VERDICT))

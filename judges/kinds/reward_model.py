@@ -1,0 +1,41 @@
+"""Any reward model as a judge."""
+
+from collections.abc import Sequence
+
+from ...rm.errors import UsageError
+from ...rm.types import Example, RewardModel
+from ..types import Case, Judgment, scored
+
+
+class RewardScorer:
+    """Scores each answer with one objective of a reward model, or with their mean where none is named."""
+
+    def __init__(self, name: str, model: RewardModel, *, role: str = "model", objective: str | None = None):
+        self.name, self.model, self.role = name, model, role
+        self.contract = model.contract.hash()
+        self.column = None if objective is None else _column(model, objective)
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case."""
+        rewards = self.model.rate([Example(case.prompt, answer) for case in cases for answer in case.answers])
+        values = iter((rewards.mean(axis=1) if self.column is None else rewards[:, self.column]).tolist())
+        return [scored(case, [next(values) for _ in case.answers]) for case in cases]
+
+
+def reward_model(
+    model: RewardModel, *, objective: str | None = None, role: str = "model", name: str = ""
+) -> RewardScorer:
+    """s_i = r(x, y_i) of one objective, or the mean over all objectives where none is named.
+
+    A reward that is not a finite number is an abstention.
+    """
+    return RewardScorer(name or model.contract.kind, model, role=role, objective=objective)
+
+
+def _column(model: RewardModel, objective: str) -> int:
+    """The objective's place; a model with a single objective is read by it, whatever it is called."""
+    if len(model.contract.objectives) == 1:
+        return 0
+    if objective not in model.contract.objectives:
+        raise UsageError(f"no objective '{objective}'; the model has {', '.join(model.contract.objectives)}")
+    return model.contract.objectives.index(objective)

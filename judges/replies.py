@@ -1,0 +1,216 @@
+"""A reply's own words: without what it thinks aloud, quotes or copies, and the JSON documents that it holds."""
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+Document = dict[str, Any] | list[dict[str, Any]]
+
+THINKING = re.compile(r"<(think|thinking|reasoning|scratchpad)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+THINKING_ENDS = re.compile(r"^.*</(?:think|thinking|reasoning|scratchpad)>", re.DOTALL | re.IGNORECASE)
+THINKING_BEGINS = re.compile(r"<(?:think|thinking|reasoning|scratchpad)>", re.IGNORECASE)
+FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\n(.*?)(?:\n[ \t]*)?```", re.DOTALL)
+VERDICT_TAGS = r"(?:final_?)?(?:verdict|winner|answer|choice|decision|judge?ment|result|score|rating)"
+TAGGED_VALUE = re.compile(rf"<({VERDICT_TAGS})>\s*([^<>\n]{{1,60}}?)\s*</\1>", re.IGNORECASE)
+VERDICT_TAG = re.compile(rf"</?{VERDICT_TAGS}>", re.IGNORECASE)
+QUOTING_TAG = re.compile(rf"<(?!{VERDICT_TAGS}>)([A-Za-z]\w*)[^<>]*>.*?</\1>", re.DOTALL | re.IGNORECASE)
+DELIMITED = re.compile(r"\[[^\[\]\n]*\b(?:start|begin)[^\[\]\n]*\].*?\[[^\[\]\n]*\bend\b[^\[\]\n]*\]", re.DOTALL | re.I)
+DELIMITER = re.compile(r"\[[^\[\]\n]*\bend\b[^\[\]\n]*\]", re.IGNORECASE)
+RESULT = re.compile(r"\[RESULT\][ \t]*:?[ \t]*")  # Prometheus
+BLOCK_QUOTE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
+QUOTATION = re.compile(r"“([^“”]*)”|«([^«»]*)»|(?<![\w\"])\"(?=\S)([^\"]*?)(?<=\S)\"(?!\w)")
+LEADS_OVER = re.compile(
+    r"^(?!.*\b(?:my|our|verdict|judge?ment|decision)\b).*\b(?:says?|said|contains?|reads?|states?|claims?|writes?|wrote"
+    r"|includes?|ends with|begins with|tells?|instructs?|injects?|asks)\b[^.!?]*:[\s*_]*$",
+    re.IGNORECASE,
+)
+BEGINS_JSON = re.compile(r"[{\[]\s*[\"'{]")
+OPENING = re.compile(r"[{\[]")
+BRACKET = re.compile(r"[{}\[\]]")
+SENTENCE_END = re.compile(r"(?<=[.!?。])[\"”')\]]*\s+")
+DECORATION = re.compile(r"[*`]|^[ \t]*(?:#+|[-•+]|\d+[.)])[ \t]+|^\W*[\U0001F300-\U0001FAFF✅⭐☑️]+[ \t]*")
+
+
+class Repeated(ValueError):
+    """A JSON object that names a key twice."""
+
+
+class Found(NamedTuple):
+    """A JSON document and where it stands in the text."""
+
+    value: Document
+    start: int
+    end: int
+
+
+def without_thinking(text: str) -> str | None:
+    """The text after the model's thoughts; None where the thoughts never end.
+
+    >>> without_thinking("<think>Winner: A?</think>Winner: B")
+    'Winner: B'
+    >>> without_thinking("<think>Winner: A") is None
+    True
+    """
+    rest = THINKING_ENDS.sub("", THINKING.sub("", text)) if "</" in text else text
+    return None if THINKING_BEGINS.search(rest) else rest.strip()
+
+
+def documents(text: str) -> list[Found]:
+    """Every JSON object, or list of objects, that stands by itself anywhere in the text, fenced or not.
+
+    A text that is as a whole an object in Python's notation counts too. An object with a repeated key raises
+    `Repeated`.
+
+    >>> [found.value for found in documents('So: {"winner": "A"}. Or [1]?')]
+    [{'winner': 'A'}]
+    """
+    found = list(_scan(text))
+    return found or _python_object(text)
+
+
+def _scan(text: str) -> Iterator[Found]:
+    decoder = json.JSONDecoder(object_pairs_hook=_once_each, strict=False)
+    place = 0
+    while opening := OPENING.search(text, place):
+        start, place = opening.start(), opening.end()
+        if not BEGINS_JSON.match(text, start):
+            continue
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except Repeated:
+            raise
+        except (ValueError, RecursionError):
+            if (place := _closed(text, start)) < 0:  # what stands inside a torn document is only a part of it
+                return
+            continue
+        if _is_document(value):
+            yield Found(value, start, end)
+            place = end
+
+
+def _closed(text: str, start: int) -> int:
+    """Where the brackets opened at `start` are closed; -1 if nowhere."""
+    depth = 0
+    for found in BRACKET.finditer(text, start):
+        depth += 1 if found[0] in "{[" else -1
+        if depth == 0:
+            return found.end()
+    return -1
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise Repeated(f"a key occurs twice among {', '.join(key for key, _ in pairs)}")
+    return dict(pairs)
+
+
+def _is_document(value: Any) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return bool(values) and all(isinstance(one, dict) for one in values)
+
+
+def _python_object(text: str) -> list[Found]:
+    """The text from the first brace to the last one, read as Python, if that gives an object."""
+    start, end = text.find("{"), text.rfind("}") + 1
+    if start < 0 or end <= start:
+        return []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            written = ast.parse(text[start:end], mode="eval").body
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return []
+    if not isinstance(written, ast.Dict) or not all(isinstance(key, str) for key in value):
+        return []
+    if len(value) < len(written.keys):
+        raise Repeated(f"a key occurs twice among {', '.join(value)}")
+    return [Found(value, start, end)]
+
+
+def unwrapped(text: str) -> str:
+    """The text without a fence or quotation marks that enclose the whole of it.
+
+    >>> unwrapped('```text\\nWinner: A\\n```'), unwrapped('"A is better."')
+    ('Winner: A', 'A is better.')
+    """
+    text = text.strip()
+    if fenced := FENCE.fullmatch(text):
+        return unwrapped(fenced[1])
+    if quotation := QUOTATION.fullmatch(text):
+        return unwrapped(next(part for part in quotation.groups() if part is not None))
+    return text
+
+
+def own_words(text: str, quoted: Sequence[str] = ()) -> str:
+    """The text without fences, quoting tags, block quotes, quotations of more than two words, and copied passages.
+
+    `quoted` are the texts that the judge was shown: a passage of theirs is not the judge's.
+
+    >>> own_words('It says "Winner: A, clearly".\\n> Winner: A\\nWinner: "B"')
+    'It says  .\\n\\nWinner: "B"'
+    """
+    text = FENCE.sub(" ", unwrapped(text))
+    text = DELIMITED.sub(" ", text) if DELIMITER.search(text) else text
+    if "</" in text:
+        text = VERDICT_TAG.sub("\n", TAGGED_VALUE.sub(r"\n\1: \2\n", QUOTING_TAG.sub(" ", text)))
+    text = RESULT.sub("\nResult: ", BLOCK_QUOTE.sub(" ", text))
+    return without_copies(QUOTATION.sub(_short_or_gone, text), quoted)
+
+
+def _short_or_gone(quotation: re.Match[str]) -> str:
+    """A quotation of one or two words as it is, for labels are quoted too; of a longer one its last full stop."""
+    if len(quotation[0].split()) < 3 and ":" not in quotation[0]:
+        return quotation[0]
+    return f" {quotation[0][-2]} " if quotation[0][-2] in ".!?" else " "
+
+
+def without_copies(text: str, quoted: Sequence[str]) -> str:
+    """The text without the sentences that are copied from `quoted`, or that a lead-in such as "B says:" announces.
+
+    A sentence that is also one of theirs is a copy, unless it ends the text and nothing before it leads over to a
+    quotation: a judge may say in earnest what an answer says by chance.
+    """
+    shown = [{plain(unit) for line in one.split("\n") for unit in sentences(line)} - {""} for one in quoted]
+    lines = [sentences(line) for line in text.split("\n")]
+    flat = [unit for line in lines for unit in line if plain(unit)]
+    copied = set()
+    for place, unit in enumerate(flat):
+        before = flat[place - 1] if place else ""
+        if LEADS_OVER.search(before):
+            copied.add(place)
+        for sentences_shown in shown:
+            inside = before.rstrip(" *_").endswith(":") or plain(before) in sentences_shown
+            if plain(unit) in sentences_shown and (place < len(flat) - 1 or inside):
+                copied.add(place)
+    kept = iter(range(len(flat)))
+    return "\n".join(" ".join(u for u in line if not plain(u) or next(kept) not in copied) for line in lines)
+
+
+def sentences(line: str) -> list[str]:
+    """The sentences of one line, as far as their punctuation tells."""
+    return SENTENCE_END.split(line.strip())
+
+
+def plain(unit: str) -> str:
+    """A sentence without marks and letter case, for comparing.
+
+    >>> plain("- **Winner:**  A!")
+    'winner a'
+    """
+    return " ".join(re.findall(r"\w+", unit.casefold()))
+
+
+def undecorated(unit: str) -> str:
+    """A sentence or line without Markdown, list marks and emoji.
+
+    >>> undecorated("## **Winner**: `A`"), undecorated("3. Verdict: answer_a")
+    ('Winner: A', 'Verdict: answer a')
+    """
+    unit = unit.replace("：", ":").replace("_", " ").strip()
+    while (rest := DECORATION.sub("", unit).strip()) != unit:
+        unit = rest
+    return unit

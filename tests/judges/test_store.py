@@ -1,0 +1,218 @@
+"""judges/store.py: what was answered once is not asked again, whatever happened in between."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from rewardlab.benchmarks.worlds.chat_server import FAULTS, ChatServer, identity
+from rewardlab.judges.chat import Ask, Reply, failed
+from rewardlab.judges.cost import Prices
+from rewardlab.judges.endpoint import endpoint
+from rewardlab.judges.scripted import scripted
+from rewardlab.judges.store import FILE, Kept, Store, keys, read_replies
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import user_turn
+
+SIZES = [200, pytest.param(2000, marks=pytest.mark.long)]
+QUICK = {"concurrency": 64, "first_wait": 0.01, "timeout": 2.0, "retries": 12}
+
+
+def asks(number, **options):
+    return [Ask(user_turn(f"Case {place}: which answer is better?"), **options) for place in range(number)]
+
+
+def echo(ask):
+    return f"on {ask.messages[0]['content']}"
+
+
+def lines(folder):
+    return (folder / FILE).read_text().splitlines()
+
+
+# ---- what is kept ----
+
+
+def test_what_was_answered_is_not_asked_again(tmp_path):
+    chat, arrived = scripted(echo), []
+    with Store(tmp_path) as store:
+        first = Kept(chat, store).ask(asks(3))
+    with Store(tmp_path) as store:
+        again = Kept(chat, store).ask(asks(5), lambda place, reply: arrived.append(place))
+    assert again[:3] == first and again[4].text == "on Case 4: which answer is better?"
+    assert len(chat.asked) == 5 and arrived == [0, 1, 2, 3, 4]
+
+
+def test_an_error_is_not_kept(tmp_path):
+    chat = Kept(scripted([failed("busy"), "A"]), tmp_path)
+    assert chat.ask(asks(1))[0].error == "busy"
+    assert chat.ask(asks(1))[0].text == "A" and len(lines(tmp_path)) == 1
+
+
+def test_equal_asks_of_one_call_are_samples_of_their_own(tmp_path):
+    chat = scripted(["first", "second", "third"])
+    kept = Kept(chat, tmp_path)
+    assert [reply.text for reply in kept.ask(asks(1) * 2)] == ["first", "second"]
+    assert [reply.text for reply in kept.ask(asks(1) * 3)] == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize(
+    "other", [{"temperature": 0.5}, {"seed": 1}, {"max_tokens": 5}, {"schema": {"type": "object"}}, {"messages": ()}]
+)
+def test_everything_that_is_asked_is_part_of_the_key(other):
+    (one,) = asks(1)
+    assert keys("judge", [one]) != keys("judge", [one._replace(**other)])
+    assert keys("judge", [one]) != keys("other judge", [one])
+
+
+def test_several_chats_share_a_store(tmp_path):
+    with Store(tmp_path) as store:
+        for name in ("one", "two"):
+            assert Kept(scripted([name], name=name), store).ask(asks(1))[0].text == name
+        assert len(store.replies) == 2
+
+
+def test_missing_are_the_asks_that_a_dry_run_counts(tmp_path):
+    kept = Kept(scripted(echo), tmp_path)
+    kept.ask(asks(2))
+    assert kept.missing(asks(4)) == asks(4)[2:]
+
+
+def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):
+    def priced(ask):
+        time.sleep(0.6)  # a bar shows itself after a second
+        return Reply("A", "stop", 0, 1_000_000)
+
+    Kept(scripted(priced), tmp_path, prices=Prices(completion=2.0), progress=True).ask(asks(3))
+    assert "cost 4 of about 6" in capsys.readouterr().err
+
+
+# ---- damage ----
+
+
+def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
+    with Store(tmp_path) as store:
+        Kept(scripted(echo), store).ask(asks(3))
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[:-20])
+    chat = scripted(echo)
+    with pytest.warns(UserWarning, match=r"replies.jsonl: the last line was cut off \(\d+ bytes\) and is dropped"):
+        store = Store(tmp_path)
+    Kept(chat, store).ask(asks(3))
+    assert chat.asked == asks(3)[2:] and (tmp_path / FILE).read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'], ids=repr
+)
+def test_a_damaged_line_is_named(tmp_path, line):
+    Kept(scripted(echo), tmp_path).ask(asks(2))
+    with (tmp_path / FILE).open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(DataError, match=r"replies.jsonl line 3: no kept reply .*; delete the line"):
+        Store(tmp_path)
+    with pytest.raises(DataError, match="line 3"):  # and the folder was let go
+        Store(tmp_path)
+
+
+def test_a_reply_that_is_there_twice_is_named(tmp_path):
+    Kept(scripted(echo), tmp_path).ask(asks(1))
+    (tmp_path / FILE).write_text((tmp_path / FILE).read_text() * 2)
+    with pytest.raises(DataError, match="line 2: the reply '.*' is there twice"):
+        Store(tmp_path)
+
+
+def test_a_line_that_cannot_be_written_through_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    kept = Kept(scripted(echo), tmp_path)
+    kept.ask(asks(1))
+
+    def full(_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space left"):
+            kept.ask(asks(2))
+    assert len(lines(tmp_path)) == 1
+    kept.ask(asks(2))
+    assert len(read_replies(tmp_path / FILE)) == 2
+
+
+# ---- other processes ----
+
+HOLD = """
+from rewardlab.judges.store import Store
+store = Store(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+JUDGE = """
+from rewardlab.judges.chat import Ask
+from rewardlab.judges.endpoint import endpoint
+from rewardlab.judges.store import Kept
+from rewardlab.rm.types import user_turn
+url, folder, number = sys.argv[1:]
+asks = [Ask(user_turn(f"Case {place}: which answer is better?")) for place in range(int(number))]
+chat = endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=2.0, retries=12)
+Kept(chat, folder, progress=False).ask(asks)
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_has_died(tmp_path, script):
+    first = subprocess.Popen(script(HOLD, tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert first.stdout is not None and first.stdout.readline() == b"held\n"
+    with pytest.raises(UsageError, match=f"process {first.pid} keeps replies there; wait until it has ended"):
+        Store(tmp_path)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    with Store(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+@pytest.mark.parametrize("number", SIZES)
+def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(tmp_path, number):
+    with ChatServer(faults=0.25, kinds=FAULTS, hang=2.5, latency=0.01) as server:
+        kept = Kept(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        replies = kept.ask(asks(number))
+        assert not [reply.error for reply in replies if reply.error]
+        assert {*server.faulty} == {*FAULTS} and server.most_in_flight in range(2, 65)
+        asked = server.asked.total()
+        assert kept.ask(asks(number)) == replies and server.asked.total() == asked
+    named = [json.loads(line)["key"] for line in lines(tmp_path)]
+    assert sorted(named) == sorted(keys(kept.name, asks(number))) and len({*named}) == number
+
+
+@pytest.mark.parametrize("number", SIZES)
+def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, number):
+    kinds = ("busy", "failing", "reset", "half", "garbled")
+    with ChatServer(faults=0.2, kinds=kinds, latency=0.02) as server:
+        running = subprocess.Popen(script(JUDGE, server.url, tmp_path, number))
+        _until(lambda: (tmp_path / FILE).exists() and len(lines(tmp_path)) >= number // 3)
+        running.kill()
+        running.wait()
+        time.sleep(0.2)  # what the dead process had sent has arrived by then
+        _until(lambda: server.in_flight == 0)
+        before = dict(server.asked)
+        committed = (tmp_path / FILE).read_text().rpartition("\n")[0].splitlines()
+        assert number // 3 <= len(committed) < number
+
+        kept = Kept(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        safe = {identity(ask._asdict()) for ask in asks(number)} - {
+            identity(ask._asdict()) for ask in kept.missing(asks(number))
+        }
+        replies = kept.ask(asks(number))
+        again = {name for name, attempts in before.items() if server.asked[name] > attempts}
+    print(f"\n{len(committed)} replies committed before kill -9; {len(again)} of the others asked for again")
+    assert len(safe) == len(committed) and not again & safe
+    assert len(again) <= 64 and not any(reply.error for reply in replies)
+    assert len(read_replies(tmp_path / FILE)) == number
+
+
+def _until(holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
