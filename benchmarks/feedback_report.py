@@ -17,7 +17,8 @@ from .statistics import percentile_interval
 
 GRID = np.array([3.0, 6.0, 10.0, 15.0, 20.0, 25.0])
 FINE = np.linspace(0, 25, 101)
-AREA, LATE, BUDGET = 15.0, 15.0, 6.0
+NEAR, FAR = 10.0, 20.0  # where nearly all runs come, and as far as was registered
+LATE, BUDGET = 15.0, 6.0
 DRAWS = 10_000
 BySeed = dict[int, float]
 """NaN for a seed that did not come so far."""
@@ -26,7 +27,7 @@ BySeed = dict[int, float]
 # ---- measures of a run ----
 
 
-def gap_area(run: Curve, upto: float = AREA) -> float:
+def gap_area(run: Curve, upto: float) -> float:
     """∫ (proxy - gold) dKL from 0: how far what the reward model expects leaves the truth, deviations times nats."""
     grid = FINE[upto >= FINE]
     return float(np.trapezoid(at_kl(run.kl, run.proxy - run.gold, grid), grid))
@@ -37,9 +38,9 @@ def gold_at(run: Curve, kl: float) -> float:
     return float(at_kl(run.kl, run.gold, np.array([kl]))[0])
 
 
-def areas(records: Sequence[Record], arm: str) -> BySeed:
+def areas(records: Sequence[Record], arm: str, upto: float) -> BySeed:
     """`gap_area` of every seed."""
-    return {seed: gap_area(run) for seed, run in curves(records)[arm].items()}
+    return {seed: gap_area(run, upto) for seed, run in curves(records)[arm].items()}
 
 
 def golds(records: Sequence[Record], arm: str, kl: float) -> BySeed:
@@ -138,8 +139,16 @@ class Claim(NamedTuple):
 def claims(records: Sequence[Record]) -> list[Claim]:
     """C1 to C3, C5, C6 and the two control sets; C4 is about time and memory, which `bench feedback` measures."""
 
-    def area(name: str, sentence: str, first: str, second: str) -> Claim:
-        return Claim(name, sentence, *paired(areas(records, first), areas(records, second)), -1)
+    def area(name: str, sentence: str, first: str, second: str) -> list[Claim]:
+        return [
+            Claim(
+                name,
+                f"gap area to KL {upto:g}: {sentence}",
+                *paired(areas(records, first, upto), areas(records, second, upto)),
+                -1,
+            )
+            for upto in (FAR, NEAR)
+        ]
 
     def late(name: str, sentence: str, first: str, second: str, sign: int) -> Claim:
         zero = dict.fromkeys(curves(records)["frozen"], 0.0)
@@ -148,12 +157,12 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
     accuracy, frozen = (noted(records, "R2M", name, LATE) for name in ("accuracy", "frozen_accuracy"))
     return [
-        area("C1", "gap area: R2M below the frozen model", "R2M", "frozen"),
-        area("C2", "gap area: R2M below the head that is refitted alike and reads no states", "R2M", "iterative head"),
-        area("C3", "gap area: own, present states below those of the start policy", "R2M", "stale states"),
-        area("C3", "gap area: own states below another answer's", "R2M", "shuffled states"),
-        area("C5", "gap area, 1 group in 12 labelled: R2M below head only", "R2M, gold 1/12", "head, gold 1/12"),
-        area("C5", "gap area, 1 group in 4 labelled: R2M below head only", "R2M, gold 1/4", "head, gold 1/4"),
+        *area("C1", "R2M below the frozen model", "R2M", "frozen"),
+        *area("C2", "R2M below the head that is refitted alike and reads no states", "R2M", "iterative head"),
+        *area("C3", "own, present states below those of the start policy", "R2M", "stale states"),
+        *area("C3", "own states below another answer's", "R2M", "shuffled states"),
+        *area("C5", "1 group in 12 labelled, R2M below head only", "R2M, gold 1/12", "head, gold 1/12"),
+        *area("C5", "1 group in 4 labelled, R2M below head only", "R2M, gold 1/4", "head, gold 1/4"),
         late("C5", "late gain, 1 group in 12 labelled: R2M above head only", "R2M, gold 1/12", "head, gold 1/12", 1),
         late("C5", "late gain, 1 group in 4 labelled: R2M above head only", "R2M, gold 1/4", "head, gold 1/4", 1),
         Claim(
@@ -198,8 +207,8 @@ def gold_table(records: Sequence[Record]) -> str:
 
 def facts(records: Sequence[Record], arm: str) -> dict[str, Any]:
     """Of an arm: what `facts_table` tells, for people who compute."""
-    area = areas(records, arm)
-    against, common = paired(area, areas(records, "frozen"))
+    area = areas(records, arm, NEAR)
+    against, common = paired(area, areas(records, "frozen", NEAR))
     highest = peak(records, arm)
     return {
         "area": t_interval(np.array([*area.values()])),
@@ -224,7 +233,7 @@ def facts_table(records: Sequence[Record], calls: Mapping[str, float]) -> str:
         cells += [f"{one['peak_kl']:.1f}", told(one["at_budget"]), told(one["late"]), told(one["end"])]
         cells += [f"{one['end_kl'].value:.1f}", told(one["accuracy"])]
         lines.append([arm, *cells, f"{calls.get(arm, 0):.0f}"])
-    header = ["arm", f"gap area to KL {AREA:g}", "minus frozen (seeds)", "gold at its peak", "KL there"]
+    header = ["arm", f"gap area to KL {NEAR:g}", "minus frozen (seeds)", "gold at its peak", "KL there"]
     header += [f"gold at KL {BUDGET:g}", "late gain", "gold at the end", "KL there", f"accuracy at KL {LATE:g}"]
     header += ["labels asked"]
     return table(header, lines)

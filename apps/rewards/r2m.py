@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ...policy.feedback_controls import CONTROLS, FeedbackArguments, stale
 from ...policy.online_feedback import Anchor, OnlineFeedback
@@ -87,4 +87,4 @@ def _labeller(source: str, run: RunFacts) -> Labeller:
         return by_reward(made)
     if not callable(made):
         raise UsageError(f"{source} returns {made!r}, which compares no answers")
-    return made
+    return cast(Labeller, made)
