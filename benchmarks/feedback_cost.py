@@ -51,8 +51,7 @@ def predicted_bytes(shape: Shape) -> dict[str, int]:
     head       4 (2 d (P + D) + K D)
     optimizer  8 (2 d (P + D) + K D) + 4 · 5     AdamW's two moments, and its count of steps for each of five tensors
 
-    On a CPU the states of the last pass are kept as the policy made them until the reward model learns: b N S P more
-    for a policy of b bytes a number, or nothing where it is in bfloat16 and without padding.
+    The states are those of the last pass, copied without their padding.
     """
     N, S, P, D, _, K = shape
     return {

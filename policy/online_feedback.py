@@ -15,9 +15,8 @@ from ..rm.models.feedback import FeedbackRewardModel, reward_tokens
 from ..rm.trunks import fingerprint
 from ..rm.types import Example, Labeller, content_hash
 from .feedback_controls import FeedbackArguments, States
+from .head import KEPT
 from .types import Cycle
-
-KEPT = torch.bfloat16  # of states on the CPU: moves rewards by at most 1 % of the largest
 
 
 @dataclass(frozen=True)
@@ -142,14 +141,13 @@ class OnlineFeedback:
         """One pass over the cycle's groups; the facts are of before it, the version is that of the cycle's rewards."""
         annotation, version = self._annotation(cycle), self.version
         lesson = self._lesson(cycle, annotation)
-        with torch.no_grad():
-            fresh = self._rewards(lesson, torch.arange(len(lesson.rows)))
         places = lesson.rows.flatten()
-        annotated = self._by_group(annotation.rewards[places], lesson, places)
-        pairs = extremes(annotated if self.arguments.pair_from == "annotation" else fresh)
-        random, facts = self._random("update"), {}
+        rewards = self._by_group(annotation.rewards[places], lesson, places)
+        if self.arguments.pair_from == "refreshed":
+            rewards = self._refreshed(lesson)
+        pairs, random, facts = extremes(rewards), self._random("update"), {}
         if self.anchor:
-            pairs, facts = self._anchored(self.anchor, pairs, fresh, lesson, random)
+            pairs, facts = self._anchored(self.anchor, pairs, self._refreshed(lesson), lesson, random)
         losses = self._update(lesson, pairs, random)
         self.updates += bool(self.optimizer and not losses.loss.isnan().all())
         self.cycles += 1
@@ -181,6 +179,11 @@ class OnlineFeedback:
             states = self._seen(cycle.states, annotation.examples, "refresh")
         rows, known = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
         return _Lesson(annotation.examples, annotation.tokens, states, rows, known)
+
+    @torch.no_grad()
+    def _refreshed(self, lesson: _Lesson) -> Float[Tensor, "G R"]:
+        """On the states of the last pass, before the update."""
+        return self._rewards(lesson, torch.arange(len(lesson.rows)))
 
     def _rewards(self, lesson: _Lesson, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
         """Of some groups, by the model as it is; differentiable, on a CPU."""

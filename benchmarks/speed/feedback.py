@@ -221,7 +221,7 @@ def held(r2m: Arm, size: Size) -> dict[str, Any]:
         "shape": shape._asdict(),
         "counted": held_bytes(r2m.source, cycle),
         "formula": predicted_bytes(shape),
-        "last pass as the policy made it": bytes_of(cycle.states),
+        "last pass": bytes_of(cycle.states),
         "at the paper's size": predicted_bytes(PAPER),
     }
 
@@ -285,7 +285,7 @@ def _told_bytes(held: Mapping[str, Any]) -> str:
     for name in columns[0]:
         lines.append(f"| {name} | " + " | ".join(f"{one[name]:,}" for one in columns) + " |")
     lines.append("| together | " + " | ".join(f"{sum(one.values()):,}" for one in columns) + " |")
-    return "\n".join([*lines, f"\nlast pass as the policy made it: {held['last pass as the policy made it']:,}"])
+    return "\n".join([*lines, f"\nlast pass: {held['last pass']:,}"])
 
 
 def _told_attention(found: Mapping[str, Any]) -> str:
