@@ -35,9 +35,9 @@ def part(name: str, text: str) -> str:
     return f"<{name}>\n{harmless}\n</{name}>"
 
 
-def messages(system: str, parts: Mapping[str, str]) -> Messages:
-    """Instructions, then the parts that have a text, in their order."""
-    shown = "\n\n".join(part(name, text) for name, text in parts.items() if text)
+def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
+    """Instructions, then the parts that are there, in their order; an empty answer is there."""
+    shown = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
     return (Message(role="system", content=system), Message(role="user", content=shown))
 
 

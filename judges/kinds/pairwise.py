@@ -54,8 +54,8 @@ def pairwise(
 
     def ask(case: Case, rubric: Rubric | None, order: Order) -> Ask:
         shown = {"answer_a": case.answers[order[0]], "answer_b": case.answers[order[1]]}
-        about = {"instruction": prompt_text(case.prompt), "reference": case.reference}
-        return sampling.ask(messages(system, about | {"rubric": render(rubric) if rubric else ""} | shown), schema)
+        about = {"instruction": prompt_text(case.prompt), "reference": case.reference or None}
+        return sampling.ask(messages(system, about | {"rubric": render(rubric) if rubric else None} | shown), schema)
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)

@@ -47,8 +47,8 @@ def pointwise(
             system = system.replace(mark, end)
         about = {
             "instruction": prompt_text(case.prompt),
-            "reference": case.reference,
-            "scale": scale.render() if scale else "",
+            "reference": case.reference or None,
+            "scale": scale.render() if scale else None,
         }
         return [
             sampling.ask(messages(system, about | {"answer": answer}), schema, sample)

@@ -40,7 +40,7 @@ def rubric(
     def asks(case: Case, found: Rubric | None) -> list[Ask]:
         if found is None:
             return []
-        about = {"instruction": prompt_text(case.prompt), "reference": case.reference}
+        about = {"instruction": prompt_text(case.prompt), "reference": case.reference or None}
         return [
             sampling.ask(messages(system, about | {"rubric": render(part), "answer": answer}), marks_schema(part.ids))
             for answer in case.answers

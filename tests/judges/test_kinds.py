@@ -122,6 +122,17 @@ def test_a_missing_verdict_abstains_with_its_reason_and_is_paid_for():
     assert judged.cost == pytest.approx(2 * (100 * 1.0 + 10 * 10.0) / 1e6)
 
 
+def test_an_empty_answer_is_shown_as_one():
+    asked = []
+
+    def note(ask):
+        asked.append(ask.messages[-1]["content"])
+        return "Winner: A"
+
+    pairwise(scripted(note), orders="one")([case(answers=("", "Modest."))])
+    assert asked[0].count("<answer") == 2 and "<rubric>" not in asked[0] and "<reference>" not in asked[0]
+
+
 def test_a_failed_request_and_a_cut_off_one_are_never_read():
     broken = pairwise(scripted(lambda ask: failed("429 after 5 tries")))([case()])[0]
     assert broken.abstained == "no reply: 429 after 5 tries" and broken.reason == Reason.NO_REPLY

@@ -1,0 +1,122 @@
+"""A figure with its interval, from bootstrap samples of whole clusters. Arrays in, numbers out."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.95
+LEAST_KNOWN = 0.5  # of the bootstrap samples that have a value, for an interval to be told
+
+
+class Estimate(NamedTuple):
+    """A figure with its interval; NaN where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+    items: int
+    """How many items it rests on."""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value."""
+        return self.value == self.value
+
+
+@lru_cache(maxsize=4)
+def cluster_counts(clusters: int, samples: int, seed: int) -> np.ndarray:
+    """How often each of C clusters is drawn [S, C] when C are drawn with replacement; the same for every figure."""
+    return np.random.default_rng(seed).multinomial(clusters, [1 / clusters] * clusters, size=samples)
+
+
+def mean_estimate(
+    values: np.ndarray,
+    clusters: np.ndarray,
+    *,
+    ends: tuple[float, float] = (0.0, 1.0),
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = LEVEL,
+) -> Estimate:
+    """Mean of the values [M] that are not NaN and lie between the `ends`, with an interval by whole clusters.
+
+    The interval is percentiles of bootstrap samples, but never narrower than `score_interval`: where nearly all
+    clusters agree, samples hardly differ and would claim more certainty than there is.
+    """
+    known = ~np.isnan(values)
+    if not known.any():
+        return Estimate(np.nan, np.nan, np.nan, 0)
+    names, cluster = np.unique(clusters, return_inverse=True)
+    drawn = cluster_counts(len(names), samples, seed)
+    total = np.bincount(cluster, np.where(known, values, 0.0))
+    count = np.bincount(cluster, known)
+    with np.errstate(invalid="ignore"):
+        means = (drawn @ total) / (drawn @ count)
+    found = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
+    score = score_interval(total[count > 0], count[count > 0], ends, level)
+    low, high = float(min(found[0], score[0])), float(max(found[1], score[1]))
+    return Estimate(float(values[known].mean()), low, high, int(known.sum()))
+
+
+def score_interval(
+    total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
+) -> tuple[float, float]:
+    """Wilson's interval (1927) of a mean v between ends a and b, from the sums and counts of C clusters.
+
+    Its number of observations is the effective one, n = (v - a)(b - v) / Var, with the variance between clusters
+    Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)². Where every cluster has the mean v, it is
+    [v - w (v - a), v + w (b - v)] with w the upper end of Wilson's interval for 0 of C: so large the share of clusters
+    may be that would differ. At v = a or b of single observations the two are the same.
+    """
+    a, b = ends
+    clusters, value = len(total), float(total.sum() / count.sum())
+    left = total - value * count
+    if np.abs(left).max() < 1e-9:
+        differing = _wilson(0.0, clusters, level)[1]
+        return value - differing * (value - a), value + differing * (b - value)
+    variance = clusters / (clusters - 1) * float((left**2).sum()) / float(count.sum()) ** 2
+    low, high = _wilson((value - a) / (b - a), (value - a) * (b - value) / variance, level)
+    return a + (b - a) * low, a + (b - a) * high
+
+
+def _wilson(share: float, n: float, level: float) -> tuple[float, float]:
+    """(p + z²/2n ± z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n)."""
+    z = stats.norm.ppf((1 + level) / 2)
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    centre, scale = share + z**2 / (2 * n), 1 + z**2 / n
+    return max(0.0, float((centre - half) / scale)), min(1.0, float((centre + half) / scale))
+
+
+def estimate(
+    measure: Callable[[np.ndarray], float],
+    clusters: np.ndarray,
+    *,
+    ends: tuple[float, float] = (-np.inf, np.inf),
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = LEVEL,
+) -> Estimate:
+    """Any figure of items, with percentiles over samples of whole clusters.
+
+    `measure` takes the places [M'] of the items to use, repeated as often as they were drawn, and may return NaN. The
+    interval is NaN where fewer than half of the samples have a value; where no two samples differ it reaches for the
+    `ends`, as `score_interval` does.
+    """
+    places = np.arange(len(clusters))
+    value = float(measure(places)) if len(places) else np.nan
+    if value != value:
+        return Estimate(np.nan, np.nan, np.nan, len(places))
+    names, cluster = np.unique(clusters, return_inverse=True)
+    drawn = cluster_counts(len(names), samples, seed)
+    found = np.array([measure(np.repeat(places, counts[cluster])) for counts in drawn])
+    known = found[~np.isnan(found)]
+    if len(known) < LEAST_KNOWN * samples:
+        return Estimate(value, np.nan, np.nan, len(places))
+    if np.ptp(known) < 1e-9:
+        all_alike = np.full(len(names), value), np.ones(len(names))
+        return Estimate(value, *score_interval(*all_alike, ends, level), len(places))
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value, float(low), float(high), len(places))
