@@ -24,6 +24,7 @@ from .config import (
     VerifyConfig,
     WorldConfig,
 )
+from .judge_config import JudgeConfig, RubricsConfig
 from .policy_config import RlConfig
 from .runs import RESULTS, plain
 
@@ -81,6 +82,21 @@ VERBS = {
         "reports:run_board",
         "rewardlab board runs --output runs/board",
         positional="runs",
+    ),
+    "judge": Verb(
+        "Language models as judges of cases: verdicts that may abstain, coverage, bounds and cost.",
+        JudgeConfig,
+        "judging:run_judge",
+        "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
+        arguments=(".judge_config:ChatConfig",),
+    ),
+    "rubrics": Verb(
+        "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",
+        RubricsConfig,
+        "rubrics:run_rubrics",
+        "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
+        positional="action",
+        arguments=(".judge_config:ChatConfig", "..judges.cdrrm.training:Training"),
     ),
     "decode": Verb(
         "Answer prompts with a base model that an autoregressive reward model guides, at any preference.",

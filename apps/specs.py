@@ -27,7 +27,8 @@ class Spec(NamedTuple):
 
 
 def parse_spec(text: str) -> Spec:
-    """A name alone, or with arguments in parentheses; a value is a number, a word, True, False, None or a [list].
+    """A name alone, or with arguments in parentheses; a value is a number, a word, True, False, None, a [list] or a
+    spec itself.
 
     >>> parse_spec("gate(reward=rm, by=form, threshold=0.5)")
     Spec(name='gate', arguments={'reward': 'rm', 'by': 'form', 'threshold': '0.5'})
@@ -36,13 +37,29 @@ def parse_spec(text: str) -> Spec:
     if form is None:
         raise UsageError(f"cannot read '{text}'; write name, or name(key=value, key=value)")
     arguments: dict[str, str] = {}
-    for part in re.split(r",(?![^\[]*\])", form[2] or ""):  # a list's commas part nothing
+    for part in _parts(form[2] or ""):
         key, sign, value = (piece.strip() for piece in part.partition("="))
         if sign and key.isidentifier() and value and key not in arguments:
             arguments[key] = value
         elif part.strip():
             raise UsageError(f"cannot read '{part.strip()}' in '{text}'; write each argument once, as key=value")
     return Spec(form[1], arguments)
+
+
+def _parts(text: str) -> list[str]:
+    """At the commas that stand in no brackets.
+
+    >>> _parts("model=rm, labels=judge(kind=pairwise, seeds=[1, 2]), groups=4")
+    ['model=rm', ' labels=judge(kind=pairwise, seeds=[1, 2])', ' groups=4']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def is_function(text: str) -> bool:

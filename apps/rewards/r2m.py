@@ -16,8 +16,9 @@ from ...rm.models.scalar import ScalarRewardModel
 from ...rm.types import Labeller
 from ..run_facts import RunFacts
 from ..specs import build, is_function
+from .judge import labels
 
-STALE = "stale"
+STALE, JUDGE = "stale", "judge"
 
 
 def r2m(
@@ -43,9 +44,10 @@ def r2m(
     """R2M on the scalar reward model in folder `model`          Huang et al. 2026, arXiv:2601.22664; `OnlineFeedback`
 
     width is the attention's, by default the policy's. `control` is one of `feedback_controls.CONTROLS`, or stale: the
-    states of the policy that training starts from. With `labels`, a reward model's folder or package.module:factory of
-    a reward model or labeller, the best and the worst answer of so many `groups` a cycle are compared by somebody else;
-    the other groups are then left out, or keep the model's own word where `only` is False.
+    states of the policy that training starts from. With `labels`, a reward model's folder, a judge such as
+    `judge(endpoint=URL, model=NAME)`, or package.module:factory of a reward model or labeller, the best and the worst
+    answer of so many `groups` a cycle are compared by somebody else; the other groups are then left out, or keep the
+    model's own word where `only` is False.
     """
     body = load_reward_model(model, **run.loading)
     if not isinstance(body, ScalarRewardModel):
@@ -82,6 +84,8 @@ def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | Non
 
 
 def _labeller(source: str, run: RunFacts) -> Labeller:
+    if source.partition("(")[0] == JUDGE:
+        return build("apps.rewards", f"{labels.__module__}:{labels.__name__}{source.removeprefix(JUDGE)}", run=run)
     made: Any = build("policy", source) if is_function(source) else load_reward_model(source, **run.loading)
     if hasattr(made, "rate"):
         return by_reward(made)
