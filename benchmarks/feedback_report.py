@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .overoptimisation import Curve, Record, at_kl, curves, t_interval
-from .pareto import Estimate
+from .overoptimisation import Curve, Record, at_kl, curves
 from .render import table
-from .statistics import percentile_interval
+from .statistics import Estimate, percentile_interval, t_interval
 
 GRID = np.array([3.0, 6.0, 10.0, 15.0, 20.0, 25.0])
 FINE = np.linspace(0, 25, 101)

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from scipy import stats
 
 from ..policy.watching import best_of_n, best_of_n_kl
 from ..rm.errors import DataError
 from .fronts import COLOURS, CONTROL
-from .pareto import Estimate
 from .render import table
-from .statistics import LEVEL
+from .statistics import Estimate, t_interval
 
 Record = Mapping[str, Any]
 BEST_OF_N = "best of n"
@@ -90,15 +88,6 @@ def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[di
 
 
 # ---- what is claimed ----
-
-
-def t_interval(values: np.ndarray) -> Estimate:
-    """Mean over the seeds [S] that have a value, with Student's 95 % interval; one seed has none."""
-    known = values[~np.isnan(values)]
-    if len(known) < 2:
-        return Estimate(float(known[0]) if len(known) else np.nan, np.nan, np.nan)
-    half = stats.t.ppf((1 + LEVEL) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
-    return Estimate(float(known.mean()), float(known.mean() - half), float(known.mean() + half))
 
 
 class Matched(NamedTuple):

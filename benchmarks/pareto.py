@@ -14,7 +14,7 @@ from scipy import stats
 
 from ..rm.errors import UsageError
 from ..rm.texts import distinct, repetition
-from .statistics import LEVEL, percentile_interval
+from .statistics import LEVEL, Estimate, percentile_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Fronts [..., A, K] -> one number each [...], such as `partial(hypervolume, reference=reference)`."""
@@ -223,14 +223,6 @@ def shuffled_control(rewards: np.ndarray, random: np.random.Generator) -> np.nda
 
 
 # ---- how sure ----
-
-
-class Estimate(NamedTuple):
-    """A figure with its 95 % interval, in the figure's own unit."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Comparison(NamedTuple):

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .overoptimisation import t_interval
-from .pareto import Estimate
 from .rubric_plan import BARE, MASKS, MIDDLE, MODEL, ORACLE, POINTS, TRAINED, Results
+from .statistics import Estimate, t_interval
 
 PLATEAU = 0.03
 Test = Callable[[Estimate], bool]

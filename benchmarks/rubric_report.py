@@ -6,11 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .fronts import COLOURS, CONTROL
-from .overoptimisation import t_interval
-from .pareto import Estimate
 from .render import table
 from .rubric_claims import Claim, share, shown
 from .rubric_plan import BARE, MASKED, MASKS, MIDDLE, MODEL, ORACLE, OTHER_PROMPT, POINTS, TRAINED, Results
+from .statistics import Estimate, t_interval
 
 SHARES = ("hard", "normal", "easy", "both_hard", "consistent", "first_slot", "coverage", "without")
 PLAIN = ("slope", "rules")

@@ -10,6 +10,26 @@ LEVEL = 0.95
 CHUNK = 100
 
 
+# ---- a figure and how sure it is ----
+
+
+class Estimate(NamedTuple):
+    """A figure with its 95 % interval, in the figure's own unit."""
+
+    value: float
+    low: float
+    high: float
+
+
+def t_interval(values: np.ndarray) -> Estimate:
+    """Mean over the seeds [S] that have a value, with Student's 95 % interval; one seed has none."""
+    known = values[~np.isnan(values)]
+    if len(known) < 2:
+        return Estimate(float(known[0]) if len(known) else np.nan, np.nan, np.nan)
+    half = stats.t.ppf((1 + LEVEL) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    return Estimate(float(known.mean()), float(known.mean() - half), float(known.mean() + half))
+
+
 # ---- bootstrap of whole clusters ----
 
 

@@ -7,8 +7,9 @@ import numpy as np
 from ..rm.preferences import simplex_grid
 from .fronts import MARGIN, Frame, Measured, Versus, versus
 from .guides import LONGEST
-from .pareto import SCALINGS, Estimate
+from .pareto import SCALINGS
 from .render import table
+from .statistics import Estimate
 from .uniarm_plan import THREE, TWO, UNIARM
 from .uniarm_results import CONTROLS, SPEARMAN, ExactResult, Results, criteria, percent, signed
 

@@ -9,7 +9,7 @@ import numpy as np
 from .exact import Exact
 from .fronts import Frame, Measured, Versus, versus
 from .guides import Front
-from .pareto import Estimate
+from .statistics import Estimate
 from .uniarm_plan import TWO, Plan
 
 SPEARMAN, WORST_LOSS, CONTROL_SHARE = 0.9, -0.02, 0.5

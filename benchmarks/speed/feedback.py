@@ -46,7 +46,7 @@ from ...policy.trainer import PolicyTrainer
 from ...rm.models.feedback import FeedbackRewardModel
 from ...rm.models.scalar import scalar_from_config
 from ..feedback_cost import PAPER, Shape, attention, bytes_of, held_bytes, predicted_bytes, seconds_of
-from ..overoptimisation import t_interval
+from ..statistics import t_interval
 from . import policy
 from .decoding import machine, tokenizer
 from .policy import Answers, Turns, ratio, start_in

@@ -1,5 +1,6 @@
 """Seconds from stored judgments to a written report: `python -m rewardlab.benchmarks.speed.report`."""
 
+import argparse
 import json
 import os
 import platform
@@ -85,9 +86,11 @@ def elapsed(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def main(runs: int = 3) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the seconds of each run and the machine; the last line is JSON."""
-    found = [report_times() for _ in range(runs)]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=3)
+    found = [report_times() for _ in range(parser.parse_args(arguments).runs)]
     for times in found:
         own = ", ".join(f"{name} {seconds:.2f}" for name, seconds in times.scorers.items())
         print(f"report {times.report:.2f} s; scorers, not counted: {own}", flush=True)

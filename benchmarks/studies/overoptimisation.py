@@ -21,10 +21,9 @@ from ..overoptimisation import (
     hump,
     hump_table,
     matched_table,
-    t_interval,
 )
-from ..pareto import Estimate
 from ..render import table
+from ..statistics import Estimate, t_interval
 from ..types import Say, Study
 
 GAIN, MOST_KL, EXPLAINED = 0.3, 10.0, 0.3

@@ -15,7 +15,6 @@ from rewardlab.benchmarks.overoptimisation import (
     hump,
     hump_table,
     matched_table,
-    t_interval,
 )
 from rewardlab.rm.errors import DataError
 
@@ -62,14 +61,6 @@ def test_a_run_without_its_start_is_refused():
         )
     with pytest.raises(DataError, match=r"step 0 lacks gold_std, proxy_std;"):
         gain([{name: value for name, value in one.items() if "std" not in name} for one in run(0, [0], [0], [0])])
-
-
-def test_the_interval_is_students():
-    one = t_interval(np.array([1.0, 2.0, NAN, 6.0]))
-    half = 4.302653 * math.sqrt(7) / math.sqrt(3)  # t of 2 degrees of freedom; variance (4 + 1 + 9) / 2
-    assert one == pytest.approx((3, 3 - half, 3 + half))
-    assert t_interval(np.array([4.0, NAN])) == pytest.approx((4, NAN, NAN), nan_ok=True)
-    assert math.isnan(t_interval(np.array([NAN])).value)
 
 
 def test_between_two_steps_a_run_is_a_straight_line():

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewardlab.benchmarks.pareto import (
     SCALINGS,
-    Estimate,
     hypervolume,
     mean_inner_product,
     min_max,
@@ -22,6 +21,7 @@ from rewardlab.benchmarks.pareto import (
     text_measures,
     z_score,
 )
+from rewardlab.benchmarks.statistics import Estimate
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.preferences import simplex_grid
 

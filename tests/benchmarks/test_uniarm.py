@@ -9,7 +9,7 @@ from rewardlab.benchmarks import uniarm_plan as plan
 from rewardlab.benchmarks.cached import run_jobs
 from rewardlab.benchmarks.exact import EXACT_BETA, ExactGuide, Language, exact_guide
 from rewardlab.benchmarks.guides import Base, Front, Guide, Recipe
-from rewardlab.benchmarks.pareto import Estimate
+from rewardlab.benchmarks.statistics import Estimate
 from rewardlab.benchmarks.studies.uniarm import uniarm
 from rewardlab.benchmarks.uniarm_report import direction
 from rewardlab.rm.errors import UsageError
