@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -45,11 +44,11 @@ from ...policy.rewards import RewardSources
 from ...policy.trainer import PolicyTrainer
 from ...rm.models.feedback import FeedbackRewardModel
 from ...rm.models.scalar import scalar_from_config
-from ..feedback_cost import PAPER, Shape, attention, bytes_of, held_bytes, predicted_bytes, seconds_of
+from ..feedback_cost import PAPER, Shape, attention, bytes_of, held_bytes, predicted_bytes
 from ..statistics import t_interval
 from . import policy
 from .decoding import machine, tokenizer
-from .policy import Answers, Turns, ratio, start_in
+from .policy import Answers, Turns, generation, ratio, start_in
 
 ARMS = ("scalar", "frozen", "r2m")
 PASSES = 2
@@ -168,11 +167,12 @@ def overhead(size: Size, folder: str) -> dict[str, Any]:
     answers, start = Answers(size), start_in(folder, size)
     arms = {name: arm(name, size, answers, start, folder) for name in ARMS}
     rounds = Turns({name: one.loop for name, one in arms.items()}).run()
+    asked = [row["prompt"] for row in answers.prompts.select(range(size.rows // size.group)) for _ in range(size.group)]
     seconds = {
         "step": {name: np.reshape(each, (-1, PASSES)).sum(1)[WARM:].tolist() for name, each in rounds.items()},
         "rate": {name: one.rate.seconds[WARM:] for name, one in arms.items()},
         "learn": {name: one.learn.seconds[WARM:] for name, one in arms.items() if one.learn},
-        "generation": generation(size, answers, start),
+        "generation": [generation(asked, answers, start, size) for _ in range(3)],
     }
     same = all([*one.rate.given] == [*arms["r2m"].rate.given] for one in arms.values())
     r2m, step = arms["r2m"], seconds["step"]
@@ -187,19 +187,6 @@ def overhead(size: Size, folder: str) -> dict[str, Any]:
         },
         "bytes": held(r2m, size),
     }
-
-
-def generation(size: Size, answers: Answers, start: Any, repeats: int = 3) -> list[float]:
-    """CPU-seconds of writing a step's answers with Transformers."""
-    asked = [row["prompt"] for row in answers.prompts.select(range(size.rows // size.group))]
-    prompts = answers.words.apply_chat_template(
-        [prompt for prompt in asked for _ in range(size.group)],
-        add_generation_prompt=True,
-        return_tensors="pt",
-        return_dict=True,
-    )
-    length = {"max_new_tokens": size.answer, "min_new_tokens": size.answer}
-    return [seconds_of(partial(start.generate, **prompts, **length, do_sample=True)) for _ in range(repeats)]
 
 
 def shares(seconds: Mapping[str, Any]) -> dict[str, dict[str, float]]:

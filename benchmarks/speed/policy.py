@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from scipy import stats
 from torch import Tensor
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -41,12 +40,12 @@ from ...policy.arguments import PolicyArguments
 from ...policy.losses.ppo import ppo
 from ...policy.rewards import RewardSources
 from ...policy.trainer import PolicyTrainer
+from ..statistics import t_interval
 from .decoding import backbone, machine, tokenizer
 from .head import peak_of
 
 BETA = 0.04
 GROUP = 4
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -215,25 +214,29 @@ def times(size: Size, folder: str) -> dict[str, Any]:
     answers, start = Answers(size), start_in(folder, size)
     turns = Turns({name: trainer(name, size, answers, start, folder) for name in ("ours", "trl")})
     seconds = {name: rounds[2:] for name, rounds in turns.run().items()}
-    prompts = answers.words.apply_chat_template(
-        [row["prompt"] for row in answers.prompts.select(range(size.rows))], add_generation_prompt=True,
-        return_tensors="pt", return_dict=True,
-    )  # fmt: skip
-    began = time.process_time()
-    start.generate(**prompts, max_new_tokens=size.answer, min_new_tokens=size.answer, do_sample=True)
+    asked = [row["prompt"] for row in answers.prompts.select(range(size.rows))]
     return {
         "seconds": seconds,
         "ratio": ratio(seconds["ours"], seconds["trl"]),
-        "generation": time.process_time() - began,
+        "generation": generation(asked, answers, start, size),
         "loss difference": float(np.abs(np.subtract(turns.losses["ours"], turns.losses["trl"])).max()),
     }
+
+
+def generation(asked: Sequence[Any], answers: Answers, start: Any, size: Size) -> float:
+    """CPU-seconds of answering prompts with Transformers, every answer as long as may be."""
+    prompts = answers.words.apply_chat_template(
+        asked, add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    began = time.process_time()
+    start.generate(**prompts, max_new_tokens=size.answer, min_new_tokens=size.answer, do_sample=True)
+    return time.process_time() - began
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
     """exp of the mean log-ratio of pairs, with Student's 95 % interval."""
     logs = np.log(np.divide(ours, theirs))
-    half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
-    low, middle, high = np.exp([logs.mean() - half, logs.mean(), logs.mean() + half]).tolist()
+    middle, low, high = np.exp(t_interval(logs)).tolist()
     return {"mean": middle, "low": low, "high": high, "pairs": len(logs)}
 
 
