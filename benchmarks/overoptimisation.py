@@ -199,7 +199,7 @@ def figure(records: Sequence[Record], points: int = 80) -> Figure:
     """
     drawing = Figure(figsize=(8.4, 3.8), layout="constrained")
     panels = dict(zip(REWARDS, drawing.subplots(1, 2), strict=True))
-    longest = max(run.kl.max() for runs in curves(records).values() for run in runs.values())
+    longest = max(min(run.kl.max() for run in runs.values()) for runs in curves(records).values())
     grid, colours = np.linspace(0, np.sqrt(longest), points) ** 2, iter(COLOURS)
     for arm, one in at_matched_kl(records, grid).items():
         colour, dash = (CONTROL, "--") if arm == BEST_OF_N else (next(colours), "-")

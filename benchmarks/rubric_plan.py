@@ -41,8 +41,8 @@ class Plan:
     corrupt_size: int = 1000
     items: int = 60
     nulls: int = 500
-    reading: int = 800
-    steps: int = 200
+    reading: int = 2400
+    steps: int = 300
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":

@@ -176,14 +176,18 @@ class Encoder:
         before = self._edges[0]
         return [before, *ids] if self.contract.bos == "once" and ids[:1] != [before] else ids
 
-    def _finish(self, ids: list[int]) -> Encoded:
+    def finished(self, ids: list[int]) -> list[int]:
+        """Ids of a rendered text with the contract's BOS and EOS, whole."""
         after = self._edges[1]
         ids = self._begin(ids)
-        if self.contract.eos == "once" and ids[-1:] != [after]:
-            ids = [*ids, after]
-        return Encoded(self._truncate(ids), len(ids))
+        return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
 
-    def _truncate(self, ids: list[int]) -> list[int]:
+    def _finish(self, ids: list[int]) -> Encoded:
+        whole = self.finished(ids)
+        return Encoded(self.truncated(whole), len(whole))
+
+    def truncated(self, ids: list[int]) -> list[int]:
+        """What the contract leaves of whole ids."""
         limit = self.contract.max_length
         if limit is None or len(ids) <= limit:
             return ids

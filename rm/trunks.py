@@ -302,14 +302,22 @@ def sequence_scores(
     Padding is moved to the right first, so that the side on which the caller padded cannot matter.
     """
     tokens, attention = right_padded(tokens, attention)
-    head = decoder_head(model)
-    if head is None:
+    if decoder_head(model) is None:
         return model(input_ids=tokens, attention_mask=attention.long()).logits
+    last = attention.sum(dim=1) - 1
+    return head_outputs(model, tokens, attention)[torch.arange(len(tokens), device=tokens.device), last]
+
+
+def head_outputs(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N L K"]:
+    """What a decoder's head says at every position; `decoder_head` has to be there."""
+    head = decoder_head(model)
+    assert head is not None
     everywhere: list[Tensor] = []
     hook = head.register_forward_hook(lambda _module, _inputs, output: everywhere.append(output))
     try:
         model(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
     finally:
         hook.remove()
-    last = attention.sum(dim=1) - 1
-    return everywhere[0][torch.arange(len(tokens), device=tokens.device), last]
+    return everywhere[0]

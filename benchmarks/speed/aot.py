@@ -1,4 +1,4 @@
-"""What the GPU compiler makes of every kernel, without a GPU: `python -m rewardlab.benchmarks.speed.aot`.
+"""What the GPU compiler makes of every kernel, without a GPU: `rewardlab bench aot`.
 
 Every operation starts its kernels on tensors without data, for the sizes in REHEARSALS of its file; each start is
 compiled for sm_80 and sm_90 exactly as it would be there, with the alignments that real sizes have. `--check FILE`

@@ -1,4 +1,4 @@
-"""Time per token of guided decoding beside plain decoding: `python -m rewardlab.benchmarks.speed.decoding`.
+"""Time per token of guided decoding beside plain decoding: `rewardlab bench decoding`.
 
 A backbone with random weights writes answers of fixed length. The variants take turns of 16 tokens in one process, and
 a ratio is taken within each round, so that the load of other processes falls on all of them.

@@ -1,4 +1,4 @@
-"""Replies per second, many in flight beside one at a time: `python -m rewardlab.benchmarks.speed.endpoint`.
+"""Replies per second, many in flight beside one at a time: `rewardlab bench endpoint`.
 
 The server is a stand-in with a fixed latency and no faults; what is measured is the client and the waiting.
 """

@@ -1,4 +1,4 @@
-"""What R2M's feedback costs a step of policy training: `python -m rewardlab.benchmarks.speed.feedback`.
+"""What R2M's feedback costs a step of policy training: `rewardlab bench feedback`.
 
 GRPO with two passes over each batch of answers, which are replayed instead of generated, in three arms. Their optimizer
 steps alternate in one process and are told in CPU-seconds, so that the load of other processes falls on none of them. A

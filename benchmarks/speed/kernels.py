@@ -1,4 +1,4 @@
-"""Time, memory and error of every kernel beside its peers: `python -m rewardlab.benchmarks.speed.kernels`.
+"""Time, memory and error of every kernel beside its peers: `rewardlab bench kernels`.
 
     A     guided_sample, by rows, guides and truncation
     A2    how often tokens of the tail are drawn

@@ -1,4 +1,4 @@
-"""An optimizer step of policy training beside TRL's GRPOTrainer: `python -m rewardlab.benchmarks.speed.policy`.
+"""An optimizer step of policy training beside TRL's GRPOTrainer: `rewardlab bench policy`.
 
 Both trainers run GRPO with a KL to a frozen copy in the loss, on the same answers, which are replayed instead of
 generated. Their steps alternate in one process and are told in CPU-seconds, so that the load of other processes falls

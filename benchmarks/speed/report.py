@@ -1,4 +1,4 @@
-"""Seconds from stored judgments to a written report: `python -m rewardlab.benchmarks.speed.report`."""
+"""Seconds from stored judgments to a written report: `rewardlab bench report`."""
 
 import argparse
 import json

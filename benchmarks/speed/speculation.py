@@ -1,4 +1,4 @@
-"""Time per token of speculative guided decoding: `python -m rewardlab.benchmarks.speed.speculation`.
+"""Time per token of speculative guided decoding: `rewardlab bench speculation`.
 
 The big model has random weights. Random models agree about nothing, so the small one is the big one's first layers with
 its embedding and head: how often drafts are kept is a property of this pair, and is printed beside every time.

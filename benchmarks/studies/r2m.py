@@ -165,10 +165,15 @@ def told(results: Results) -> Study:
         "claims": [one._asdict() | {"holds": one.verdict} for one in found],
         "arms": {arm: facts(results.records, arm) for arm in results.calls},
         "calls": results.calls,
-        "records": results.records,
+        "records": [_rounded(one) for one in results.records],
         "accuracies": results.accuracies,
     }
     return Study(text(results, found), [], figures, {}, kept)
+
+
+def _rounded(record: Record) -> dict[str, Any]:
+    """Six significant digits."""
+    return {name: float(f"{one:.6g}") if isinstance(one, float) else one for name, one in record.items()}
 
 
 # ---- the report ----

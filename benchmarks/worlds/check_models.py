@@ -23,6 +23,7 @@ TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '</s>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+APART, NOTHING = "Told apart by: ", "nothing"
 LETTERS = [chr(code) for code in range(32, 127)] + ["\n"]
 
 
@@ -34,7 +35,7 @@ def phrases() -> list[str]:
     marks = [f"<{slash}{name}>" for name in PARTS for slash in ("", "/")]
     form = [text for text in _form() if text]
     statuses = [f" | {side}: {status}" for side in "AB" for status in ("pass", "fail", "not said")]
-    fixed = [system_prompt("generate"), HEADING, "user: ", *marks, *form, *STATED_AS, *statuses]
+    fixed = [system_prompt("generate"), HEADING, "user: ", *marks, *form, *STATED_AS, *statuses, APART, NOTHING]
     return list(dict.fromkeys([*fixed, *said, *asked, *NEUTRAL, *padded]))
 
 
@@ -81,7 +82,7 @@ def causal_lm(words: PreTrainedTokenizerFast, seed: int = 0) -> PreTrainedModel:
 
 
 def lessons(n: int, seed: int) -> list[Record]:
-    """Conversations that teach to read: what a prompt demands, and which of two texts meets a demand; all of it true.
+    """Conversations that teach to read: what is demanded, which of two texts meets it, where they differ; all true.
 
     What any pretrained model brings along. No preference and no rubric is among them, and no answer is better.
     """
@@ -103,7 +104,7 @@ def _asked(rng: Random) -> tuple[list[str], str]:
 
 
 def _contrast(rng: Random) -> Record:
-    """Two texts of any length and style against every demand of a prompt; each meets most."""
+    """Two texts, each meeting most of a prompt's demands: which demands, and which of them tell the texts apart."""
     names, asked = _asked(rng)
     said = []
     for _ in "AB":
@@ -119,7 +120,9 @@ def _contrast(rng: Random) -> Record:
         )
         for name in names
     ]
-    return _lesson("\n\n".join([asked, *shown]), "\n".join(lines))
+    differ = [name for name in names if len({_status(name, found) for found, _ in said}) == 2]
+    told = APART + (" ".join(STATED[name] for name in differ) or NOTHING)
+    return _lesson("\n\n".join([asked, *shown]), "\n".join([*lines, told]))
 
 
 def _status(name: str, found: frozenset[str]) -> str:

@@ -1,0 +1,193 @@
+"""What is wrong with preference data before anything is trained on them: findings by row, and leaks of the whole."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .data import normal_prompt
+from .leaks import Leak, leaks
+from .overlap import overlaps
+from .types import Example, PreferencePair, prompt_text
+
+UNUSABLE = "unusable"
+NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical answers", "identical after truncation"
+TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
+TOO_LONG, MARKUP = "over-length", "template tokens in the text"
+OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
+SHINGLE = 3
+TOKENS = re.compile(
+    r"<\|[A-Za-z0-9_]+\|>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>"
+    r"|(?:^|\n\n)(?:Human|Assistant): "
+)
+"""What chat templates put between turns."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with one row."""
+
+    row: int
+    reason: str
+    detail: str
+    other: int | None = None
+    """The row that the detail speaks of."""
+
+
+Encode = Callable[[Sequence[Example]], Sequence[Any]]
+"""How a reward model reads answers: `rm.encode.Encoder.encode_all`."""
+
+
+class Linted(NamedTuple):
+    """Everything that was found, by row and in the whole."""
+
+    findings: tuple[Finding, ...]
+    leaks: tuple[Leak, ...]
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Rows with each reason, most frequent first."""
+        rows = {(one.reason, one.row) for one in self.findings}
+        return dict(Counter(reason for reason, _ in sorted(rows)).most_common())
+
+    def left_out(self, kept: Iterable[str] = (TIE,)) -> dict[int, str]:
+        """Row -> the first reason to leave it out; rows with the reasons `kept` alone stay."""
+        found: dict[int, str] = {}
+        for one in self.findings:
+            if one.reason not in kept:
+                found.setdefault(one.row, one.reason)
+        return dict(sorted(found.items()))
+
+
+def lint(
+    pairs: Sequence[PreferencePair],
+    *,
+    encode: Encode | None = None,
+    max_length: int | None = None,
+    special: Iterable[str] = (),
+    benchmarks: Mapping[str, Iterable[str]] | None = None,
+    first: Sequence[bool | None] = (),
+    near: float = 0.7,
+    alike: float = 0.9,
+) -> Linted:
+    """Every check, row by row and over the whole; rows are places in `pairs`.
+
+    `encode` and `max_length` are a reward model's: without them nothing is said of truncation. `special` are further
+    tokens that no text should hold. `benchmarks` are prompts by the name of where they stand (`rm.overlap`), `near` how
+    like one of them a prompt may be, `alike` how like each other two answers may be, both in (0, 1]. `first` says of
+    each pair whether the chosen answer stood first (`rm.leaks`).
+    """
+    checks: list[Iterator[Finding]] = [
+        near_identical(pairs, alike),
+        ties(pairs),
+        repeated(pairs),
+        markup(pairs, special),
+        in_benchmarks(pairs, benchmarks or {}, near),
+    ]
+    if encode is not None:
+        checks.insert(1, cut(pairs, encode, max_length))
+    found = [one for check in checks for one in check]
+    return Linted(tuple(sorted(found, key=lambda one: one.row)), tuple(leaks(pairs, first)))
+
+
+# ---- row by row ----
+
+
+def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Finding]:
+    """Answers that differ in case, punctuation and blanks alone, or whose 3-word shingles are mostly the same.
+
+    |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the answers of one pair
+    """
+    for row, pair in enumerate(pairs):
+        chosen, rejected = normal_prompt(pair.chosen).split(), normal_prompt(pair.rejected).split()
+        if chosen == rejected:
+            yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
+        elif (share := _resemblance(chosen, rejected)) >= alike:
+            yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {SHINGLE}-word shingles are the same")
+
+
+def _resemblance(one: Sequence[str], other: Sequence[str]) -> float:
+    first, second = ({*zip(*(words[n:] for n in range(SHINGLE)), strict=False)} for words in (one, other))
+    return len(first & second) / len(first | second) if first and second else 0.0
+
+
+def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
+    """Conversations of more tokens than the model reads, and pairs of which it then reads the same."""
+    encoded = encode([example for pair in pairs for example in pair.examples])
+    for row, (chosen, rejected) in enumerate(zip(encoded[::2], encoded[1::2], strict=True)):
+        longest = max(chosen.length, rejected.length)
+        if max_length is not None and longest > max_length:
+            yield Finding(row, TOO_LONG, f"{longest} tokens and the limit is {max_length}")
+        if chosen.ids == rejected.ids:
+            yield Finding(row, SAME_WHEN_CUT, f"the same {len(chosen.ids)} tokens")
+
+
+def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
+    """Pairs without a preference in any objective: P(chosen is better) = 1/2."""
+    for row, pair in enumerate(pairs):
+        if pair.wins and all(chance == 0.5 for chance in pair.wins.values()):
+            yield Finding(row, TIE, "no answer is preferred")
+
+
+def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
+    """Pairs that stand there again (told of all but the first), and pairs of which another row says the opposite.
+
+    Compared without case, punctuation and runs of blanks; an opposite row is told of every row on both sides.
+    """
+    seen: dict[tuple[str, frozenset[str]], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row, pair in enumerate(pairs):
+        chosen, rejected = normal_prompt(pair.chosen), normal_prompt(pair.rejected)
+        if chosen != rejected and pair.chance(next(iter(pair.wins), "")) != 0.5:
+            seen[normal_prompt(prompt_text(pair.prompt)), frozenset((chosen, rejected))][chosen].append(row)
+    for sides in seen.values():
+        for rows in sides.values():
+            yield from (Finding(row, REPEATED, "as", rows[0]) for row in rows[1:])
+        if len(sides) == 2:
+            one, other = sides.values()
+            yield from (Finding(row, CONTRADICTED, "the other answer is preferred by", other[0]) for row in one)
+            yield from (Finding(row, CONTRADICTED, "the other answer is preferred by", one[0]) for row in other)
+
+
+def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
+    """Texts that hold what a chat template puts between turns: a model would read an end that is none."""
+    known = [re.escape(token) for token in special if token.strip()]
+    pattern = re.compile("|".join([TOKENS.pattern, *known]))
+    for row, pair in enumerate(pairs):
+        texts = {f"turn {place + 1} of the prompt": turn["content"] for place, turn in enumerate(pair.prompt)}
+        for name, text in {**texts, "chosen": pair.chosen, "rejected": pair.rejected}.items():
+            if found := pattern.search(text):
+                yield Finding(row, MARKUP, f"{found[0].strip()!r} in {name}")
+                break
+
+
+def in_benchmarks(
+    pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Iterable[str]], near: float
+) -> Iterator[Finding]:
+    """Prompts that a benchmark has too, the same or nearly (`rm.overlap`)."""
+    for one in overlaps([pair.prompt for pair in pairs], benchmarks, near):
+        if one.likeness == 1:
+            yield Finding(one.row, OVERLAP, one.benchmark)
+        else:
+            detail = f"{one.benchmark}, {one.likeness:.0%} alike: {one.text[:80]!r}"
+            yield Finding(one.row, NEAR_OVERLAP, detail)
+
+
+# ---- for a reader ----
+
+
+def markdown(found: Linted, places: Callable[[int], str], rows: int, shown: int = 10) -> str:
+    """Counts by reason with the first places of each, and the leaks."""
+    lines = ["| reason | rows | first places |", "| --- | ---: | --- |"]
+    for reason, number in found.reasons.items():
+        own = [one for one in found.findings if one.reason == reason][:shown]
+        told = "; ".join(f"{places(one.row)} ({_detail(one, places)})" for one in own)
+        lines.append(f"| {reason} | {number:,} | {told}{' ...' if number > shown else ''} |")
+    said = "\n".join(lines) if found.findings else f"Nothing is wrong with any of {rows:,} rows."
+    if not found.leaks:
+        return said + "\n\nNo word, position or length tells the label.\n"
+    told = [f"- {one.sentence} (first at {places(one.rows[0])})" for one in found.leaks[: 3 * shown]]
+    return "\n".join([said, "", "The label can be guessed without reading the prompt:", "", *told, ""])
+
+
+def _detail(one: Finding, places: Callable[[int], str]) -> str:
+    told = one.detail if one.other is None else f"{one.detail} {places(one.other)}"
+    return told.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,87 @@
+"""Prompts that stand in a benchmark, word for word or nearly: a reward model must not have been trained on them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from .data import normal_prompt
+from .types import Messages
+
+WORDS = 3
+"""Words of a shingle."""
+FEWEST = 6
+"""Shingles of a text below which nothing is called near: short texts are alike by chance."""
+BLOCK = 2_000
+
+
+class Overlap(NamedTuple):
+    """A prompt that a benchmark has too."""
+
+    row: int
+    benchmark: str
+    text: str
+    """The benchmark's prompt."""
+    likeness: float
+    """1 for the same words in the same order, else the share below."""
+
+
+def overlaps(
+    prompts: Sequence[Messages], benchmarks: Mapping[str, Iterable[str]], near: float = 0.7
+) -> Iterator[Overlap]:
+    """Every prompt whose user turns have one that a benchmark has too, once for each benchmark, the likest of them.
+
+    Same: equal without case, punctuation and runs of blanks (`rm.data.normal_prompt`). Near: of the two sets of 3-word
+    shingles A (a user turn) and B (a benchmark's prompt), the larger of
+
+        |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
+        Broder 1997, "On the resemblance and containment of documents")
+
+    is at least `near`, in (0, 1]; both sets hold 6 shingles or more.
+    """
+    if not 0 < near <= 1:
+        raise ValueError(f"near is a share in (0, 1], got {near}")
+    turns = [(row, normal_prompt(turn["content"])) for row, one in enumerate(prompts) for turn in _users(one)]
+    shingled = _shingles([text for _, text in turns])
+    for name, texts in benchmarks.items():
+        known = {normal_prompt(text): text for text in texts}
+        found: dict[int, Overlap] = {}
+        for place, other, likeness in _alike([text for _, text in turns], shingled, list(known), near):
+            row = turns[place][0]
+            if row not in found or likeness > found[row].likeness:
+                found[row] = Overlap(row, name, known[other], likeness)
+        yield from (found[row] for row in sorted(found))
+
+
+def _users(prompt: Messages) -> list:
+    return [turn for turn in prompt if turn["role"] == "user"]
+
+
+def _alike(
+    texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], near: float
+) -> Iterator[tuple[int, str, float]]:
+    """(place of the text, the known text, likeness) of all that are the same or near."""
+    same = {*known}
+    yield from ((place, text, 1.0) for place, text in enumerate(texts) if text in same)
+    others = _shingles(known)
+    sizes, other_sizes = (np.asarray(one.sum(1)).ravel() for one in (shingled, others))
+    for start in range(0, len(texts), BLOCK):
+        shared = (shingled[start : start + BLOCK] @ others.T).tocoo()
+        rows = shared.row + start
+        both, a, b = shared.data, sizes[rows], other_sizes[shared.col]
+        likeness = np.maximum(both / (a + b - both), both / b)
+        for place in np.flatnonzero((likeness >= near) & (a >= FEWEST) & (b >= FEWEST)):
+            text = known[int(shared.col[place])]
+            if texts[rows[place]] != text:
+                yield int(rows[place]), text, min(float(likeness[place]), 0.999)
+
+
+def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
+    """[N, 2^22] of 0 and 1."""
+    hashed = HashingVectorizer(
+        ngram_range=(WORDS, WORDS), n_features=2**22, binary=True, norm=None, alternate_sign=False,
+        token_pattern=r"\S+", dtype=np.float32,
+    )  # fmt: skip
+    return sparse.csr_matrix(hashed.transform(texts))
