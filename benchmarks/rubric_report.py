@@ -206,10 +206,11 @@ def figure(results: Results) -> Figure:
     sizes = results.plan.sizes
     learnt = [t_interval(100 * results.values(f"{TRAINED} {n}", "hard")) for n in sizes]
     _points(right, np.array(sizes), learnt, colours.get(f"{TRAINED} {sizes[-1]}", CONTROL), TRAINED, line="-")
-    for arm in (BARE, "contrast", MODEL, ORACLE):
+    for arm, at in zip((BARE, "contrast", MODEL, ORACLE), (sizes[0], sizes[-1], sizes[0], sizes[0]), strict=True):
         level = 100 * results.values(arm, "hard").mean()
         right.axhline(level, color=colours.get(arm, CONTROL), linewidth=1, linestyle="--")
-        right.text(sizes[0], level, arm, fontsize=6, va="bottom", color=colours.get(arm, CONTROL))
+        place = ("left", "bottom") if at == sizes[0] else ("right", "top")
+        right.text(at, level, arm, fontsize=6, ha=place[0], va=place[1], color=colours.get(arm, CONTROL))
     right.set_xscale("log")
     right.set_xlabel("rubrics that the generator learnt from", fontsize=8)
     for panel in (left, right):
