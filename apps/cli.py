@@ -18,14 +18,16 @@ from .config import (
     DoctorConfig,
     EvalConfig,
     InspectConfig,
+    LintConfig,
     ScoreConfig,
     StudyConfig,
     TrainConfig,
     VerifyConfig,
     WorldConfig,
 )
-from .judge_config import JudgeConfig, RubricsConfig
+from .judge.config import JudgeConfig
 from .policy_config import RlConfig
+from .rubrics.config import RubricsConfig
 from .runs import RESULTS, plain
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
@@ -35,7 +37,8 @@ class Verb(NamedTuple):
     """A word of the command line: what it does, its settings, the function behind it and an example."""
 
     help: str
-    config: type
+    config: type | None
+    """None: the function takes the words as they are."""
     function: str
     example: str
     positional: str = ""
@@ -49,6 +52,13 @@ VERBS = {
         "training:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
         arguments=(".config:GuideConfig", "..rm.trainer:RewardArguments"),
+    ),
+    "lint": Verb(
+        "Find what is wrong with preference data: twins, contradictions, leaks, prompts of benchmarks; --fix mends it.",
+        LintConfig,
+        "linting:run_lint",
+        "rewardlab lint pairs.jsonl --against rewardbench=rewardbench.parquet --fix clean.jsonl",
+        positional="data",
     ),
     "score": Verb(
         "Rewards of every conversation in a file.",
@@ -86,17 +96,17 @@ VERBS = {
     "judge": Verb(
         "Language models as judges of cases: verdicts that may abstain, coverage, bounds and cost.",
         JudgeConfig,
-        "judging:run_judge",
+        "judge.verb:run_judge",
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
-        arguments=(".judge_config:ChatConfig",),
+        arguments=(".judge.config:ChatConfig",),
     ),
     "rubrics": Verb(
         "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",
         RubricsConfig,
-        "rubrics:run_rubrics",
+        "rubrics.verb:run_rubrics",
         "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
         positional="action",
-        arguments=(".judge_config:ChatConfig", "..judges.cdrrm.training:Training"),
+        arguments=(".judge.config:ChatConfig", "..judges.cdrrm.training:Training"),
     ),
     "decode": Verb(
         "Answer prompts with a base model that an autoregressive reward model guides, at any preference.",
@@ -112,10 +122,10 @@ VERBS = {
         arguments=("..policy.arguments:PolicyArguments",),
     ),
     "inspect": Verb(
-        "Look at every judgment of an eval run in the browser.",
+        "Look at runs in the browser: every judgment, every reward, every step.",
         InspectConfig,
         "inspector:serve",
-        "rewardlab inspect runs/rewardbench",
+        "rewardlab inspect runs",
         positional="run",
     ),
     "study": Verb(
@@ -130,6 +140,12 @@ VERBS = {
         WorldConfig,
         "toy:write_world",
         "rewardlab world --output runs/world",
+    ),
+    "bench": Verb(
+        "Measure speed or memory beside what one would otherwise run; bench NAME --help lists a script's settings.",
+        None,
+        "benching:run_bench",
+        "rewardlab bench policy --output policy.json",
     ),
     "doctor": Verb("Versions, devices, and which extras are there.", DoctorConfig, "jobs:doctor", "rewardlab doctor"),
 }
@@ -146,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in VERBS:
             raise UsageError(f"no verb '{name}'; {did_you_mean(name, VERBS)}")
         if {"-h", "--help"} & {*words}:
-            print(_parser(name, VERBS[name]).format_help())
+            _help(name, VERBS[name], words[1:])
             return 0
         RESULTS.set(sys.stdout)
         with contextlib.redirect_stdout(sys.stderr):
@@ -174,17 +190,27 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
 
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
+    if verb.config is None:
+        return _named(f".{verb.function}")(words)
     settings = parse(name, verb, words)
     settings[0].validate()
-    module, _, function = verb.function.partition(":")
-    return getattr(importlib.import_module(f".{module}", __package__), function)(*settings)
+    return _named(f".{verb.function}")(*settings)
+
+
+def _help(name: str, verb: Verb, words: list[str]) -> None:
+    if verb.config is not None:
+        print(_parser(name, verb).format_help())
+    elif words[0].startswith("-"):
+        print(f"{verb.help}\n\nExample:\n  {verb.example}\n\n{_named('.benching:overview')()}")
+    else:
+        _named(f".{verb.function}")(words)
 
 
 def _parser(name: str, verb: Verb) -> Any:
     from trl import TrlParser
 
     parser = TrlParser(
-        [verb.config, *map(_extra, verb.arguments)],
+        [verb.config, *map(_named, verb.arguments)],
         prog=f"rewardlab {name}",
         description=verb.help,
         epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",
@@ -220,7 +246,8 @@ def _refuse(message: str) -> NoReturn:
     raise UsageError(message)
 
 
-def _extra(reference: str) -> type:
+def _named(reference: str) -> Any:
+    """`.module:name` of this package."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module, __package__), name)
 

@@ -73,6 +73,11 @@ class RlConfig:
         "Address of a server that writes the answers, such as vLLM's with a saved policy; without, this process does.",
         default=None,
     )
+    scaffold: str | None = say(
+        "Write some answers with the rubric of their prompt's row (column rubric, or HealthBench's rubrics) for hints, "
+        "and train on the prompt without them: one of policy/scaffolds.",
+        default=None,
+    )
     chat_template: str | None = say("Of the policy: Jinja file, or plain.", default=None)
     dtype: str = say("Precision of the weights: float32 or bfloat16.", default="float32")
     lora: bool = say("Train low-rank adapters instead of all weights.", default=False)

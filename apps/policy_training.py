@@ -1,9 +1,11 @@
 """`rewardlab rl`: a policy, prompts and rewards in; a trained policy and the story of every step out."""
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from transformers import TrainerCallback
 from ..policy.arguments import PolicyArguments
 from ..policy.critic import CriticArguments
 from ..policy.reference import soup
+from ..policy.scaffolding import Rollouts, scaffolded
 from ..policy.server_rollouts import server_rollouts
 from ..policy.trainer import PolicyTrainer
 from ..policy.voices import Voice, positions, shared_vocabulary, voice
@@ -22,15 +25,17 @@ from ..rm.data import RowReport, as_prompt, collect, column, parse_pair
 from ..rm.errors import DataError, UsageError, did_you_mean
 from ..rm.trainer import last_complete_checkpoint
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
-from ..rm.types import Messages
+from ..rm.types import Messages, prompt_text
 from .composition import build_algorithm, named_sources, open_rewards, rehearse
 from .decoding import read_prompts
 from .policy_config import RlConfig
-from .run_facts import RunFacts
+from .rubrics.hints import hints_by_prompt
+from .run_facts import Row, RunFacts
 from .runs import data_hash, plain, run_folder, say, tell_rows, trust, write_manifest
 from .specs import build
 
 POLICY, REWARDS, STEPS, FAULTS = "policy", "rewards", "steps.jsonl", "faults.jsonl"
+ASKED = ("prompt", "messages", "chosen", "rejected")  # columns that a prompt is taken from
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
@@ -63,6 +68,8 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
         raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
     if config.lora_dropout and arguments.disable_dropout:
         raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
+    if config.scaffold and arguments.use_vllm:
+        raise UsageError("a scaffold writes with this process's policy or --rollout_server; leave --use_vllm out")
     answers = arguments.num_generations_eval or arguments.num_generations or 1
     if config.eval_data and arguments.per_device_eval_batch_size % answers:
         raise UsageError(
@@ -74,6 +81,7 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
     """The settings that decide the result; resuming with others is refused."""
     own = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "output")}
+    own |= {name: list(map(without_limit, own[name])) for name in ("reward", "watch")}
     defaults = vars(PolicyArguments())
     changed = {
         name: value
@@ -84,13 +92,23 @@ def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
     return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
 
 
+def without_limit(reward: str) -> str:
+    """A reward's text without its limit of cost, which may be raised for a run that goes on.
+
+    >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1, model=M)")
+    ('judge(model=M, score=points)', 'judge(model=M)')
+    """
+    return re.sub(r",\s*max_cost=[\w.]+|(?<=\()max_cost=[\w.]+,?\s*", "", reward)
+
+
 def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
     """The trainer with everything loaded, and what a manifest says of it; the cheapest comes first."""
     prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
     policy = open_language_model(config.model, config, arguments)
     prompts, eval_prompts = (fitting(one, policy, config, arguments) for one in (prompts, eval_prompts))
     check_number(prompts, arguments)
-    facts = RunFacts(policy, arguments.cycles(len(prompts.prompts)), arguments.seed, trust(arguments))
+    cycles, rows = arguments.cycles(len(prompts.prompts)), rows_of(prompts, eval_prompts)
+    facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows)
     rewards = open_rewards(config, facts, work / FAULTS)
     algorithm = build_algorithm(config, rewards.components)
     rehearse(algorithm, rewards, critic=config.critic)
@@ -106,11 +124,23 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         reference=open_reference(policy, config, arguments),
         replay=build("policy", config.replay) if config.replay else None,
         peft_config=_lora(config, policy.model),
-        rollout_func=server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None,
+        rollout_func=_rollouts(config, arguments, facts),
         callbacks=[WriteSteps(work / STEPS)],
     )
     contracts = {name: one.contract.hash() for name, one in rewards.sources.sources.items() if hasattr(one, "contract")}
     return trainer, {"contracts": contracts, "prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
+
+
+def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
+    """Who writes the answers, if not the trainer by itself."""
+    served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
+    if not config.scaffold:
+        return served
+    hints, schedule = hints_by_prompt(facts), build("policy.scaffolds", config.scaffold)
+    longest = positions(facts.policy) - (arguments.max_completion_length or 0)
+    return scaffolded(
+        lambda prompt: hints[prompt_text(prompt)], schedule, longest=longest, seed=arguments.seed, written_by=served
+    )
 
 
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
@@ -140,15 +170,16 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
 
 
 class Prompts(NamedTuple):
-    """Prompts to answer, and the account of those that are not among them."""
+    """Prompts to answer, what else their rows say, and the account of those that are not among them."""
 
     prompts: list[Messages]
-    rows: RowReport
+    beside: list[Row]
+    report: RowReport
     too_long: int = 0
 
     def account(self) -> dict[str, Any]:
-        """Everything but the prompts, for a manifest."""
-        return {"kept": len(self.prompts), "too_long": self.too_long, **self.rows.as_json()}
+        """Everything but the rows, for a manifest."""
+        return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
 
     def dataset(self) -> Dataset:
         """As TRL wants them."""
@@ -157,20 +188,32 @@ class Prompts(NamedTuple):
 
 def load_prompts(config: RlConfig, name: str) -> Prompts:
     """All prompts of all files of `data` or `eval_data`, in order; of a preference file those of its pairs."""
-    prompts: list[Messages] = []
+    asked: list[tuple[Messages, Row]] = []
     report = RowReport()
     for source in getattr(config, name):
         if source.endswith(".txt"):
-            prompts += [prompt for _, prompt in read_prompts(source)]
+            asked += [(prompt, {}) for _, prompt in read_prompts(source)]
         else:
-            found, read = collect(source, _prompt_of, config.on_bad_row)
-            prompts += found
+            found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), config.on_bad_row)
+            asked += found
             report = RowReport(report.read + read.read, report.dropped + read.dropped)
     tell_rows(name, report)
-    return Prompts(prompts, report)
+    return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
 
 
-def _prompt_of(row: Mapping[str, Any]) -> Messages:
+def rows_of(*found: Prompts) -> dict[str, list[Row]]:
+    """By the prompt's text, which is all that a reward knows a prompt by."""
+    rows: dict[str, list[Row]] = {}
+    for prompt, row in (pair for one in found for pair in zip(one.prompts, one.beside, strict=True)):
+        rows.setdefault(prompt_text(prompt), []).append(row)
+    return rows
+
+
+def _beside(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name not in ASKED}
+
+
+def _prompt_of(row: Row) -> Messages:
     if row.get("prompt") is None and "chosen" in row:
         return parse_pair(row).prompt
     prompt = as_prompt(column(row, "prompt"))
@@ -183,7 +226,8 @@ def fitting(found: Prompts, policy: Voice, config: RlConfig, arguments: PolicyAr
     """Without the prompts that are too long, or that leave no room for the longest answer."""
     limit = positions(policy) - (arguments.max_completion_length or 0)
     limit = min(limit, config.max_prompt_length or limit)
-    kept = [prompt for prompt in found.prompts if len(policy.encoder.encode_prompt(prompt)) <= limit]
+    fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in found.prompts]
+    kept, beside = (list(compress(rows, fits)) for rows in (found.prompts, found.beside))
     left_out = len(found.prompts) - len(kept)
     if left_out and not kept:
         raise DataError(
@@ -192,7 +236,7 @@ def fitting(found: Prompts, policy: Voice, config: RlConfig, arguments: PolicyAr
         )
     if left_out:
         say(f"{left_out} of {len(found.prompts)} prompts have more than {limit} tokens and were left out")
-    return Prompts(kept, found.rows, left_out)
+    return Prompts(kept, beside, found.report, left_out)
 
 
 def check_number(found: Prompts, arguments: PolicyArguments) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,62 +10,16 @@ import yaml
 
 from ..benchmarks import board as boards
 from ..benchmarks import compare as comparing
-from ..benchmarks.compare import Comparison, compare
+from ..benchmarks.compare import Comparison
 from ..benchmarks.evaluate import OVERALL, evaluate
 from ..benchmarks.render import markdown
 from ..benchmarks.scorers import StoredScores
-from ..benchmarks.types import Suite
-from ..judges.types import Case, Judgment
-from ..rm.errors import CheckFailed, DataError, UsageError
-from ..rm.plugins import load
+from ..judges.types import Judgment
+from ..rm.errors import CheckFailed, UsageError
 from .config import BoardConfig, CompareConfig, VerifyConfig
+from .finished import Finished, compare_finished, open_finished, shared_cases
 from .jobs import save_figure
 from .runs import plain, run_folder, say, write_json
-from .tables import read_items, read_judgments
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run of eval, read back."""
-
-    folder: Path
-    summary: Mapping[str, Any]
-    suite: Suite
-    cases: list[Case]
-    judgments: dict[str, dict[str, Judgment]]
-
-    def of(self, scorer: str, cases: Sequence[Case]) -> list[Judgment]:
-        """A scorer's judgments of the cases, in their order."""
-        found = self.judgments[scorer]
-        return [found.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
-
-    def model(self, name: str | None) -> str:
-        """The scorer that was named, or the only model."""
-        models = [row["scorer"] for row in self.summary["rows"] if row["role"] == "model"]
-        if name is None and len(models) == 1:
-            return models[0]
-        if name not in self.judgments:
-            raise UsageError(f"{self.folder}: name one of its scorers with --scorer: {', '.join(self.judgments)}")
-        return name
-
-
-def open_finished(folder: str) -> Finished:
-    """Read a run back; one of another version of its suite is refused."""
-    path = Path(folder)
-    if not (path / "summary.json").is_file():
-        raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
-    try:
-        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
-        suite = load("benchmarks.suites", summary["suite"])()
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{path / 'summary.json'}: damaged ({error}); run rewardlab eval again") from error
-    if summary["version"] != suite.version:
-        raise DataError(
-            f"{folder} was made with version {summary['version']} of {suite.name}, this is {suite.version}; "
-            "run rewardlab eval again"
-        )
-    return Finished(path, summary, suite, read_items(path), read_judgments(path))
-
 
 # ---- verify ----
 
@@ -112,17 +66,11 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
     gate = _read_gate(config.gate) if config.gate else []
     first, second = map(open_finished, config.runs)
-    cases = _shared(first, second)
-    names = [first.model(config.scorer), second.model(config.scorer)]
-    labels = names if names[0] != names[1] else [f"{run.folder.name}/{names[0]}" for run in (first, second)]
-    found = compare(
-        first.suite,
-        cases,
-        (labels[0], first.of(names[0], cases)),
-        (labels[1], second.of(names[1], cases)),
-        samples=config.samples,
-        seed=config.seed,
-    )
+    cases = shared_cases(first, second)
+    if left := len(first.cases) + len(second.cases) - 2 * len(cases):
+        say(f"{left} cases stand in one of the runs only and are left out")
+    sides = [(run, run.model(config.scorer)) for run in (first, second)]
+    found = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
     text = comparing.markdown(found)
     say(text)
     if config.output:
@@ -141,26 +89,6 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
         "real": overall.difference.real,
         "flips": len(found.flips),
     }
-
-
-def _shared(first: Finished, second: Finished) -> list[Case]:
-    """The cases of both runs; a case that reads differently in them is an error."""
-    if first.suite.name != second.suite.name:
-        raise UsageError(
-            f"{first.folder} is {first.suite.name}, {second.folder} is {second.suite.name}; compare like with like"
-        )
-    other = {case.id: case for case in second.cases}
-    shared = [case for case in first.cases if case.id in other]
-    if not shared:
-        raise DataError(f"{first.folder} and {second.folder} have no case in common; compare runs of the same data")
-    if changed := [case.id for case in shared if case != other[case.id]]:
-        raise DataError(
-            f"case '{changed[0]}' is not the same in {first.folder} and {second.folder}; run both on the same data"
-        )
-    left = len(first.cases) + len(second.cases) - 2 * len(shared)
-    if left:
-        say(f"{left} cases stand in one of the runs only and are left out")
-    return shared
 
 
 def _read_gate(path: str) -> list[dict[str, Any]]:

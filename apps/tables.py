@@ -13,10 +13,12 @@ from ..rm.errors import DataError
 from ..rm.types import prompt_text
 
 ITEMS, SCORES = "items.parquet", "scores.parquet"
+ROWS = 8192
+"""Of a row group, which is what has to be read to show one row."""
 
 
 def write_items(evaluation: Evaluation, folder: Path) -> None:
-    """One row per case: its texts, the right answers, subset and cluster."""
+    """One row per case: its texts, the answers' lengths in characters, the right answers, subset and cluster."""
     cases = evaluation.cases
     columns = {
         "case": [case.id for case in cases],
@@ -25,11 +27,12 @@ def write_items(evaluation: Evaluation, folder: Path) -> None:
         "prompt": [prompt_text(case.prompt) for case in cases],
         "messages": [json.dumps(case.prompt, ensure_ascii=False) for case in cases],
         "answers": [list(case.answers) for case in cases],
+        "lengths": [list(map(len, case.answers)) for case in cases],
         "best": [list(case.best) for case in cases],
         "values": [list(case.values) for case in cases],
         "sets": [list(case.sets) for case in cases],
     }
-    pq.write_table(pa.table(columns), folder / ITEMS)
+    pq.write_table(pa.table(columns), folder / ITEMS, row_group_size=ROWS)
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:
@@ -47,7 +50,8 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
     ]
     kinds = {"scorer": pa.string(), "case": pa.string(), "scores": pa.list_(pa.float64())}
     kinds |= {"abstained": pa.string(), "margin": pa.float64()}
-    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(kinds.items()))), folder / SCORES)
+    table = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
+    pq.write_table(table, folder / SCORES, row_group_size=ROWS)
 
 
 def read_items(folder: Path) -> list[Case]:

@@ -54,7 +54,8 @@ def swapped(case: Case) -> Case:
     """
     last = len(case.answers) - 1
     best = tuple(sorted(last - place for place in case.best))
-    return replace(case, answers=case.answers[::-1], best=best, values=case.values[::-1], sets=case.sets[::-1])
+    moved = {name: getattr(case, name)[::-1] for name in ("answers", "values", "sets", "authors")}
+    return replace(case, best=best, **moved)
 
 
 def masked(case: Case) -> Case:
@@ -65,7 +66,7 @@ def masked(case: Case) -> Case:
 def twins(case: Case, place: int = 0) -> Case:
     """One answer in every place, so that nothing but the place can decide."""
     answers = (case.answers[place],) * len(case.answers)
-    return replace(case, answers=answers, best=tuple(range(len(answers))), values=(), sets=())
+    return replace(case, answers=answers, best=tuple(range(len(answers))), values=(), sets=(), authors=())
 
 
 # ---- dressing: the content stays ----

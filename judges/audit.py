@@ -29,8 +29,6 @@ from .types import BatchJudge, Case, Judgment
 
 Chance = Callable[[float, float], float]
 """Two scores -> the P(first is better) that they claim."""
-Authors = Mapping[str, Sequence[str]]
-"""Case id -> the model that wrote each answer."""
 BOTH_WAYS = (-1.0, 1.0)
 LEAST_LOSSES = 10
 """And as many wins, for a slope to be told; with fewer events logistic regression is biased (Peduzzi et al. 1996)."""
@@ -68,6 +66,8 @@ class Audit:
     cost: float
     samples: int
     seed: int
+    names: Names | None = None
+    """Under which self-preference was measured."""
 
 
 def audit(
@@ -76,7 +76,6 @@ def audit(
     *,
     attacks: Mapping[str, Attack] = ATTACKS,
     names: Names | None = None,
-    authors: Authors | None = None,
     chance: Chance | None = None,
     samples: int = 1000,
     seed: int = 0,
@@ -84,7 +83,7 @@ def audit(
 ) -> Audit:
     """Show the judge every probe of `audit_plan.plan`, one call each, and measure.
 
-    `names` asks for self-preference; with `authors` also where the cases' answers come from models. `chance` says how
+    `names` asks for self-preference, also where the cases say which models wrote their answers. `chance` says how
     scores claim a probability, such as `shares` or `bradley_terry`; without it calibration is not measured.
     """
     planned = plan(cases, attacks, names, seed)
@@ -94,7 +93,7 @@ def audit(
         judged[probe] = judge(shown)
         if len(judged[probe]) != len(shown):
             raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(shown)} cases; one each")
-    return measure(planned, judged, judge=judge, authors=authors, chance=chance, samples=samples, seed=seed)
+    return measure(planned, judged, judge=judge, chance=chance, samples=samples, seed=seed)
 
 
 def measure(
@@ -102,7 +101,6 @@ def measure(
     judged: Mapping[str, Sequence[Judgment]],
     *,
     judge: BatchJudge,
-    authors: Authors | None = None,
     chance: Chance | None = None,
     samples: int = 1000,
     seed: int = 0,
@@ -113,7 +111,7 @@ def measure(
     attacks = _attacked(planned, judged, mean)
     figures = {
         **_verdict_figures(planned, judged, mean, samples, seed),
-        **_slopes(planned, judged, authors, samples, seed),
+        **_slopes(planned, judged, samples, seed),
         **_self_preference(planned, judged, mean),
         **(_calibration(planned, judged[AS_GIVEN], chance, samples, seed) if chance else {}),
         **{figure_of(name, one.replaces): one.after if one.replaces else one.gain for name, one in attacks.items()},
@@ -134,6 +132,7 @@ def measure(
         cost=sum(one.cost for one in every),
         samples=samples,
         seed=seed,
+        names=planned.names,
     )
 
 
@@ -175,12 +174,12 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
     }
 
 
-def _slopes(planned: Plan, judged: Mapping, authors: Authors | None, samples: int, seed: int) -> dict[str, Estimate]:
+def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str, Estimate]:
     """What length and, where authors are known, the judge's own authorship add to the log-odds, given the label."""
     won = credits(judged[AS_GIVEN], planned.right)
     of_pairs = {"length slope": doublings(planned.pairs, planned.right)}
-    if authors is not None and planned.names is not None:
-        of_pairs["authorship slope"] = _authorship(planned, authors, planned.names.own)
+    if planned.names is not None and any(pair.authors for pair in planned.pairs):
+        of_pairs["authorship slope"] = _authorship(planned, planned.names.own)
 
     def slope(x: np.ndarray) -> Estimate:
         known = ~(np.isnan(won) | np.isnan(x))
@@ -196,13 +195,10 @@ def _slopes(planned: Plan, judged: Mapping, authors: Authors | None, samples: in
     return {name: slope(x) for name, x in of_pairs.items()}
 
 
-def _authorship(planned: Plan, authors: Authors, own: str) -> np.ndarray:
+def _authorship(planned: Plan, own: str) -> np.ndarray:
     """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
-    found = []
-    for pair, places, right in zip(planned.pairs, planned.places, planned.right, strict=True):
-        by = authors.get(pair.id)
-        found.append(np.nan if by is None else (by[places[right]] == own) - (by[places[1 - right]] == own))
-    return np.array(found, float)
+    wrote = [[author == own for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
+    return np.array([one[right] - one[1 - right] for one, right in zip(wrote, planned.right, strict=True)], float)
 
 
 def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:

@@ -30,8 +30,6 @@ class Plan:
 
     pairs: tuple[Case, ...]
     """A right and a wrong answer each, in random order."""
-    places: tuple[tuple[int, int], ...]
-    """Where each pair's answers stand in their case."""
     ties: tuple[Case, ...]
     """Two answers each that are equally good."""
     attacks: Mapping[str, Attack]
@@ -62,11 +60,10 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
     if taken := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
         raise DataError(f"an attack cannot be called '{min(taken)}', which is a probe of its own; give another name")
     found = [pair_of(case, seed) for case in cases]
-    judged = [(pair, places) for pair, places in found if len(pair.best) == 1]
-    if not judged:
+    pairs = tuple(pair for pair in found if len(pair.best) == 1)
+    if not pairs:
         raise DataError(f"none of {len(cases)} cases has a right and a wrong answer; an audit needs pairs with a label")
-    pairs = tuple(pair for pair, _ in judged)
-    ties = tuple(pair for pair, _ in found if len(pair.best) == 2)
+    ties = tuple(pair for pair in found if len(pair.best) == 2)
     shown = {
         AS_GIVEN: pairs,
         SWAPPED: tuple(map(swapped, pairs)),
@@ -79,21 +76,21 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
         for probe, order in zip(SIGNED, (names, names[::-1]), strict=True):
             shown[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
     shown |= {name: tuple(one.change(pair, 1 - pair.best[0]) for pair in pairs) for name, one in attacks.items()}
-    return Plan(pairs, tuple(places for _, places in judged), ties, attacks, names, shown)
+    return Plan(pairs, ties, attacks, names, shown)
 
 
-def pair_of(case: Case, seed: int = 0) -> tuple[Case, tuple[int, int]]:
-    """A right and a wrong answer of a case, or two right ones where all are, in random order; and their places."""
+def pair_of(case: Case, seed: int = 0) -> Case:
+    """A right and a wrong answer of a case, or two right ones where all are, in random order."""
     rng = Random(f"{seed} {case.id}")
     wrong = [place for place in range(len(case.answers)) if place not in case.best]
     two = [rng.choice(case.best), rng.choice(wrong)] if wrong else rng.sample(case.best, 2)
     rng.shuffle(two)
     first, second = two
-    pair = replace(
+    return replace(
         case,
         answers=(case.answers[first], case.answers[second]),
         best=tuple(place for place, of_case in enumerate(two) if of_case in case.best),
         values=(case.values[first], case.values[second]) if case.values else (),
         sets=(),
+        authors=(case.authors[first], case.authors[second]) if case.authors else (),
     )
-    return pair, (first, second)

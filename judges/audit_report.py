@@ -227,11 +227,12 @@ def _head(audit: Audit) -> str:
     worst, best = audit.bounds
     equal = f" and {audit.ties} labelled ties" if audit.ties else ""
     contract = f" Contract `{audit.contract}`." if audit.contract else ""
+    signed = f" Its own name is `{audit.names.own}`, the other `{audit.names.other}`." if audit.names else ""
     return (
         f"{audit.pairs} pairs{equal} over {audit.clusters} prompts, {sum(audit.asked.values())} judgments. Values have "
         f"95 % intervals (bootstrap of whole prompts, {audit.samples} samples, seed {audit.seed}); what was left "
         "unanswered is in none of them. Counted as wrong and as right, accuracy would be "
-        f"{100 * worst:.1f} % and {100 * best:.1f} %.{contract}"
+        f"{100 * worst:.1f} % and {100 * best:.1f} %.{signed}{contract}"
     )
 
 

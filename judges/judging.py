@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from ..rm.errors import UsageError
 from ..rm.types import content_hash
 from .chat import Ask, Chat, Reply
 from .cost import FREE, Prices
 from .rubric import Rubric
+from .rubric_formats import Levels
 from .statements import NoVerdict
 from .types import Case, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Rubrics for cases, in order; None where there is none, which is an abstention."""
+Thing = TypeVar("Thing")
 
 
 class Judging:
@@ -117,13 +119,13 @@ def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Ru
     return found
 
 
-def by_case(rubrics: Mapping[str, Rubric], name: str = "by case") -> RubricSource:
-    """Rubrics by case id."""
+def by_case(things: Mapping[str, Thing], name: str = "by case") -> Callable[[Sequence[Case]], list[Thing | None]]:
+    """Rubrics, or other things, by case id."""
 
-    def source(cases: Sequence[Case]) -> list[Rubric | None]:
-        return [rubrics.get(case.id) for case in cases]
+    def source(cases: Sequence[Case]) -> list[Thing | None]:
+        return [things.get(case.id) for case in cases]
 
-    source.__qualname__ = f"{name} {content_hash({id: asdict(rubric) for id, rubric in rubrics.items()})}"
+    source.__qualname__ = f"{name} {content_hash({id: described(one) for id, one in things.items()})}"
     return source
 
 
@@ -131,6 +133,8 @@ def described(thing: Any) -> Any:
     """What a setting is in a contract: a rubric's content, the name of anything that can be called, else itself."""
     if isinstance(thing, Rubric):
         return asdict(thing)
+    if isinstance(thing, Levels):
+        return thing.render()
     if callable(thing):
         return getattr(thing, "name", None) or getattr(thing, "__qualname__", None) or type(thing).__qualname__
     return thing

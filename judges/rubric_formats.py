@@ -62,5 +62,7 @@ def _points(one: Mapping[str, Any], number: int) -> float:
 def biggen(row: Mapping[str, Any]) -> Levels:
     """BiGGen Bench's rubric (arXiv:2406.05761): `score_rubric`: `criteria`, `score1_description` to `score5_…`."""
     found = column(row, "score_rubric")
+    if not isinstance(found, Mapping):
+        raise ValueError(f"'score_rubric' has criteria and descriptions of five levels, got {str(found)[:60]}")
     described = {level: str(column(found, f"score{level}_description")) for level in range(1, LEVELS + 1)}
     return Levels(str(column(found, "criteria")), described)

@@ -50,15 +50,21 @@ def weighted(rubric: Rubric, values: Mapping[str, float]) -> float:
 
 
 def signed_points(rubric: Rubric, values: Mapping[str, float]) -> float:
-    """HealthBench: points of the criteria met / sum of the positive points, clipped to [0, 1]       arXiv:2505.08775
+    """HealthBench: `points` clipped to [0, 1]                                           arXiv:2505.08775"""
+    return min(1.0, max(0.0, points(rubric, values)))
 
-    Points are the principles' weights. Criteria that do not apply stay in the denominator, as with the authors.
+
+def points(rubric: Rubric, values: Mapping[str, float]) -> float:
+    """RuscaRL: points of the criteria met / sum of the positive points; below 0 for harm done       arXiv:2508.16949
+
+    Points are the principles' weights. Criteria that do not apply stay in the denominator, as with HealthBench's
+    authors.
     """
     positive = sum(one.weight for one in rubric.principles if one.weight > 0)
     if not positive:
         raise ValueError("signed points need a criterion with positive points, got none")
     achieved = sum(one.weight * values.get(one.id, 0.0) for one in rubric.principles)
-    return min(1.0, max(0.0, achieved / positive))
+    return achieved / positive
 
 
 def saturated(value: float, rate: float) -> float:

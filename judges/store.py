@@ -41,9 +41,10 @@ def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
 class Store:
     """A folder of replies for one process at a time; several chats may share it.
 
-    `replies.jsonl` has one line per reply, forced to the disk before the next is taken. A last line without its end
-    was being written when the process was killed: it is dropped, with a warning. Any other damage is a `DataError`
-    that names the line. `lock` holds the number of the process that writes, and is free as soon as that has ended.
+    `replies.jsonl` has one line per reply and its cost, forced to the disk before the next is taken. A last line
+    without its end was being written when the process was killed: it is dropped, with a warning. Any other damage is a
+    `DataError` that names the line. `lock` holds the number of the process that writes, and is free as soon as that has
+    ended.
     """
 
     def __init__(self, folder: str | Path):
@@ -54,19 +55,20 @@ class Store:
         try:
             self._file = (self.folder / FILE).open("a+b", buffering=0)
             _drop_torn_line(self._file, self.folder / FILE)
-            self.replies = read_replies(self.folder / FILE)
+            self.replies, self.spent = read_replies(self.folder / FILE)
         except BaseException:
             self._lock.close()
             raise
 
-    def add(self, key: str, reply: Reply) -> None:
-        """Keep a reply; one that is there already stays as it is."""
-        line = json.dumps({"key": key} | reply._asdict(), ensure_ascii=False) + "\n"
+    def add(self, key: str, reply: Reply, cost: float = 0.0) -> None:
+        """Keep a reply; one that is there already stays as it is. `spent` is what all of the folder's have cost."""
+        line = json.dumps({"key": key} | reply._asdict() | {"cost": cost}, ensure_ascii=False) + "\n"
         with self._adding:
             if key in self.replies:
                 return
             _append(self._file, line.encode())
             self.replies[key] = reply
+            self.spent += cost
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -120,26 +122,28 @@ def _drop_torn_line(file: Any, path: Path) -> None:
         warnings.warn(f"{path}: the last line was cut off ({len(content) - whole} bytes) and is dropped", stacklevel=3)
 
 
-def read_replies(path: Path) -> dict[str, Reply]:
-    """Every kept reply by its key, in the order of arrival."""
+def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
+    """Every kept reply by its key, in the order of arrival; and what all of them cost."""
     found: dict[str, Reply] = {}
+    spent = 0.0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            key, reply = _parsed(line, f"{path} line {number}")
+            key, reply, cost = _parsed(line, f"{path} line {number}")
             if key in found:
                 raise DataError(f"{path} line {number}: the reply '{key}' is there twice; delete one of the two lines")
             found[key] = reply
-    return found
+            spent += cost
+    return found, spent
 
 
-def _parsed(line: bytes, place: str) -> tuple[str, Reply]:
+def _parsed(line: bytes, place: str) -> tuple[str, Reply, float]:
     try:
         values = json.loads(line)
-        key = values.pop("key")
+        key, cost = values.pop("key"), float(values.pop("cost", 0.0))
         wrong = {name for name, kind in TYPES.items() if not isinstance(values[name], kind)}
         if wrong or not isinstance(key, str):
             raise ValueError(f"{', '.join(sorted(wrong)) or 'key'} of the wrong type")
-        return key, Reply(**values)
+        return key, Reply(**values), cost
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{place}: no kept reply ({error}); delete the line, and it is asked again") from error
 
@@ -147,7 +151,7 @@ def _parsed(line: bytes, place: str) -> tuple[str, Reply]:
 class Kept:
     """A chat whose replies are kept in a folder: it asks only what is not there yet. Errors are not kept.
 
-    `prices` are for the progress bar alone, which shows what was spent and about how much it will be.
+    `prices` say what is kept as a reply's cost; the progress bar shows what was spent and about how much it will be.
     """
 
     def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE, progress: bool | None = None):
@@ -172,7 +176,7 @@ class Kept:
                 place = waiting[index]
                 replies[place] = reply
                 if not reply.error:
-                    self.store.add(names[place], reply)
+                    self.store.add(names[place], reply, self.prices.of(reply))
                 bar.count(reply)
                 if arrived is not None:
                     arrived(place, reply)

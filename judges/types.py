@@ -17,6 +17,7 @@ class Case:
     `values` is what each answer is worth in [0, 1], where a benchmark knows more than right and wrong; NaN is unknown.
     `sets` are the sizes of the sets that the answers fall into, where a benchmark asks several questions in one case.
     `reference` is an answer known to be good, which a judge may be shown beside those that it judges.
+    `authors` are the models that wrote the answers, where they are known; no judge is shown them.
     """
 
     id: str
@@ -28,12 +29,14 @@ class Case:
     values: tuple[float, ...] = ()
     sets: tuple[int, ...] = ()
     reference: str = ""
+    authors: tuple[str, ...] = ()
 
     def __post_init__(self):
         if len(self.answers) < 2:
             raise ValueError(f"case '{self.id}': a case has at least two answers, got {len(self.answers)}")
-        if self.values and len(self.values) != len(self.answers):
-            raise ValueError(f"case '{self.id}': {len(self.values)} values for {len(self.answers)} answers")
+        for name, known in (("values", self.values), ("authors", self.authors)):
+            if known and len(known) != len(self.answers):
+                raise ValueError(f"case '{self.id}': {len(known)} {name} for {len(self.answers)} answers")
         if self.sets and sum(self.sets) != len(self.answers):
             raise ValueError(f"case '{self.id}': sets {self.sets} do not cover {len(self.answers)} answers")
         if not self.best or not all(0 <= place < len(self.answers) for place in self.best):

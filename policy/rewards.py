@@ -49,7 +49,8 @@ class RewardSources:
 
     A source with a true attribute `reads_states` is asked `rate(examples, states)`, with the policy's hidden states of
     every answer; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are then its
-    part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text.
+    part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text. One with a method
+    `facts()` has something to log of the answers that it rated last.
     """
 
     def __init__(
@@ -87,6 +88,11 @@ class RewardSources:
     def versions(self) -> dict[str, dict[str, Any]]:
         """Of the reward models that learn: what decides a reward now, beside its text."""
         return {name: one.version._asdict() for name, one in self.learners.items() if hasattr(one, "version")}
+
+    def facts(self) -> dict[str, float]:
+        """What sources log of the answers that they rated last, as `NAME/FACT`."""
+        telling: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "facts")}
+        return {f"{name}/{fact}": value for name, one in telling.items() for fact, value in one.facts().items()}
 
     def _components(self, name: str) -> list[str]:
         source: Any = self.sources[name]

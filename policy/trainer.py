@@ -242,7 +242,7 @@ class PolicyTrainer(GRPOTrainer):
             metrics[name].pop()
         for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
             metrics.pop(name)
-        for name, value in told(scored, rollout, faults):
+        for name, value in (*told(scored, rollout, faults), *self.sources.facts().items()):
             self._note(name, value)
         if rollout.logprobs is not None and rollout.base is not None:
             self._watch_kl(sequence_kl(rollout).mean().item())

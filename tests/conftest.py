@@ -48,6 +48,7 @@ install_import_hook(
         "rewardlab.policy.groups",
         "rewardlab.policy.head",
         "rewardlab.policy.watching",
+        "rewardlab.policy.reference_probability",
         "rewardlab.policy.rows",
         "rewardlab.policy.schedulers",
         "rewardlab.policy.telling",

@@ -2,12 +2,18 @@
 
 from typing import Any
 
+from ...judges.judging import RubricSource
 from ...judges.wording import Sampling
+from ...rm.data import column
+from ...rm.errors import UsageError
 from ...rm.types import Labeller
-from ..judge_kinds import Materials
-from ..judge_rewards import JudgeReward, by_judge, open_one
-from ..rubric_files import open_rubric, read_checklist
+from ..judge.kinds import Materials
+from ..judge.rewards import JudgeReward, by_judge, open_one
+from ..rubrics.files import by_prompt, open_levels, open_rubric, read_checklist, rubric_of_row
 from ..run_facts import RunFacts
+
+DATA = "data"
+"""In place of a rubric's file: each prompt's own rubric, in the row that it stands in."""
 
 
 def judge(
@@ -16,7 +22,9 @@ def judge(
     kind: str = "pointwise",
     rubric: str = "",
     score: str = "gated",
+    levels: str = "",
     checklist: str = "",
+    reference: str = "",
     max_tokens: int = 1024,
     temperature: float = 0.0,
     replies: str = "",
@@ -25,11 +33,15 @@ def judge(
     """A kind of judges/kinds as a reward: a score of each answer alone, or a tournament within the answers to a prompt.
 
     The model is `endpoint=URL, model=NAME` or `local=FOLDER`; further settings are those of `ChatConfig`
-    (concurrency, prompt_price, max_cost ...) or arguments of the kind. An abstention is a missing reward. With a folder
-    `replies` a run that goes on asks nothing twice.
+    (concurrency, prompt_price, max_cost ...) or arguments of the kind. `rubric=data` goes by the rubric in each
+    prompt's row (a column rubric, or HealthBench's rubrics); `reference` is a column with an answer the judge is shown.
+    An abstention is a missing reward. With a folder `replies` a run that goes on asks nothing twice, and what the
+    replies there have cost counts towards max_cost.
     """
-    given = _materials(rubric, score, checklist, max_tokens, temperature, run.seed)
-    return JudgeReward(open_one(kind, given, replies, {**run.loading, **settings}))
+    given = _materials(run, rubric, score, levels, checklist, max_tokens, temperature)
+    references = run.by_prompt(lambda row: str(column(row, reference))) if reference else {}
+    opened = open_one(kind, given, replies, {**run.loading, **settings})
+    return JudgeReward(opened, {text: found[0] for text, found in references.items()})
 
 
 def labels(
@@ -38,6 +50,7 @@ def labels(
     kind: str = "pairwise",
     rubric: str = "",
     score: str = "gated",
+    levels: str = "",
     checklist: str = "",
     max_tokens: int = 1024,
     temperature: float = 0.0,
@@ -49,14 +62,24 @@ def labels(
     A pairwise judge whose two orders disagree abstains, unless `flip` says otherwise.
     """
     flip = {"flip": "abstain"} if kind == "pairwise" else {}
-    given = _materials(rubric, score, checklist, max_tokens, temperature, run.seed if run else 0)
+    given = _materials(run, rubric, score, levels, checklist, max_tokens, temperature)
     return by_judge(open_one(kind, given, replies, {**(run.loading if run else {}), **flip, **settings}).judge)
 
 
-def _materials(rubric: str, score: str, checklist: str, max_tokens: int, temperature: float, seed: int) -> Materials:
+def _materials(
+    run: RunFacts | None, rubric: str, score: str, levels: str, checklist: str, max_tokens: int, temperature: float
+) -> Materials:
+    found = _rubrics(run) if rubric == DATA else open_rubric(rubric) if rubric else None
     return Materials(
-        open_rubric(rubric) if rubric else None,
-        score,
-        read_checklist(checklist) if checklist else (),
-        Sampling(max_tokens, temperature, seed),
+        rubric=found,
+        score=score,
+        levels=open_levels(levels) if levels else None,
+        questions=read_checklist(checklist) if checklist else (),
+        sampling=Sampling(max_tokens, temperature, run.seed if run else 0),
     )
+
+
+def _rubrics(run: RunFacts | None) -> RubricSource:
+    if run is None:
+        raise UsageError("rubric=data goes by the rows of a run's prompts, and there is no run here; name a file")
+    return by_prompt({text: found[0] for text, found in run.by_prompt(rubric_of_row).items()})

@@ -14,7 +14,8 @@ from ..types import Case, Criterion, Judgment, Reason
 from ..verdicts import Points, points
 from ..wording import GREEDY, Sampling, instructions, messages, object_schema
 
-LevelsSource = Callable[[Sequence[Case]], Sequence[Levels]]
+LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
+"""Described scales for cases, in order; None where there is none, which is an abstention."""
 
 
 def pointwise(
@@ -32,7 +33,8 @@ def pointwise(
 
     A reply without a number is left out of the mean; if not more than half of an answer's replies have one, the case is
     an abstention. `levels` describe the whole numbers of the scale (as in BiGGen Bench, 1 to 5) and set `low` and
-    `high`. The single numbers are kept as criteria `sample 1, ...`.
+    `high`; a case that has none where the others do is not asked about. The single numbers are kept as criteria
+    `sample 1, ...`.
     """
     if samples < 1 or (samples > 1 and sampling.temperature == 0):
         raise UsageError(
@@ -41,6 +43,8 @@ def pointwise(
     schema = object_schema(reasoning={"type": "string"}, score={"type": "number"})
 
     def asks(case: Case, scale: Levels | None) -> list[Ask]:
+        if levels is not None and scale is None:
+            return []
         ends = {"{low}": f"{scale.low if scale else low:g}", "{high}": f"{scale.high if scale else high:g}"}
         system = instructions(prompt)
         for mark, end in ends.items():
@@ -61,12 +65,14 @@ def pointwise(
         replied = ask_all(chat, [asks(case, scale) for case, scale in zip(cases, scales, strict=True)])
         return [
             _judged(case, replies, chat, samples, (scale.low, scale.high) if scale else (low, high))
+            if replies
+            else judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
             for case, scale, replies in zip(cases, scales, replied, strict=True)
         ]
 
     settings: dict[str, Any] = {
         "kind": "pointwise", "chat": chat.name, "low": low, "high": high, "samples": samples,
-        "levels": levels.render() if isinstance(levels, Levels) else described(levels),
+        "levels": described(levels),
         "system": instructions(prompt), "sampling": sampling._asdict(),
     }  # fmt: skip
     return Judging(name or f"{chat.name} pointwise", settings, judge)

@@ -45,3 +45,15 @@ def call(capsys, *words) -> tuple[int, dict, str]:
     code = main([*map(str, words)])
     out, err = capsys.readouterr()
     return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err
+
+
+def over_pairs(capsys, folder: Path, server):
+    """`rewardlab judge` over a file of pairs, as a user runs it: exit code, last line, what was said, run folder."""
+
+    def run(*words, data=None, output="run", at=server, model=("qwen",)):
+        data = data or write(folder / "pairs.jsonl", lengths(8))
+        named = ["--endpoint", at.url, "--model", *model, "--retries", 0, "--samples", 20]
+        code, facts, err = call(capsys, "judge", "--data", data, *named, *words, "--output", folder / output)
+        return code, facts, err, folder / output
+
+    return run

@@ -1,19 +1,21 @@
 """`rewardlab judge`: judges behind a server of ours, with everything that a run folder holds."""
 
 import json
+import subprocess
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.inspector_views import open_run
-from rewardlab.apps.judged import CaseFile, account, parse_case
+from rewardlab.apps.inspector_views.judgments import open_run
+from rewardlab.apps.judge.records import CaseFile, account, parse_case
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.worlds import models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 
-from tests.apps.judging import call, lengths, longer, shown, write
+from tests.apps.judging import call, lengths, longer, over_pairs, shown, write
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
 
@@ -26,15 +28,7 @@ def server():
 
 @pytest.fixture
 def judge(capsys, tmp_path, server):
-    """The verb over a file of pairs; what it says and its folder."""
-
-    def run(*words, data=None, output="run", at=server, model=("qwen",)):
-        data = data or write(tmp_path / "pairs.jsonl", lengths(8))
-        named = ["--endpoint", at.url, "--model", *model, "--retries", 0, "--samples", 20]
-        code, facts, err = call(capsys, "judge", "--data", data, *named, *words, "--output", tmp_path / output)
-        return code, facts, err, tmp_path / output
-
-    return run
+    return over_pairs(capsys, tmp_path, server)
 
 
 # ---- a run ----
@@ -133,6 +127,32 @@ def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
     assert code == 0 and facts["judges"]["qwen rubric"]["reasons"] == {"no rubric": 1}, err
 
 
+def test_a_rubric_of_healthbench_adds_up_signed_points(judge, tmp_path):
+    """A long answer meets both criteria, (4 - 1) / 4; one of seven letters meets none."""
+    points = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
+    own = write(tmp_path / "own.jsonl", [{"prompt_id": f"p{n}", "rubrics": points} for n in range(8)])
+    code, _, err, folder = judge("--kind", "rubric", "--rubric", own, "--score", "signed_points")
+    rows = pq.read_table(folder / "scores.parquet").to_pylist()
+    scores = {score for row in rows if row["scorer"] == "qwen rubric" for score in row["scores"]}
+    assert code == 0 and scores == {0.75, 0.0}, err
+
+
+BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
+
+
+def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_path):
+    """Answers have seven letters and more, so the server's points are out of the scale of five."""
+    toml = "".join(f'{name} = "{text}"\n' for name, text in BIGGEN.items())
+    (tmp_path / "levels.toml").write_text(toml)
+    code, facts, err, _ = judge("--kind", "pointwise", "--levels", tmp_path / "levels.toml")
+    assert code == 0 and facts["judges"]["qwen pointwise"]["reasons"] == {"a score out of range": 8}, err
+    assert shown(server.requests[-1], "scale").startswith("Is it long?\n1: 1 letters.")
+    own = write(tmp_path / "own.jsonl", [{"id": f"p{n}", "score_rubric": BIGGEN} for n in range(7)])
+    code, facts, err, _ = judge("--kind", "pointwise", "--levels", own, output="own")
+    reasons = facts["judges"]["qwen pointwise"]["reasons"]
+    assert code == 0 and reasons == {"a score out of range": 7, "no rubric": 1}, err
+
+
 def test_a_checklist_is_read_from_toml(judge, tmp_path):
     (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
     code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml")
@@ -176,6 +196,8 @@ def test_a_file_may_hold_cases_of_many_answers_beside_pairs(judge, tmp_path):
         ({"answers": ["a", "b"], "best": "0"}, "'best' is the place of the right answer or a list of places, got '0'"),
         ({"answers": "a", "best": 0}, "'answers' is a list of texts, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
+        ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
+        ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),
     ],
 )
 def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path, row, message):
@@ -227,6 +249,29 @@ def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(
     assert rows[0] == rows[1]  # criteria, replies, tokens and cost survive
 
 
+def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, script):
+    """Every reply costs a coin; after five the process is killed, and the next one may spend the rest of eight."""
+    data = write(tmp_path / "pairs.jsonl", lengths(8))
+    paid = ["--completion_price", 250_000, "--concurrency", 1, "--samples", 20]
+    text = "from rewardlab.apps.cli import main; main(sys.argv[1:])"
+
+    def kept():
+        return sum(len(path.read_text().splitlines()) for path in tmp_path.rglob("replies.jsonl"))
+
+    with ChatServer(latency=0.05) as world:  # whose verdicts are 15 letters, so 4 tokens
+        named = ["--endpoint", world.url, "--model", "qwen", "--retries", 0]
+        words = ["judge", "--data", data, *named, *paid, "--output", tmp_path / "run"]
+        running = subprocess.Popen(script(text, *words))
+        until = time.monotonic() + 60
+        while kept() < 5 and time.monotonic() < until:
+            time.sleep(0.005)
+        running.kill()
+        running.wait()
+        before = kept()
+        code, _, err, _ = judge(*paid, "--max_cost", 8, "--resume", at=world)
+    assert 5 <= before < 8 == kept() and code == 3 and "the limit of cost 8 is reached: 8 spent" in err
+
+
 def test_requests_without_a_reply_can_be_abstentions(judge):
     with ChatServer(faults=0.3, kinds=("failing",), seed=4, answer=longer) as world:
         code, _, err, folder = judge(at=world)
@@ -266,6 +311,13 @@ def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
         (["--max_cost", "1"], "a limit of cost (1.0) needs prices"),
         (["--prices", "none.toml"], "no readable TOML file of prices"),
         (["--limit", "0"], "--limit is at least 1"),
+        (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
+        (["--names", "qwen=gpt"], "--names is for an audit; add --audit"),
+        (["--audit", "--other_author", "gpt"], "stands against a judge's own name; give that with --names"),
+        (["--audit", "--names", "gpt"], "--names is MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),
+        (["--audit", "--names", "qwen=gpt"], "no other author that 'gpt' could be preferred to; name one with"),
+        (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
+        (["--audit", "--chance", "luck"], "--chance is one of bradley_terry, shares, got 'luck'"),
     ],
 )
 def test_what_cannot_be_run_is_told_in_a_sentence(judge, server, words, message):
@@ -293,21 +345,18 @@ def test_a_case_keeps_its_reference_and_cluster():
     assert CaseFile().name == "pairs"
 
 
+def test_authors_are_read_beside_the_answers_and_beside_a_pair(tmp_path):
+    case = {"prompt": "q", "answers": ["a", "b", "c"], "best": 1, "authors": ["x", "y", "x"]}
+    pair = {"prompt": "q", "chosen": "good", "rejected": "bad", "chosen_model": "x", "rejected_model": "z"}
+    turned = pair | {"chosen": "worse", "id": "t", "wins": {"overall": 0.1}}
+    half = {"prompt": "q", "chosen": "one", "rejected": "two", "chosen_model": "x"}
+    cases, _ = CaseFile().cases([write(tmp_path / "cases.jsonl", [case, pair, turned, half])])
+    assert [one.authors for one in cases] == [("x", "y", "x"), ("x", "z"), ("x", "z"), ()] and cases[2].best == (1,)
+
+
 def test_no_key_stands_in_the_run_folder(judge, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     with ChatServer(key="sk-very-secret", answer=longer) as world:
         code, _, err, folder = judge(at=world)
     assert code == 0, err
     assert not any(b"sk-very-secret" in path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
-
-
-def test_an_audit_says_for_what_a_judge_may_be_trusted(judge):
-    """Longer answers are right here, and a judge of length falls for empty words."""
-    code, facts, err, folder = judge("--audit", "--limit", 3)
-    assert code == 0, err
-    assert facts["trusted_for"]["qwen pairwise"]["rewarding a policy"] != "yes"
-    found = json.loads((folder / "audit.json").read_text())["qwen pairwise"]
-    assert found["figures"]["accuracy"]["value"] == 1.0 and found["attacks"]["verbosity"]["after"]["value"] > 0.5
-    assert "May be trusted for rewarding a policy" in (folder / "audit.md").read_text()
-    code, told, _, _ = judge("--audit", "--limit", 3, "--dry_run", output="dry")
-    assert code == 0 and told["models"]["qwen"]["calls"] == facts["models"]["qwen"]["calls"]

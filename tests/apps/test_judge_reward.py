@@ -4,20 +4,25 @@ import json
 import math
 
 import pytest
-from rewardlab.apps.judge_kinds import Materials, open_judge
-from rewardlab.apps.judge_rewards import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, win_share
+from rewardlab.apps.judge.kinds import Materials, open_judge
+from rewardlab.apps.judge.rewards import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
 from rewardlab.apps.rewards.judge import labels
+from rewardlab.apps.rubrics.hints import hints_of
+from rewardlab.apps.run_facts import RunFacts
 from rewardlab.apps.specs import build
+from rewardlab.benchmarks.worlds import garden
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.chat import Ask, failed
 from rewardlab.judges.cost import Prices
+from rewardlab.judges.rubric import Principle, Rubric, Rule
 from rewardlab.judges.scripted import scripted
 from rewardlab.judges.wording import Sampling
+from rewardlab.policy.scaffolding import Hints
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.types import Example, user_turn
+from rewardlab.rm.types import Example, prompt_text, user_turn
 
-from tests.apps.conftest import steps_of
-from tests.apps.judging import longer, shown
+from tests.apps.conftest import rollouts_of, steps_of
+from tests.apps.judging import longer, shown, write
 
 QUESTION, OTHER = user_turn("question"), user_turn("another")
 
@@ -44,6 +49,12 @@ def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(ca
     done = one.asked.account()
     assert done["cost"] == pytest.approx((done["prompt_tokens"] + 10 * done["completion_tokens"]) / 1e6)
     assert "it: 3 answers, 1 without a verdict; 3 requests" in capsys.readouterr().err
+    one(answers("abcde"))
+    assert one.facts() | {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0} == {
+        "calls": 1, "without_reply": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0, "judgments": 1,
+        "abstentions": 0,
+    }  # fmt: skip
+    assert 0 < one.facts()["cost"] == one.asked.account()["cost"] - done["cost"]
 
 
 def test_samples_of_one_answer_are_draws_of_their_own():
@@ -128,9 +139,78 @@ def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path)
     code, facts, err, folder = rl("--reward", spec, "--max_steps", 1)
     assert code == 0, err
     assert facts["rewards"].keys() == {"judge"} and "qwen pointwise: 16 answers" in err and "cost 0." in err
-    assert steps_of(folder)[0]["rewards/judge/mean"] > 0
-    lines = (tmp_path / "kept" / "replies.jsonl").read_text().splitlines()
-    assert 0 < len(lines) <= 16 and all(json.loads(line)["text"] for line in lines)
+    kept = [json.loads(line) for line in (tmp_path / "kept" / "replies.jsonl").read_text().splitlines()]
+    step = steps_of(folder)[0]
+    assert step["rewards/judge/mean"] > 0 and 0 < step["judge/calls"] == step["judge/judgments"] == len(kept) <= 16
+    assert step["judge/prompt_tokens"] == sum(reply["prompt_tokens"] for reply in kept)
+    assert step["judge/cost"] == pytest.approx(step["judge/prompt_tokens"] / 1e6) and step["judge/abstentions"] == 0
+
+
+def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
+    """Three coins of five are spent before; two of four further answers can still be paid, then nobody is asked."""
+    with ChatServer(answer=lambda asked: '{"score": 10.0}') as world:  # 15 letters are 4 tokens
+        settings = {
+            "endpoint": world.url,
+            "model": "qwen",
+            "completion_price": 250_000,
+            "concurrency": 1,
+            "max_cost": 5,
+        }
+
+        def opened():
+            return JudgeReward(open_one("pointwise", Materials(), str(tmp_path / "kept"), settings))
+
+        first = opened()
+        assert first(answers("a", "b", "c")) == [10.0] * 3
+        first.asked.chat.store.close()  # as a process does that ends
+        again = opened()
+        with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent"):
+            assert again(answers("a", "d", "e", "f", "g")) == [10.0, 10.0, 10.0, None, None]
+        assert world.asked.total() == 5 and again.facts()["without_reply"] == 2
+        with pytest.raises(DataError, match="not asked: the limit of cost 5 is reached"):
+            again(answers("h"))
+
+
+POINTS = [{"criterion": "Names bees.", "points": 4}, {"criterion": "Praises venom.", "points": -6}]
+
+
+def test_a_judge_goes_by_the_rubric_in_each_prompts_row_and_is_shown_its_reference(server):
+    """Ten letters meet all criteria, (4 - 6) / 4; fewer meet none. The rule of the other row is kept, 1."""
+    rule = {"rules": [{"id": "r1", "type": "must", "criterion": "Is long.", "test": "Count."}]}
+    rows = {
+        prompt_text(QUESTION): [{"rubrics": POINTS, "gold": "Bees!"}],
+        prompt_text(OTHER): [{"rubric": rule, "gold": "-"}],
+    }
+    run = RunFacts(None, 1, 0, {}, rows)  # type: ignore[arg-type]
+    spec = f"judge(kind=rubric, rubric=data, reference=gold, endpoint={server.url}, model=qwen"
+    one = build("apps.rewards", f"{spec}, score=points)", run=run)
+    assert one(answers("short", "ten letters and more")) == [0.0, -0.5]
+    assert shown(server.requests[-1], "reference") == "Bees!" and "Names bees." in shown(server.requests[-1], "rubric")
+    assert build("apps.rewards", f"{spec})", run=run)(answers("ten letters and more", prompt=OTHER)) == [1.0]
+    with pytest.raises(UsageError, match="the row of the prompt 'user: question': no column 'rubric'"):
+        build("apps.rewards", f"{spec})", run=run._replace(rows={prompt_text(QUESTION): [{"gold": "-"}]}))
+    with pytest.raises(UsageError, match="rubric=data goes by the rows of a run's prompts"):
+        labels(kind="rubric", rubric="data", endpoint=server.url, model="qwen")
+
+
+def test_a_rubric_is_shown_to_some_answers_and_all_are_judged_by_it(rl, server, tmp_path):
+    """Three of a group's four see some of it in the first step, and nobody in the last."""
+    rows = [{"prompt": list(one), "rubrics": POINTS} for one in garden.prompts(40, 0)]
+    spec = f"judge(kind=rubric, rubric=data, score=points, endpoint={server.url}, model=qwen)"
+    flags = ["--reward", spec, "--max_steps", 2, "--rollout_steps", 1]
+    data = write(tmp_path / "prompts.jsonl", rows)
+    code, _, err, folder = rl(*flags, "--scaffold", "ruscarl", data=data)
+    assert code == 0, err
+    assert [row["scaffold/hinted"] for row in steps_of(folder)] == [0.75, 0.0]
+    assert {row["prompt"] for row in rollouts_of(folder)} <= {prompt_text(row["prompt"]) for row in rows}
+    assert {row["reward/sources/judge"] for row in rollouts_of(folder)} <= {-0.5, 0.0}
+    code, _, err, _ = rl(*flags, "--scaffold", "ruscarl", output="none")
+    assert code in (2, 3) and "the row of the prompt" in err and "no column 'rubric'" in err
+
+
+def test_what_a_rubric_forbids_is_to_be_avoided():
+    rules = (Rule("r1", "must", "Names wax.", "Find it."), Rule("r2", "forbid", "Lies.", "Find a lie."))
+    assert hints_of(Rubric(rules, (Principle("p", "Is short."),))) == Hints(("Names wax.", "Is short."), ("Lies.",))
 
 
 def test_a_tournament_is_watched_beside_it(rl, server):
@@ -161,7 +241,5 @@ def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
     ],
 )
 def test_what_cannot_be_asked_is_told_in_a_sentence(spec, message):
-    from rewardlab.apps.run_facts import RunFacts
-
     with pytest.raises(UsageError, match=message.replace("(", r"\(")):
         build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.rubric_building import labelled
-from rewardlab.apps.rubric_files import OURS, find_rubric, open_rubric, read_rubrics, rubric_row
+from rewardlab.apps.rubrics.building import labelled
+from rewardlab.apps.rubrics.files import OURS, find_rubric, open_rubric, read_rubrics, rubric_row
 from rewardlab.benchmarks.worlds import check_models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.benchmarks.worlds.checked import items

@@ -94,10 +94,11 @@ def test_nulls_of_like_length_have_the_words_of_the_other_answer_in_number_or_in
 
 
 def test_swapping_moves_all_that_belongs_to_an_answer_and_twice_is_nothing():
-    three = case(answers=("a", "b", "c"), best=(0, 1), values=(1.0, 0.9, 0.0), sets=(2, 1))
+    three = case(answers=("a", "b", "c"), best=(0, 1), values=(1.0, 0.9, 0.0), sets=(2, 1), authors=("x", "y", "z"))
     crossed = swapped(three)
     assert (crossed.answers, crossed.best) == (("c", "b", "a"), (1, 2))
-    assert (crossed.values, crossed.sets) == ((0.0, 0.9, 1.0), (1, 2)) and swapped(crossed) == three
+    assert (crossed.values, crossed.sets, crossed.authors) == ((0.0, 0.9, 1.0), (1, 2), ("z", "y", "x"))
+    assert swapped(crossed) == three
 
 
 def test_a_masked_case_says_nothing_of_the_question():

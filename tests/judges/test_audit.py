@@ -1,7 +1,7 @@
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
 
@@ -183,23 +183,19 @@ def test_a_judge_that_never_reads_the_question_is_seen_by_masking_it():
 
 
 def test_own_authorship_is_told_from_quality():
-    authors = {
-        one.id: ("Ownmodel", "Othermodel") if int(one.id[4:]) % 2 else ("Othermodel", "Ownmodel") for one in SUMS
-    }
+    signed = [replace(one, authors=NAMES if int(one.id[4:]) % 2 else NAMES[::-1]) for one in SUMS]
 
     class Partial(Adder):
         def _judged(self, case):
             scores = super()._judged(case).scores
-            original = SUMS[int(case.id[4:])].answers
-            mine = [
-                self.own * (a in original and authors[case.id][original.index(a)] == "Ownmodel") for a in case.answers
-            ]
+            original = signed[int(case.id[4:])]
+            wrote = dict(zip(original.answers, original.authors, strict=True))
+            mine = [self.own * (wrote.get(answer) == NAMES.own) for answer in case.answers]
             return Judgment(case.id, scores=tuple(s + m for s, m in zip(scores, mine, strict=True)))
 
-    fair, partial = (
-        audited(Partial(own=own), authors=authors, attacks={}).figures["authorship slope"] for own in (0.0, 1.0)
-    )
+    fair, partial = (audited(Partial(own=own), signed, attacks={}).figures["authorship slope"] for own in (0.0, 1.0))
     assert fair.low < 0 < fair.high and partial.low > 0.5
+    assert "authorship slope" not in audited(Adder(), attacks={}).figures, "nobody said who wrote them"
 
 
 def test_an_overconfident_judge_and_a_calibrated_one():
@@ -295,16 +291,19 @@ def test_labelled_ties_are_judged_for_the_slot_and_for_agreement():
 
 
 def test_a_case_becomes_a_pair_of_a_right_and_a_wrong_answer_in_random_order():
-    four = [Case(f"c{n}", (), ("r", "s", "w", "v"), (0, 1), values=(1.0, 0.9, 0.1, 0.0)) for n in range(400)]
+    four = [
+        Case(f"c{n}", (), ("r", "s", "w", "v"), (0, 1), values=(1.0, 0.9, 0.1, 0.0), authors=("R", "S", "W", "V"))
+        for n in range(400)
+    ]
     made = [pair_of(case) for case in four]
-    for pair, places in made:
+    for pair in made:
         assert len(pair.best) == 1 and pair.answers[pair.best[0]] in "rs" and pair.answers[1 - pair.best[0]] in "wv"
-        assert pair.answers == tuple(four[0].answers[place] for place in places)
-        assert pair.values == tuple(four[0].values[place] for place in places)
-    assert abs(np.mean([pair.best[0] for pair, _ in made]) - 0.5) < 1.96 * 0.5 / 20, "the label has no favourite slot"
+        assert pair.values == tuple(four[0].values["rswv".index(answer)] for answer in pair.answers)
+        assert pair.authors == tuple(answer.upper() for answer in pair.answers)
+    assert abs(np.mean([pair.best[0] for pair in made]) - 0.5) < 1.96 * 0.5 / 20, "the label has no favourite slot"
     assert pair_of(four[3], 1) == pair_of(four[3], 1) and any(pair_of(c, 0) != pair_of(c, 1) for c in four)
-    tied, places = pair_of(Case("t", (), ("a", "b", "c"), (0, 1, 2)))
-    assert tied.best == (0, 1) and len(set(places)) == 2
+    tied = pair_of(Case("t", (), ("a", "b", "c"), (0, 1, 2)))
+    assert tied.best == (0, 1) and len(set(tied.answers)) == 2 and tied.authors == ()
 
 
 def test_every_probe_is_one_call_and_keeps_the_ids():

@@ -28,13 +28,18 @@ from transformers import AutoModelForCausalLM
 
 from tests.conftest import need
 
-QUICK = {"first_wait": 0.01, "timeout": 1.0, "retries": 20}
+QUICK = {"first_wait": 0.01, "longest_wait": 0.1, "retries": 20}
 SCHEMA = {"type": "object", "properties": {"winner": {"enum": ["A", "B"]}}, "required": ["winner"]}
 A_COIN_EACH = Prices(completion=250_000.0)  # a verdict has 15 letters, so 4 tokens: 1.0
 
 
 def asks(number, **options):
     return [Ask(user_turn(f"Case {place}: which answer is better?"), **options) for place in range(number)]
+
+
+def ours(told):
+    """Our own among the warnings that were recorded; others are told of whatever is collected meanwhile."""
+    return [one for one in told if one.category is UserWarning]
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +70,9 @@ def test_the_request_says_what_was_asked():
 
 @pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind not in SPOILT])
 def test_what_may_pass_is_asked_again(kind):
-    with ChatServer(faults=0.5, kinds=[kind], hang=1.5) as server:
-        replies = endpoint("judge", server.url, **QUICK).ask(asks(12))
+    patience = {"timeout": 1.0} if kind == "hanging" else {}
+    with ChatServer(faults=0.5, kinds=[kind], hang=60.0) as server:
+        replies = endpoint("judge", server.url, **QUICK, **patience).ask(asks(12))
     assert not any(reply.error for reply in replies)
     assert server.faulty[kind] > 0 and server.asked.total() >= 12 + server.faulty[kind]
 
@@ -138,7 +144,7 @@ def test_a_schema_that_is_refused_is_left_out_from_then_on_and_told_once():
         chat = endpoint("judge", server.url, concurrency=1)
         with pytest.warns(UserWarning, match="refuses a JSON schema and is asked without it") as told:
             replies = chat.ask(asks(5, schema=SCHEMA))
-        assert len(told) == 1 and not any(reply.error for reply in replies)
+        assert len(ours(told)) == 1 and not any(reply.error for reply in replies)
         assert ["response_format" in said for said in server.requests] == [True] + [False] * 5
 
 
@@ -181,7 +187,7 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached():
         with pytest.warns(UserWarning, match="the limit of cost 5 is reached") as told:
             replies = chat.ask(asks(20))
         paid = [reply for reply in replies if not reply.error]
-        assert len(told) == 1 and len(paid) in (5, 6) and chat.bill.money == len(paid) == server.asked.total()
+        assert len(ours(told)) == 1 and len(paid) in (5, 6) and chat.bill.money == len(paid) == server.asked.total()
         assert all("not asked: the limit of cost 5 is reached" in reply.error for reply in replies if reply.error)
         with warnings.catch_warnings(action="ignore"):
             assert chat.ask(asks(1))[0].error
@@ -189,25 +195,43 @@ def test_no_request_starts_once_the_limit_of_cost_is_reached():
 
 
 def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached_meanwhile():
+    class Slow(Endpoint):
+        """Whose rate lets one request through, and the others when that one is paid."""
+
+        turns = 0
+
+        async def turn(self, ask):
+            self.turns += 1
+            while self.turns > 1 and not self.bill.replies:
+                await asyncio.sleep(0.001)
+
     with ChatServer() as server, pytest.warns(UserWarning, match="the limit of cost 1 is reached"):
-        endpoint("judge", server.url, prices=A_COIN_EACH, max_cost=1.0, requests_per_minute=120.0).ask(asks(4))
-        assert server.asked.total() == 1
+        chat = Slow("judge", server.url, prices=A_COIN_EACH, max_cost=1.0)
+        replies = chat.ask(asks(4))
+        assert server.asked.total() == 1 and chat.turns == 4 and sum(not reply.error for reply in replies) == 1
 
 
 def test_a_server_that_is_down_is_given_up():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.warns(UserWarning, match="16 requests in a row failed"):
-        replies = endpoint("judge", f"http://127.0.0.1:{port}/v1", retries=0, concurrency=4).ask(asks(100))
+    with socket.socket() as deaf, pytest.warns(UserWarning, match="16 requests in a row failed"):
+        deaf.bind(("127.0.0.1", 0))  # held, so that nobody else takes the port, and not listened to
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
+        replies = endpoint("judge", url, retries=0, concurrency=4).ask(asks(100))
     refused = [reply.error for reply in replies if reply.error.startswith("not asked: ")]
     assert all(reply.error for reply in replies) and len(refused) in range(80, 85)
 
 
 def test_as_many_are_in_flight_as_allowed_and_no_more():
-    with ChatServer(latency=0.05) as server:
-        endpoint("judge", server.url, concurrency=8).ask(asks(40))
-    assert server.most_in_flight in range(2, 9)
+    """Nobody is answered until eight wait, and then no ninth request has arrived."""
+    arrived = []
+    eight = threading.Barrier(8, action=lambda: arrived.append(server.asked.total()), timeout=60)
+
+    def answer(asked):
+        eight.wait()
+        return verdict(asked)
+
+    with ChatServer(answer=answer) as server:
+        replies = endpoint("judge", server.url, concurrency=8, retries=0).ask(asks(40))
+    assert arrived == [8, 16, 24, 32, 40] and not any(reply.error for reply in replies)
 
 
 def test_requests_keep_to_the_rate():
@@ -276,7 +300,7 @@ def test_without_the_package_the_way_out_is_told(monkeypatch):
 
 def test_the_speed_table_counts_what_it_asked():
     found = speedup(Load(latency=0.01, in_flight=4, asks=12, alone=3))
-    assert found["most in flight"] in range(2, 5) and json.dumps(found)
+    assert found["most in flight"] in range(1, 5) and json.dumps(found)
     assert set(found["speed-up"]) == {"one at a time", "in flight", "in flight, kept"}
 
 

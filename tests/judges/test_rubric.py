@@ -8,7 +8,7 @@ import pytest
 import rewardlab.judges as judges
 from rewardlab.judges.rubric import SCHEMA, Principle, Rubric, Rule, from_toml, lint, parse, render, to_toml
 from rewardlab.judges.rubric_formats import biggen, healthbench
-from rewardlab.judges.rubric_score import anchored, gated, saturated, signed_points, signed_share, weighted
+from rewardlab.judges.rubric_score import anchored, gated, points, saturated, signed_points, signed_share, weighted
 
 HAND_WRITTEN = sorted((Path(str(judges.__file__)).parent / "rubrics").glob("*.toml"))
 
@@ -188,6 +188,12 @@ def test_healthbench_scores_by_hand(met, score):
     assert signed_points(HEALTH, verdicts) == pytest.approx(score)
 
 
+def test_points_of_harm_stay_below_0_without_the_clip():
+    """Of 8 + 2 points 2 are met and 5 are taken: -3/10."""
+    assert points(HEALTH, {"c1": 0.0, "c2": 1.0, "c3": 1.0}) == pytest.approx(-0.3)
+    assert points(HEALTH, {"c1": 1.0, "c2": 0.0, "c3": 0.0}) == pytest.approx(0.8)
+
+
 def test_healthbench_refuses_points_that_are_none():
     with pytest.raises(ValueError, match="criterion 1: points are a number other than 0, got 'many'"):
         healthbench({"rubrics": [{"criterion": "x", "points": "many"}]})
@@ -215,6 +221,8 @@ def test_biggen_has_five_described_levels():
     assert levels.render().split("\n") == ["Is it right?", *(f"{n}: Level {n}." for n in range(1, 6))]
     with pytest.raises(ValueError, match="no column 'score3_description'"):
         biggen({"score_rubric": {name: text for name, text in row.items() if "3" not in name}})
+    with pytest.raises(ValueError, match="criteria and descriptions of five levels, got Be good."):
+        biggen({"score_rubric": "Be good."})
 
 
 def test_every_stored_biggen_rubric_is_read(shared_data):

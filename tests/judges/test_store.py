@@ -80,6 +80,17 @@ def test_missing_are_the_asks_that_a_dry_run_counts(tmp_path):
     assert kept.missing(asks(4)) == asks(4)[2:]
 
 
+def test_the_store_knows_what_its_replies_have_cost(tmp_path):
+    """Each has a token a letter of its text's quarter: 8 of them, at a coin for a million. An error is not kept."""
+    said = [Reply("A", "stop", 5, 8), failed("the reply has no text", completion_tokens=8), Reply("B", "stop", 5, 8)]
+    with Store(tmp_path) as store:
+        Kept(scripted(said), store, prices=Prices(completion=1_000_000.0)).ask(asks(3))
+        assert store.spent == 16.0
+    with Store(tmp_path) as store:
+        Kept(scripted(["C"]), store).ask([asks(3)[1]])  # by a free model
+        assert store.spent == 16.0 and len(store.replies) == 3
+
+
 def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):
     def priced(ask):
         time.sleep(0.6)  # a bar shows itself after a second
@@ -137,7 +148,7 @@ def test_a_line_that_cannot_be_written_through_leaves_the_file_as_it_was(tmp_pat
             kept.ask(asks(2))
     assert len(lines(tmp_path)) == 1
     kept.ask(asks(2))
-    assert len(read_replies(tmp_path / FILE)) == 2
+    assert len(read_replies(tmp_path / FILE)[0]) == 2
 
 
 # ---- other processes ----
@@ -208,7 +219,7 @@ def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, nu
     print(f"\n{len(committed)} replies committed before kill -9; {len(again)} of the others asked for again")
     assert len(safe) == len(committed) and not again & safe
     assert len(again) <= 64 and not any(reply.error for reply in replies)
-    assert len(read_replies(tmp_path / FILE)) == number
+    assert len(read_replies(tmp_path / FILE)[0]) == number
 
 
 def _until(holds, seconds=60):

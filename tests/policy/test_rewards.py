@@ -91,6 +91,22 @@ def test_skipped_faults_are_missing_rewards_and_kept_to_be_saved(kind, kept):
     assert all(fault.example is None or fault.example == EXAMPLES[fault.row] for fault in faults)
 
 
+def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():
+    class Counting:
+        asked = 0
+
+        def __call__(self, examples):
+            self.asked = len(examples)
+            return [0.0] * self.asked
+
+        def facts(self):
+            return {"asked": self.asked}
+
+    sources = RewardSources({"judge": Counting(), "length": lengths})
+    sources(EXAMPLES)
+    assert sources.facts() == {"judge/asked": 3}
+
+
 def test_no_reward_at_all_is_refused():
     with pytest.raises(UsageError, match="there is no reward"):
         RewardSources({})

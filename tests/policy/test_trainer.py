@@ -306,6 +306,21 @@ def test_a_reward_that_learns_gets_the_last_passs_states_row_by_row(train):
         assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + said - 1
 
 
+def test_what_a_reward_says_of_the_answers_it_rated_is_logged(train):
+    class Asking:
+        contract, times = garden.gold().contract, 0
+
+        def rate(self, examples):
+            self.times += 1
+            return garden.gold().rate(examples)
+
+        def facts(self):
+            return {"times": self.times}
+
+    trainer = train(sources=RewardSources({"judge": Asking()}), steps=3)
+    assert logged(trainer, "judge/times") == [1, 2, 3]
+
+
 # ---- references, limits ----
 
 

@@ -21,6 +21,7 @@ SETTINGS = {
     "clip": {"eta": 0.5},
     "delta": {},
     "missing_eos": {"reward": "style", "cost": 0.5},
+    "std_filter": {"reward": "style", "first": 1},
 }
 ADVANTAGES = {"whiten": {}}
 

@@ -1,0 +1,98 @@
+"""What a browser may ask of the server: nothing in another site's name, and none of Gradio's routes for files."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .style import SOURCES
+
+API = "/gradio_api"
+CACHE = "GRADIO_TEMP_DIR"
+PAGES = (
+    *("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/login", "/logout"),
+    *(f"{API}/{name}" for name in ("startup-events", "theme.css", "queue/join", "queue/data", "cancel", "reset")),
+    *(f"{API}/{name}" for name in ("user", "login_check", "token", "app_id", "info")),
+)
+FOLDERS = ("/assets/", "/static/", "/svelte/", "/pwa_icon/", f"{API}/heartbeat/")
+"""With `PAGES` all that a page of ours asks for; Gradio's uploads, proxies, recordings and calls by name are closed."""
+FILE = f"{API}/file="
+HEADERS = {
+    "content-security-policy": f"{SOURCES}; base-uri 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """Refuses a request before Gradio sees it, and tells the browser what it must not do with the answer.
+
+    `hosts` are the names that this server goes by: with another one, some other site's name leads here (DNS
+    rebinding). None: any, which is for servers that ask for a password.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str] | None = None):
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http" and (sentence := refusal(scope["path"], Headers(scope=scope), self.hosts)):
+            await PlainTextResponse(sentence, status_code=403)(scope, receive, send)
+        else:
+            await self.app(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
+
+
+def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -> str:
+    """Why a request gets no answer; empty if it does."""
+    host, origin = headers.get("host", ""), headers.get("origin")
+    if hosts is not None and _name(f"//{host}") not in hosts:
+        return f"this server is not called '{host}'"
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        return f"'{origin}' may not ask this server"
+    if path.startswith(FILE):
+        return "" if _is_cached(path.removeprefix(FILE)) else "there is no such file here"
+    whole = path.rstrip("/") or "/"
+    return "" if whole in PAGES or path.startswith(FOLDERS) else "there is nothing here"
+
+
+def _name(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+def _is_cached(path: str) -> bool:
+    """Whether it lies among the files that were written to be fetched; Gradio then looks whether it wrote this one."""
+    folder = os.environ.get(CACHE)
+    if not folder or "\0" in path:
+        return False
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)) and ".." not in Path(path).parts
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+        await send(message)
+
+    return sent
+
+
+def private_cache() -> None:
+    """Gradio's files go to a folder that only this user reads and that ends with this process."""
+    if CACHE not in os.environ:
+        os.environ[CACHE] = tempfile.mkdtemp(prefix="rewardlab-inspect-")
+        atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)

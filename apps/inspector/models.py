@@ -1,0 +1,123 @@
+"""The models that were named at the start: opened once, when they are first asked for, and one visitor's at a time."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...rm.adapter_settings import SETTINGS, load_settings
+from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.types import RewardModel
+from ..config import DecodeConfig, InspectConfig
+from ..runs import trust
+from ..specs import build, is_function, named
+
+if TYPE_CHECKING:
+    from ...policy.engines import Engine
+
+
+class Decoder(NamedTuple):
+    """A base and its guides, and the objectives that a preference is over; none where guides follow none."""
+
+    engine: "Engine"
+    objectives: tuple[str, ...]
+
+
+class Models:
+    """Nothing is loaded until a visitor asks; what the browser sends is looked up among the names, never opened."""
+
+    def __init__(self, config: InspectConfig):
+        self._config = config
+        self._sources: dict[str, str] = {}
+        for text in config.model:
+            name, source = named(text)
+            if name in self._sources:
+                raise UsageError(f"two models are called '{name}'; name them apart, as --model one=FOLDER two=FOLDER")
+            self._sources[name] = source
+        self.objectives = _objectives(config)
+        """Of the playground, by what the reward models' folders say."""
+        self._opened: dict[str, RewardModel] = {}
+        self._decoder: Decoder | None = None
+        self._tokenizer: Any = None
+        self._turn = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        """Of the reward models."""
+        return [*self._sources]
+
+    @property
+    def decodes(self) -> bool:
+        """Whether there is a guide for the playground."""
+        return bool(self._config.arm)
+
+    @contextmanager
+    def reward_model(self, name: str | None) -> Iterator[RewardModel]:
+        """A reward model, this visitor's until the block ends."""
+        if name not in self._sources:
+            raise UsageError(f"no model '{name}' was named at the start; there is {', '.join(self.names) or 'none'}")
+        with self._turn:
+            if name not in self._opened:
+                self._opened[name] = _open(self._sources[name], self._config)
+            yield self._opened[name]
+
+    @contextmanager
+    def decoder(self) -> Iterator[Decoder]:
+        """Base and guides, this visitor's until the block ends."""
+        if not self.decodes:
+            raise UsageError(
+                "no guide was named at the start; start with --arm, and with --base unless it is an adapter"
+            )
+        with self._turn:
+            if self._decoder is None:
+                self._decoder = _open_decoder(self._config)
+            yield self._decoder
+
+    def tokenizer(self) -> Any:
+        """The base's, to read what it decoded before; None where no base is known."""
+        source = _base(self._config)
+        if source is None or self._tokenizer is not None:
+            return self._tokenizer
+        from ...rm.trunks import load_tokenizer
+
+        self._tokenizer = load_tokenizer(source, **trust(self._config))
+        return self._tokenizer
+
+
+def _base(config: InspectConfig) -> str | None:
+    """The one that was named, or the one that an adapter names."""
+    folders = [Path(text.partition("=")[2] or text) for text in config.arm]
+    adapted = next((folder for folder in folders if (folder / SETTINGS).exists()), None)
+    return config.base or (load_settings(adapted).base if adapted else None)
+
+
+def _open(source: str, config: InspectConfig) -> RewardModel:
+    """A folder, a Hub id, or a kind with its arguments, such as implicit(source=runs/dpo, reference=runs/sft)."""
+    from ...benchmarks.scorers import open_scorer
+
+    try:
+        if "(" in source and not is_function(source) and not Path(source).exists():
+            return build("rm.models", source)
+        return open_scorer(source, **trust(config)).model
+    except CheckFailed as error:
+        raise DataError(str(error)) from error
+
+
+def _open_decoder(config: InspectConfig) -> Decoder:
+    from ..decoding import open_engine
+
+    settings = DecodeConfig(base=config.base, arm=config.arm, trust_remote_code=config.trust_remote_code)
+    settings.validate()
+    return Decoder(*open_engine(settings))
+
+
+def _objectives(config: InspectConfig) -> tuple[str, ...]:
+    """The names of guides by objective, or what a single guide's adapter follows."""
+    parts = [text.partition("=") for text in config.arm]
+    if parts and all(sign for _, sign, _ in parts):
+        return tuple(name for name, _, _ in parts)
+    if len(parts) == 1 and (Path(config.arm[0]) / SETTINGS).exists():
+        settings = load_settings(Path(config.arm[0]))
+        return settings.objectives if settings.follows_preference else ()
+    return ()

@@ -1,0 +1,53 @@
+"""The page: a tab for each thing that people look at."""
+
+from collections.abc import Callable
+from html import escape
+
+import gradio as gr
+
+from ..config import InspectConfig
+from ..inspector_views.html import STYLE, shown
+from ..inspector_views.runs import Root, open_root
+from . import benchmarks, compare, judgments, playground, studies, training
+from .guard import private_cache
+from .models import Models
+from .parts import QUIET, Site
+
+TABS: dict[str, Callable[[Site], None]] = {
+    "judgments": judgments.tab,
+    "compare": compare.tab,
+    "benchmarks": benchmarks.tab,
+    "training": training.tab,
+    "playground": playground.tab,
+    "studies": studies.tab,
+}
+"""A tab's name in the address -> what builds it; its title is the capitalised name, or that of `TITLES`."""
+TITLES = {"training": "RL training"}
+
+
+def build(config: InspectConfig) -> gr.Blocks:
+    """The page over a run folder, or over a folder of runs."""
+    root = open_root(config.run)
+    private_cache()
+    with gr.Blocks(title=f"rewardlab · {escape(root.folder.name)}", analytics_enabled=False, fill_width=True) as page:
+        gr.HTML(_heading(root), apply_default_css=False)
+        site = Site(page, root, config, Models(config))
+        with gr.Tabs(elem_id="tabs") as tabs:
+            for name, tab in TABS.items():
+                with gr.Tab(TITLES.get(name, name.replace("_", " ").capitalize()), id=name) as shown_tab:
+                    tab(site._replace(tab=shown_tab))
+        page.load(_asked_tab, None, tabs, **QUIET)
+    return page
+
+
+def _heading(root: Root) -> str:
+    return (
+        f'{STYLE}<div class="rl heading"><h1>{shown(root.folder.name)}</h1>'
+        f'<span class="faint end">{shown(str(root.folder))}</span></div>'
+    )
+
+
+def _asked_tab(request: gr.Request) -> gr.Tabs:
+    """The tab that the address names: `?tab=compare`."""
+    name = request.query_params.get("tab")
+    return gr.Tabs(selected=name) if name in TABS else gr.Tabs()

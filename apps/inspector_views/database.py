@@ -1,0 +1,49 @@
+"""Queries over the Parquet files of a run: fixed texts, every value a bound parameter, a bounded memory."""
+
+import glob
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from ...rm.errors import DataError
+
+SETTINGS = {
+    "autoinstall_known_extensions": False,
+    "memory_limit": "1GB",
+    "threads": 4,
+    "temp_directory": "",  # nothing is written to the disk where too little memory is left
+}
+WAY_OUT = "run `rewardlab eval` again with --overwrite"
+
+
+def query(
+    text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None, *, way_out: str = WAY_OUT
+) -> list[tuple]:
+    """Rows of a query in which `$name` stands for the path of a file or for a value.
+
+    Its own database in memory, because several threads ask for pages. `DataError` names the files that cannot be read.
+    """
+    with reading(text, files, way_out), duckdb.connect(config=SETTINGS) as database:
+        return database.execute(text, bound(text, files, values)).fetchall()
+
+
+def bound(text: str, files: Mapping[str, Path], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The parameters that a text asks for; a file's name is no pattern."""
+    paths = {name: glob.escape(str(path)) for name, path in files.items()}
+    return {name: value for name, value in {**paths, **(values or {})}.items() if f"${name}" in text}
+
+
+@contextmanager
+def reading(text: str, files: Mapping[str, Path], way_out: str = WAY_OUT) -> Iterator[None]:
+    """What goes wrong with a query inside is a `DataError` that names the files it reads."""
+    read = [path for name, path in files.items() if f"${name}" in text] or list(files.values())
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise DataError(f"{read[0].parent} needs more memory than {SETTINGS['memory_limit']}; narrow it") from error
+    except duckdb.Error as error:
+        names = " or ".join(path.name for path in read)
+        raise DataError(f"{read[0].parent}: {names} is damaged ({str(error).splitlines()[0]}); {way_out}") from error

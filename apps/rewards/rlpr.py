@@ -1,0 +1,64 @@
+"""The policy's own probability of a reference answer behind its reasoning, as a reward that needs no verifier."""
+
+from collections.abc import Sequence
+
+import torch
+
+from ...policy.reference_probability import TAGS, debiased, formed, reasoning, reference_probabilities
+from ...policy.rewards import RewardFunction
+from ...policy.voices import language_model
+from ...rm.data import column
+from ...rm.errors import DataError, UsageError
+from ...rm.types import Example, Messages, prompt_text
+from ..run_facts import RunFacts
+
+
+def rlpr(
+    *,
+    run: RunFacts,
+    reference: str = "reference",
+    tags: Sequence[str] = TAGS,
+    form: float = 0.1,
+    together: int = 16,
+) -> RewardFunction:
+    """(1 - w) clip(p(y* | x, z) - p(y* | x), 0, 1) + w 1[the tags are in order]           RLPR: arXiv:2506.18254
+
+    p is the mean probability of the reference's tokens under the policy as it is now, z the answer up to its tag
+    `tags[-2]` with p = 0 where it has none, as in the released code, and p(y* | x) that behind the tags with nothing in
+    them; w is `form`. `reference` is a column of the prompts' rows, `together` how many answers are read at a time.
+    `policy/transforms/std_filter.py` drops the prompts on which all answers do alike.
+    """
+    if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
+        raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")
+    known = _one_each(run.by_prompt(lambda row: _text(column(row, reference), reference)))
+    model, encoder, nothing = language_model(run.policy), run.policy.encoder, "".join(tags[:-1])
+
+    def chances(prompts: Sequence[Messages], openings: Sequence[str]) -> torch.Tensor:
+        references = [known[prompt_text(prompt)] for prompt in prompts]
+        return reference_probabilities(model, encoder, prompts, openings, references, together=together)
+
+    def rate(examples: Sequence[Example]) -> list[float]:
+        opened = {place: z for place, one in enumerate(examples) if (z := reasoning(one.answer, tags)) is not None}
+        asked = [examples[place].prompt for place in opened]
+        distinct = {prompt_text(prompt): prompt for prompt in asked}
+        before = dict(zip(distinct, chances([*distinct.values()], [nothing] * len(distinct)), strict=True))
+        alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in asked], dtype=torch.float64)
+        gains = dict(zip(opened, debiased(chances(asked, [*opened.values()]), alone).tolist(), strict=True))
+        return [
+            (1 - form) * gains.get(place, 0.0) + form * formed(one.answer, tags) for place, one in enumerate(examples)
+        ]
+
+    return rate
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"'{name}' is a text, got {str(value)[:60]!r}")
+    return value
+
+
+def _one_each(found: dict[str, list[str]]) -> dict[str, str]:
+    several = [text for text, values in found.items() if len({*values}) > 1]
+    if several:
+        raise DataError(f"the prompt {several[0][:60]!r} has two references; RLPR goes by one")
+    return {text: values[0] for text, values in found.items()}

@@ -1,0 +1,54 @@
+"""Keywords in the order of a reference, and checks of form: a reward from references that asks no model."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...judges.references import Check, KeyPoint, checks_of, content, key_points, style
+from ...policy.rewards import RewardFunction
+from ...rm.data import column
+from ...rm.errors import UsageError
+from ...rm.types import Example, prompt_text
+from ..run_facts import Row, RunFacts
+
+
+class _Wanted(NamedTuple):
+    references: tuple[str, ...]
+    points: Sequence[KeyPoint]
+    checks: tuple[Check, ...]
+
+
+def rlvrr(
+    *,
+    run: RunFacts,
+    reference: str = "reference",
+    keywords: str = "keywords",
+    checks: str = "checks",
+    content_weight: float = 1.0,
+    style_weight: float = 1.0,
+) -> RewardFunction:
+    """a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
+
+    See `judges/references.py` for both. The columns of the prompts' rows are `reference` (a text or a list of them),
+    `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which may be left out
+    of a row. The authors add the two up, a = b = 1.
+    """
+    if not content_weight and not style_weight:
+        raise UsageError("rlvrr: one of content_weight and style_weight is not 0")
+
+    def wanted(row: Row) -> _Wanted:
+        said = column(row, reference)
+        texts = said if isinstance(said, list) else [said]
+        if not texts or not all(isinstance(one, str) and one.strip() for one in texts):
+            raise ValueError(f"'{reference}' is a text or a list of texts, got {str(said)[:60]!r}")
+        return _Wanted(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
+
+    known = run.by_prompt(wanted)
+
+    def worth(answer: str, one: _Wanted) -> float:
+        said = content(answer, one.references, one.points)
+        return content_weight * said + style_weight * style(answer, one.checks)
+
+    def rate(examples: Sequence[Example]) -> list[float]:
+        return [max(worth(one.answer, row) for row in known[prompt_text(one.prompt)]) for one in examples]
+
+    return rate

@@ -1,0 +1,1 @@
+"""`rewardlab rubrics`: built from preferences, learnt, linted, applied, and read from files."""

@@ -1,0 +1,24 @@
+"""Rubrics as hints for a policy that writes answers."""
+
+from ...judges.rubric import Rubric
+from ...policy.scaffolding import Hints
+from ..run_facts import RunFacts
+from .files import rubric_of_row
+
+
+def hints_of(rubric: Rubric) -> Hints:
+    """What a rubric rewards is to be included, and what it forbids or takes points for avoided.
+
+    >>> from ...judges.rubric import Principle
+    >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
+    Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
+    """
+    rules = [(one.criterion, one.type == "must") for one in rubric.rules]
+    told = [*rules, *((one.description, one.weight > 0) for one in rubric.principles)]
+    include, avoid = (tuple(text for text, good in told if good is wanted) for wanted in (True, False))
+    return Hints(include, avoid)
+
+
+def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
+    """Of the rubric in each prompt's row."""
+    return {text: hints_of(found[0]) for text, found in run.by_prompt(rubric_of_row).items()}

@@ -1,0 +1,134 @@
+"""Answers against references, without a model: keywords in the reference's order, and checks of form."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+KeyPoint = Sequence[Sequence[str]]
+"""What an answer is to say: lists of keywords, one for each wording."""
+
+
+# ---- content ----
+
+
+def matched(text: str, keywords: Sequence[str]) -> list[str]:
+    """The keywords that stand in a text as whole words, in their order there and as often; letter case is no matter.
+
+    >>> matched("The sun heats the sea, then Sun and wind...", ["sea", "sun"])
+    ['sun', 'sea', 'sun']
+    """
+    longest_first = sorted(keywords, key=len, reverse=True)
+    pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
+    return [found.lower() for found in re.findall(pattern, text, re.IGNORECASE)] if keywords else []
+
+
+def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many items the two have in common in one order (longest common subsequence).
+
+    >>> longest_common("abcd", "xbyd")
+    2
+    """
+    row = [0] * (len(second) + 1)
+    for item in first:
+        before, row = row, [0]
+        for place, other in enumerate(second):
+            row.append(before[place] + 1 if item == other else max(before[place + 1], row[place]))
+    return row[-1]
+
+
+def content(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) -> float:
+    """mean_k max_{v, y*} LCS(m_v(y), m_v(y*)) / max(|m_v(y)|, |m_v(y*)|), in [0, 1]      RLVRR: arXiv:2601.18533
+
+    m_v are the matches of wording v of key point k, so that their order counts, and saying one more often than the
+    reference costs; 0 where neither has any. With several references the best counts.
+    """
+    if not points or not references:
+        raise ValueError(f"content needs a reference and a key point, got {len(references)} and {len(points)}")
+    return sum(max(_shared(answer, one, v) for v in wordings for one in references) for wordings in points) / len(
+        points
+    )
+
+
+def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
+    said, wanted = matched(answer, keywords), matched(reference, keywords)
+    return longest_common(said, wanted) / max(len(said), len(wanted), 1)
+
+
+# ---- style ----
+
+
+class Check(NamedTuple):
+    """A form that an answer is to have; it passes with all that is asked for."""
+
+    weight: float
+    has: str = ""
+    """A regular expression that is found in the answer."""
+    lacks: str = ""
+    """One that is not."""
+    least: int = 0
+    """Words."""
+    most: int | None = None
+
+    def passes(self, answer: str) -> bool:
+        """Whether the answer is so."""
+        words = len(answer.split())
+        found = not self.has or bool(re.search(self.has, answer))
+        clean = not self.lacks or not re.search(self.lacks, answer)
+        return found and clean and self.least <= words and (self.most is None or words <= self.most)
+
+
+def style(answer: str, checks: Sequence[Check]) -> float:
+    """Σ_j w_j 1[check j passes]                                                         RLVRR: arXiv:2601.18533
+
+    The authors run Python that a language model wrote for each reference; ours are regular expressions and bounds,
+    which need no sandbox.
+
+    >>> style("1. Dig. 2. Water.", [Check(0.3, has=r"^1\\."), Check(0.2, most=3)])
+    0.3
+    """
+    return sum((check.weight for check in checks if check.passes(answer)), 0.0)
+
+
+# ---- reading ----
+
+
+def key_points(values: Any) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Key points as JSON has them: a list of points, each a list of wordings, each a list of keywords.
+
+    >>> key_points([[["sun", "sea"], ["sunlight", "ocean"]]])
+    ((('sun', 'sea'), ('sunlight', 'ocean')),)
+    """
+
+    def lists(value: Any) -> bool:
+        return isinstance(value, list) and bool(value)
+
+    good = lists(values) and all(lists(point) and all(map(lists, point)) for point in values)
+    if not good or not all(isinstance(word, str) and word.strip() for point in values for v in point for word in v):
+        raise ValueError(
+            f"keywords are a list of points, each a list of wordings, each a list of words; got {str(values)[:60]}"
+        )
+    return tuple(tuple(map(tuple, point)) for point in values)
+
+
+def checks_of(values: Any) -> tuple[Check, ...]:
+    """Checks as JSON has them, objects with the fields of `Check`; one that asks for nothing is refused."""
+    if not isinstance(values, list):
+        raise ValueError(f"checks are a list of objects, got {str(values)[:60]}")
+    return tuple(_check(one, f"check {number}") for number, one in enumerate(values, 1))
+
+
+def _check(values: Any, place: str) -> Check:
+    if not isinstance(values, Mapping) or values.keys() - {*Check._fields} or "weight" not in values:
+        raise ValueError(f"{place} has a weight and some of {', '.join(Check._fields[1:])}, got {str(values)[:60]}")
+    for name, kind in (("weight", (int, float)), ("has", str), ("lacks", str), ("least", int), ("most", int)):
+        if name in values and not isinstance(values[name], kind):
+            raise ValueError(f"{place}: '{name}' is of the wrong type, {values[name]!r}")
+    check = Check(**values)
+    for pattern in (check.has, check.lacks):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{place}: no regular expression: {pattern!r} ({error})") from error
+    if check[1:] == Check(0.0)[1:]:
+        raise ValueError(f"{place} asks for nothing; give it has, lacks, least or most")
+    return check

@@ -1,0 +1,36 @@
+"""All of a rubric for a group's first answer and nothing for its last, and soon nothing for any."""
+
+import math
+
+from ..scaffolding import Schedule
+
+
+def ruscarl(*, steepness: float = 125.0, middle: float = 0.2) -> Schedule:
+    """λ_i = (G - i)/(G - 1) · 1/(1 + exp(α (τ - t0))),  i = 1..G                        RuscaRL: arXiv:2508.16949
+
+    τ in [0, 1] is the share of training that is over, `steepness` α and `middle` t0, at which half is left; with 125
+    and 0.2 it is 92 % at τ = 0.18 and 8 % at 0.22. A group of one is shown all of it, as in the released code.
+    """
+
+    def shares(progress: float, size: int) -> list[float]:
+        return [share * decay(progress, steepness, middle) for share in within_group(size)]
+
+    return shares
+
+
+def within_group(size: int) -> list[float]:
+    """(G - i)/(G - 1) for i = 1..G.
+
+    >>> within_group(3), within_group(1)
+    ([1.0, 0.5, 0.0], [1.0])
+    """
+    return [(size - 1 - place) / (size - 1) for place in range(size)] if size > 1 else [1.0]
+
+
+def decay(progress: float, steepness: float, middle: float) -> float:
+    """1/(1 + exp(α (τ - t0))).
+
+    >>> decay(0.2, 125.0, 0.2)
+    0.5
+    """
+    return 0.5 * (1 - math.tanh(steepness * (progress - middle) / 2))

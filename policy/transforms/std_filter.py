@@ -1,0 +1,29 @@
+"""Prompts whose answers are all about equally good teach nothing."""
+
+import torch
+
+from ..groups import groups
+from ..types import Rewards, Rollout, State, Transform
+
+
+def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: int = 6) -> Transform:
+    """Drop the prompts with std_g(r) < β s̄;  s̄ <- 0.99 s̄ + 0.01 mean_g std_g(r)          RLPR: arXiv:2506.18254
+
+    `share` is β: 0.5 for Qwen, 0.9 for Llama and 1.0 for Gemma in the released code, which filters from its sixth step
+    on (`first`). std is that of a group's N - 1, the mean is over answers. Ours: s̄ is that of the steps before, so that
+    no prompt's fate hangs on its neighbours, and begins with the first step's mean. What is dropped is missing.
+    """
+    if share < 0 or not 0 <= decay < 1:
+        raise ValueError(f"std_filter: share is >= 0 and decay lies in [0, 1), got {share} and {decay}")
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        r, step = rewards[reward], state["step"] + 1
+        seen = groups(r, rollout.group)
+        spread, before = seen.variance.sqrt(), state["spread"]
+        now = spread[seen.valid].mean().item() if seen.valid.any() else before
+        after = now if before is None or now is None else decay * before + (1 - decay) * now
+        low = spread < share * before if before is not None and step >= first else torch.zeros_like(r, dtype=torch.bool)
+        filtered = rewards.replaced(reward, torch.where(low, torch.nan, r))
+        return {"step": step, "spread": after}, filtered
+
+    return Transform("reward", change, start={"step": 0, "spread": None})

@@ -1,0 +1,43 @@
+"""What readers do on the page of judgments, and what they then see."""
+
+from typing import Any
+
+
+def expect_cases(page: Any, *cases: str) -> None:
+    """The first column of the table becomes these cases."""
+    page.wait_for_function(
+        "cases => [...document.querySelectorAll('#items [data-col=\"0\"]')].map(e => e.innerText).join() == cases",
+        arg=",".join(cases),
+    )
+
+
+def expect_place(page: Any, text: str) -> None:
+    """The line between the buttons that walk."""
+    page.locator("#place", has_text=text).wait_for()
+
+
+def choose(page: Any, label: str, option: str, within: str = "") -> None:
+    """An option of a list, by its whole text."""
+    place = page.locator(within) if within else page
+    place.get_by_label(label, exact=True).first.click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+def pick(page: Any, label: str) -> None:
+    """Choose an outcome; its row is drawn anew with every answer, and a click that falls into that moment is lost."""
+    from playwright.sync_api import TimeoutError
+
+    radio = page.get_by_label(label)
+    for _ in range(5):
+        radio.click()
+        try:
+            radio.and_(page.locator(":checked")).wait_for(timeout=10_000)
+            return
+        except TimeoutError:
+            continue
+    raise AssertionError(f"'{label}' cannot be chosen")
+
+
+def outcomes(page: Any) -> set[str]:
+    """Those in the table."""
+    return set(page.locator('#items [data-col="2"]').all_inner_texts())

@@ -1,0 +1,76 @@
+"""A run on its benchmark, and studies, in a browser."""
+
+import pytest
+
+from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.ponds import write_run
+from tests.conftest import ROOT
+
+MARGINS = [1.0, 2.0, 0.5, -3.0, None, -1.0]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, served) -> str:
+    folder = tmp_path_factory.mktemp("runs")
+    run = write_evaluation(folder / "eval", pairs(6), {"rm": margins(MARGINS)}, nulls={"shortest": margins([-1.0] * 6)})
+    with (run / "report.md").open("a") as report:
+        report.write(
+            "\n<img src=x onerror=window.hacked=1> [a](javascript:window.hacked=1) ![b](http://elsewhere/b.png)\n"
+        )
+    write_run(folder / "old")
+    return served(folder)
+
+
+def test_figures_of_a_run_and_of_one_of_its_scorers(address, visit):
+    page = visit(address, "?tab=benchmarks&run=eval", ready="#facts table")
+    for figure, bars in (("sections", 2), ("subsets", 4)):
+        page.locator(f"#{figure} .barlayer .point").nth(bars - 1).wait_for(state="attached")
+        assert page.locator(f"#{figure} .barlayer .point").count() == bars
+    page.get_by_text("over 5 cases").wait_for()
+    page.get_by_label("Scorer, for calibration and length").click()
+    page.get_by_role("option", name="shortest (null)").click()
+    page.get_by_text("over 6 cases").wait_for()
+    page.wait_for_url("**scorer=shortest**")
+
+
+def test_the_report_s_html_stays_inert(address, visit):
+    page = visit(address, "?tab=benchmarks&run=eval&scorer=shortest", ready="#facts table")
+    page.get_by_text("over 6 cases").wait_for()
+    page.get_by_role("button", name="Report").last.click()
+    report = page.locator("#run-report")
+    report.get_by_text("<img src=x").wait_for()
+    assert report.locator("img, script, a[href^=javascript]").count() == 0
+
+
+def test_a_run_of_an_older_version_is_a_sentence_and_the_page_goes_on(address, visit):
+    page = visit(address, "?tab=benchmarks&run=old", width=390, ready="#benchmarks-note p")
+    assert "of another version" in page.locator("#benchmarks-note").inner_text()
+    assert page.locator("#facts table").count() == 0
+    page.get_by_label("Run").last.click()
+    page.get_by_role("option", name="eval").click()
+    page.locator("#facts table").wait_for()
+    page.locator("#sections .barlayer .point").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_committed_study_has_its_tables_and_figures(served, visit):
+    page = visit(served(ROOT / "benchmarks" / "results"), "?tab=studies&run=overoptimisation", ready="#study img")
+    assert page.locator("#study img").count() == 2 and page.locator("#study table").count() > 0
+    assert page.locator("#study img").first.evaluate("image => image.complete && image.naturalWidth > 100")
+    page.get_by_label("Study").click()
+    page.get_by_role("option", name="every_suite").click()
+    page.locator("#study h1", has_text="Every suite").wait_for()
+    page.wait_for_url("**run=every_suite")
+
+
+def test_a_folder_without_such_runs_says_what_writes_one(tmp_path, served, visit):
+    (tmp_path / "empty").mkdir()
+    address = served(tmp_path / "empty")
+    for tab, command in (
+        ("studies", "rewardlab study"),
+        ("training", "rewardlab rl"),
+        ("benchmarks", "rewardlab eval"),
+        ("compare", "rewardlab eval"),
+    ):
+        page = visit(address, f"?tab={tab}", ready=f"#{tab}-note p")
+        assert command in page.locator(f"#{tab}-note").inner_text()

@@ -1,0 +1,76 @@
+"""Two runs beside each other, in a browser."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.ponds import NULL, write_run
+
+BEFORE = [1.0, 2.0, 0.5, 3.0, -1.0, -2.0, -0.5, -4.0] * 4
+AFTER = [1.0, 1.0, -0.5, 3.0, 2.0, 2.0, -0.5, None] * 4
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, served) -> str:
+    folder, cases = tmp_path_factory.mktemp("runs"), pairs(32)
+    write_evaluation(folder / "after", cases, {"large": margins(AFTER)})
+    write_evaluation(folder / "before", cases, {"small": margins(BEFORE)}, nulls={NULL: margins(AFTER)})
+    write_run(folder / "other")
+    (folder / "torn").mkdir()
+    (folder / "torn" / "summary.json").write_text("{")
+    return served(folder)
+
+
+def query_of(page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_two_runs_are_compared_and_flips_lead_to_their_case(address, visit):
+    """Per eight cases: one lost, two gained, one that one left unscored; the address restores it all."""
+    page = visit(address, "?tab=compare&run=before&with=after", ready="#agreement")
+    assert page.locator("#agreement tbody tr").nth(1).inner_text().split() == ["wrong", "8", "4", "0", "4"]
+    page.locator("#statistics").wait_for()
+    assert (
+        "large is" in page.locator("#verdict").inner_text() or "large cannot" in page.locator("#verdict").inner_text()
+    )
+    page.locator("#margins .scatterlayer .point").first.wait_for()
+    assert page.locator("#flips tbody tr").count() == 16
+    page.get_by_text("gained (8)").click()
+    page.locator("#flip-place", has_text="1 to 8 of 8").wait_for()
+    page.wait_for_url("**other=large**")
+    assert query_of(page)["scorer"] == ["small"] and query_of(page)["with"] == ["after"]
+    link = page.locator("#flips tbody tr").first.locator("a").first.get_attribute("href")
+    assert parse_qs(link.removeprefix("?")) | {"item": []} == {
+        "tab": ["judgments"],
+        "run": ["before"],
+        "scorer": ["small"],
+        "item": [],
+    }
+    page.reload()
+    page.locator("#statistics").wait_for()
+    assert page.locator("#agreement tbody tr").nth(1).inner_text().split() == ["wrong", "8", "4", "0", "4"]
+
+
+def test_a_hostile_scorer_is_text_and_what_does_not_go_together_is_a_sentence(address, visit):
+    page = visit(address, "?tab=compare&run=before&with=before&other=%3Cnobody%3E", ready="#agreement")
+    page.get_by_label("Its scorer").nth(1).click()
+    page.get_by_role("option", name=f"{NULL} (null)").click()
+    page.locator("#tabs b", has_text=NULL).first.wait_for()
+    for run, sentence in (
+        ("other", "before is pairs, other is ponds; compare like with like"),
+        ("torn", "summary.json is damaged"),
+    ):
+        page.get_by_label("Second run").click()
+        page.get_by_role("option", name=run).click()
+        page.locator("#compare-note", has_text=sentence).wait_for()
+        assert page.locator("#agreement").count() == 0
+    page.get_by_label("Second run").click()
+    page.get_by_role("option", name="after").click()
+    page.locator("#agreement").wait_for()
+
+
+def test_it_can_be_read_on_a_telephone(address, visit):
+    page = visit(address, "?tab=compare&run=before&with=after", width=390, ready="#agreement")
+    page.locator("#statistics").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,0 +1,84 @@
+"""What the server refuses before Gradio sees it."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.inspector import guard
+from rewardlab.apps.inspector.guard import private_cache, refusal
+from starlette.datastructures import Headers
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def asked(path: str = "/", hosts=LOCAL, **headers: str) -> str:
+    return refusal(path, Headers({"host": "127.0.0.1:7860", **headers}), hosts)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:7860", "localhost", "LocalHost:1", "[::1]:7860"])
+def test_this_machine_answers_to_its_names(host):
+    assert asked(host=host) == ""
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "evil@[::1", "localhost.evil:7860", "[::2]"]
+)
+def test_another_name_for_this_machine_is_a_trick(host):
+    assert asked(host=host) == f"this server is not called '{host}'"
+
+
+def test_a_server_with_a_password_may_have_any_name():
+    assert asked(host="lab.example:7860", hosts=None) == ""
+    assert asked(host="lab.example:7860", origin="http://evil.example", hosts=None) != ""
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:3000", "http://127.0.0.1", ""])
+def test_another_site_may_not_ask(origin):
+    assert asked(origin=origin) == f"'{origin}' may not ask this server"
+    assert asked(origin="http://127.0.0.1:7860") == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/docs",
+            "/openapi.json",
+            "/monitoring",
+            "/monitoring/summary",
+            "/gradio_api/openapi.json",
+            "/gradio_api/runs",
+        ),
+        *("/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/proxy=http://evil.example/"),
+        *("/gradio_api/component_server", "/gradio_api/call/x", "/gradio_api/run/predict", "/gradio_api/api/x"),
+        *("/gradio_api/stream/1", "/gradio_api/deep_link", "/gradio_api/file/etc/passwd", "/gradio_api/mcp/sse"),
+        *("/gradio_api/custom_component/x/client/component/..", "/dev/reload", "/configuration", "//etc/passwd"),
+    ],
+)
+def test_routes_that_no_page_of_ours_needs_are_closed(path):
+    assert asked(path) == "there is nothing here"
+
+
+def test_files_come_from_the_cache_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv(guard.CACHE, str(tmp_path / "cache"))
+    inside, outside = tmp_path / "cache" / "x.csv", tmp_path / "secret"
+    inside.parent.mkdir()
+    inside.write_text("x")
+    outside.write_text("secret")
+    os.symlink(outside, tmp_path / "cache" / "link")
+    assert asked(f"/gradio_api/file={inside}") == ""
+    refused = ["/etc/passwd", "../../etc/passwd", f"{inside.parent}/../secret", f"{inside.parent}/link", f"{inside}\0"]
+    for path in [*refused, str(outside), "http://evil.example/x", "https:/evil.example", "", "file:///etc/passwd"]:
+        assert asked(f"/gradio_api/file={path}") == "there is no such file here", path
+    monkeypatch.delenv(guard.CACHE)
+    assert asked(f"/gradio_api/file={inside}") == "there is no such file here"
+
+
+def test_the_cache_is_for_this_user_alone(monkeypatch):
+    monkeypatch.delenv(guard.CACHE, raising=False)
+    private_cache()
+    folder = Path(os.environ[guard.CACHE])
+    assert folder.stat().st_mode & 0o777 == 0o700 and folder.is_relative_to(tempfile.gettempdir())
+    private_cache()
+    assert os.environ[guard.CACHE] == str(folder)

@@ -1,0 +1,104 @@
+"""Fifty hostile texts in every place that a run gives the page: they are read, and do nothing."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.inspector_views.annotations import add, annotate
+from rewardlab.apps.inspector_views.html import HIDDEN
+from rewardlab.apps.inspector_views.judgments import item, open_run
+from rewardlab.apps.jobs import write_evaluation
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.scorers import StoredScores
+from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.judges.types import Case
+from rewardlab.rm.types import user_turn
+
+from tests.apps.inspector.acts import expect_place
+from tests.apps.inspector.payloads import PAYLOADS
+
+TOGETHER = 5
+MEGABYTE = "<img src=x onerror=window.hacked=1> " * 28_000
+ACTIVE = "script, img, svg, iframe, object, embed, link, meta, base, form, video, audio, style, [href^=java]"
+
+
+def texts(start: int) -> str:
+    """Five payloads, each on its own lines."""
+    return "\n".join(PAYLOADS[(start + k) % len(PAYLOADS)] for k in range(TOGETHER))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """Ten cases with all payloads in prompts, right and wrong answers; names, subsets and reasons are payloads too."""
+    folder = tmp_path_factory.mktemp("place") / "<img src=x onerror=window.hacked=1>" / "<svg onload=window.hacked=1>"
+    folder.mkdir(parents=True)
+    cases = [
+        Case(PAYLOADS[k], user_turn(texts(k)), (texts(k + 17), texts(k + 31)), (0,), PAYLOADS[k + 1])
+        for k in range(0, len(PAYLOADS), TOGETHER)
+    ]
+    cases.append(Case("long", ({"role": "system", "content": PAYLOADS[0]},), (MEGABYTE, "short"), (1,), "long"))
+    scores = {case.id: (0.0, 1.0) for case in cases[:-2]} | {cases[-2].id: PAYLOADS[6], "long": (1.0, 0.0)}
+    scorers = [StoredScores(PAYLOADS[k], scores) for k in (0, 6, 16)]
+    write_evaluation(evaluate(pairs(), cases, scorers, samples=20), folder)
+    (folder / "report.md").write_text("# report\n\n" + "\n\n".join(PAYLOADS))
+    (folder / "manifest.json").write_text("{}")
+    add(folder, annotate(item(open_run(folder), PAYLOADS[0], cases[0].id), "tie", PAYLOADS[1], texts(0)))
+    return folder.parent
+
+
+def test_they_are_read_as_they_were_written(visit, served, runs):
+    page = visit(served(runs), "?outcome=all", ready="#item .answer")
+    for place in range(10):
+        expect_place(page, f"item {place + 1} of 11")
+        start = place * TOGETHER
+        page.locator("#item .prompt .text", has_text=visible(PAYLOADS[start])[:40]).wait_for()
+        shown = page.locator("#item :is(.prompt, .answer) .text").all_inner_texts()
+        assert shown == [visible(texts(start)), visible(texts(start + 17)), visible(texts(start + 31))]
+        assert visible(PAYLOADS[start]).split("\n")[0] in page.locator("#item .prompt .head").inner_text()
+        assert page.locator(f":is(#item .rl, #items .body-cell, #said .rl) :is({ACTIVE})").count() == 0
+        page.keyboard.press("j")
+    expect_place(page, "item 11 of 11")
+    page.locator("#item", has_text="more characters").wait_for()
+    assert len(page.locator("#item .answer .text").first.inner_text()) < 101_000
+    page.get_by_label("Subset").click()
+    assert page.get_by_role("option").count() == 12
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_report_of_them_is_inert(browser, served, runs):
+    """What Markdown leaves of a picture elsewhere is stopped before it asks."""
+    page, asked = browser.new_page(), []
+    page.set_default_timeout(60_000)
+    address = served(runs)
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    inside = (address, "data:", "blob:")
+    page.on("requestfinished", lambda one: None if one.url.startswith(inside) else asked.append(one.url))
+    page.goto(address)
+    page.get_by_role("button", name="Report").click()
+    page.locator("#report h1", has_text="report").wait_for()
+    assert page.evaluate("window.hacked") is None and asked == []
+    assert page.locator("#report :is(script, iframe, object, embed, form, base, meta, link)").count() == 0
+    assert page.locator("#report a[href^='javascript:' i], #report [onerror], #report [onload]").count() == 0
+    page.close()
+
+
+def test_a_page_holds_them_as_data(served, runs):
+    """The list of runs stands in the page's own script."""
+    from tests.apps.inspector.test_serving import read
+
+    text = read(served(runs)).decode()
+    assert "<svg onload" not in text and "<img src=x" not in text
+    start = text.index("window.gradio_config = ") + len("window.gradio_config = ")
+    config, _ = json.JSONDecoder().raw_decode(text[start:])
+    assert "<img src=x onerror=window.hacked=1>" in json.dumps(config)
+
+
+def visible(text: str) -> str:
+    """As `html.shown` has it: control characters by their pictures, direction marks by their numbers."""
+
+    def mark(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return chr(0x2400 + code) if code < 32 else f"U+{code:04X}"
+
+    return HIDDEN.sub(mark, text)

@@ -1,0 +1,72 @@
+"""A policy's training in a browser: figures, a growing run, answers and their advantages."""
+
+import json
+
+import pytest
+
+from tests.apps.inspector.trainings import HOSTILE, keep_answers, logged, write_training
+
+
+def brief(step: int) -> dict[str, float]:
+    """A line with two figures: a page of many takes seconds to draw."""
+    return {"step": step, "reward": step / 10, "rm/omega": 1 - step / 10}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, served) -> str:
+    folder = tmp_path_factory.mktemp("runs")
+    write_training(folder / "all", [logged(step) for step in range(1, 6)])
+    write_training(folder / "rl", [brief(step) for step in range(1, 6)])
+    (write_training(folder / "torn", [brief(1)]) / "steps.jsonl").write_text("{\n")
+    return served(folder)
+
+
+def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
+    page = visit(address, "?tab=training&run=rl&step=2&answer=1", ready="#rollout .text")
+    assert HOSTILE in page.locator("#rollout").inner_text()
+    page.locator("#waterfall .waterfalllayer .point").first.wait_for()
+    assert "gate: style" in page.locator("#waterfall").inner_text()
+    assert [token.inner_text().strip() for token in page.locator("#strip .heat i").all()] == ["8", "9"]
+    page.get_by_role("button", name="‹ answer").click()
+    page.locator("#rollout-place", has_text="answer 1 of 3").wait_for()
+    page.wait_for_url("**step=2**answer=0")
+    page.locator('#rollouts [data-row="2"][data-col="1"]').click()
+    page.locator("#rollout-place", has_text="answer 3 of 3").wait_for()
+    page.get_by_text("A reward of this answer is missing").wait_for()
+    page.wait_for_url("**answer=2")
+    page.reload()
+    page.locator("#rollout-place", has_text="answer 3 of 3").wait_for()
+
+
+def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
+    page = visit(address, "?tab=training&run=all", width=390, ready="#laststep")
+    for figure in ("rl-reward", "rl-components", "rl-proxy-and-gold", "rl-kl", "rl-length", "rl-entropy", "over-kl"):
+        page.locator(f"#{figure} .scatterlayer .trace").first.wait_for()
+    assert page.locator("#rl-telling-0 .trace").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_damaged_log_is_a_sentence_and_its_answers_can_still_be_read(address, visit):
+    page = visit(address, "?tab=training&run=torn", ready="#training-note p")
+    assert "not a line of a training's log" in page.locator("#training-note").inner_text()
+    page.locator("#rollout .text").first.wait_for()
+    page.get_by_label("Run").last.click()
+    page.get_by_role("option", name="rl").click()
+    page.locator("#laststep", has_text="step 5").wait_for()
+
+
+def test_a_growing_run_is_followed_until_it_is_finished(tmp_path, served, visit):
+    """The reader's answer stays where it is."""
+    growing = write_training(tmp_path / "rl.partial", [brief(1), brief(2)], kept=(0, 2), finished=False)
+    page = visit(served(tmp_path), "?tab=training&run=rl.partial&step=2&answer=1", ready="#rollout .text")
+    page.locator("#laststep", has_text="step 2").wait_for()
+    page.locator("#rl-telling-0 .scatterlayer .trace").wait_for()
+    keep_answers(growing, 4)
+    with (growing / "steps.jsonl").open("a") as lines:
+        lines.write(json.dumps(brief(3)) + "\n")
+    page.locator("#laststep", has_text="step 3").wait_for()
+    assert "answer 2 of 3" in page.locator("#rollout-place").inner_text()
+    page.locator("input[type=range][max='4']").wait_for(state="attached")
+    (growing / "manifest.json").write_text("{}")
+    growing.rename(growing.with_name("rl"))
+    page.locator("#progress", has_text="finished").wait_for()

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from rewardlab.judges.judging import Judging, by_case
+from rewardlab.judges.kinds.cascade import cascade
+from rewardlab.judges.kinds.consistent import consistent
+from rewardlab.judges.kinds.pairwise import pairwise
+from rewardlab.judges.kinds.panel import disagreement, panel
+from rewardlab.judges.kinds.reward_model import reward_model
+from rewardlab.judges.rubric import Principle, Rubric
+from rewardlab.judges.scripted import scripted
+from rewardlab.judges.types import Judgment, Reason
+from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.errors import UsageError
+
+from tests.judges.kinds.asking import case, judge_of, longer
+
+
+def test_a_panel_votes_and_keeps_its_disagreement():
+    judges = [
+        judge_of("a", (1.0, 0.0)),
+        judge_of("b", (3.0, 7.0)),
+        judge_of("c", (0.5, 0.5)),
+        judge_of("d", "no reply"),
+    ]
+    judged = panel(judges)([case()])[0]
+    assert judged.scores == (0.5, 0.5) and judged.tokens == (30, 3) and judged.cost == 3.0
+    assert [(one.name, one.answer, one.value) for one in judged.criteria][:4] == [
+        ("a", 0, 1.0), ("a", 1, 0.0), ("b", 0, 3.0), ("b", 1, 7.0),
+    ]  # fmt: skip
+    assert disagreement(judged, ["a", "b", "c", "d"]) == 1.0 and disagreement(judged, ["a"]) == 0.0
+
+
+def test_a_panel_of_means_and_one_that_too_few_decide():
+    judges = [
+        judge_of("a", (1.0, 0.0), "no reply"),
+        judge_of("b", (0.5, 0.2), "no reply"),
+        judge_of("c", "x", (1.0, 0.0)),
+    ]
+    judged = panel(judges, how="mean")([case("1"), case("2")])
+    assert judged[0].scores == pytest.approx((0.75, 0.1))
+    assert judged[1].reason == Reason.DISAGREEMENT and "1 of 3 decided, 2 are needed (no reply)" in judged[1].abstained
+    with pytest.raises(UsageError, match="two judges are called 'a'"):
+        panel([judges[0], judges[0]])
+
+
+def test_a_cascade_asks_the_strong_judge_only_where_the_cheap_one_is_unsure():
+    asked = []
+
+    def strong(cases):
+        asked.extend(one.id for one in cases)
+        return [Judgment(one.id, scores=(0.0, 1.0), tokens=(100, 5), cost=9.0) for one in cases]
+
+    cheap = judge_of("cheap", (1.0, 0.0), (0.6, 0.5), "no reply: down")
+    judged = cascade(cheap, Judging("strong", {}, strong), gap=0.2)([case("1"), case("2"), case("3")])
+    assert asked == ["2", "3"] and [one.scores for one in judged] == [(1.0, 0.0), (0.0, 1.0), (0.0, 1.0)]
+    assert [one.cost for one in judged] == [1.0, 10.0, 9.0] and judged[1].tokens == (110, 6)
+    assert judged[1].criteria[0].name == "escalated" and judged[1].criteria[0].value == pytest.approx(0.1)
+    both = cascade(judge_of("x", "no reply: a"), judge_of("y", "no reply: b"), gap=1.0)([case()])[0]
+    assert both.abstained == "no reply: b"
+
+
+def test_a_reward_model_is_a_judge_and_what_is_not_a_number_abstains():
+    class Lengths:
+        contract = ScoringContract(kind="lengths", objectives=("length", "half"))
+
+        def rate(self, examples):
+            lengths = [float("nan") if e.answer == "?" else len(e.answer) for e in examples]
+            return np.array([[length, length / 2] for length in lengths])
+
+    cases = [case("1", ("abc", "ab")), case("2", ("?", "a"))]
+    judged = reward_model(Lengths(), objective="half")(cases)
+    assert judged[0].scores == (1.5, 1.0) and judged[1].reason == Reason.NOT_FINITE
+    assert reward_model(Lengths())(cases)[0].scores == (2.25, 1.5)
+    with pytest.raises(UsageError, match="no objective 'hlf'; the model has length, half"):
+        reward_model(Lengths(), objective="hlf")
+
+
+def test_scores_and_comparison_have_to_agree():
+    scoring = judge_of("s", (7.0, 3.0), (7.0, 3.0), (5.0, 5.0), (1.0, 2.0))
+    comparing = judge_of("c", (1.0, 0.0), (0.5, 0.5), (0.5, 0.5), "no stored score")
+    judged = consistent(scoring, comparing)([case(str(i)) for i in range(4)])
+    assert [one.scores for one in judged] == [(7.0, 3.0), (), (5.0, 5.0), ()]
+    assert [one.abstained for one in judged][1::2] == [Reason.INCONSISTENT, "no stored score"]
+    assert judged[0].tokens == (20, 2)
+
+
+def test_a_cascade_falls_back_to_the_bare_judge_where_there_is_no_rubric():
+    chat = scripted(longer)
+    source = by_case({"a": Rubric((), (Principle("p", "Short."),))})
+    judge = cascade(pairwise(chat, rubric=source, name="with"), pairwise(chat, name="bare"), gap=0.1)
+    judged = judge([case("a"), case("b")])
+    assert [one.scores for one in judged] == [(1.0, 0.0)] * 2
+    assert [len(one.criteria) for one in judged] == [0, 1] and judged[1].criteria[0].name == "escalated"
