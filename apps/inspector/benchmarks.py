@@ -24,17 +24,16 @@ def tab(site: Site) -> None:
     note = gr.HTML(elem_id="benchmarks-note", apply_default_css=False, visible=False)
     facts = gr.HTML(elem_id="facts", apply_default_css=False)
     with gr.Row():
-        sections = gr.Plot(show_label=False, elem_id="sections", min_width=320)
-        subsets = gr.Plot(show_label=False, elem_id="subsets", min_width=320)
-    left_out = gr.Markdown(elem_classes="hint")
-    styles = gr.HTML(elem_id="style-matrix", apply_default_css=False)
-    with gr.Row():
         with gr.Column(min_width=320):
+            sections = gr.Plot(show_label=False, elem_id="sections")
+            styles = gr.HTML(elem_id="style-matrix", apply_default_css=False)
             calibration = gr.Plot(show_label=False, elem_id="calibration")
             claims = gr.HTML(apply_default_css=False)
-        with gr.Column(min_width=320):
             lengths = gr.Plot(show_label=False, elem_id="lengths")
             slopes = gr.HTML(elem_id="slopes", apply_default_css=False)
+        with gr.Column(min_width=320):
+            subsets = gr.Plot(show_label=False, elem_id="subsets")
+            left_out = gr.Markdown(elem_classes="hint")
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="run-report")
 

@@ -89,7 +89,7 @@ def _decode(site: Site) -> None:
         decode.click(streamed(decode_all), [prompt, kept, *controls], list(result), **SLOW),
         sweep.click(streamed(sweep_all), [prompt, over, steps, low, high, *controls], list(result), **SLOW),
     ]
-    cancel.click(_cancelled, [result.decoded, result.status], result.status, cancels=started, **QUIET)
+    cancel.click(_cancelled, result.decoded, result.status, cancels=started, **QUIET)
     result.colour.input(sentences(_recoloured), [result.decoded, result.colour], result.answers, **QUIET)
     for axis in (result.across, result.up):
         axis.input(sentences(_redrawn), [result.decoded, result.across, result.up], result.figure, **QUIET)
@@ -241,9 +241,9 @@ def _rewards(site: Site, prompt: str, told: Sequence[guided.Told]) -> tuple[dict
 # ---- looking again ----
 
 
-def _cancelled(decoded: Decoded | None, status: str) -> str:
+def _cancelled(decoded: Decoded | None) -> Any:
     """What is finished stays."""
-    return status if decoded else "Cancelled."
+    return gr.skip() if decoded else "Cancelled."
 
 
 def _recoloured(decoded: Decoded | None, colour: str) -> str:

@@ -305,5 +305,5 @@ def _change_html(name: str, change: Change) -> str:
     mine = ' class="mine"' if name == OVERALL else ""
     return (
         f"<tr{mine}><td>{shown(name)}</td><td>{100 * change.first:.1f}</td><td>{100 * change.second:.1f}</td>"
-        f"<td>{gap}</td><td>{change.p:.3f}</td></tr>"
+        f'<td style="white-space: nowrap">{gap}</td><td>{change.p:.3f}</td></tr>'
     )

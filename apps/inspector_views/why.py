@@ -115,8 +115,8 @@ def sentences(text: str) -> list[str]:
     >>> sentences("One, e.g. 1.5. Two!\\n\\nThree")
     ['One, e.g. ', '1.5. ', 'Two!\\n\\n', 'Three']
     """
-    ends = [found.end() for found in SENTENCE.finditer(text)]
-    cuts = [0, *(end for end in ends if text[:end].strip()), len(text)]
+    begins = len(text) - len(text.lstrip())
+    cuts = [0, *(found.end() for found in SENTENCE.finditer(text) if found.end() > begins), len(text)]
     return [text[start:end] for start, end in pairwise(cuts) if start < end]
 
 

@@ -154,7 +154,7 @@ def test_a_file_of_bad_rows_only_is_an_error_even_when_skipping(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.jsonl.gz", gzip.compress(json.dumps(ROW).encode() * 99)[:-20], "damaged or cut off"),
+        ("a.jsonl.gz", gzip.compress(json.dumps(ROW).encode() * 99, mtime=0)[:-20], "damaged or cut off"),
         ("a.parquet", b"PAR1 and no more", "not a whole Parquet file"),
         ("a.json", b'[{"prompt": ', "not JSON"),
         ("a.json", b'{"prompt": "a"}', "not a list of rows"),

@@ -41,3 +41,9 @@ def pick(page: Any, label: str) -> None:
 def outcomes(page: Any) -> set[str]:
     """Those in the table."""
     return set(page.locator('#items [data-col="2"]').all_inner_texts())
+
+
+def reload(page: Any) -> None:
+    """Once nothing is under way: a browser tells of every request that a new page cuts off."""
+    page.wait_for_timeout(3_000)
+    page.reload()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.rm.data import load_pairs
 
-from tests.apps.inspector.acts import choose, expect_cases, expect_place, outcomes, pick
+from tests.apps.inspector.acts import choose, expect_cases, expect_place, outcomes, pick, reload
 from tests.apps.inspector.ponds import HOSTILE, NULL, write_run
 
 WRONG = ("a1", "a2", "a7", "a1-1", "a2-1", "a7-1", "a1-2", "a2-2", "a7-2", "a1-3")
@@ -123,14 +123,14 @@ def test_an_address_leads_back_to_what_was_shown(visit, address):
     page.keyboard.press("j")
     expect_place(page, "item 4 of 4")
     page.wait_for_url("**item=a6-3*")
-    page.reload()
+    reload(page)
     expect_place(page, "item 4 of 4")
     expect_cases(page, "a6", "a6-1", "a6-2", "a6-3")
     assert page.get_by_label("Search").input_value() == "moss"
     assert page.get_by_label("a null is right too").is_checked()
-    page.goto(f"{address}?run=eval&item=a4-1")  # as a flip of two runs links here: whatever its outcome
+    page = visit(address, "?run=eval&item=a4-1", ready=ITEM)  # as a flip of two runs links here: of any outcome
     expect_place(page, "item 11 of 28")
-    page.goto(f"{address}?run=../../etc/passwd&item=<img src=x onerror=window.hacked=1>")
+    page = visit(address, "?run=../../etc/passwd&item=<img src=x onerror=window.hacked=1>", ready=ITEM)
     page.get_by_text("There is no run '../../etc/passwd' here").first.wait_for()
     expect_place(page, "item 1 of 28")
 
@@ -146,7 +146,7 @@ def test_readers_annotate_and_take_a_selection_away(visit, address, runs, tmp_pa
         page.locator("#note textarea, #note input").fill(note)
         page.get_by_role("button", name="annotate").click()
         page.locator("#said", has_text=note).wait_for()
-    page.reload()
+    reload(page)
     page.locator("#said", has_text="Ada <b>").wait_for()
     page.get_by_label("annotated").check()
     expect_cases(page, "a2")

@@ -172,7 +172,7 @@ def test_without_models_there_is_the_command(visit, served, world, tmp_path):
 
 def test_a_guide_that_follows_a_preference_has_its_sliders(visit, served, world):
     page = visit(served(world / "runs", arm=[str(world / "both")]), "?tab=playground", width=390, height=800)
-    assert page.get_by_label("number input for helpful").count() == 1
+    page.get_by_label("number input for helpful").wait_for()
     page.locator("#prompt textarea").fill(PROMPT)
     set_number(page, "Longest answer (tokens)", 3)
     press(page, "Decode")
