@@ -247,15 +247,17 @@ def test_a_rubric_is_a_handful_of_tokens_and_is_read_back():
 
 
 def test_lessons_hold_no_preference_and_tell_the_truth():
-    from rewardlab.benchmarks.worlds.check_models import STATED, lessons
+    from rewardlab.benchmarks.worlds.check_models import APART, NOTHING, STATED, lessons
     from rewardlab.judges.cdrrm.requests import read_part
 
     for record in lessons(60, 0):
         asked, told = record["prompt"][0]["content"], record["completion"][0]["content"]
         assert "rules" not in told and "Winner" not in told
+        lines = [line for line in told.split("\n") if not line.startswith(APART)]
         if (prompt := read_part(asked, "instruction")) is not None:
-            assert {STATED[name] for name in demanded(prompt)} == {line.split(" | ")[0] for line in told.split("\n")}
-        for line in told.split("\n") if "<answer_a>" in asked else []:
+            assert {STATED[name] for name in demanded(prompt)} == {line.split(" | ")[0] for line in lines}
+        apart = []
+        for line in lines if "<answer_a>" in asked else []:
             criterion, *said = line.split(" | ")
             name = next(name for name, text in STATED.items() if text == criterion)
             answers = [read_part(asked, f"answer_{side}") for side in "ab"]
@@ -264,3 +266,6 @@ def test_lessons_hold_no_preference_and_tell_the_truth():
                 f"{side}: {'pass' if one != CHECKS[name].forbids else 'fail'}"
                 for side, one in zip("AB", found, strict=True)
             ]
+            apart += [criterion] if len(set(found)) == 2 else []
+        if prompt is not None and "<answer_a>" in asked:
+            assert told.split("\n")[-1] == APART + (" ".join(apart) or NOTHING)
