@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo test test-vllm test-kernels-full test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 check clean
+.PHONY: demo test test-vllm test-kernels-full test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -85,6 +85,11 @@ gpu-s3:  ## On a GPU: guided decoding (table D)
 
 gpu-s4:  ## On a GPU: policy loss, scan, feedback attention, row-modulated LoRA (table C)
 	timeout 590 $(SPEED).kernels --device cuda --tables C,lora --budget 420 --output $(RESULTS)/$(GPU)-losses.json
+
+screenshots: $(VENV)/dev  ## The inspector's pictures in docs/, of what the README's commands wrote to runs/
+	mkdir -p runs/studies
+	cp -r benchmarks/results/cdrrm benchmarks/results/r2m benchmarks/results/uniarm runs/studies/
+	$(BIN)/python docs/screenshots.py runs --model runs/uniarm runs/rm --arm runs/uniarm
 
 check: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .
