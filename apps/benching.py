@@ -1,8 +1,10 @@
 """`rewardlab bench NAME`: the scripts of `benchmarks/speed`, each with settings of its own."""
 
+import ast
 import importlib
 import pkgutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..benchmarks import speed
@@ -15,8 +17,13 @@ def names() -> list[str]:
 
 
 def overview() -> str:
-    """A line for each script."""
-    return "\n".join(f"  {name:<12}{(_script(name).__doc__ or '').partition(chr(10))[0]}" for name in names())
+    """A line for each script; none of them is run, for some need what a machine may lack."""
+    return "\n".join(f"  {name:<12}{_about(name).partition(chr(10))[0]}" for name in names())
+
+
+def _about(name: str) -> str:
+    source = Path(speed.__path__[0], f"{name}.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
 
 
 def run_bench(words: Sequence[str]) -> dict[str, Any]:
@@ -36,4 +43,10 @@ def run_bench(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _script(name: str) -> Any:
-    return importlib.import_module(f"{speed.__name__}.{name}")
+    try:
+        return importlib.import_module(f"{speed.__name__}.{name}")
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", speed.__name__.partition(".")[0]):
+            raise
+        raise UsageError(f"bench {name} cannot be run here: {error}; pip install {package}") from error

@@ -22,8 +22,10 @@ from ..rm.models.autoregressive import autoregressive
 from ..rm.preferences import Preference, parse_preference, preference_vector, simplex_grid
 from ..rm.trunks import fingerprint, load_causal_lm, load_tokenizer, sharing
 from ..rm.types import Messages, content_hash, user_turn
+from .arms import arms, base_of
 from .config import DecodeConfig
-from .runs import RESULTS, plain, say, trust
+from .runs import PARTIAL, RESULTS, plain, say, trust
+from .token_texts import pieces
 
 
 class Asked(NamedTuple):
@@ -50,7 +52,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
     for one, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
         finished, tokens = finished + 1, tokens + len(answer.tokens)
         if unfinished:
-            _append(unfinished, one, answer)
+            _append(unfinished, one, answer, engine.base.encoder.tokenizer)
     if unfinished:
         _put_in_place(unfinished, Path(str(config.output)), asked)
     return {
@@ -87,7 +89,7 @@ def read_prompts(source: str) -> list[tuple[str, Messages]]:
 
 def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
     """The engine that reads the fewest weights, and the objectives that a preference is over (none: empty)."""
-    named = [_named(text) for text in config.arm]
+    named = arms(config.arm)
     if len(named) > 1 and not all(name for name, _ in named):
         raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(config.arm)}")
     base = _open_base(config, [folder for _, folder in named])
@@ -108,16 +110,10 @@ def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
     return engine, guide.adapter.objectives if guide.adapter and follows else ()
 
 
-def _named(text: str) -> tuple[str, str]:
-    name, sign, folder = text.partition("=")
-    return (name, folder) if sign else ("", text)
-
-
 def _open_base(config: DecodeConfig, folders: Sequence[str]) -> Voice:
-    adapted = next((folder for folder in folders if (Path(folder) / SETTINGS).exists()), None)
-    if config.base is None and adapted is None:
+    source = base_of(config.base, folders)
+    if source is None:
         raise UsageError("--base is missing; only an adapter knows its base")
-    source = config.base or load_settings(Path(str(adapted))).base
     dtype = config.dtype or _dtype_of(folders)
     tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(config))
     return voice(load_causal_lm(source, tokenizer, dtype=dtype, **trust(config)), tokenizer)
@@ -213,17 +209,18 @@ def _row(asked: Asked, answer: Answer) -> dict[str, Any]:
     return {
         "id": asked.id,
         "preference": asked.request.preference,
+        "weight": asked.request.weight,
         "prompt": list(asked.request.prompt),
         "answer": answer.text,
         "finished": answer.finished,
     }
 
 
-def _tokens(answer: Answer) -> dict[str, Any]:
-    """What the inspector shows of each token: who wanted it how much, in nats."""
+def _tokens(answer: Answer, tokenizer: Any) -> dict[str, Any]:
+    """What the inspector shows of each token: its text, and who wanted it how much, in nats."""
     curves = {"base": answer.base, "mixed": answer.mixed, "kl": answer.kl, "entropy": answer.entropy}
     curves |= dict(answer.guides)
-    return {"tokens": list(answer.tokens)} | {
+    return {"tokens": list(answer.tokens), "pieces": pieces(tokenizer, answer.tokens)} | {
         name: [round(value, 6) for value in curve.tolist()] for name, curve in curves.items()
     }
 
@@ -236,7 +233,7 @@ def _partial(config: DecodeConfig) -> Path | None:
     if config.output is None:
         return None
     output = Path(config.output)
-    unfinished = output.with_name(f".{output.name}.partial")
+    unfinished = output.with_name(f".{output.name}{PARTIAL}")
     if output.exists() and not config.overwrite:
         raise UsageError(f"{output} exists already; name another file with --output, or replace it with --overwrite")
     if unfinished.exists() and not config.resume:
@@ -245,8 +242,8 @@ def _partial(config: DecodeConfig) -> Path | None:
     return unfinished
 
 
-def _append(path: Path, asked: Asked, answer: Answer) -> None:
-    line = {"key": asked.key} | _row(asked, answer) | _tokens(answer)
+def _append(path: Path, asked: Asked, answer: Answer, tokenizer: Any) -> None:
+    line = {"key": asked.key} | _row(asked, answer) | _tokens(answer, tokenizer)
     with open(path, "a", encoding="utf-8") as lines:
         lines.write(json.dumps(plain(line), ensure_ascii=False) + "\n")
 

@@ -26,7 +26,7 @@ class Finished:
 
     def of(self, scorer: str, cases: Sequence[Case]) -> list[Judgment]:
         """A scorer's judgments of the cases, in their order."""
-        found = self.judgments[scorer]
+        found = self.judgments.get(scorer, {})
         return [found.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
 
     def model(self, name: str | None) -> str:
@@ -104,13 +104,12 @@ def compare_finished(
     seed: int = 0,
 ) -> Comparison:
     """A scorer of the second run against one of the first on cases that both have; `compare` says what it holds."""
+    before, after = labels(first, second)
     return compare(
         first[0].suite,
         cases,
-        *(
-            (label, run.of(scorer, cases))
-            for label, (run, scorer) in zip(labels(first, second), (first, second), strict=True)
-        ),
+        (before, first[0].of(first[1], cases)),
+        (after, second[0].of(second[1], cases)),
         samples=samples,
         seed=seed,
     )

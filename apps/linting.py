@@ -1,13 +1,15 @@
 """`rewardlab lint`: what is wrong with preference data, told by row and reason, and a file without it."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import parse_pair
+from ..rm.encode import Encoder
 from ..rm.errors import CheckFailed, DataError, UsageError
 from ..rm.lint import UNUSABLE, Finding, Linted, lint, markdown
 from ..rm.plugins import load
@@ -15,7 +17,7 @@ from ..rm.readers import Row, read_rows
 from ..rm.types import PreferencePair
 from .config import LintConfig
 from .judge.records import parse_case
-from .runs import plain, replace_text, run_folder, say, trust
+from .runs import run_folder, say, trust, write_manifest, write_rows
 
 REPORT, FINDINGS = "report.md", "findings.jsonl"
 
@@ -34,16 +36,19 @@ class Read(NamedTuple):
 
 def run_lint(config: LintConfig) -> dict[str, Any]:
     """Check every row; findings fail the check, unless --fix writes a file without them."""
+    started = time.time()
     _free(config)
-    read = read_pairs(config.data)
-    found = _all_of(read, config)
-    text = markdown(found, lambda row: read.rows[row].place, len(read.rows))
-    say(f"\n{text}")
-    if config.output:
-        with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+    with _folder(config) as work:
+        read = read_pairs(config.data)
+        found = _all_of(read, config)
+        text = markdown(found, lambda row: read.rows[row].place, len(read.rows))
+        say(f"\n{text}")
+        facts = _facts(read, found)
+        if work is not None:
             (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")
-            (work / FINDINGS).write_text(_lines(_told(read, one) for one in found.findings), encoding="utf-8")
-    facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [one.sentence for one in found.leaks]}
+            write_rows(work / FINDINGS, (_told(read, one) for one in found.findings))
+            data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
+            write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
         return facts | _fix(read, found.left_out(config.keep), Path(config.fix))
     if found.findings or found.leaks:
@@ -51,6 +56,17 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         said = worst or "the label can be guessed"
         raise CheckFailed(f"{', '.join(config.data)}: {said}; --fix FILE writes the rows without findings")
     return facts
+
+
+def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
+    if not config.output:
+        return nullcontext()
+    return run_folder(config.output, asdict(config), overwrite=config.overwrite)
+
+
+def _facts(read: Read, found: Linted) -> dict[str, Any]:
+    facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [one.sentence for one in found.leaks]}
+    return facts | ({"shared": [one._asdict() for one in found.shared]} if found.shared else {})
 
 
 def read_pairs(sources: Sequence[str]) -> Read:
@@ -90,7 +106,7 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
     """The findings of the pairs, at the places of their rows, after those of rows that are none."""
     found = lint(
         read.pairs,
-        benchmarks={name: texts for name, texts in map(_benchmark, config.against)},
+        benchmarks=_benchmarks(config.against),
         first=read.first,
         near=config.near,
         alike=config.alike,
@@ -99,7 +115,7 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
     findings = [_moved(one, read.places) for one in found.findings]
     told = sorted([*read.unusable, *findings], key=lambda one: one.row)
     signs = [one._replace(rows=tuple(read.places[row] for row in one.rows)) for one in found.leaks]
-    return Linted(tuple(told), tuple(signs))
+    return Linted(tuple(told), tuple(signs), found.shared)
 
 
 def _moved(one: Finding, places: Sequence[int]) -> Finding:
@@ -114,18 +130,30 @@ def _reading(config: LintConfig) -> dict[str, Any]:
     if not hasattr(model, "encoder"):
         raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
     limit = config.max_length or model.contract.max_length
-    special = [token for token in model.encoder.tokenizer.all_special_tokens if len(token) > 2]
-    return {"encode": model.encoder.encode_all, "max_length": limit, "special": special}
+    encoder = Encoder(model.encoder.tokenizer, replace(model.contract, max_length=limit))
+    special = [token for token in encoder.tokenizer.all_special_tokens if len(token) > 2]
+    return {"encode": encoder.encode_all, "max_length": limit, "special": special}
 
 
-def _benchmark(text: str) -> tuple[str, list[str]]:
-    """NAME or NAME=FILE as the name and the user turns of its prompts."""
+def _benchmarks(against: Sequence[str]) -> dict[str, list[str]]:
+    """NAME or NAME=FILE, any of them several times -> the user turns of all its prompts by the name."""
+    found: dict[str, list[str]] = {}
+    for name, source in map(_named, against):
+        found.setdefault(name, []).extend(_user_turns(name, source))
+    return found
+
+
+def _named(text: str) -> tuple[str, str]:
     name, _, source = text.partition("=")
+    return name, source
+
+
+def _user_turns(name: str, source: str) -> list[str]:
     suite = load("benchmarks.suites", name)(on_bad_row="skip")
     if not (source or suite.hub):
         raise UsageError(f"--against {name}: it has no data set of its own on the Hub; write {name}=FILE")
     cases, _ = suite.cases([source or suite.hub])
-    return name, [turn["content"] for case in cases for turn in case.prompt if turn["role"] == "user"]
+    return [turn["content"] for case in cases for turn in case.prompt if turn["role"] == "user"]
 
 
 # ---- what is written ----
@@ -151,8 +179,8 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     gone = (
         {"place": read.rows[row].place, "reason": reason, **_values(read.rows[row])} for row, reason in reasons.items()
     )
-    replace_text(left_out, _lines(gone))
-    replace_text(clean, _lines(kept))
+    write_rows(left_out, gone)
+    write_rows(clean, kept)
     return {"fixed": str(clean), "left_out": str(left_out), "kept": len(kept), "dropped": len(reasons)}
 
 
@@ -163,7 +191,3 @@ def _values(row: Row) -> dict[str, Any]:
 def _told(read: Read, one: Finding) -> dict[str, Any]:
     told = {"place": read.rows[one.row].place, "reason": one.reason, "detail": one.detail}
     return told if one.other is None else told | {"other": read.rows[one.other].place}
-
-
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows)

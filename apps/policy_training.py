@@ -5,12 +5,10 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import compress
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
-from datasets import Dataset
 from peft import LoraConfig, PeftModel
 from transformers import TrainerCallback
 
@@ -21,21 +19,20 @@ from ..policy.scaffolding import Rollouts, scaffolded
 from ..policy.server_rollouts import server_rollouts
 from ..policy.trainer import PolicyTrainer
 from ..policy.voices import Voice, positions, shared_vocabulary, voice
-from ..rm.data import RowReport, as_prompt, collect, column, parse_pair
 from ..rm.errors import DataError, UsageError, did_you_mean
 from ..rm.trainer import last_complete_checkpoint
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
-from ..rm.types import Messages, prompt_text
+from ..rm.types import prompt_text
 from .composition import build_algorithm, named_sources, open_rewards, rehearse
-from .decoding import read_prompts
 from .policy_config import RlConfig
+from .policy_prompts import check_number, fitting, load_prompts, rows_of
 from .rubrics.hints import hints_by_prompt
-from .run_facts import Row, RunFacts
-from .runs import data_hash, plain, run_folder, say, tell_rows, trust, write_manifest
+from .run_facts import RunFacts
+from .runs import data_hash, plain, run_folder, say, trust, write_manifest
 from .specs import build
+from .tables import STEPS
 
-POLICY, REWARDS, STEPS, FAULTS = "policy", "rewards", "steps.jsonl", "faults.jsonl"
-ASKED = ("prompt", "messages", "chosen", "rejected")  # columns that a prompt is taken from
+POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
@@ -95,10 +92,10 @@ def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
 def without_limit(reward: str) -> str:
     """A reward's text without its limit of cost, which may be raised for a run that goes on.
 
-    >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1, model=M)")
+    >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1e-3, model=M)")
     ('judge(model=M, score=points)', 'judge(model=M)')
     """
-    return re.sub(r",\s*max_cost=[\w.]+|(?<=\()max_cost=[\w.]+,?\s*", "", reward)
+    return re.sub(r",\s*max_cost\s*=\s*[^,()\s]+|(?<=\()\s*max_cost\s*=\s*[^,()\s]+\s*,?\s*", "", reward)
 
 
 def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
@@ -166,87 +163,7 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     }
 
 
-# ---- prompts ----
-
-
-class Prompts(NamedTuple):
-    """Prompts to answer, what else their rows say, and the account of those that are not among them."""
-
-    prompts: list[Messages]
-    beside: list[Row]
-    report: RowReport
-    too_long: int = 0
-
-    def account(self) -> dict[str, Any]:
-        """Everything but the rows, for a manifest."""
-        return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
-
-    def dataset(self) -> Dataset:
-        """As TRL wants them."""
-        return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in self.prompts])
-
-
-def load_prompts(config: RlConfig, name: str) -> Prompts:
-    """All prompts of all files of `data` or `eval_data`, in order; of a preference file those of its pairs."""
-    asked: list[tuple[Messages, Row]] = []
-    report = RowReport()
-    for source in getattr(config, name):
-        if source.endswith(".txt"):
-            asked += [(prompt, {}) for _, prompt in read_prompts(source)]
-        else:
-            found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), config.on_bad_row)
-            asked += found
-            report = RowReport(report.read + read.read, report.dropped + read.dropped)
-    tell_rows(name, report)
-    return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
-
-
-def rows_of(*found: Prompts) -> dict[str, list[Row]]:
-    """By the prompt's text, which is all that a reward knows a prompt by."""
-    rows: dict[str, list[Row]] = {}
-    for prompt, row in (pair for one in found for pair in zip(one.prompts, one.beside, strict=True)):
-        rows.setdefault(prompt_text(prompt), []).append(row)
-    return rows
-
-
-def _beside(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in ASKED}
-
-
-def _prompt_of(row: Row) -> Messages:
-    if row.get("prompt") is None and "chosen" in row:
-        return parse_pair(row).prompt
-    prompt = as_prompt(column(row, "prompt"))
-    if not any(turn["content"].strip() for turn in prompt):
-        raise ValueError("empty prompt")
-    return prompt
-
-
-def fitting(found: Prompts, policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Prompts:
-    """Without the prompts that are too long, or that leave no room for the longest answer."""
-    limit = positions(policy) - (arguments.max_completion_length or 0)
-    limit = min(limit, config.max_prompt_length or limit)
-    fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in found.prompts]
-    kept, beside = (list(compress(rows, fits)) for rows in (found.prompts, found.beside))
-    left_out = len(found.prompts) - len(kept)
-    if left_out and not kept:
-        raise DataError(
-            f"none of {left_out} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
-            "with a lower --max_completion_length"
-        )
-    if left_out:
-        say(f"{left_out} of {len(found.prompts)} prompts have more than {limit} tokens and were left out")
-    return Prompts(kept, beside, found.report, left_out)
-
-
-def check_number(found: Prompts, arguments: PolicyArguments) -> None:
-    """One generation needs so many different prompts; with fewer there would be no step at all."""
-    needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
-    if len(found.prompts) < needed:
-        raise UsageError(
-            f"a batch of answers takes {needed} prompts and there are {len(found.prompts)}; give more, or lower "
-            "--per_device_train_batch_size or --gradient_accumulation_steps"
-        )
+# ---- parts ----
 
 
 def _critic(config: RlConfig) -> CriticArguments | None:

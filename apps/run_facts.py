@@ -34,3 +34,14 @@ class RunFacts(NamedTuple):
             except ValueError as error:
                 raise DataError(f"the row of the prompt {text[:SHOWN]!r}: {error}") from error
         return found
+
+    def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
+        """The same where all rows of a prompt have to say the same, for an answer knows only its prompt's text."""
+        found = self.by_prompt(parse)
+        for text, values in found.items():
+            if other := [one for one in values if one != values[0]]:
+                raise DataError(
+                    f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
+                    f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are told apart by their prompt alone"
+                )
+        return {text: values[0] for text, values in found.items()}

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,12 +23,12 @@ from ..rm.readers import is_local
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
 RESULTS: ContextVar[TextIO] = ContextVar("results")  # where a verb writes what was asked for, while stdout is stderr
-CONFIG, MANIFEST = "config.yaml", "manifest.json"
+CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
 
 def partial_folder(final: Path) -> Path:
     """Where a run stands until it is finished."""
-    return final.with_name(f"{final.name}.partial")
+    return final.with_name(f"{final.name}{PARTIAL}")
 
 
 def say(message: str) -> None:
@@ -121,7 +121,7 @@ def replace_folder(new: Path, final: Path) -> None:
 def replace_file(path: Path, write) -> None:
     """Write a file under a temporary name and give it its own in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
+    temporary = path.with_name(f".{path.name}{PARTIAL}")
     try:
         write(temporary)
         temporary.replace(path)
@@ -139,6 +139,11 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """JSON lines, in one step; what JSON cannot hold is as `plain` has it."""
+    replace_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+
+
 def plain(value: Any) -> Any:
     """The value as JSON has it: a number that is not finite is null."""
     if isinstance(value, Mapping):
@@ -148,8 +153,11 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_manifest(folder: Path, *, data: Sequence[str], seed: int, started: float, **facts: Any) -> None:
-    """What it took to make this folder: versions, machine, command, hashes of the data, and the facts given."""
+def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:
+    """What it took to make this folder: versions, machine, command, hashes of the data, and the facts given.
+
+    `seed` is None where nothing is drawn.
+    """
     write_json(
         folder / MANIFEST,
         {

@@ -1,4 +1,7 @@
-"""Cases and scores on disk: two Parquet tables joined by `case`, which every view and re-scoring reads."""
+"""Cases and scores on disk: two Parquet tables joined by `case`, which every view and re-scoring reads.
+
+The names of files that one verb writes and another reads stand here as well.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +15,9 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.types import prompt_text
 
-ITEMS, SCORES = "items.parquet", "scores.parquet"
+ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
+STEPS = "steps.jsonl"
+"""A line for each step of a policy's training, in its run folder."""
 ROWS = 8192
 """Of a row group, which is what has to be read to show one row."""
 

@@ -5,18 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..rm.markdown import table
 from .evaluate import OVERALL
 from .statistics import reliability
 from .types import Interval, Report, Row
 
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
-
-
-def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; bars in cells are escaped."""
-    cells = [[str(cell).replace("|", "\\|") for cell in line] for line in [header, *lines]]
-    rule = ["---", *("---:" for _ in header[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])
 
 
 def markdown(report: Report) -> str:

@@ -1,6 +1,8 @@
 """How far raters agree beyond chance: kappas and Krippendorff's alpha. Arrays in, numbers out.
 
-A rating is a number that names its category; NaN is a rating that is missing, such as a judge's abstention.
+A rating is a number that names its category; NaN is a rating that is missing, such as a judge's abstention. An audit
+tells Cohen's kappa and the nominal alpha; Fleiss' kappa and the other differences are for notebooks with more raters or
+with scales.
 """
 
 from collections.abc import Callable

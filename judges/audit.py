@@ -159,7 +159,9 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
     unlabelled = np.concatenate([first_slot(judged[TWINS]), first_slot(judged.get(TIES, []))])
     told = labels([*planned.pairs, *planned.ties]), verdicts([*straight, *judged.get(TIES, [])])
     everywhere = _clusters([*planned.pairs, *planned.ties])
-    over_all = partial(estimate, clusters=everywhere, ends=BOTH_WAYS, samples=samples, seed=seed)
+    over_all = partial(
+        estimate, clusters=everywhere, known=~np.isnan(told[1]), ends=BOTH_WAYS, samples=samples, seed=seed
+    )
     return {
         "coverage": mean((~np.isnan(won)).astype(float)),
         "accuracy": mean(won),
@@ -188,6 +190,7 @@ def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str
         return estimate(
             lambda places: logistic_slope(won[places], x[places]),
             _clusters(planned.pairs),
+            known=known,
             samples=samples,
             seed=seed,
         )
@@ -223,7 +226,12 @@ def _calibration(
     return {
         "overconfidence": mean_estimate(overconfidence(claimed), clusters, ends=BOTH_WAYS, samples=samples, seed=seed),
         "calibration error": estimate(
-            lambda places: calibration_error(claimed[places]), clusters, ends=(0.0, 1.0), samples=samples, seed=seed
+            lambda places: calibration_error(claimed[places]),
+            clusters,
+            known=~np.isnan(claimed),
+            ends=(0.0, 1.0),
+            samples=samples,
+            seed=seed,
         ),
     }
 
@@ -243,15 +251,11 @@ def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attac
 
 
 def facts(found: Audit) -> dict[str, Any]:
-    """The audit as JSON values; what could not be measured is None."""
+    """The audit by the names of its fields; what could not be measured is NaN."""
+    return {name: _named(value) for name, value in vars(found).items()}
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, float):
-            return None if value != value else value
-        if hasattr(value, "_asdict"):
-            return plain(value._asdict())
-        if isinstance(value, Mapping):
-            return {key: plain(part) for key, part in value.items()}
-        return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
-    return {name: plain(value) for name, value in vars(found).items()}
+def _named(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    return {key: _named(part) for key, part in value.items()} if isinstance(value, Mapping) else value

@@ -46,11 +46,6 @@ class Plan:
         """The wrong answer's place in each pair."""
         return [1 - place for place in self.right]
 
-    @property
-    def judgments(self) -> int:
-        """How many judgments are asked for."""
-        return sum(len(cases) for cases in self.shown.values())
-
 
 def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> Plan:
     """Every probe's cases. The pair of a case, and which answer stands first, follow from the seed and the case's id.

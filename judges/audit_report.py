@@ -6,6 +6,7 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
+from ..rm.markdown import table
 from .attacks import ATTACKS
 from .audit import Attacked, Audit, figure_of
 from .audit_plan import AS_GIVEN
@@ -198,10 +199,10 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
         _head(audit),
         *(f"- {trust}" for trust in trusts(audit, limits)),
         "## Figures",
-        _table(["figure", "value", "ideal", "limit", "", "what it is"], figures),
-        *(["## Attacks", _ABOUT_ATTACKS, _table(_ATTACK_HEADER, attacks)] if attacks else []),
+        table(["figure", "value", "ideal", "limit", "", "what it is"], figures, right=()),
+        *(["## Attacks", _ABOUT_ATTACKS, table(_ATTACK_HEADER, attacks, right=())] if attacks else []),
         "## What was left unanswered",
-        _table(["shown", "judgments", "unanswered", "reasons"], _unanswered(audit)),
+        table(["shown", "judgments", "unanswered", "reasons"], _unanswered(audit), right=()),
     ]
     return "\n".join(_spaced(parts)) + "\n"
 
@@ -280,8 +281,3 @@ def _cell(found: Estimate, unit: str) -> str:
 
 def _number(value: float, unit: str) -> str:
     return f"{100 * value:.1f} %" if unit == "%" else f"{value:+.2f}" if unit == LOG_ODDS else f"{value:.2f}"
-
-
-def _table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in [header, ["---"] * len(header), *lines]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

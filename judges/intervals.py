@@ -94,6 +94,7 @@ def estimate(
     measure: Callable[[np.ndarray], float],
     clusters: np.ndarray,
     *,
+    known: np.ndarray | None = None,
     ends: tuple[float, float] = (-np.inf, np.inf),
     samples: int = 1000,
     seed: int = 0,
@@ -101,22 +102,24 @@ def estimate(
 ) -> Estimate:
     """Any figure of items, with percentiles over samples of whole clusters.
 
-    `measure` takes the places [M'] of the items to use, repeated as often as they were drawn, and may return NaN. The
-    interval is NaN where fewer than half of the samples have a value; where no two samples differ it reaches for the
-    `ends`, as `score_interval` does.
+    `measure` takes the places [M'] of the items to use, repeated as often as they were drawn, and may return NaN.
+    `known` [M] says which items it can use: those are what the figure rests on, by default all. The interval is NaN
+    where fewer than half of the samples have a value; where no two samples differ it reaches for the `ends`, as
+    `score_interval` does.
     """
     places = np.arange(len(clusters))
+    items = len(places) if known is None else int(known.sum())
     value = float(measure(places)) if len(places) else np.nan
     if value != value:
-        return Estimate(np.nan, np.nan, np.nan, len(places))
+        return Estimate(np.nan, np.nan, np.nan, items)
     names, cluster = np.unique(clusters, return_inverse=True)
     drawn = cluster_counts(len(names), samples, seed)
     found = np.array([measure(np.repeat(places, counts[cluster])) for counts in drawn])
-    known = found[~np.isnan(found)]
-    if len(known) < LEAST_KNOWN * samples:
-        return Estimate(value, np.nan, np.nan, len(places))
-    if np.ptp(known) < 1e-9:
+    found = found[~np.isnan(found)]
+    if len(found) < LEAST_KNOWN * samples:
+        return Estimate(value, np.nan, np.nan, items)
+    if np.ptp(found) < 1e-9:
         all_alike = np.full(len(names), value), np.ones(len(names))
-        return Estimate(value, *score_interval(*all_alike, ends, level), len(places))
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(value, float(low), float(high), len(places))
+        return Estimate(value, *score_interval(*all_alike, ends, level), items)
+    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value, float(low), float(high), items)

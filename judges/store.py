@@ -70,6 +70,11 @@ class Store:
             self.replies[key] = reply
             self.spent += cost
 
+    @property
+    def closed(self) -> bool:
+        """Whether the folder was let go."""
+        return self._file.closed
+
     def close(self) -> None:
         """Let another process have the folder."""
         self._file.close()

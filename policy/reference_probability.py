@@ -70,20 +70,25 @@ def reference_probabilities(
     references: Sequence[str],
     *,
     together: int = 16,
+    longest: int | None = None,
 ) -> Float[Tensor, " N"]:
     """`mean_probability` of each reference as the policy would go on with it behind a prompt and an answer's opening.
 
     Opening and reference are tokenised apart, so that the reference's tokens are the same behind every opening. Dropout
-    is off; `together` rows are read at a time.
+    is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
     """
     rows = [_row(encoder, *one) for one in zip(prompts, openings, references, strict=True)]
+    short = [place for place, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
+    found = torch.full((len(rows),), torch.nan, dtype=torch.float64)
     device, training = next(model.parameters()).device, model.training
     model.eval()
     try:
-        found = [_read(model, rows[place : place + together], device) for place in range(0, len(rows), together)]
+        for start in range(0, len(short), together):
+            places = short[start : start + together]
+            found[places] = _read(model, [rows[place] for place in places], device)
     finally:
         model.train(training)
-    return torch.cat(found) if found else torch.zeros(0)
+    return found
 
 
 def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tuple[list[int], int]:

@@ -12,6 +12,7 @@ from .types import PreferencePair
 
 SURE = 1e-6
 """Largest p, of a binomial test with Bonferroni's correction over all signs, at which a sign is told."""
+FIRST, LAST = "first=", "last="
 
 
 class Leak(NamedTuple):
@@ -40,12 +41,14 @@ def leaks(
 
     `first` says of each pair whether its chosen answer stood first in the data, where they say. Signs are: which answer
     is longer (by words), which stood first, and every word that stands in one of the two answers alone, anywhere, as
-    its first word or as its last.
+    its first word or as its last. The label is the answer more likely to win in the pair's first objective that has a
+    preference; a pair without any tells nothing.
     """
     if not 0.5 < right <= 1:
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
     least = max(20, share * len(pairs))
-    told = [*_length(pairs), *_position(first), *_words(pairs, least)]
+    sides = _sides(pairs)
+    told = [*_length(pairs, sides), *_position(first, sides), *_words(pairs, sides, least)]
     return [
         one for one in told if one.pairs >= least and one.right >= right and _chance(one) * max(len(told), 1) <= SURE
     ]
@@ -56,14 +59,25 @@ def _chance(leak: Leak) -> float:
     return float(stats.binomtest(round(leak.right * leak.pairs), leak.pairs).pvalue)
 
 
-def _length(pairs: Sequence[PreferencePair]) -> Iterator[Leak]:
+def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
+    """[N]: 1 where the answer called chosen is preferred, -1 where the other one is, 0 where neither is."""
+    better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
+    return np.array(
+        [0 if one is None else 1 if one is pair else -1 for one, pair in zip(better, pairs, strict=True)],
+        np.int8,
+    )
+
+
+def _length(pairs: Sequence[PreferencePair], sides: np.ndarray) -> Iterator[Leak]:
     gaps = np.array([len(pair.chosen.split()) - len(pair.rejected.split()) for pair in pairs])
-    yield from _told("length", ("the longer answer is chosen", "the shorter answer is chosen"), np.sign(gaps))
+    yield from _told("length", ("the longer answer is chosen", "the shorter answer is chosen"), np.sign(gaps) * sides)
 
 
-def _position(first: Sequence[bool | None]) -> Iterator[Leak]:
+def _position(first: Sequence[bool | None], sides: np.ndarray) -> Iterator[Leak]:
     signs = np.array([0 if one is None else 1 if one else -1 for one in first])
-    yield from _told("position", ("the first answer is chosen", "the second answer is chosen"), signs)
+    yield from _told(
+        "position", ("the first answer is chosen", "the second answer is chosen"), signs * sides[: len(signs)]
+    )
 
 
 def _told(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:
@@ -75,15 +89,15 @@ def _told(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak
         yield Leak(kind, sign, len(rows), max(chosen, len(rows) - chosen) / len(rows), tuple(rows.tolist()))
 
 
-def _words(pairs: Sequence[PreferencePair], least: float) -> Iterator[Leak]:
-    sides = [[_with_edges(one) for one in side] for side in zip(*((p.chosen, p.rejected) for p in pairs), strict=True)]
+def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
+    texts = [[_with_edges(one) for one in side] for side in zip(*((p.chosen, p.rejected) for p in pairs), strict=True)]
     counter = CountVectorizer(analyzer=str.split, binary=True, min_df=min(int(least), 2 * len(pairs)), dtype=np.int8)
     try:
-        counter.fit([text for side in sides for text in side])
+        counter.fit([text for side in texts for text in side])
     except ValueError:  # no word is frequent enough
         return
-    chosen, rejected = (sparse.csc_matrix(counter.transform(side)) for side in sides)
-    apart = sparse.csc_matrix(chosen - rejected)
+    chosen, rejected = (sparse.csr_matrix(counter.transform(side)) for side in texts)
+    apart = sparse.csc_matrix(sparse.diags_array(sides, dtype=np.int8) @ (chosen - rejected))
     apart.eliminate_zeros()
     for place, word in enumerate(counter.get_feature_names_out()):
         signs = apart.data[apart.indptr[place] : apart.indptr[place + 1]]
@@ -96,14 +110,17 @@ def _words(pairs: Sequence[PreferencePair], least: float) -> Iterator[Leak]:
 
 
 def _with_edges(answer: str) -> str:
-    """The words, and the first and the last one once more, marked: `^sure`, `day$`."""
+    """The words, and the first and the last one once more, marked: `first=sure`, `last=day`.
+
+    A word is of letters or of punctuation, never of both, so none can be taken for a marked one.
+    """
     words = re.findall(r"\w+|[^\w\s]+", answer.lower())
-    return " ".join([*words, f"^{words[0]}", f"{words[-1]}$"] if words else [])
+    return " ".join([*words, FIRST + words[0], LAST + words[-1]] if words else [])
 
 
 def _name(word: str, side: str) -> tuple[str, str]:
-    if word.startswith("^"):
-        return "opening", f"the {side} answer begins with '{word[1:]}'"
-    if word.endswith("$"):
-        return "ending", f"the {side} answer ends with '{word[:-1]}'"
+    if word.startswith(FIRST):
+        return "opening", f"the {side} answer begins with '{word.removeprefix(FIRST)}'"
+    if word.startswith(LAST):
+        return "ending", f"the {side} answer ends with '{word.removeprefix(LAST)}'"
     return "marker", f"the {side} answer says '{word}'"

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from .data import normal_prompt
 from .leaks import Leak, leaks
-from .overlap import overlaps
+from .markdown import table
+from .overlap import WORDS, Overlap, Shared, overlaps, shared
 from .types import Example, PreferencePair, prompt_text
 
 UNUSABLE = "unusable"
@@ -15,7 +16,6 @@ NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical answers", "identical after trunc
 TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
 TOO_LONG, MARKUP = "over-length", "template tokens in the text"
 OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
-SHINGLE = 3
 TOKENS = re.compile(
     r"<\|[A-Za-z0-9_]+\|>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>"
     r"|(?:^|\n\n)(?:Human|Assistant): "
@@ -42,6 +42,8 @@ class Linted(NamedTuple):
 
     findings: tuple[Finding, ...]
     leaks: tuple[Leak, ...]
+    shared: tuple[Shared, ...] = ()
+    """With each benchmark."""
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -76,17 +78,20 @@ def lint(
     like one of them a prompt may be, `alike` how like each other two answers may be, both in (0, 1]. `first` says of
     each pair whether the chosen answer stood first (`rm.leaks`).
     """
+    benchmarks = benchmarks or {}
+    alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
     checks: list[Iterator[Finding]] = [
         near_identical(pairs, alike),
         ties(pairs),
         repeated(pairs),
         markup(pairs, special),
-        in_benchmarks(pairs, benchmarks or {}, near),
+        in_benchmarks(alike_prompts),
     ]
     if encode is not None:
         checks.insert(1, cut(pairs, encode, max_length))
     found = [one for check in checks for one in check]
-    return Linted(tuple(sorted(found, key=lambda one: one.row)), tuple(leaks(pairs, first)))
+    found.sort(key=lambda one: one.row)
+    return Linted(tuple(found), tuple(leaks(pairs, first)), tuple(shared(alike_prompts, benchmarks)))
 
 
 # ---- row by row ----
@@ -102,11 +107,11 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
         if chosen == rejected:
             yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
         elif (share := _resemblance(chosen, rejected)) >= alike:
-            yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {SHINGLE}-word shingles are the same")
+            yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
 
 
 def _resemblance(one: Sequence[str], other: Sequence[str]) -> float:
-    first, second = ({*zip(*(words[n:] for n in range(SHINGLE)), strict=False)} for words in (one, other))
+    first, second = ({*zip(*(words[n:] for n in range(WORDS)), strict=False)} for words in (one, other))
     return len(first & second) / len(first | second) if first and second else 0.0
 
 
@@ -129,22 +134,47 @@ def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 
 
 def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
-    """Pairs that stand there again (told of all but the first), and pairs of which another row says the opposite.
+    """Pairs that say again what another row says (told of all but the first), and pairs of which one says the opposite.
 
-    Compared without case, punctuation and runs of blanks; an opposite row is told of every row on both sides.
+    What a pair says is which answer each objective prefers, whichever of them is called chosen. Compared without case,
+    punctuation and runs of blanks; an opposite row is told of every row on both sides.
     """
-    seen: dict[tuple[str, frozenset[str]], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
-        chosen, rejected = normal_prompt(pair.chosen), normal_prompt(pair.rejected)
-        if chosen != rejected and pair.chance(next(iter(pair.wins), "")) != 0.5:
-            seen[normal_prompt(prompt_text(pair.prompt)), frozenset((chosen, rejected))][chosen].append(row)
-    for sides in seen.values():
-        for rows in sides.values():
-            yield from (Finding(row, REPEATED, "as", rows[0]) for row in rows[1:])
-        if len(sides) == 2:
-            one, other = sides.values()
-            yield from (Finding(row, CONTRADICTED, "the other answer is preferred by", other[0]) for row in one)
-            yield from (Finding(row, CONTRADICTED, "the other answer is preferred by", one[0]) for row in other)
+        answers = frozenset((normal_prompt(pair.chosen), normal_prompt(pair.rejected)))
+        if len(answers) == 2 and (opinion := _opinion(pair)):
+            seen[normal_prompt(prompt_text(pair.prompt)), answers][row] = opinion
+    for opinions in seen.values():
+        yield from _again(opinions)
+        yield from _opposite(opinions)
+
+
+Opinion = Mapping[str, str]
+"""Objective -> the answer that it prefers, normalised."""
+
+
+def _opinion(pair: PreferencePair) -> Opinion:
+    better = {objective: pair.preferred(objective) for objective in pair.wins}
+    return {objective: normal_prompt(one.chosen) for objective, one in better.items() if one is not None}
+
+
+def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
+    first: dict[frozenset[tuple[str, str]], int] = {}
+    for row, opinion in opinions.items():
+        before = first.setdefault(frozenset(opinion.items()), row)
+        if before != row:
+            yield Finding(row, REPEATED, "as", before)
+
+
+def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
+    first: dict[str, dict[str, int]] = defaultdict(dict)
+    for row, opinion in opinions.items():
+        for objective, answer in opinion.items():
+            first[objective].setdefault(answer, row)
+    for row, opinion in opinions.items():
+        against = [first[name][other] for name, answer in opinion.items() for other in first[name] if other != answer]
+        if against:
+            yield Finding(row, CONTRADICTED, "the other answer is preferred by", against[0])
 
 
 def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
@@ -159,11 +189,9 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
                 break
 
 
-def in_benchmarks(
-    pairs: Sequence[PreferencePair], benchmarks: Mapping[str, Iterable[str]], near: float
-) -> Iterator[Finding]:
+def in_benchmarks(found: Iterable[Overlap]) -> Iterator[Finding]:
     """Prompts that a benchmark has too, the same or nearly (`rm.overlap`)."""
-    for one in overlaps([pair.prompt for pair in pairs], benchmarks, near):
+    for one in found:
         if one.likeness == 1:
             yield Finding(one.row, OVERLAP, one.benchmark)
         else:
@@ -175,19 +203,24 @@ def in_benchmarks(
 
 
 def markdown(found: Linted, places: Callable[[int], str], rows: int, shown: int = 10) -> str:
-    """Counts by reason with the first places of each, and the leaks."""
-    lines = ["| reason | rows | first places |", "| --- | ---: | --- |"]
-    for reason, number in found.reasons.items():
-        own = [one for one in found.findings if one.reason == reason][:shown]
-        told = "; ".join(f"{places(one.row)} ({_detail(one, places)})" for one in own)
-        lines.append(f"| {reason} | {number:,} | {told}{' ...' if number > shown else ''} |")
-    said = "\n".join(lines) if found.findings else f"Nothing is wrong with any of {rows:,} rows."
+    """Counts by reason with the first places of each, what is shared with benchmarks, and the leaks."""
+    reasons = [[reason, f"{n:,}", _first(found, reason, places, shown)] for reason, n in found.reasons.items()]
+    told = table(["reason", "rows", "first places"], reasons, right=["rows"])
+    parts = [told if reasons else f"Nothing is wrong with any of {rows:,} rows."]
+    if found.shared:
+        header = ["prompts in", "rows", "different prompts", "of these as first turn", "rows with nearly one"]
+        parts.append(table(header, [[one.benchmark, *(f"{n:,}" for n in one[1:])] for one in found.shared]))
     if not found.leaks:
-        return said + "\n\nNo word, position or length tells the label.\n"
-    told = [f"- {one.sentence} (first at {places(one.rows[0])})" for one in found.leaks[: 3 * shown]]
-    return "\n".join([said, "", "The label can be guessed without reading the prompt:", "", *told, ""])
+        return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
+    leaks = [f"- {one.sentence} (first at {places(one.rows[0])})" for one in found.leaks[: 3 * shown]]
+    return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
+
+
+def _first(found: Linted, reason: str, places: Callable[[int], str], shown: int) -> str:
+    own = [one for one in found.findings if one.reason == reason]
+    told = "; ".join(f"{places(one.row)} ({_detail(one, places)})" for one in own[:shown])
+    return told + (" ..." if len(own) > shown else "")
 
 
 def _detail(one: Finding, places: Callable[[int], str]) -> str:
-    told = one.detail if one.other is None else f"{one.detail} {places(one.other)}"
-    return told.replace("|", "\\|").replace("\n", " ")
+    return one.detail if one.other is None else f"{one.detail} {places(one.other)}"

@@ -26,12 +26,15 @@ class Overlap(NamedTuple):
     """The benchmark's prompt."""
     likeness: float
     """1 for the same words in the same order, else the share below."""
+    turn: int
+    """Which of the prompt's user turns it is, from 0."""
 
 
 def overlaps(
     prompts: Sequence[Messages], benchmarks: Mapping[str, Iterable[str]], near: float = 0.7
 ) -> Iterator[Overlap]:
-    """Every prompt whose user turns have one that a benchmark has too, once for each benchmark, the likest of them.
+    """Every prompt whose user turns have one that a benchmark has too, once for each benchmark, the likest of them and
+    of equally like ones the first.
 
     Same: equal without case, punctuation and runs of blanks (`rm.data.normal_prompt`). Near: of the two sets of 3-word
     shingles A (a user turn) and B (a benchmark's prompt), the larger of
@@ -43,20 +46,49 @@ def overlaps(
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")
-    turns = [(row, normal_prompt(turn["content"])) for row, one in enumerate(prompts) for turn in _users(one)]
-    shingled = _shingles([text for _, text in turns])
+    turns = [(row, n, normal_prompt(text)) for row, one in enumerate(prompts) for n, text in enumerate(_users(one))]
+    said = [text for _, _, text in turns]
+    shingled = _shingles(said)
     for name, texts in benchmarks.items():
         known = {normal_prompt(text): text for text in texts}
         found: dict[int, Overlap] = {}
-        for place, other, likeness in _alike([text for _, text in turns], shingled, list(known), near):
-            row = turns[place][0]
+        for place, other, likeness in _alike(said, shingled, list(known), near):
+            row, turn, _ = turns[place]
             if row not in found or likeness > found[row].likeness:
-                found[row] = Overlap(row, name, known[other], likeness)
+                found[row] = Overlap(row, name, known[other], likeness, turn)
         yield from (found[row] for row in sorted(found))
 
 
-def _users(prompt: Messages) -> list:
-    return [turn for turn in prompt if turn["role"] == "user"]
+def _users(prompt: Messages) -> list[str]:
+    return [turn["content"] for turn in prompt if turn["role"] == "user"]
+
+
+class Shared(NamedTuple):
+    """How much of a benchmark stands in the data."""
+
+    benchmark: str
+    rows: int
+    """With a user turn that is one of its prompts, word for word."""
+    prompts: int
+    """Different ones among these."""
+    beginning: int
+    """Different ones that are the first user turn of a row: what two lists of first turns have in common."""
+    near: int
+    """Further rows, with a user turn that is nearly one of its prompts."""
+
+
+def shared(found: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
+    """What was found, counted for each of the benchmarks; prompts that `normal_prompt` makes equal are one."""
+    of_all = list(found)
+    return [_shared(name, [one for one in of_all if one.benchmark == name]) for name in benchmarks]
+
+
+def _shared(benchmark: str, found: Sequence[Overlap]) -> Shared:
+    same = [one for one in found if one.likeness == 1]
+    prompts, beginning = (
+        {normal_prompt(one.text) for one in some} for some in (same, [one for one in same if one.turn == 0])
+    )
+    return Shared(benchmark, len(same), len(prompts), len(beginning), len(found) - len(same))
 
 
 def _alike(

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
 if TYPE_CHECKING:
@@ -87,6 +87,26 @@ class PreferencePair:
     def chance(self, objective: str = OVERALL) -> float:
         """P(chosen is better) for one objective; NaN where the pair was not labelled for it."""
         return self.wins.get(objective, math.nan)
+
+    def preferred(self, objective: str = OVERALL) -> "PreferencePair | None":
+        """The pair with the answer more likely to win as chosen: itself, or turned round where P < 1/2.
+
+        None where neither is more likely, or the pair was not labelled for the objective. Turned round, chances are
+        1 - P and gaps change their sign.
+        """
+        chance = self.chance(objective)
+        if chance > 0.5:
+            return self
+        return self._turned() if chance < 0.5 else None
+
+    def _turned(self) -> "PreferencePair":
+        return replace(
+            self,
+            chosen=self.rejected,
+            rejected=self.chosen,
+            wins={name: 1 - chance for name, chance in self.wins.items()},
+            gaps={name: -gap for name, gap in self.gaps.items()},
+        )
 
 
 class RewardModel(Protocol):

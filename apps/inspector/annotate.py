@@ -6,7 +6,8 @@ import gradio as gr
 
 from ...rm.errors import UsageError
 from ..inspector_views import annotations as views
-from ..inspector_views.judgments import item, open_run
+from ..inspector_views.items import item
+from ..inspector_views.judgments import open_run
 from ..inspector_views.runs import JUDGED
 from .parts import QUIET, Site, button, sentences
 

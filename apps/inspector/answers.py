@@ -1,6 +1,6 @@
 """Files of `rewardlab decode` on the page: the answers to a prompt beside each other, coloured as in the playground."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -9,9 +9,9 @@ from ...rm.errors import DataError, UsageError
 from ..inspector_views import guided
 from ..inspector_views import playground as views
 from ..inspector_views.answers import Answers, read_answers, told_of
-from ..inspector_views.html import STYLE, shown
+from ..inspector_views.html import STYLE, note_html, shown
 from ..inspector_views.runs import ANSWERS
-from .parts import QUIET, Site, address, chooser, sentences
+from .parts import QUIET, Site, address, chooser, number, sentences
 
 NONE = "No answers here yet: `rewardlab decode --output FILE.jsonl`, with `--sweep 11`, writes a file of them."
 MOST_SHOWN = 21
@@ -20,7 +20,7 @@ MOST_SHOWN = 21
 class Shown(NamedTuple):
     """The components that a prompt of a file fills."""
 
-    note: gr.Markdown
+    note: gr.HTML
     question: gr.HTML
     answers: gr.HTML
     colour: gr.Dropdown
@@ -34,7 +34,9 @@ def part(site: Site, files: gr.Tab) -> None:
     with gr.Row():
         run = chooser(site, ANSWERS, label="File")
         prompt = gr.Dropdown([], label="Prompt", elem_id="decoded-prompt")
-        weight = gr.Number(1, label="Guidance weight that it was decoded with (--weight)", minimum=-100, maximum=100)
+        weight = gr.Number(
+            1, label="Guidance weight (--weight), where the file does not hold it", minimum=-100, maximum=100
+        )
     result = _results()
     drawn = [result.note, result.question, result.answers, result.colour, result.figure, result.across, result.up]
 
@@ -44,7 +46,9 @@ def part(site: Site, files: gr.Tab) -> None:
     def arrive(run: str | None, request: gr.Request) -> Any:
         return prompts(run, request) if request.query_params.get("tab") == "playground" else gr.skip()
 
-    def show(run: str | None, id: str | None, weight: float, colour: str | None, x: str | None, y: str | None) -> Any:
+    def show(
+        run: str | None, id: str | None, weight: float | None, colour: str | None, x: str | None, y: str | None
+    ) -> Any:
         return _show(site, run, id, weight, (colour, x, y))
 
     looked = [run, prompt, weight, result.colour, result.across, result.up]
@@ -58,7 +62,7 @@ def part(site: Site, files: gr.Tab) -> None:
 
 
 def _results() -> Shown:
-    note = gr.Markdown(latex_delimiters=[], elem_id="file-note")
+    note = gr.HTML(elem_id="file-note", apply_default_css=False)
     question = gr.HTML(apply_default_css=False)
     colour = gr.Dropdown([], label="Colour", visible=False)
     html = gr.HTML(elem_id="file-answers", apply_default_css=False)
@@ -79,32 +83,49 @@ def _prompts(site: Site, run: str | None, wanted: str | None) -> Any:
     return gr.Dropdown(ids, value=wanted if wanted in ids else next(iter(ids), None))
 
 
-def _show(site: Site, run: str | None, id: str | None, weight: float, chosen: Sequence[str | None]) -> list[Any]:
+def _show(site: Site, run: str | None, id: str | None, weight: float | None, chosen: Sequence[str | None]) -> list[Any]:
     """What the file has on one prompt; the colour and the axes stay where the file has them."""
     if not run:
         return _nothing(NONE)
     try:
         found = _read(site, run)
     except (DataError, UsageError) as error:
-        return _nothing(shown(str(error)))
+        return _nothing(str(error))
     if id is None:
         return _nothing("")
     if id not in found.rows:
         raise UsageError(f"{run} has no prompt '{id}'; choose one of the list")
     rows = found.rows[id]
-    told = [told_of(row, weight, site.models.tokenizer()) for row in rows[:MOST_SHOWN]]
+    told = _told(site, rows[:MOST_SHOWN], weight)
     left = f"{MOST_SHOWN} of {len(rows)} answers are shown." if len(rows) > MOST_SHOWN else ""
+    note = f"{found.told} {left}".strip()
     question = f'{STYLE}<div class="rl"><div class="box prompt"><div class="body"><div class="text">'
     question += f"{shown(found.prompt(id))}</div></div></div></div>"
     colours = guided.colours_of(told)
     colour = chosen[0] if chosen[0] in colours else colours[0]
     asked = gr.Dropdown(colours, value=colour, visible=True)
-    return [f"{found.told} {left}", question, guided.answers_html(told, str(colour)), asked, *_figure(told, chosen[1:])]
+    coloured = guided.answers_html(told, str(colour))
+    return [note_html(note) if note else "", question, coloured, asked, *_figure(told, chosen[1:])]
+
+
+def _told(site: Site, rows: Sequence[Mapping[str, Any]], weight: float | None) -> list[guided.Told]:
+    """A file of an older version holds neither the weight nor texts of tokens; only then they come from elsewhere."""
+    whole = all("pieces" in row and "weight" in row for row in rows)
+    other = 1.0 if whole else number(weight, "the guidance weight")
+    tokenizer = None if whole else site.models.tokenizer()
+    return [told_of(row, other, tokenizer) for row in rows]
 
 
 def _nothing(sentence: str) -> list[Any]:
     """A sentence in place of the answers."""
-    return [sentence, "", "", gr.Dropdown(visible=False), gr.Plot(visible=False), *[gr.Dropdown(visible=False)] * 2]
+    return [
+        note_html(sentence) if sentence else "",
+        "",
+        "",
+        gr.Dropdown(visible=False),
+        gr.Plot(visible=False),
+        *[gr.Dropdown(visible=False)] * 2,
+    ]
 
 
 def _figure(told: Sequence[guided.Told], chosen: Sequence[str | None]) -> list[Any]:

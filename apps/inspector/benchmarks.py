@@ -10,9 +10,8 @@ from ..inspector_views import benchmarks as views
 from ..inspector_views.runs import JUDGED
 from ..inspector_views.studies import read_figures, read_text, safe_markdown
 from ..inspector_views.summaries import read_report
-from .parts import QUIET, Site, address, chooser, filled_list, noted, opening, pick, run_list, scorers
+from .parts import NO_JUDGMENTS, QUIET, Site, address, chooser, filled_list, noted, opening, pick, run_list, scorers
 
-NONE = "No run with judgments here yet: `rewardlab eval` and `rewardlab judge` write one with `--output`."
 Values = list[Any]
 
 
@@ -72,7 +71,7 @@ def _empty() -> Values:
 
 def _present(site: Site, run: str | None, scorer: str | None) -> Values:
     if not run:
-        raise UsageError(NONE)
+        raise UsageError(NO_JUDGMENTS)
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
     largest, left_out = views.subsets_of(report)

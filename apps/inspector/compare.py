@@ -9,11 +9,23 @@ from ...rm.errors import UsageError
 from ..inspector_views import compare as views
 from ..inspector_views.runs import JUDGED
 from ..inspector_views.summaries import read_heading
-from .parts import QUIET, Site, address, button, chooser, filled_list, noted, opening, pick, run_list, scorers
+from .parts import (
+    NO_JUDGMENTS,
+    QUIET,
+    Site,
+    address,
+    button,
+    chooser,
+    filled_list,
+    noted,
+    opening,
+    pick,
+    run_list,
+    scorers,
+)
 
 SIZE = 20
 NAMES = ("run", "scorer", "with", "other")
-NONE = "No run with judgments here yet: `rewardlab eval` and `rewardlab judge` write one with `--output`."
 WAIT = '<p class="faint">Drawing bootstrap samples …</p>'
 STATISTICS: dict[str, Any] = QUIET | {"concurrency_id": "statistics"}
 Values = list[Any]
@@ -74,7 +86,7 @@ def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
 
 def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
     if not (asked[0] and asked[2]):
-        raise UsageError(NONE)
+        raise UsageError(NO_JUDGMENTS)
     first, second = (
         views.Side(run, site.root.find(run, JUDGED), scorer or read_heading(site.root.find(run, JUDGED)).first())
         for run, scorer in (asked[:2], asked[2:])
@@ -102,7 +114,7 @@ def _present(site: Site, asked: Any) -> Values:
     ]
 
 
-def _page(first: views.Side, second: views.Side, counts: Any, kind: str, page: int) -> Values:
+def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str], int], kind: str, page: int) -> Values:
     """The page's number, the kinds with their counts, the place, and the flips there."""
     number = views.count_flips(counts, kind)
     page = max(0, min(page, (number - 1) // SIZE))

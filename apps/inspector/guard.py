@@ -6,12 +6,12 @@ import shutil
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..access import stranger
 from .style import SOURCES
 
 API = "/gradio_api"
@@ -35,8 +35,7 @@ HEADERS = {
 class Guard:
     """Refuses a request before Gradio sees it, and tells the browser what it must not do with the answer.
 
-    `hosts` are the names that this server goes by: with another one, some other site's name leads here (DNS
-    rebinding). None: any, which is for servers that ask for a password.
+    `hosts` are the names that this server goes by, None: any (see `stranger`).
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] | None = None):
@@ -54,22 +53,12 @@ class Guard:
 
 def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -> str:
     """Why a request gets no answer; empty if it does."""
-    host, origin = headers.get("host", ""), headers.get("origin")
-    if hosts is not None and _name(f"//{host}") not in hosts:
-        return f"this server is not called '{host}'"
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-        return f"'{origin}' may not ask this server"
+    if sentence := stranger(headers, hosts):
+        return sentence
     if path.startswith(FILE):
         return "" if _is_cached(path.removeprefix(FILE)) else "there is no such file here"
     whole = path.rstrip("/") or "/"
     return "" if whole in PAGES or path.startswith(FOLDERS) else "there is nothing here"
-
-
-def _name(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
 
 
 def _is_cached(path: str) -> bool:

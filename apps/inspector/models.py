@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...rm.adapter_settings import SETTINGS, load_settings
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import RewardModel
+from ..arms import arms, base_of
 from ..config import DecodeConfig, InspectConfig
 from ..runs import trust
 from ..specs import build, is_function, named
@@ -76,20 +77,13 @@ class Models:
 
     def tokenizer(self) -> Any:
         """The base's, to read what it decoded before; None where no base is known."""
-        source = _base(self._config)
+        source = base_of(self._config.base, [folder for _, folder in arms(self._config.arm)])
         if source is None or self._tokenizer is not None:
             return self._tokenizer
         from ...rm.trunks import load_tokenizer
 
         self._tokenizer = load_tokenizer(source, **trust(self._config))
         return self._tokenizer
-
-
-def _base(config: InspectConfig) -> str | None:
-    """The one that was named, or the one that an adapter names."""
-    folders = [Path(text.partition("=")[2] or text) for text in config.arm]
-    adapted = next((folder for folder in folders if (folder / SETTINGS).exists()), None)
-    return config.base or (load_settings(adapted).base if adapted else None)
 
 
 def _open(source: str, config: InspectConfig) -> RewardModel:
@@ -114,10 +108,10 @@ def _open_decoder(config: InspectConfig) -> Decoder:
 
 def _objectives(config: InspectConfig) -> tuple[str, ...]:
     """The names of guides by objective, or what a single guide's adapter follows."""
-    parts = [text.partition("=") for text in config.arm]
-    if parts and all(sign for _, sign, _ in parts):
-        return tuple(name for name, _, _ in parts)
-    if len(parts) == 1 and (Path(config.arm[0]) / SETTINGS).exists():
-        settings = load_settings(Path(config.arm[0]))
+    guides = arms(config.arm)
+    if guides and all(name for name, _ in guides):
+        return tuple(name for name, _ in guides)
+    if len(guides) == 1 and (Path(guides[0][1]) / SETTINGS).exists():
+        settings = load_settings(Path(guides[0][1]))
         return settings.objectives if settings.follows_preference else ()
     return ()

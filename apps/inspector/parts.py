@@ -17,6 +17,7 @@ from .models import Models
 
 P = ParamSpec("P")
 R = TypeVar("R")
+NO_JUDGMENTS = "No run with judgments here yet: `rewardlab eval` and `rewardlab judge` write one with `--output`."
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
 SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
 """Of events that ask a model: one at a time, and nobody who only looks waits for them."""
@@ -57,6 +58,13 @@ def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
             raise gr.Error(escape(str(error)), print_exception=False) from error
 
     return answer
+
+
+def number(value: float | None, name: str) -> float:
+    """What stands in a field; one that was emptied is told."""
+    if value is None:
+        raise UsageError(f"{name} is empty; fill in a number")
+    return value
 
 
 def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:

@@ -10,10 +10,10 @@ from ...rm.errors import DataError, UsageError
 from ...rm.types import Example, user_turn
 from ..inspector_views import guided
 from ..inspector_views import playground as views
-from ..inspector_views.html import shown
+from ..inspector_views.html import note_html, shown
 from ..inspector_views.playground import MOST_SETTINGS, MOST_SWEPT, Setting
 from . import answers
-from .parts import QUIET, SLOW, Site, button, sentences, streamed
+from .parts import QUIET, SLOW, Site, button, number, sentences, streamed
 
 COMMAND = "The playground decodes with `rewardlab inspect {run} --arm ARM`, and `--base MODEL` where ARM is no adapter."
 SECONDS = 0.2  # between two looks at answers that are being written
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
     """The components that a decoding fills."""
 
     decoded: gr.State
-    status: gr.Markdown
+    status: gr.HTML
     answers: gr.HTML
     colour: gr.Radio
     figure: gr.Plot
@@ -79,7 +79,7 @@ def _decode(site: Site) -> None:
         return _stream(site, prompt, kept or [_setting(names, values)])
 
     def sweep_all(prompt: str, over: str, steps: float, low: float, high: float, *values: float) -> Iterator[list[Any]]:
-        return _stream(site, prompt, views.swept(_setting(names, values), over, _whole(steps, "steps"), low, high))
+        return _stream(site, prompt, _swept(_setting(names, values), over, steps, low, high))
 
     for slider in sliders:
         slider.change(lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
@@ -123,7 +123,7 @@ def _sweep(names: Sequence[str]) -> list[Any]:
 
 
 def _results() -> Shown:
-    status = gr.Markdown(elem_id="status", latex_delimiters=[])
+    status = gr.HTML(elem_id="status", apply_default_css=False)
     colour = gr.Radio([], label="Colour", visible=False, elem_id="colour")
     html = gr.HTML(elem_id="decoded", apply_default_css=False)
     with gr.Row():
@@ -147,9 +147,15 @@ def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
 
 
 def _whole(value: float | None, name: str) -> int:
-    if value is None or value != int(value):
-        raise UsageError(f"{name} is a whole number, got {value}")
-    return int(value)
+    given = number(value, name)
+    if not float(given).is_integer():
+        raise UsageError(f"{name} is a whole number, got {given}")
+    return int(given)
+
+
+def _swept(setting: Setting, over: str, steps: float | None, low: float | None, high: float | None) -> list[Setting]:
+    ends = number(low, "the lowest weight"), number(high, "the highest weight")
+    return views.swept(setting, over, _whole(steps, "the number of steps"), *ends)
 
 
 def _added(kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
@@ -201,7 +207,7 @@ def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
 
 def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
     hidden = [gr.Radio(visible=False), gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    return [None, status, guided.streaming_html(titles, texts), *hidden]
+    return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
 
 
 def _finished(site: Site, prompt: str, told: list[guided.Told], status: str) -> Iterator[list[Any]]:
@@ -210,7 +216,7 @@ def _finished(site: Site, prompt: str, told: list[guided.Told], status: str) -> 
     colour = gr.Radio(colours, value=colours[0], visible=True)
     coloured = guided.answers_html(told, colours[0])
     hidden = [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    yield [Decoded(told, {}), status, coloured, colour, *hidden]
+    yield [Decoded(told, {}), note_html(status), coloured, colour, *hidden]
     if len(told) < 2:
         return
     rewards, refused = _rewards(site, prompt, told)
@@ -219,7 +225,7 @@ def _finished(site: Site, prompt: str, told: list[guided.Told], status: str) -> 
     titles = [one.title for one in told]
     axes = [gr.Dropdown([*measured], value=name, visible=True) for name in (x, y)]
     figure = gr.Plot(views.sweep_figure(titles, measured, x, y), visible=True)
-    yield [Decoded(told, measured), " ".join([status, *refused]), coloured, colour, figure, *axes]
+    yield [Decoded(told, measured), note_html(" ".join([status, *refused])), coloured, colour, figure, *axes]
 
 
 def _rewards(site: Site, prompt: str, told: Sequence[guided.Told]) -> tuple[dict[str, list[float]], list[str]]:
@@ -243,7 +249,7 @@ def _rewards(site: Site, prompt: str, told: Sequence[guided.Told]) -> tuple[dict
 
 def _cancelled(decoded: Decoded | None) -> Any:
     """What is finished stays."""
-    return gr.skip() if decoded else "Cancelled."
+    return gr.skip() if decoded else note_html("Cancelled.")
 
 
 def _recoloured(decoded: Decoded | None, colour: str) -> str:

@@ -24,7 +24,8 @@ CSS = """
     box-shadow: none; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; min-height: 0}
 :is(#items, #rollouts) .body-cell.cell-solo, :is(#items, #rollouts) .body-cell.cell-solo .cell-wrap {overflow: hidden}
 :is(#rollout-place, #flip-place) {min-width: 120px}
-#study table, #run-report table {display: block; overflow-x: auto}
+:is(#report, #run-report, #study) table {display: block; width: fit-content; max-width: 100%; overflow-x: auto;
+    border: 0; padding: 0}
 #study img {max-width: 100%; background: white}
 .walk > * {flex: 0 0 auto !important; width: auto !important}
 .walk #place {flex: 1 1 auto !important; min-width: 9em !important}

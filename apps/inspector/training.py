@@ -8,7 +8,8 @@ import gradio as gr
 from ...rm.errors import UsageError
 from ..inspector_views import training as views
 from ..inspector_views.rollouts import steps_of
-from ..inspector_views.runs import TRAINED
+from ..inspector_views.runs import TRAINED, stamp
+from ..tables import STEPS
 from . import rollouts
 from .parts import QUIET, Site, address, chooser, filled_list, noted, opening, pick, run_list
 
@@ -62,7 +63,7 @@ def tab(site: Site) -> None:
         return show(*values, 0, 0)
 
     def tick(seen: Any, step: float, run: str | None, *rest: Any) -> Values:
-        now = _followed(site, run)
+        now = site.root.followed(run, TRAINED)
         log = _log_of(site, now)
         if log == seen:
             return [gr.skip() for _ in range(3 + len(story.outputs))]
@@ -110,17 +111,11 @@ def _place(query: Mapping[str, str]) -> tuple[float, int]:
     return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
 
 
-def _followed(site: Site, run: str | None) -> str | None:
-    """The run, or where it stands now that it is finished: a run that grows is called NAME.partial."""
-    ids = [entry.id for entry in site.root.entries(TRAINED)]
-    finished = (run or "").removesuffix(".partial")
-    return finished if run not in ids and finished in ids else run
-
-
 def _log_of(site: Site, run: str | None) -> tuple[Any, ...]:
     """What changes when there is something new to tell."""
     try:
-        return run, views.stamp(site.root.find(run, TRAINED)), len(_kept(site, run)), _grows(site, str(run))
+        entry = site.root.entry(run, TRAINED)
+        return run, stamp(entry.path, [STEPS]), len(steps_of(entry.path)), entry.growing
     except ValueError:
         return (run,)
 
@@ -147,24 +142,20 @@ def _nothing() -> Values:
 def _told(site: Site, run: str | None, window: int, column: str | None, teller: str | None) -> Values:
     if not run:
         raise UsageError(NONE)
-    folder, growing = site.root.find(run, TRAINED), _grows(site, run)
-    steps, sources = views.read_steps(folder), views.read_sources(folder)
+    entry = site.root.entry(run, TRAINED)
+    steps, sources = views.read_steps(entry.path), views.read_sources(entry.path)
     panels = views.panels(steps, sources)
     figures = [_plot(views.over_steps(steps, panels[name], window) if name in panels else None) for name in PANELS]
     both = panels.get("proxy and gold") if "KL" in panels else None
     against = _plot(views.over_kl(steps, both, window) if both else None)
     return [
-        views.progress_html(steps, sources, growing),
+        views.progress_html(steps, sources, entry.growing),
         *figures,
         against,
         *_own(steps, column, window),
         *_teller(steps, sources, teller, window),
-        gr.Timer(active=growing),
+        gr.Timer(active=entry.growing),
     ]
-
-
-def _grows(site: Site, run: str) -> bool:
-    return any(entry.growing for entry in site.root.entries(TRAINED) if entry.id == run)
 
 
 def _plot(figure: Any) -> Any:

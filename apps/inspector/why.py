@@ -1,6 +1,7 @@
 """Why an item has its score: what judges kept of their verdict, a rubric to edit, and a model's own explanation."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -8,9 +9,11 @@ import gradio as gr
 from ...judges.rubric import lint
 from ...rm.errors import UsageError
 from ...rm.types import RewardModel
-from ..inspector_views import judgments as items
 from ..inspector_views import why as views
 from ..inspector_views.criteria import grounds, grounds_html
+from ..inspector_views.html import note_html
+from ..inspector_views.items import Item, item
+from ..inspector_views.judgments import open_run
 from ..inspector_views.rescore import (
     SCORES,
     needs_judge,
@@ -62,16 +65,19 @@ def section(site: Site) -> Section:
     def update(run: str | None, scorer: str | None, case: str | None) -> list[Any]:
         if not (run and scorer and case):
             return [None, "", *_no_rubric(), *asked.nothing()]
-        return [(run, scorer, case), *_judged(site, (run, scorer, case)), *asked.nothing()]
+        folder = site.root.find(run, JUDGED)
+        return [(run, scorer, case), *_judged(folder, site.root.folder, scorer, case), *asked.nothing()]
 
     return Section([chosen, judged, *rubric, *asked], update)
 
 
-def _item(site: Site, chosen: Chosen | None) -> items.Item:
+def _found(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
+    """The folder of the chosen run, and the item."""
     if chosen is None:
         raise UsageError("no item is chosen; choose one in the table")
     run, scorer, case = chosen
-    return items.item(items.open_run(site.root.find(run, JUDGED)), scorer, case)
+    folder = site.root.find(run, JUDGED)
+    return folder, item(open_run(folder), scorer, case)
 
 
 # ---- judges ----
@@ -80,7 +86,7 @@ def _item(site: Site, chosen: Chosen | None) -> items.Item:
 def _rubric(site: Site, chosen: gr.State) -> list[Any]:
     """The editor: group, formula, text, a sentence on where the text is from, and the new scores."""
     with gr.Accordion("Rubric: edit it, and score the stored verdicts again", open=False, visible=False) as group:
-        told = gr.Markdown(latex_delimiters=[])
+        told = gr.HTML(apply_default_css=False)
         text = gr.Textbox(lines=10, max_lines=30, label="Rubric (TOML or JSON)", elem_id="rubric")
         with gr.Row(elem_classes="bar"):
             score = gr.Dropdown(list(SCORES), label="Score", scale=1)
@@ -98,33 +104,29 @@ def _no_rubric() -> list[Any]:
     return [gr.Accordion(visible=False), "", "", SCORES[0], ""]
 
 
-def _judged(site: Site, chosen: Chosen) -> list[Any]:
+def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
     """What the judge kept, and the rubric where there are verdicts on one."""
-    run, scorer, case = chosen
-    folder = site.root.find(run, JUDGED)
     found = grounds(folder, scorer, case)
     if found is None:
         return ["", *_no_rubric()]
-    shown = grounds_html(found, _item(site, chosen).answers)
+    shown = grounds_html(found, item(open_run(folder), scorer, case).answers)
     if not found.criteria:
         return [shown, *_no_rubric()]
-    source = source_of(folder, site.root.folder, case)
-    return [shown, gr.Accordion(visible=True), source.told, source.text, source.score, ""]
+    source = source_of(folder, root, case)
+    told = note_html(source.told) if source.told else ""
+    return [shown, gr.Accordion(visible=True), told, source.text, source.score, ""]
 
 
 def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
-    item = _item(site, chosen)
-    assert chosen is not None
-    run, scorer, case = chosen
-    folder = site.root.find(run, JUDGED)
-    found = grounds(folder, scorer, case)
+    folder, shown = _found(site, chosen)
+    found = grounds(folder, shown.scorer, shown.case)
     if found is None:
-        raise UsageError(f"'{scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
-    edited, values = parse_rubric(text), found.values(len(item.answers))
-    judged = source_of(folder, site.root.folder, case).rubric
-    recorded = item.verdict.scores if item.verdict else ()
+        raise UsageError(f"'{shown.scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
+    edited, values = parse_rubric(text), found.values(len(shown.answers))
+    judged = source_of(folder, site.root.folder, shown.case).rubric
+    recorded = shown.verdict.scores if shown.verdict else ()
     rows = rescore(edited, judged, values, recorded, score)
-    return rescored_html(rows, needs_judge(edited, judged, values), lint(edited, item.answers))
+    return rescored_html(rows, needs_judge(edited, judged, values), lint(edited, shown.answers))
 
 
 # ---- models ----
@@ -155,13 +157,11 @@ def _model(site: Site, chosen: gr.State) -> Asked:
 
 
 def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]:
-    item = _item(site, chosen)
-    assert chosen is not None
-    folder = site.root.find(chosen[0], JUDGED)
+    folder, shown = _found(site, chosen)
     settings = read_settings(folder)
     with site.models.reward_model(name) as model:
-        found = views.explain(str(name), _read_at(model, settings.get("preference")), item.messages, item.answers)
-    scores = {verdict.scorer.name: verdict.scores for verdict in item.verdicts}
+        found = views.explain(str(name), _read_at(model, settings.get("preference")), shown.messages, shown.answers)
+    scores = {verdict.scorer.name: verdict.scores for verdict in shown.verdicts}
     sentence = views.recorded(found, views.contracts_of(folder), scores, settings.get("objective"))
     several = len(found.objectives) > 1
     return [

@@ -12,10 +12,10 @@ from typing import BinaryIO
 from ...rm.errors import DataError, UsageError
 from ...rm.types import content_hash
 from .html import STYLE, shown
-from .judgments import Item
-from .runs import is_run
+from .items import Item
+from .runs import finished_name, is_run
 
-FOLDER, PARTIAL = "annotations", ".partial"
+FOLDER = "annotations"
 VERDICTS = {
     "agree": "the answer marked right is the better one",
     "disagree": "another answer is the better one",
@@ -79,7 +79,7 @@ def file_of(run: Path) -> Path:
 def _place(run: Path) -> tuple[Path, Path]:
     outermost = next((folder for folder in reversed(run.parents) if is_run(folder)), run)
     inside = run.relative_to(outermost.parent)
-    return outermost.parent / FOLDER, inside.with_name(f"{inside.name.removesuffix(PARTIAL)}.jsonl")
+    return outermost.parent / FOLDER, Path(f"{finished_name(inside.as_posix())}.jsonl")
 
 
 def add(run: Path, annotation: Annotation) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,12 +10,13 @@ import numpy as np
 
 from ...rm.errors import DataError
 from ...rm.types import prompt_text
+from ..token_texts import pieces
 from .guided import Told
-from .tokens import pieces
+from .runs import stamp
 
 LARGEST = 64_000_000  # bytes that are read of a file
 CURVES = ("base", "mixed", "kl", "entropy")
-OTHERS = ("id", "preference", "prompt", "answer", "finished", "tokens", "key", *CURVES)
+OTHERS = ("id", "preference", "weight", "prompt", "answer", "finished", "tokens", "pieces", "key", *CURVES)
 
 
 class Answers(NamedTuple):
@@ -34,6 +36,11 @@ class Answers(NamedTuple):
 
 def read_answers(path: Path) -> Answers:
     """All rows, or those of the beginning of a large file; a last line that is not whole is being written."""
+    return _read(path, stamp(path.parent, [path.name]))
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, _stamp: Any) -> Answers:
     with path.open("rb") as file:
         text = file.read(LARGEST)
     lines = text.split(b"\n")
@@ -50,16 +57,24 @@ def read_answers(path: Path) -> Answers:
 def _row(line: bytes, place: str, *, whole: bool) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-        lengths = {len(row["tokens"]), *(len(_curve(row[name])) for name in (*CURVES, *guides_of(row)))}
-        if len(lengths) > 1:
-            raise ValueError(f"its lists have {sorted(lengths)} values")
-        if not all(isinstance(row[name], str) for name in ("answer", "finished")):
-            raise ValueError("its answer is no text")
+        _check_row(row)
         return row | {"preference": {name: float(share) for name, share in (row.get("preference") or {}).items()}}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         if whole:
             raise DataError(f"{place}: no line of `rewardlab decode --output` ({error}); decode it again") from error
         return None
+
+
+def _check_row(row: Mapping[str, Any]) -> None:
+    lists = [row["tokens"], row.get("pieces", row["tokens"]), *(_curve(row[name]) for name in CURVES)]
+    lengths = {len(one) for one in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
+    if len(lengths) > 1:
+        raise ValueError(f"its lists have {sorted(lengths)} values")
+    if not all(isinstance(text, str) for text in (row["answer"], row["finished"], *row.get("pieces", ()))):
+        raise ValueError("its answer is no text")
+    if not all(type(id) is int and id >= 0 for id in row["tokens"]):
+        raise ValueError("its tokens are no numbers of tokens")
+    float(row.get("weight", 0))
 
 
 def guides_of(row: Mapping[str, Any]) -> list[str]:
@@ -68,13 +83,13 @@ def guides_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def told_of(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> Told:
-    """A row of `read_answers` as an answer; tokens by id where the tokenizer is another than it was decoded with.
+    """A row of `read_answers` as an answer; guides by objective count w α_i.
 
-    `weight` is the guidance weight w, which the file does not hold: guides by objective count w α_i.
+    A file of an older version holds neither w, which is `weight` then, nor the texts of tokens, which a tokenizer
+    gives; tokens go by their ids where it is another than they were decoded with.
     """
-    names, ids = guides_of(row), row["tokens"]
-    shares = row["preference"]
-    texts = _texts(tokenizer, ids, row["answer"])
+    names, ids, shares = guides_of(row), row["tokens"], row["preference"]
+    texts, weight = row.get("pieces") or _texts(tokenizer, ids, row["answer"]), float(row.get("weight", weight))
     return Told(
         title=", ".join(f"{name} {share:.2f}" for name, share in shares.items()) or "no preference",
         text=row["answer"],

@@ -12,7 +12,7 @@ from ...benchmarks.suites import rm_bench
 from ...benchmarks.types import Interval, Report, Row
 from ...rm.errors import UsageError
 from ..tables import ITEMS, SCORES
-from .database import query
+from .database import lengths, query, table
 from .figures import PALETTE, layout, plain, titled
 from .html import STYLE, shown
 from .summaries import areas
@@ -165,7 +165,7 @@ def _share_html(share: float) -> str:
 
 def margins_of(folder: Path, scorer: str) -> np.ndarray:
     """Of every judged case."""
-    text = "SELECT margin FROM read_parquet($scores) WHERE scorer = $scorer AND margin IS NOT NULL"
+    text = f"SELECT margin FROM {table('scores')} WHERE scorer = $scorer AND margin IS NOT NULL"
     return np.array([margin for (margin,) in query(text, _files(folder), {"scorer": scorer})], float)
 
 
@@ -233,11 +233,10 @@ def lengths_of(folder: Path, scorer: str) -> Lengths:
     `length_slope` tells it.
     """
     files, values = _files(folder), {"scorer": scorer}
-    known = query("SELECT 1 FROM parquet_schema($items) WHERE name = 'lengths'", files)
-    lengths = "i.lengths::BIGINT[]" if known else "[len(answer) for answer in i.answers]"  # of older runs
+    stored = lengths(lambda text: query(text, files))
     answers = f"""
         SELECT log2(greatest(unnest(lengths), 1)) AS l, unnest(scores) AS score
-        FROM ({_SCORED.format(column=f"{lengths} AS lengths")})
+        FROM ({_SCORED.format(column=f"{stored} AS lengths")})
         WHERE scores IS NOT NULL AND len(scores) = len(lengths)
     """
     binned = query(
@@ -297,8 +296,8 @@ def _percent(share: float) -> str:
 
 # ---- tables ----
 
-_SCORED = """
-    SELECT {column}, s.scores FROM read_parquet($scores) AS s JOIN read_parquet($items) AS i USING ("case")
+_SCORED = f"""
+    SELECT {{column}}, s.scores FROM {table("scores")} AS s JOIN {table("items")} AS i USING ("case")
     WHERE s.scorer = $scorer
 """
 

@@ -1,5 +1,6 @@
 """Two scorers on the same cases: where they agree, which cases flipped, their margins, and how sure that is."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -9,13 +10,13 @@ import plotly.graph_objects as go
 
 from ...benchmarks.compare import Change, Comparison, verdict
 from ...benchmarks.evaluate import OVERALL
-from ...rm.errors import DataError, UsageError
+from ...rm.errors import UsageError
 from ..finished import changed_case, compare_finished, nothing_shared, open_finished, other_suite, shared_cases
 from ..tables import ITEMS, SCORES
-from .database import query
+from .database import outcome, query, table
 from .figures import PALETTE, layout, plain
 from .html import STYLE, number, pill, shown
-from .runs import SUMMARY
+from .runs import SUMMARY, stamp
 from .summaries import read_heading
 
 OUTCOMES = ("right", "wrong", "tie", "abstained")
@@ -55,40 +56,42 @@ class Point(NamedTuple):
 # ---- queries ----
 
 
-def _outcome(margin: str) -> str:
-    return (
-        f"CASE WHEN {margin} IS NULL THEN 'abstained' WHEN {margin} > 0 THEN 'right' WHEN {margin} < 0 THEN 'wrong' "
-        "ELSE 'tie' END"
-    )
-
-
-_CASES = """
+_CASES = f"""
     SELECT a."case", a.subset, a.file_row_number AS place
-    FROM read_parquet($items, file_row_number = true, hive_partitioning = false) AS a
-    SEMI JOIN read_parquet($other_items, hive_partitioning = false) AS b USING ("case")
+    FROM {table("items")} AS a SEMI JOIN {table("other_items")} AS b USING ("case")
 """
 _BOTH = f"""
-    SELECT "case", subset, place, a.margin AS first, b.margin AS second, {_outcome("a.margin")} AS was,
-           {_outcome("b.margin")} AS now
+    SELECT "case", subset, place, a.margin AS first, b.margin AS second, {outcome("a.margin")} AS was,
+           {outcome("b.margin")} AS now
     FROM ({_CASES})
-    LEFT JOIN (SELECT "case", margin FROM read_parquet($scores) WHERE scorer = $scorer) AS a USING ("case")
-    LEFT JOIN (SELECT "case", margin FROM read_parquet($other_scores) WHERE scorer = $their_scorer) AS b USING ("case")
+    LEFT JOIN (SELECT "case", margin FROM {table("scores")} WHERE scorer = $scorer) AS a USING ("case")
+    LEFT JOIN (SELECT "case", margin FROM {table("other_scores")} WHERE scorer = $their_scorer) AS b USING ("case")
 """
-_CHANGED = """
-    SELECT a."case" FROM read_parquet($items, file_row_number = true) AS a JOIN read_parquet($other_items) AS b
-    USING ("case") WHERE a.answers IS DISTINCT FROM b.answers OR a.best IS DISTINCT FROM b.best
+_CHANGED = f"""
+    SELECT a."case" FROM {table("items")} AS a JOIN {table("other_items")} AS b USING ("case")
+    WHERE a.answers IS DISTINCT FROM b.answers OR a.best IS DISTINCT FROM b.best
     OR a.messages IS DISTINCT FROM b.messages OR a.subset IS DISTINCT FROM b.subset ORDER BY a.file_row_number LIMIT 1
 """
 
 
 def _rows(first: Side, second: Side, text: str, **values: object) -> list[tuple]:
-    files = {
-        "items": first.folder / ITEMS,
-        "scores": first.folder / SCORES,
-        "other_items": second.folder / ITEMS,
-        "other_scores": second.folder / SCORES,
+    return query(
+        text, _files(first.folder, second.folder), {"scorer": first.scorer, "their_scorer": second.scorer, **values}
+    )
+
+
+def _files(first: Path, second: Path) -> dict[str, Path]:
+    return {
+        "items": first / ITEMS,
+        "scores": first / SCORES,
+        "other_items": second / ITEMS,
+        "other_scores": second / SCORES,
     }
-    return query(text, files, {"scorer": first.scorer, "their_scorer": second.scorer, **values})
+
+
+def _stamps(first: Side, second: Side) -> list[tuple]:
+    """What changes when a file of either run does: whatever is kept of them is kept under it."""
+    return [stamp(side.folder, (ITEMS, SCORES, SUMMARY)) for side in (first, second)]
 
 
 def check(first: Side, second: Side) -> int:
@@ -100,16 +103,30 @@ def check(first: Side, second: Side) -> int:
     names = Path(first.id), Path(second.id)
     if headings[0].suite != headings[1].suite:
         raise other_suite(names[0], headings[0].suite, names[1], headings[1].suite)
-    ((cases,),) = _rows(first, second, f"SELECT count(*) FROM ({_CASES})")
+    cases, changed = _shared(first.folder, second.folder, *_stamps(first, second))
     if not cases:
         raise nothing_shared(*names)
-    if first.folder != second.folder and (changed := _rows(first, second, _CHANGED)):
-        raise changed_case(changed[0][0], *names)
+    if changed is not None:
+        raise changed_case(changed, *names)
     return cases
 
 
-def agreement(first: Side, second: Side) -> dict[tuple[str, str], int]:
+@lru_cache(maxsize=16)
+def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
+    """How many cases both runs have, and the first that is not the same in them; whoever scored."""
+    files = _files(first, second)
+    ((cases,),) = query(f"SELECT count(*) FROM ({_CASES})", files)
+    changed = query(_CHANGED, files) if first != second else []
+    return cases, changed[0][0] if changed else None
+
+
+def agreement(first: Side, second: Side) -> Mapping[tuple[str, str], int]:
     """(Outcome at the first, at the second) -> how many cases, for all pairs of outcomes."""
+    return _agreement(first, second, *_stamps(first, second))
+
+
+@lru_cache(maxsize=16)
+def _agreement(first: Side, second: Side, *_stamps: tuple) -> Mapping[tuple[str, str], int]:
     found = _rows(first, second, f"SELECT was, now, count(*) FROM ({_BOTH}) GROUP BY was, now")
     counts = {(was, now): count for was, now, count in found}
     return {(was, now): counts.get((was, now), 0) for was in OUTCOMES for now in OUTCOMES}
@@ -130,7 +147,7 @@ def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int
     return [Flip(*row) for row in rows]
 
 
-def count_flips(counts: dict[tuple[str, str], int], kind: str) -> int:
+def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
     """How many `flips` there are, by the agreement."""
     takes = {
         "all": lambda was, now: was != now,
@@ -142,9 +159,9 @@ def count_flips(counts: dict[tuple[str, str], int], kind: str) -> int:
 
 def points(first: Side, second: Side, most: int = POINTS, seed: int = SEED) -> tuple[list[Point], int]:
     """Cases with two margins, `most` of them drawn by the seed if there are more, and how many there are."""
-    known = f"SELECT * FROM ({_BOTH}) WHERE first IS NOT NULL AND second IS NOT NULL"
-    ((total,),) = _rows(first, second, f"SELECT count(*) FROM ({known})")
-    drawn = f"""SELECT "case", first, second FROM ({known}) ORDER BY md5($seed || "case"), place LIMIT $most"""
+    total = sum(number for pair, number in agreement(first, second).items() if "abstained" not in pair)
+    drawn = f"""SELECT "case", first, second FROM ({_BOTH}) WHERE first IS NOT NULL AND second IS NOT NULL
+                ORDER BY md5($seed || "case"), place LIMIT $most"""
     return [Point(*row) for row in _rows(first, second, drawn, seed=str(seed), most=most)], total
 
 
@@ -155,7 +172,7 @@ def statistics(first: Side, second: Side) -> Comparison:
         raise UsageError(
             f"{cases:,} cases are many for a page; run `rewardlab compare {first.id} {second.id}` for the statistics"
         )
-    return _statistics(first, second, *map(_stamp, (first.folder, second.folder)))
+    return _statistics(first, second, *_stamps(first, second))
 
 
 @lru_cache(maxsize=16)
@@ -163,14 +180,6 @@ def _statistics(first: Side, second: Side, *_stamps: tuple) -> Comparison:
     runs = [open_finished(str(side.folder)) for side in (first, second)]
     sides = [(run, side.scorer) for run, side in zip(runs, (first, second), strict=True)]
     return compare_finished(sides[0], sides[1], shared_cases(*runs))
-
-
-def _stamp(folder: Path) -> tuple[int, ...]:
-    """What changes when a run's files do."""
-    try:
-        return tuple((folder / name).stat().st_mtime_ns for name in (ITEMS, SCORES, SUMMARY))
-    except OSError as error:
-        raise DataError(f"{folder} was changed while it was read ({error}); choose it again") from error
 
 
 # ---- HTML and figures ----
@@ -183,7 +192,7 @@ def names(first: Side, second: Side) -> tuple[str, str]:
     return f"{first.id}: {first.scorer}", f"{second.id}: {second.scorer}"
 
 
-def agreement_html(counts: dict[tuple[str, str], int], called: tuple[str, str]) -> str:
+def agreement_html(counts: Mapping[tuple[str, str], int], called: tuple[str, str]) -> str:
     """A row for every outcome at the first, a column for every outcome at the second; more cases, more colour."""
     total = sum(counts.values())
     same = sum(number for (was, now), number in counts.items() if was == now)

@@ -11,13 +11,13 @@ from ...judges.grammars import LABELS
 from ...judges.statements import NoVerdict
 from ...judges.types import Criterion
 from ...judges.verdicts import pair_verdict
+from ..tables import JUDGMENTS
 from . import html
-from .database import query
+from .database import query, table
 from .html import LONGEST, number, shown
 
-JUDGMENTS = "judgments.parquet"
-ROW = """SELECT criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost
-         FROM read_parquet($judgments, hive_partitioning = false) WHERE scorer = $scorer AND "case" = $case"""
+ROW = f"""SELECT criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost
+          FROM {table("judgments")} WHERE scorer = $scorer AND "case" = $case"""
 WORDS = {1.0: ("met", "right"), 0.5: ("partly", "tie"), 0.0: ("not met", "wrong")}
 STYLE = """<style>
 .rl mark[class] {color: inherit; border-radius: 2px; padding: 0 1px; box-shadow: inset 0 -2px var(--c);

@@ -1,7 +1,7 @@
 """Queries over the Parquet files of a run: fixed texts, every value a bound parameter, a bounded memory."""
 
 import glob
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,25 @@ SETTINGS = {
     "temp_directory": "",  # nothing is written to the disk where too little memory is left
 }
 WAY_OUT = "run `rewardlab eval` again with --overwrite"
+
+
+def table(name: str) -> str:
+    """A Parquet file in a query, with its row numbers; a folder called key=value adds no column of that name."""
+    return f"read_parquet(${name}, file_row_number = true, hive_partitioning = false)"
+
+
+def outcome(margin: str) -> str:
+    """What a margin says of a judgment."""
+    return (
+        f"CASE WHEN {margin} IS NULL THEN 'abstained' WHEN {margin} > 0 THEN 'right' WHEN {margin} < 0 THEN 'wrong' "
+        "ELSE 'tie' END"
+    )
+
+
+def lengths(ask: Callable[[str], list[tuple]]) -> str:
+    """Characters of a case's answers; runs of older versions do not store them. `ask` queries the table of items."""
+    stored = ask("SELECT name FROM parquet_schema($items) WHERE name = 'lengths'")
+    return "lengths::BIGINT[]" if stored else "[len(answer) for answer in answers]"
 
 
 def query(

@@ -15,7 +15,8 @@ from ...rm.errors import DataError, UsageError
 from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..tables import ROWS
 from .annotations import Annotation, of
-from .judgments import Filter, Item, Run, items, places
+from .items import Item, items
+from .judgments import Filter, Run, places
 
 FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
 LABELS = ("data", "readers")
@@ -45,9 +46,9 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
     """Write what passes the filter, in the data's order, and return how many rows that gave."""
     if format not in FORMATS.values() or labels not in LABELS:
         raise UsageError(f"no format '{format}' with labels of '{labels}'; there is {', '.join(FORMATS.values())}")
-    annotated = {one.case: one for one in annotations}
     if labels == "readers":
-        among = set(annotated) if filter.among is None else set(annotated) & set(filter.among)
+        annotated = {one.case for one in annotations}
+        among = annotated if filter.among is None else annotated & set(filter.among)
         filter = replace(filter, among=sorted(among))
     wanted = _items(run, filter)
     if format == "jsonl":

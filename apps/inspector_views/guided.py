@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..token_texts import pieces
 from . import html, tokens
 from .figures import PALETTE
 from .html import number, shown
@@ -60,7 +61,7 @@ def told(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) 
         title,
         answer.text,
         answer.finished,
-        tuple(tokens.pieces(tokenizer, answer.tokens)),
+        tuple(pieces(tokenizer, answer.tokens)),
         answer.base,
         answer.mixed,
         answer.kl,

@@ -31,7 +31,6 @@ STYLE = """<style>
 .rl tr:last-child td {border-bottom: 0}
 .rl thead th {background: var(--soft); font-weight: 600}
 .rl td:first-child, .rl th:first-child {text-align: left; overflow-wrap: anywhere}
-.rl .scores td:first-child, .rl .scores th:first-child {min-width: 7em}
 .rl td.why {text-align: left}
 .rl .scores td:first-child, .rl .scores th:first-child {min-width: 9rem}
 .rl ins, .rl del {text-decoration: none; border-radius: 3px}

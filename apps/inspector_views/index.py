@@ -2,7 +2,7 @@
 
 import atexit
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -11,14 +11,17 @@ import duckdb
 
 from ...rm.errors import DataError, UsageError
 from ..tables import ITEMS, SCORES
-from .database import SETTINGS, WAY_OUT, bound, reading
+from .database import SETTINGS, WAY_OUT, bound, lengths, outcome, reading, table
 from .runs import SUMMARY, stamp
 from .summaries import Heading, read_heading
 
-ITEM_TABLE = "read_parquet($items, file_row_number = true, hive_partitioning = false)"
-SCORE_TABLE = "read_parquet($scores, file_row_number = true, hive_partitioning = false)"
-OUTCOME = """CASE WHEN margin IS NULL THEN 'abstained' WHEN margin > 0 THEN 'right' WHEN margin < 0 THEN 'wrong'
-             ELSE 'tie' END"""
+ITEM_TABLE, SCORE_TABLE = table("items"), table("scores")
+OUTCOME = outcome("margin")
+ITEM_COLUMNS = (
+    '"case"::VARCHAR, subset::VARCHAR, cluster::VARCHAR, prompt::VARCHAR, messages::VARCHAR,'
+    " answers::VARCHAR[], best::BIGINT[]"
+)
+SCORE_COLUMNS = 'scorer::VARCHAR, "case"::VARCHAR, scores::DOUBLE[], abstained::VARCHAR, margin::DOUBLE'
 MEMORY = "500MB"
 KEPT, SEARCHES = 2, 4
 
@@ -64,6 +67,14 @@ class Index:
         with reading(text, self.files), self._database.cursor() as cursor:
             return cursor.execute(text, bound(text, self.files, values)).fetchall()
 
+    def rows(self, table: str, columns: str, rows: Sequence[int]) -> dict[int, tuple]:
+        """Row -> columns: only the parts of the file that hold these rows are read."""
+        if not rows:
+            return {}
+        numbers = ", ".join(map(str, rows))
+        found = self.query(f"SELECT file_row_number, {columns} FROM {table} WHERE file_row_number IN ({numbers})")
+        return {row: tuple(values) for row, *values in found}
+
     def lines(self, scorer: str) -> str:
         """Name of a table: place, margin, outcome, and the line of the table of scores."""
         if scorer not in self.heading.scorers:
@@ -72,9 +83,7 @@ class Index:
 
     def gaps(self) -> str:
         """Name of a table: place, and how much longer the right answers are than the others, in characters."""
-        known = self.query("SELECT name FROM parquet_schema($items) WHERE name = 'lengths'")
-        lengths = "lengths::BIGINT[]" if known else "[len(answer) for answer in answers]"
-        return self._make("gaps", _GAPS.format(lengths=lengths, table=ITEM_TABLE))
+        return self._make("gaps", _GAPS.format(lengths=lengths(self.query), table=ITEM_TABLE))
 
     def beaten(self) -> str:
         """Name of a table: the places where a null is right too."""

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from .diff import WORDS, pieces_html, word_diff
 from .html import STYLE, number, pill, shown
-from .judgments import Item, Verdict
+from .items import Item, Verdict
 
 
 def item_html(item: Item, *, diff: bool = False, star: bool = False, run: str = "") -> str:

@@ -1,21 +1,19 @@
-"""Judgments of a run of `rewardlab eval` or `judge`: filtered pages of cases, and one case in full."""
+"""Judgments of a run of `rewardlab eval` or `judge`: the opened run, and filtered pages of its cases."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...benchmarks.evaluate import ALL
 from ...benchmarks.types import Interval
 from ...rm.errors import DataError, UsageError
-from ...rm.types import Messages
 from ..tables import ITEMS, SCORES
 from .database import WAY_OUT
 from .html import number
-from .index import ITEM_TABLE, OUTCOME, SCORE_TABLE, Index, index
+from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, Index, index
 from .runs import REPORT, SUMMARY, stamp
+from .studies import read_text, safe_markdown
 from .summaries import read_heading, read_report
 
 OUTCOMES = ("all", "wrong", "right", "tie", "abstained")
@@ -42,13 +40,9 @@ class Run:
     suite: str
     scorers: tuple[Scorer, ...]
     report: str
+    """As Markdown without HTML and images."""
     intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
     """Scorer -> subset -> what the report says of it; empty for a version that did not keep intervals."""
-
-    @property
-    def models(self) -> list[str]:
-        """The scorers that the run was made for."""
-        return [scorer.name for scorer in self.scorers if scorer.role == "model"]
 
 
 @dataclass(frozen=True)
@@ -88,49 +82,6 @@ class Line(NamedTuple):
     prompt: str
 
 
-class Verdict(NamedTuple):
-    """What one scorer made of a case: scores in the order of the answers, or why there are none."""
-
-    scorer: Scorer
-    outcome: str
-    margin: float | None
-    scores: tuple[float, ...]
-    abstained: str
-
-
-@dataclass(frozen=True)
-class Item:
-    """Everything about one case, seen through `scorer`; `best` holds the places of the right answers."""
-
-    scorer: str
-    case: str
-    subset: str
-    cluster: str
-    messages: Messages
-    answers: tuple[str, ...]
-    best: tuple[int, ...]
-    verdicts: tuple[Verdict, ...]
-    interval: Interval | None = None
-    """What the report says of the chosen scorer on the case's subset."""
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """What the chosen scorer made of it."""
-        return next((verdict for verdict in self.verdicts if verdict.scorer.name == self.scorer), None)
-
-    @property
-    def pair(self) -> tuple[int, int] | None:
-        """The right answer of the lowest score and the wrong one of the highest, between which the margin lies.
-
-        Without scores the first of each; None where every answer is right.
-        """
-        wrong = [place for place in range(len(self.answers)) if place not in self.best]
-        if not (wrong and self.best):
-            return None
-        scores = self.verdict.scores if self.verdict and self.verdict.scores else [0.0] * len(self.answers)
-        return min(self.best, key=lambda place: scores[place]), max(wrong, key=lambda place: scores[place])
-
-
 # ---- opening ----
 
 
@@ -149,12 +100,11 @@ def open_run(folder: str | Path) -> Run:
 @lru_cache(maxsize=8)
 def _open(folder: Path, _stamp: Any) -> Run:
     heading = read_heading(folder)
-    report = (folder / REPORT).read_text(encoding="utf-8", errors="replace")
     run = Run(
         folder,
         heading.suite,
         tuple(Scorer(name, role) for name, role in heading.scorers.items()),
-        report,
+        safe_markdown(read_text(folder)),
         _intervals(folder),
     )
     _check_tables(index(folder), heading.scorers)
@@ -170,20 +120,14 @@ def _intervals(folder: Path) -> dict[str, dict[str, Interval]]:
 
 def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> None:
     """A damaged file is found here and not at the first click."""
-    tables.query(f"SELECT {_ITEM_COLUMNS} FROM {ITEM_TABLE} LIMIT 0")
-    tables.query(f"SELECT {_SCORE_COLUMNS} FROM {SCORE_TABLE} LIMIT 0")
+    tables.query(f"SELECT {ITEM_COLUMNS} FROM {ITEM_TABLE} LIMIT 0")
+    tables.query(f"SELECT {SCORE_COLUMNS} FROM {SCORE_TABLE} LIMIT 0")
     judged = {name for (name,) in tables.query(f"SELECT DISTINCT scorer FROM {SCORE_TABLE}")}
     if missing := [name for name in scorers if name not in judged]:
         raise DataError(f"{tables.folder / SCORES} has no scores of {', '.join(missing)}; {WAY_OUT}")
 
 
 # ---- queries: fixed texts, every value is a bound parameter ----
-
-_ITEM_COLUMNS = (
-    '"case"::VARCHAR, subset::VARCHAR, cluster::VARCHAR, prompt::VARCHAR, messages::VARCHAR,'
-    " answers::VARCHAR[], best::BIGINT[]"
-)
-_SCORE_COLUMNS = 'scorer::VARCHAR, "case"::VARCHAR, scores::DOUBLE[], abstained::VARCHAR, margin::DOUBLE'
 
 
 def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
@@ -216,11 +160,6 @@ def _values(filter: Filter) -> dict[str, Any]:
     return {**vars(filter), "among": list(filter.among or ())}
 
 
-def scorers(run: Run) -> tuple[Scorer, ...]:
-    """The run's scorers in the order of its report: models, references, nulls."""
-    return run.scorers
-
-
 def subsets(run: Run) -> dict[str, int]:
     """Subset -> its number of cases, by name."""
     return dict(index(run.folder).query("SELECT subset, count(*) FROM cases GROUP BY subset ORDER BY subset"))
@@ -232,11 +171,6 @@ def outcomes(run: Run, filter: Filter) -> dict[str, int]:
     text = f"SELECT outcome, count(*) FROM ({_matching(tables, filter)}) GROUP BY outcome"
     found = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
     return {"all": sum(found.values())} | {name: found.get(name, 0) for name in OUTCOMES[1:]}
-
-
-def count(run: Run, filter: Filter) -> int:
-    """How many cases pass the filter."""
-    return outcomes(run, filter)[filter.outcome]
 
 
 def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items") -> list[Line]:
@@ -251,18 +185,9 @@ def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items"
         f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
         {**_values(filter), "size": size, "skip": page * size},
     )
-    texts = _at(tables, ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [place for place, *_ in found])
-    scores = _at(tables, SCORE_TABLE, "scores", [line for _, line, *_ in found])
+    texts = tables.rows(ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [place for place, *_ in found])
+    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in found])
     return [_line(outcome, margin, *scores[line], *texts[place]) for place, line, outcome, margin in found]
-
-
-def _at(tables: Index, table: str, columns: str, rows: Sequence[int]) -> dict[int, tuple]:
-    """Row -> columns: only the parts of the file that hold these rows are read."""
-    if not rows:
-        return {}
-    numbers = ", ".join(map(str, rows))
-    found = tables.query(f"SELECT file_row_number, {columns} FROM {table} WHERE file_row_number IN ({numbers})")
-    return {row: tuple(values) for row, *values in found}
 
 
 def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
@@ -296,67 +221,6 @@ def places(run: Run, filter: Filter) -> list[int]:
         place
         for (place,) in tables.query(f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place", _values(filter))
     ]
-
-
-# ---- one case ----
-
-
-def item(run: Run, scorer: str, case: str) -> Item:
-    """Everything about one case: the texts, which answer is right, and what every scorer made of it."""
-    tables = index(run.folder)
-    found = tables.query('SELECT place FROM cases WHERE "case" = $case', {"case": case})
-    if not found:
-        raise UsageError(f"{run.folder} has no case '{case}'; the table lists what there is")
-    return items(run, scorer, [found[0][0]])[0]
-
-
-def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
-    """The cases at these rows of the table of items."""
-    tables = index(run.folder)
-    texts = _at(tables, ITEM_TABLE, _ITEM_COLUMNS, rows)
-    judged = _judged(tables, run, {texts[row][0]: row for row in rows})
-    return [_item(run, scorer, texts[row], judged[texts[row][0]]) for row in rows]
-
-
-def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple]) -> Item:
-    case, subset, cluster, prompt, messages, answers, best = texts
-    return Item(
-        scorer,
-        case,
-        subset,
-        cluster,
-        _turns(messages, prompt),
-        tuple(answers),
-        tuple(best),
-        tuple(Verdict(known, *verdicts[known.name]) for known in run.scorers if known.name in verdicts),
-        run.intervals.get(scorer, {}).get(subset or ALL),
-    )
-
-
-def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[str, tuple]]:
-    """Case -> scorer -> outcome, margin, scores and the reason for having none.
-
-    `write_scores` puts each scorer's cases in the order of the items: looked up there first, else the table is read.
-    """
-    columns = f'"case", scorer, {OUTCOME}, margin, scores, abstained'
-    ((total,),) = tables.query("SELECT count(*) FROM cases")
-    lines = [place * total + row for place in range(len(run.scorers)) for row in cases.values()]
-    rows = [row for row in _at(tables, SCORE_TABLE, columns, lines).values() if row[0] in cases]
-    if len(rows) < len(lines):
-        text = f'SELECT {columns} FROM {SCORE_TABLE} WHERE list_contains($cases::VARCHAR[], "case")'
-        rows = tables.query(text, {"cases": list(cases)})
-    judged: dict[str, dict[str, tuple]] = {case: {} for case in cases}
-    for case, scorer, outcome, margin, scores, why in rows:
-        judged[case][scorer] = outcome, margin, tuple(scores or ()), why or ""
-    return judged
-
-
-def _turns(messages: str, prompt: str) -> Messages:
-    """The turns of the prompt, or its plain text where they cannot be read."""
-    try:
-        return tuple({"role": str(turn["role"]), "content": str(turn["content"])} for turn in json.loads(messages))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ({"role": "user", "content": prompt},)
 
 
 def cells(lines: Sequence[Line]) -> list[list[str]]:

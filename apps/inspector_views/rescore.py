@@ -11,7 +11,7 @@ from ...judges.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
 from ...judges.rubric_score import RubricScore
 from ...rm.errors import DataError, UsageError
 from ..judge.config import SCORES
-from ..rubrics.files import OURS, read_rubrics
+from ..rubrics.files import ENDINGS, OURS, read_rubrics
 from ..rubrics.roles import RUBRICS
 from ..runs import CONFIG
 from . import html
@@ -75,8 +75,11 @@ def _of_case(path: Path, case: str, score: str, name: str) -> Source:
 def _allowed(name: str, root: Path) -> Path | None:
     if name in {one.stem for one in OURS.glob("*.toml")}:
         return OURS / f"{name}.toml"
-    path = Path(name).resolve()
-    inside = path.is_relative_to(root) and path.is_file() and path.suffix in (".toml", ".json", ".jsonl")
+    try:
+        path = Path(name).resolve()
+        inside = path.is_relative_to(root) and path.is_file() and path.suffix in ENDINGS
+    except (ValueError, OSError):  # what no file can be called
+        return None
     return path if inside else None
 
 

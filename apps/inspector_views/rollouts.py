@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...rm.errors import DataError, UsageError
+from ..token_texts import pieces
 from .html import STYLE, number, shown
 from .tokens import STYLE as HEAT
-from .tokens import heat_html, legend_html, pieces, scale_of, shades
+from .tokens import heat_html, legend_html, scale_of, shades
 from .training import Sources
 
 ROLLOUTS = "rollouts"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...rm.errors import UsageError
-from ..runs import CONFIG, MANIFEST
-from ..tables import ITEMS, SCORES
+from ..runs import CONFIG, MANIFEST, PARTIAL
+from ..tables import ITEMS, SCORES, STEPS
 
-REPORT, SUMMARY, STEPS = "report.md", "summary.json", "steps.jsonl"
+REPORT, SUMMARY = "report.md", "summary.json"
 JUDGED, TRAINED, STUDY, ANSWERS = "judgments", "training", "study", "answers"
 DEPTH = 6
 MARKS = b'"answer"', b'"tokens"', b'"base"'
@@ -43,13 +43,26 @@ class Root:
         found = sorted(_entries(self.folder, "", DEPTH), key=lambda entry: entry.id)
         return [entry for entry in found if not kinds or entry.kind in kinds]
 
-    def find(self, id: str | None, *kinds: str) -> Path:
-        """The folder (of answers: the file) of a run that `entries` lists; anything else is refused."""
+    def entry(self, id: str | None, *kinds: str) -> Entry:
+        """A run that `entries` lists; anything else is refused."""
         for entry in self.entries(*kinds):
             if entry.id == id:
                 _refuse_links(entry.path)
-                return entry.path
+                return entry
         raise UsageError(f"there is no run '{id}' here; choose one of the list, which is read anew as runs are written")
+
+    def find(self, id: str | None, *kinds: str) -> Path:
+        """The folder (of answers: the file) of an `entry`."""
+        return self.entry(id, *kinds).path
+
+    def growing(self, id: str | None) -> bool:
+        """Whether it is there and not finished yet."""
+        return any(entry.growing for entry in self.entries() if entry.id == id)
+
+    def followed(self, id: str | None, kind: str) -> str | None:
+        """The run, or where it stands now that it is finished."""
+        ids, finished = [entry.id for entry in self.entries(kind)], finished_name(id or "")
+        return finished if id not in ids and finished in ids else id
 
 
 def open_root(folder: str | Path) -> Root:
@@ -62,24 +75,33 @@ def open_root(folder: str | Path) -> Root:
     return Root(path.resolve())
 
 
-def _entries(folder: Path, id: str, depth: int) -> Iterator[Entry]:
-    """This folder if it is a run, else the runs in it; a study may hold evaluations."""
+def finished_name(id: str) -> str:
+    """What a run, or one inside it, is called once it is finished.
+
+    >>> finished_name("all/study.partial/one")
+    'all/study/one'
+    """
+    return "/".join(part.removesuffix(PARTIAL) for part in id.split("/"))
+
+
+def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Iterator[Entry]:
+    """This folder if it is a run, else the runs in it; a study may hold evaluations, which are finished when it is."""
     try:
         inside = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
         return
     kind = _kind({*inside})
+    finished = (finished or MANIFEST in inside) and not folder.name.endswith(PARTIAL)
     if kind:
-        growing = folder.name.endswith(".partial") or MANIFEST not in inside
-        yield Entry(id or ".", kind, growing and kind != STUDY, folder)
+        yield Entry(id or ".", kind, not finished and kind != STUDY, folder)
     if kind in (JUDGED, TRAINED) or depth == 0:
         return
     for name, entry in inside.items():
         below = f"{id}/{name}" if id else name
         if entry.is_dir(follow_symlinks=False) and not name.startswith("."):
-            yield from _entries(folder / name, below, depth - 1)
+            yield from _entries(folder / name, below, depth - 1, finished)
         elif name.endswith(".jsonl") and entry.is_file(follow_symlinks=False) and _holds_answers(folder / name):
-            yield Entry(below, ANSWERS, name.endswith(".partial"), folder / name)
+            yield Entry(below, ANSWERS, False, folder / name)
 
 
 def _kind(names: set[str]) -> str:

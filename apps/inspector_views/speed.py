@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from ..tables import ITEMS, ROWS, SCORES
 from .database import SETTINGS
 from .index import MEMORY
-from .judgments import Filter, item, open_run, outcomes, page
+from .items import item
+from .judgments import Filter, open_run, outcomes, page
 from .runs import REPORT, SUMMARY
 
 ROLES = {"runs/rm": "model", "runs/other": "model", "length": "null", "random": "null"}

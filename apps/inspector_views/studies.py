@@ -14,7 +14,10 @@ from .runs import REPORT
 LARGEST, TOGETHER, MOST_FIGURES = 4_000_000, 16_000_000, 24  # bytes, bytes, files
 LONGEST = 400_000  # characters of a report
 PNG = b"\x89PNG\r\n\x1a\n"
-CODE = re.compile(r"(^```.*?^```[ \t]*$|(?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))", re.MULTILINE | re.DOTALL)
+PROSE = r"(?:(?!.*(?:```|~~~)).*\n)*"  # lines that neither begin nor end a fence
+FENCED = re.compile(rf"({PROSE})(```[^`~\n]*\n{PROSE}```[ \t]*(?:\n|\Z))")
+SPAN = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)[^|\n]+?(?<!`)(?P=ticks)(?!`)")
+BLANK = re.compile(r"(\n[ \t]*(?=\n))")
 IMAGE = re.compile(r"!\[([^\]\n]*)\]\(([^()\s]*)\)")
 
 
@@ -66,13 +69,27 @@ def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """What stands in code, and what does not."""
-    end = 0
-    for found in CODE.finditer(text):
-        yield text[end : found.start()], False
-        yield found[0], True
-        end = found.end()
-    yield text[end:], False
+    """What stands in code, and what does not.
+
+    A page may end code elsewhere than we do. So only what can be read in one way is code: plain fences without other
+    marks of fences before or in them, and spans of a line in a paragraph without any other tick, outside of tables.
+    """
+    start = 0
+    while found := FENCED.match(text, start):
+        yield from _spans(found[1])
+        yield found[2], True
+        start = found.end()
+    yield from _spans(text[start:])
+
+
+def _spans(text: str) -> Iterator[tuple[str, bool]]:
+    for paragraph in BLANK.split(text):
+        end = 0
+        for found in SPAN.finditer(paragraph) if "`" not in SPAN.sub("", paragraph) else ():
+            yield paragraph[end : found.start()], False
+            yield found[0], True
+            end = found.end()
+        yield paragraph[end:], False
 
 
 def _outside(text: str, figures: Mapping[str, str]) -> str:

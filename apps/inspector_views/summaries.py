@@ -14,10 +14,9 @@ from .runs import SUMMARY
 
 
 class Heading(NamedTuple):
-    """What every version of a summary has: the suite, its version if it is told, and scorer -> role in their order."""
+    """What every version of a summary has: the suite, and scorer -> role in their order."""
 
     suite: str
-    version: str
     scorers: dict[str, str]
 
     def first(self, role: str = "model") -> str:
@@ -32,7 +31,7 @@ def read_heading(folder: Path) -> Heading:
         scorers = {str(row["scorer"]): str(row["role"]) for row in stored["rows"]}
         if not scorers:
             raise ValueError("no scorer")
-        return Heading(str(stored["suite"]), str(stored.get("version", "")), scorers)
+        return Heading(str(stored["suite"]), scorers)
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
 
@@ -41,10 +40,14 @@ def read_report(folder: Path) -> Report:
     """With every interval; a run of a version that did not keep them is a `DataError`."""
     stored = _stored(folder)
     try:
-        known = {name: stored[name] for name in ("suite", "version", "cases", "clusters", "sizes", "samples", "seed")}
-        told = {name: tuple(map(str, stored[name])) for name in ("notes", "findings")}
-        return Report(**known, **told, rows=tuple(_row(row) for row in stored["rows"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Report(
+            **{name: str(stored[name]) for name in ("suite", "version")},
+            **{name: int(stored[name]) for name in ("cases", "clusters", "samples", "seed")},
+            **{name: tuple(map(str, stored[name])) for name in ("notes", "findings")},
+            sizes={str(name): int(size) for name, size in stored["sizes"].items()},
+            rows=_rows(stored),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise _damaged(folder, error) from error
 
 
@@ -68,6 +71,17 @@ def _damaged(folder: Path, error: Exception) -> DataError:
     return DataError(
         f"{folder / SUMMARY} is damaged, or of another version ({type(error).__name__}: {error}); {WAY_OUT}"
     )
+
+
+def _rows(stored: Mapping[str, Any]) -> tuple[Row, ...]:
+    """All of them tell of the same areas."""
+    rows = tuple(map(_row, stored["rows"]))
+    for row in rows:
+        if row.subsets.keys() != stored["sizes"].keys() or row.sections.keys() != rows[0].sections.keys():
+            raise ValueError(f"'{row.scorer}' is told of other subsets or sections")
+    if not rows:
+        raise ValueError("no scorer")
+    return rows
 
 
 def _row(stored: Mapping[str, Any]) -> Row:

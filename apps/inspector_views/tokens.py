@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,23 +45,6 @@ def scale_of(rows: Sequence[np.ndarray], centre: float = 0.0, quantile: float = 
     away = np.abs(found[np.isfinite(found)] - centre)
     limit = float(np.quantile(away, quantile)) if len(away) else 0.0
     return Scale(float(centre), limit or (float(away.max()) if len(away) else 0.0) or 1.0)
-
-
-# ---- texts of tokens ----
-
-
-def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text that each token adds; a special token by its name, and `·` for one that is a part of a character."""
-    from ...policy.readout import TextStream
-
-    stream, found = TextStream(tokenizer), []
-    special = {*tokenizer.all_special_ids}
-    for id in ids:
-        before = len(stream.text)
-        stream.add([id])
-        text = stream.text[before:]
-        found.append(text or (str(tokenizer.convert_ids_to_tokens(id)) if id in special else "·"))
-    return found
 
 
 # ---- HTML ----

@@ -12,9 +12,10 @@ import yaml
 from ...rm.errors import DataError, UsageError
 from ..runs import CONFIG
 from ..specs import named
+from ..tables import STEPS
 from .figures import PALETTE, layout, plain, titled
 from .html import STYLE, number, shown
-from .runs import STEPS
+from .runs import stamp
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 MOST_LINES, MOST_POINTS = 8, 2_000
@@ -59,23 +60,17 @@ def read_sources(folder: Path) -> Sources:
         raise DataError(f"{folder / CONFIG} is damaged ({error}); {WAY_OUT}") from error
 
 
-def stamp(folder: Path) -> tuple[int, int]:
-    """What changes when a line is logged."""
-    try:
-        found = (folder / STEPS).stat()
-        return found.st_mtime_ns, found.st_size
-    except OSError as error:
-        raise DataError(f"{folder / STEPS} cannot be read ({error}); {WAY_OUT}") from error
-
-
 def read_steps(folder: Path) -> Steps:
     """The lines of a run's log that have a step; one that is being written is left for later."""
-    return _lines(folder / STEPS, *stamp(folder))
+    return _lines(folder / STEPS, stamp(folder, [STEPS]))
 
 
 @lru_cache(maxsize=8)
-def _lines(path: Path, _mtime: int, _size: int) -> Steps:
-    *whole, _unfinished = path.read_bytes().split(b"\n")
+def _lines(path: Path, _stamp: Any) -> Steps:
+    try:
+        *whole, _unfinished = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
     return tuple(row for place, line in enumerate(whole, 1) if "step" in (row := _line(path, place, line)))
 
 
@@ -83,7 +78,7 @@ def _line(path: Path, place: int, line: bytes) -> dict[str, float]:
     try:
         row = json.loads(line)
         return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise DataError(f"{path}:{place}: not a line of a training's log ({error}); {WAY_OUT}") from error
 
 

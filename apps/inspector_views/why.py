@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from ...rm.types import Example, Messages, RewardModel
 from ..runs import MANIFEST
+from ..token_texts import pieces
 from . import figures, html, tokens
 from .figures import PALETTE
 from .html import number, shown
@@ -85,7 +86,7 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
     found = []
     for place, example in enumerate(examples):
         row = encoder.encode_answer(example)
-        texts = tokens.pieces(encoder.tokenizer, row.ids[row.start :])
+        texts = pieces(encoder.tokenizer, row.ids[row.start :])
         values = model.contract.beta * np.stack([of_objective[place] for of_objective in read])
         found.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
     return tuple(found)

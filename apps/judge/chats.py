@@ -17,6 +17,7 @@ from ..runs import say, trust
 from .config import ChatConfig
 
 REPLIES = "replies"
+MOST = "cost_at_most"
 SHOWN = 160  # characters of an error in a message
 
 # ---- opening ----
@@ -25,9 +26,8 @@ SHOWN = 160  # characters of an error in a message
 def open_chats(config: ChatConfig, others: Sequence[str] = ()) -> dict[str, Chat]:
     """Every model of the settings, and `others`, under its short name; local ones are loaded here.
 
-    All that stand behind the endpoint share the limit of cost.
+    All that stand behind the endpoint share the limit of cost. The settings were checked before (`validate`).
     """
-    config.validate()
     bills: list[Bill] = []
     return {short: _open(name, config, bills) for short, name in short_names([*config.names, *others]).items()}
 
@@ -167,16 +167,22 @@ def rehearsals(names: Mapping[str, str]) -> dict[str, Scripted]:
 
 
 def tell_estimate(
-    chats: Mapping[str, Scripted], config: ChatConfig, names: Mapping[str, str], tokenizer: str = ""
+    chats: Mapping[str, Scripted],
+    config: ChatConfig,
+    names: Mapping[str, str],
+    tokenizer: str = "",
+    total: str = MOST,
 ) -> dict[str, Any]:
-    """What the rehearsal would have cost, by model: at most, as every later question was asked."""
+    """What the rehearsal would have cost, by model, and of all under the name `total`: at most, where every later
+    question was asked as well.
+    """
     found = {}
     for short, chat in chats.items():
         own = names[short] if is_local(names[short], config) else ""
         told = estimate(chat.asked, prices_of(names[short], config), counter(tokenizer or own))
         say(f"{short}: {told}")
         found[short] = told._asdict()
-    return {"dry_run": True, "models": found, "cost_at_most": sum(one["most"] for one in found.values())}
+    return {"dry_run": True, "models": found, total: sum(one["most"] for one in found.values())}
 
 
 def facts_of(config: ChatConfig) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The settings of `rewardlab judge`, and of the language models that it and `rewardlab rubrics` ask."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,11 +50,11 @@ class ChatConfig:
         """Everything that is asked."""
         return [*self.model, *self.local]
 
-    def validate(self) -> None:
-        """Refuse what cannot be run."""
+    def validate(self, others: Sequence[str] = ()) -> None:
+        """Refuse what cannot be run; `others` are models that are named elsewhere and may stand behind the endpoint."""
         if self.model and not self.endpoint:
             raise UsageError(f"--model {self.model[0]} stands behind a server; give its address with --endpoint")
-        if self.endpoint and not self.model:
+        if self.endpoint and not [*self.model, *others]:
             raise UsageError(f"--endpoint {self.endpoint} is asked for a model by name; give it with --model")
         if self.prices and (self.prompt_price or self.completion_price):
             raise UsageError("--prices has every model's prices; leave --prompt_price and --completion_price out")

@@ -1,8 +1,10 @@
 """Kinds of judges by name x language models -> judges that benchmarks and rewards can ask."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cache
 from inspect import Parameter, signature
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ...benchmarks.scorers import open_scorer
@@ -32,9 +34,11 @@ class Materials(NamedTuple):
     levels: Levels | LevelsSource | None = None
     questions: Sequence[Question] = ()
     sampling: Sampling = GREEDY
+    loading: Mapping[str, Any] = MappingProxyType({})
+    """Options for whoever opens a reward model."""
 
 
-def materials(config: JudgeConfig) -> Materials:
+def materials(config: JudgeConfig, loading: Mapping[str, Any]) -> Materials:
     """Files read and checked."""
     return Materials(
         rubric=open_rubric(config.rubric) if config.rubric else None,
@@ -42,6 +46,7 @@ def materials(config: JudgeConfig) -> Materials:
         levels=open_levels(config.levels) if config.levels else None,
         questions=read_checklist(config.checklist) if config.checklist else (),
         sampling=Sampling(config.max_tokens, config.temperature, config.seed),
+        loading=loading,
     )
 
 
@@ -58,7 +63,7 @@ def open_judges(
         if takes_chat:
             judges += [open_judge(source, chat, given, name=f"{short} {name}") for short, chat in chats.items()]
         else:
-            judges.append(_without_chat(source, name))
+            judges.append(_called(_without_chat(source, given.loading), name if source != text else ""))
     return [joined(together, judges)] if together else judges
 
 
@@ -89,22 +94,27 @@ def _check_prompt(source: str, prompt: str) -> None:
         raise UsageError(f"{source}: no instructions '{prompt}'; {did_you_mean(prompt, known)}")
 
 
-def _without_chat(source: str, name: str) -> BatchJudge:
+def _called(judge: BatchJudge, name: str) -> BatchJudge:
+    """The same judge under a name that was given to it; a reward model has its folder's without one."""
+    found = copy(judge)
+    found.name = name or judge.name
+    return found
+
+
+def _without_chat(source: str, loading: Mapping[str, Any]) -> BatchJudge:
     """A reward model, or a judge from anywhere."""
     spec = parse_spec(source)
     if "model" not in signature(load(KINDS, spec.name)).parameters:
         return build(KINDS, source)
     if "model" not in spec.arguments or spec.arguments.keys() - {"model", "objective"}:
         raise UsageError(f"{source}: write reward_model(model=FOLDER), or reward_model(model=FOLDER, objective=NAME)")
-    scorer = _reward_model(**spec.arguments)
-    scorer.name = name
-    return scorer
+    return _called(_reward_model(**spec.arguments, **loading), spec.short)
 
 
 @cache
-def _reward_model(model: str, objective: str | None = None) -> Any:
+def _reward_model(model: str, objective: str | None = None, **loading: Any) -> Any:
     """Loaded once, for the rehearsal and the run."""
-    return open_scorer(model, objective=objective)
+    return open_scorer(model, objective=objective, **loading)
 
 
 def joined(text: str, judges: Sequence[BatchJudge]) -> BatchJudge:

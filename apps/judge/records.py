@@ -19,8 +19,7 @@ from ...judges.types import Case, Judgment
 from ...rm.data import as_prompt, collect, column, first_turn, parse_pair
 from ...rm.errors import DataError
 from ...rm.types import PreferencePair, content_hash, prompt_text
-
-JUDGMENTS = "judgments.parquet"
+from ..tables import JUDGMENTS
 
 # ---- cases ----
 

@@ -8,6 +8,7 @@ from itertools import combinations, count
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from ...judges.chat import Arrived, Ask, Chat, Reply
 from ...judges.cost import Prices
@@ -49,6 +50,7 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
             f"a judge as a reward asks one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
             "local=FOLDER"
         )
+    config.validate()
     spec = parse_spec(kind)
     written = spec.arguments | {name: str(one) for name, one in settings.items() if name not in known}
     source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
@@ -61,9 +63,21 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
 
 
 def _kept(chat: Chat, folder: Path, prices: Prices) -> Kept:
-    store = Store(folder)
+    store = _store(folder)
     count_kept([chat], store)
     return Kept(chat, store, prices=prices)
+
+
+_OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
+
+
+def _store(folder: Path) -> Store:
+    """One for each folder in this process, shared by all judges that keep their replies there."""
+    place = folder.resolve()
+    found = _OPEN.get(place)
+    if found is None or found.closed:
+        found = _OPEN[place] = Store(folder)
+    return found
 
 
 class Once:

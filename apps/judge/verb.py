@@ -15,7 +15,7 @@ from ...judges.types import BatchJudge, Case
 from ...rm.errors import UsageError
 from ...rm.plugins import load
 from ..jobs import write_evaluation
-from ..runs import data_hash, run_folder, say, write_manifest
+from ..runs import data_hash, run_folder, say, trust, write_manifest
 from .audit import audit_judges, names_of, probes
 from .chats import REPLIES, facts_of, kept, open_chats, rehearsals, short_names, tell_estimate
 from .config import ChatConfig, JudgeConfig
@@ -31,11 +31,12 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
-    names, given = short_names(chats.names), materials(config)
+    names, given = short_names(chats.names), materials(config, trust(chats))
     imagined = rehearsals(names)
     rehearsed = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
     cases, notes = suite.cases(sources)
     cases, of_draw = drawn(cases, config.limit, config.seed)
+    notes = [*notes, *of_draw]
     signed = names_of(rehearsed, cases, config, {name: short for short, name in names.items()})
     if config.dry_run:
         for judge in rehearsed:
@@ -43,7 +44,7 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
                 judge(shown)
         return {"cases": len(cases), **tell_estimate(imagined, chats, names, config.tokenizer)}
     recipe = config.identity() | chats.identity()
-    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *filter(None, [config.rubric])]}
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config)]}
     opened = open_chats(chats)
     with run_folder(
         config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"
@@ -53,12 +54,17 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
             if config.audit:
                 facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}
             else:
-                facts = evaluated(suite, cases, judges, work, [*notes, *of_draw], config)
+                facts = evaluated(suite, cases, judges, work, notes, config)
             facts["models"] = {name: one.account() for name, one in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
-        told = {"suite": suite.name, "contracts": contracts, **facts, "chats": facts_of(chats)}
+        told = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
         write_manifest(work, data=sources, seed=config.seed, started=started, **told)
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
+
+
+def _beside(config: JudgeConfig) -> list[str]:
+    """The files that judges go by."""
+    return [*filter(None, (config.rubric, config.levels, config.checklist))]
 
 
 def evaluated(

@@ -8,7 +8,7 @@ from ...rm.data import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
 from ..judge.kinds import Materials
-from ..judge.rewards import JudgeReward, by_judge, open_one
+from ..judge.rewards import JudgeReward, OpenJudge, by_judge, open_one
 from ..rubrics.files import by_prompt, open_levels, open_rubric, read_checklist, rubric_of_row
 from ..run_facts import RunFacts
 
@@ -17,69 +17,56 @@ DATA = "data"
 
 
 def judge(
-    *,
-    run: RunFacts,
-    kind: str = "pointwise",
-    rubric: str = "",
-    score: str = "gated",
-    levels: str = "",
-    checklist: str = "",
-    reference: str = "",
-    max_tokens: int = 1024,
-    temperature: float = 0.0,
-    replies: str = "",
-    **settings: Any,
+    *, run: RunFacts, kind: str = "pointwise", reference: str = "", replies: str = "", **settings: Any
 ) -> JudgeReward:
     """A kind of judges/kinds as a reward: a score of each answer alone, or a tournament within the answers to a prompt.
 
     The model is `endpoint=URL, model=NAME` or `local=FOLDER`; further settings are those of `ChatConfig`
-    (concurrency, prompt_price, max_cost ...) or arguments of the kind. `rubric=data` goes by the rubric in each
-    prompt's row (a column rubric, or HealthBench's rubrics); `reference` is a column with an answer the judge is shown.
-    An abstention is a missing reward. With a folder `replies` a run that goes on asks nothing twice, and what the
-    replies there have cost counts towards max_cost.
+    (concurrency, prompt_price, max_cost ...), what the judge goes by (`rubric`, `score`, `levels`, `checklist`,
+    `max_tokens`, `temperature`, as for `rewardlab judge`) or arguments of the kind. `rubric=data` goes by the rubric in
+    each prompt's row (a column rubric, or HealthBench's rubrics); `reference` is a column with an answer the judge is
+    shown. An abstention is a missing reward. With a folder `replies`, which several judges may share, a run that goes
+    on asks nothing twice, and what the replies there have cost counts towards max_cost.
     """
-    given = _materials(run, rubric, score, levels, checklist, max_tokens, temperature)
-    references = run.by_prompt(lambda row: str(column(row, reference))) if reference else {}
-    opened = open_one(kind, given, replies, {**run.loading, **settings})
-    return JudgeReward(opened, {text: found[0] for text, found in references.items()})
+    references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference else {}
+    return JudgeReward(_opened(run, kind, replies, **settings), references)
 
 
-def labels(
-    *,
-    run: RunFacts | None = None,
-    kind: str = "pairwise",
-    rubric: str = "",
-    score: str = "gated",
-    levels: str = "",
-    checklist: str = "",
-    max_tokens: int = 1024,
-    temperature: float = 0.0,
-    replies: str = "",
-    **settings: Any,
-) -> Labeller:
+def labels(*, run: RunFacts | None = None, kind: str = "pairwise", replies: str = "", **settings: Any) -> Labeller:
     """P(first better) of two answers by a judge, NaN where it abstains; the settings are those of `judge`.
 
     A pairwise judge whose two orders disagree abstains, unless `flip` says otherwise.
     """
     flip = {"flip": "abstain"} if kind == "pairwise" else {}
-    given = _materials(run, rubric, score, levels, checklist, max_tokens, temperature)
-    return by_judge(open_one(kind, given, replies, {**(run.loading if run else {}), **flip, **settings}).judge)
+    return by_judge(_opened(run, kind, replies, **{**flip, **settings}).judge)
 
 
-def _materials(
-    run: RunFacts | None, rubric: str, score: str, levels: str, checklist: str, max_tokens: int, temperature: float
-) -> Materials:
-    found = _rubrics(run) if rubric == DATA else open_rubric(rubric) if rubric else None
-    return Materials(
-        rubric=found,
+def _opened(
+    run: RunFacts | None,
+    kind: str,
+    replies: str,
+    *,
+    rubric: str = "",
+    score: str = "gated",
+    levels: str = "",
+    checklist: str = "",
+    max_tokens: int = 1024,
+    temperature: float = 0.0,
+    **settings: Any,
+) -> OpenJudge:
+    if not isinstance(max_tokens, int) or not isinstance(temperature, int | float):
+        raise UsageError(f"a judge's max_tokens and temperature are numbers, got {max_tokens!r} and {temperature!r}")
+    given = Materials(
+        rubric=_rubrics(run) if rubric == DATA else open_rubric(str(rubric)) if rubric else None,
         score=score,
-        levels=open_levels(levels) if levels else None,
-        questions=read_checklist(checklist) if checklist else (),
+        levels=open_levels(str(levels)) if levels else None,
+        questions=read_checklist(str(checklist)) if checklist else (),
         sampling=Sampling(max_tokens, temperature, run.seed if run else 0),
     )
+    return open_one(kind, given, replies, {**(run.loading if run else {}), **settings})
 
 
 def _rubrics(run: RunFacts | None) -> RubricSource:
     if run is None:
         raise UsageError("rubric=data goes by the rows of a run's prompts, and there is no run here; name a file")
-    return by_prompt({text: found[0] for text, found in run.by_prompt(rubric_of_row).items()})
+    return by_prompt(run.one_by_prompt(rubric_of_row))

@@ -1,16 +1,18 @@
 """The policy's own probability of a reference answer behind its reasoning, as a reward that needs no verifier."""
 
 from collections.abc import Sequence
+from math import isnan
 
 import torch
 
 from ...policy.reference_probability import TAGS, debiased, formed, reasoning, reference_probabilities
 from ...policy.rewards import RewardFunction
-from ...policy.voices import language_model
+from ...policy.voices import language_model, positions
 from ...rm.data import column
-from ...rm.errors import DataError, UsageError
+from ...rm.errors import UsageError
 from ...rm.types import Example, Messages, prompt_text
 from ..run_facts import RunFacts
+from ..runs import say
 
 
 def rlpr(
@@ -25,28 +27,35 @@ def rlpr(
 
     p is the mean probability of the reference's tokens under the policy as it is now, z the answer up to its tag
     `tags[-2]` with p = 0 where it has none, as in the released code, and p(y* | x) that behind the tags with nothing in
-    them; w is `form`. `reference` is a column of the prompts' rows, `together` how many answers are read at a time.
-    `policy/transforms/std_filter.py` drops the prompts on which all answers do alike.
+    them; w is `form`. An answer behind which the policy has no room to read the reference has no reward. `reference`
+    is a column of the prompts' rows, `together` how many answers are read at a time. `policy/transforms/std_filter.py`
+    drops the prompts on which all answers do alike.
     """
     if len(tags) < 2 or not all(isinstance(tag, str) and tag for tag in tags) or not 0 <= form <= 1:
         raise UsageError(f"rlpr: tags are two or more texts and form lies in [0, 1], got {tags!r} and {form}")
-    known = _one_each(run.by_prompt(lambda row: _text(column(row, reference), reference)))
+    known = run.one_by_prompt(lambda row: _text(column(row, reference), reference))
     model, encoder, nothing = language_model(run.policy), run.policy.encoder, "".join(tags[:-1])
+    longest = positions(run.policy)
 
     def chances(prompts: Sequence[Messages], openings: Sequence[str]) -> torch.Tensor:
         references = [known[prompt_text(prompt)] for prompt in prompts]
-        return reference_probabilities(model, encoder, prompts, openings, references, together=together)
+        return reference_probabilities(
+            model, encoder, prompts, openings, references, together=together, longest=longest
+        )
 
-    def rate(examples: Sequence[Example]) -> list[float]:
+    def rate(examples: Sequence[Example]) -> list[float | None]:
         opened = {place: z for place, one in enumerate(examples) if (z := reasoning(one.answer, tags)) is not None}
         asked = [examples[place].prompt for place in opened]
         distinct = {prompt_text(prompt): prompt for prompt in asked}
         before = dict(zip(distinct, chances([*distinct.values()], [nothing] * len(distinct)), strict=True))
         alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in asked], dtype=torch.float64)
         gains = dict(zip(opened, debiased(chances(asked, [*opened.values()]), alone).tolist(), strict=True))
-        return [
+        if unread := sum(map(isnan, gains.values())):
+            say(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
+        found = [
             (1 - form) * gains.get(place, 0.0) + form * formed(one.answer, tags) for place, one in enumerate(examples)
         ]
+        return [None if isnan(one) else one for one in found]
 
     return rate
 
@@ -55,10 +64,3 @@ def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"'{name}' is a text, got {str(value)[:60]!r}")
     return value
-
-
-def _one_each(found: dict[str, list[str]]) -> dict[str, str]:
-    several = [text for text, values in found.items() if len({*values}) > 1]
-    if several:
-        raise DataError(f"the prompt {several[0][:60]!r} has two references; RLPR goes by one")
-    return {text: values[0] for text, values in found.items()}

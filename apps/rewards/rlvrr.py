@@ -30,7 +30,7 @@ def rlvrr(
 
     See `judges/references.py` for both. The columns of the prompts' rows are `reference` (a text or a list of them),
     `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which may be left out
-    of a row. The authors add the two up, a = b = 1.
+    of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
     """
     if not content_weight and not style_weight:
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")

@@ -18,13 +18,13 @@ from ...judges.scripted import rehearsal
 from ...judges.types import Case
 from ...rm.errors import DataError
 from ..jobs import write_evaluation
-from ..judge.chats import facts_of, kept, rehearsals, tell_estimate
+from ..judge.chats import MOST, facts_of, kept, rehearsals, tell_estimate
 from ..judge.config import ChatConfig
 from ..judge.records import CaseFile, account, write_judgments
 from ..judge.verb import judged
-from ..runs import say, write_manifest
+from ..runs import say, write_manifest, write_rows
 from .config import RubricsConfig
-from .files import rubric_row, write_rows
+from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
 
 
@@ -43,7 +43,9 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         _generated(imagined[roles.writer], pairs)
         if config.judge:
             _as_judge(config, rehearsal(), imagined[roles.judge], roles)(pairs)
-        return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names)}
+            say("each verdict's prompt is longer by its rubric, which is not counted")
+        total = "cost_without_rubrics" if config.judge else MOST
+        return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names, total=total)}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
         with kept(opened, work, chats, roles.names, config.on_fault) as asked:
@@ -56,7 +58,8 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
             facts["models"] = {name: one.account() for name, one in asked.items()}
         good = {name: one for name, one in found.items() if isinstance(one, Rubric)}
         write_rows(work / RUBRICS, [rubric_row(name, one) for name, one in good.items()])
-        write_manifest(work, data=config.data, seed=seed, started=started, **facts, chats=facts_of(chats))
+        told = {**facts, "notes": notes, "chats": facts_of(chats)}
+        write_manifest(work, data=config.data, seed=seed, started=started, **told)
     return {"run": config.output, **facts}
 
 

@@ -3,11 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...benchmarks.render import table
 from ...judges.cdrrm.filter import Bar, Kept, verify
 from ...judges.cdrrm.generator import generator_records, judge_records
 from ...judges.cdrrm.requests import Rejected
@@ -15,15 +13,20 @@ from ...judges.cdrrm.synthesise import Sides, sides, synthesise
 from ...judges.rubric import Rubric
 from ...rm.data import load_pairs
 from ...rm.errors import DataError
+from ...rm.markdown import table
 from ...rm.types import PreferencePair
 from ..judge.chats import Asked, facts_of, kept, rehearsals, tell_estimate
 from ..judge.config import ChatConfig
-from ..runs import say, tell_rows, write_json, write_manifest
+from ..runs import say, tell_rows, write_json, write_manifest, write_rows
 from .config import RubricsConfig
-from .files import rubric_row, write_rows
+from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
 
 DROPPED = "dropped.jsonl"
+LATER = (
+    "this is for the diagnoses alone; each pair then costs up to nine requests more: a rubric, two checks, two "
+    "verdicts with it and two without, and two that the judge may learn from"
+)
 
 
 def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     bar = Bar(config.most_rules, config.overlap, config.alike)
     pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
     tell_rows("data", rows)
-    known = [labelled(pair, config.objective) for pair in pairs]
+    known = [pair.preferred(config.objective) for pair in pairs]
     undecided = sum(one is None for one in known)
     shown = {name: sides(one, seed) for name, one in _named([one for one in known if one is not None]).items()}
     if not shown:
@@ -40,8 +43,9 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     if config.dry_run:
         imagined = rehearsals(roles.names)
         synthesise(imagined[roles.writer], [*shown.values()])
-        say("each pair then costs up to seven requests more: a rubric, two checks and four verdicts")
-        return {"pairs": len(shown), **tell_estimate(imagined, chats, roles.names)}
+        say(LATER)
+        estimated = tell_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
+        return {"pairs": len(shown), **estimated}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
         with kept(opened, work, chats, roles.names, config.on_fault) as asked:
@@ -65,16 +69,6 @@ def made(shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar
     written = synthesise(asked[roles.writer], pairs)
     say(f"judging under {sum(isinstance(one.rubric, Rubric) for one in written)} rubrics with {roles.judge}")
     return dict(zip(shown, verify(asked[roles.judge], pairs, written, bar), strict=True))
-
-
-def labelled(pair: PreferencePair, objective: str) -> PreferencePair | None:
-    """The pair with the better answer as chosen; None where neither is more likely to win."""
-    chance = pair.chance(objective)
-    if chance > 0.5:
-        return pair
-    if chance < 0.5:
-        return replace(pair, chosen=pair.rejected, rejected=pair.chosen)
-    return None
 
 
 def _named(pairs: Sequence[PreferencePair]) -> dict[str, PreferencePair]:

@@ -111,11 +111,6 @@ def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
     return {"case": case, "rubric": json.loads(rubric_json(rubric)), **facts}
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """JSON lines."""
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-
-
 def read_checklist(source: str) -> list[Question]:
     """`[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
     try:

@@ -21,4 +21,4 @@ def hints_of(rubric: Rubric) -> Hints:
 
 def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
     """Of the rubric in each prompt's row."""
-    return {text: hints_of(found[0]) for text, found in run.by_prompt(rubric_of_row).items()}
+    return {text: hints_of(one) for text, one in run.one_by_prompt(rubric_of_row).items()}

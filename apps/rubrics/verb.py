@@ -26,7 +26,7 @@ def run_rubrics(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict
         return lint_files(config.files)
     if config.does == "train":
         return train_model(config, chats, how)
-    chats.validate()
+    chats.validate([*filter(None, [config.judge])])
     if len(chats.names) != 1:
         raise UsageError(
             f"rubrics {config.does} is for one writer, got {len(chats.names)}: name it with --endpoint and --model, or "

@@ -20,14 +20,14 @@ def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple
     """
     cases, seen, undecided = [], Counter(), 0
     for pair in pairs:
-        chance = pair.chance(objective)
-        if not chance > 0.5 and not chance < 0.5:
+        better = pair.preferred(objective)
+        if better is None:
             undecided += 1
             continue
         name = f"{pair.subset}/{pair.id}" if pair.subset else pair.id
         seen[name] += 1
         unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
-        best = (0,) if chance > 0.5 else (1,)
+        best = (0,) if better is pair else (1,)
         cases.append(
             Case(unique, pair.prompt, (pair.chosen, pair.rejected), best, pair.subset, first_turn(pair.prompt))
         )

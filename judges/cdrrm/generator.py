@@ -7,11 +7,12 @@ prompt, both answers, rubric), by next-token likelihood. Both answers are shown 
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ...rm.errors import DataError
 from ...rm.types import Messages, content_hash, prompt_text
 from ..chat import Ask, Chat
+from ..judging import Outcome, judgment
 from ..rubric import SCHEMA, Rubric
 from ..types import Case, Judgment, Reason
 from .filter import Kept
@@ -132,21 +133,15 @@ class RubricJudge:
 
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:
         if ruling is None:
-            return Judgment(case.id, abstained=f"{len(case.answers)} answers; a contrast needs two")
-        facts: dict[str, Any] = {
-            "raw": tuple(reply.text for reply in ruling.replies),
-            "orders": ORDERS,
-            "tokens": tuple(sum(getattr(reply, name) for reply in ruling.replies) for name in TOKENS),
-            "seconds": sum(reply.seconds for reply in ruling.replies),
-        }
+            return judgment(case, f"{len(case.answers)} answers; a contrast needs two", self.judge, ())
+        return judgment(case, self._outcome(ruling), self.judge, ruling.replies, orders=ORDERS)
+
+    def _outcome(self, ruling: Ruling) -> Outcome:
         if ruling.winner is not None:
-            return Judgment(case.id, scores=tuple(float(place == ruling.winner) for place in range(2)), **facts)
+            return [float(place == ruling.winner) for place in range(2)]
         if ruling.flipped and self.on_flip == "tie":
-            return Judgment(case.id, scores=(0.5, 0.5), **facts)
-        return Judgment(case.id, abstained=Reason.FLIP if ruling.flipped else Reason.NO_VERDICT, **facts)
-
-
-TOKENS = ("prompt_tokens", "completion_tokens")
+            return [0.5, 0.5]
+        return Reason.FLIP if ruling.flipped else Reason.NO_VERDICT
 
 
 def check_records(records: Sequence[Record]) -> None:

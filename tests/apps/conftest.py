@@ -1,4 +1,4 @@
-"""A small world for `rewardlab rl`, and the verb as a user runs it."""
+"""Small worlds for `rewardlab rl` and `rewardlab judge`, and the verbs as a user runs them."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,10 @@ import pytest
 import yaml
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.rm.data import pair_row
 
+from tests.apps.judging import longer, over_pairs
 from tests.conftest import SMALL_RUN
 
 
@@ -56,3 +58,16 @@ def rl(rl_world, tmp_path, capsys):
         return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, folder
 
     return run
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Behind it every model says that the longer answer is better."""
+    with ChatServer(answer=longer) as world:
+        yield world
+
+
+@pytest.fixture
+def judge(capsys, tmp_path, server):
+    """`rewardlab judge` over pairs whose longer answer is right."""
+    return over_pairs(capsys, tmp_path, server)

@@ -82,6 +82,8 @@ def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts
     assert alone[-1]["tokens"] == len(rows[0]["tokens"])
     assert {line["id"]: line["answer"] for line in together[:-1]} == {row["id"]: row["answer"] for row in rows}
     assert len(rows[0]["base"]) == len(rows[0]["guide"]) == len(rows[0]["mixed"]) == len(rows[0]["tokens"])
+    assert len(rows[0]["pieces"]) == len(rows[0]["tokens"]) and "".join(rows[0]["pieces"]).startswith(rows[0]["answer"])
+    assert {row["weight"] for row in rows} == {1.0}
 
 
 def test_a_sweep_goes_from_one_objective_to_the_other_in_one_batch(arm, prompts, tmp_path, capsys):

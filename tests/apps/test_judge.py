@@ -7,28 +7,22 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from rewardlab.apps.inspector_views.judgments import open_run
+from rewardlab.apps.judge.config import ChatConfig, JudgeConfig
+from rewardlab.apps.judge.kinds import Materials, materials, open_judges
 from rewardlab.apps.judge.records import CaseFile, account, parse_case
+from rewardlab.apps.runs import trust
+from rewardlab.benchmarks.nulls import longest
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.worlds import models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 
-from tests.apps.judging import call, lengths, longer, over_pairs, shown, write
+from tests.apps.judging import call, lengths, longer, shown, write
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ChatServer(answer=longer) as world:
-        yield world
-
-
-@pytest.fixture
-def judge(capsys, tmp_path, server):
-    return over_pairs(capsys, tmp_path, server)
 
 
 # ---- a run ----
@@ -49,7 +43,7 @@ def test_a_run_has_what_eval_writes_and_every_judgment_with_what_it_rests_on(jud
     tokens = sum(row["prompt_tokens"] for row in rows), sum(row["completion_tokens"] for row in rows)
     assert sum(row["cost"] for row in rows) == pytest.approx((tokens[0] + 10 * tokens[1]) / 1e6)
     assert facts["overall"]["qwen pairwise"]["value"] == 1.0
-    assert open_run(folder).models == ["qwen pairwise"]  # as the inspector does
+    assert "qwen pairwise" in [one.name for one in open_run(folder).scorers]  # as the inspector does
     assert call(capsys, "verify", folder)[0] == 0
 
 
@@ -150,6 +144,7 @@ def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_pa
     own = write(tmp_path / "own.jsonl", [{"id": f"p{n}", "score_rubric": BIGGEN} for n in range(7)])
     code, facts, err, _ = judge("--kind", "pointwise", "--levels", own, output="own")
     reasons = facts["judges"]["qwen pointwise"]["reasons"]
+    assert own in yaml.safe_load((tmp_path / "own" / "config.yaml").read_text())["data_sha256"]
     assert code == 0 and reasons == {"a score out of range": 7, "no rubric": 1}, err
 
 
@@ -157,6 +152,7 @@ def test_a_checklist_is_read_from_toml(judge, tmp_path):
     (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
     code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml")
     told = facts["judges"]["qwen checklist"]
+    assert str(tmp_path / "list.toml") in yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data_sha256"]
     assert code == 0 and (told["answered"], told["requests"]) == (8, 16), err
 
 
@@ -167,6 +163,29 @@ def test_a_reward_model_is_a_judge_too(judge, tmp_path, capsys):
     kinds = ["--kind", f"cheap=reward_model(model={rm})", "pairwise", "--together", "cascade(gap=100)"]
     code, facts, err, _ = judge(*kinds)
     assert code == 0 and facts["models"]["qwen"]["calls"] == 16, err  # a gap that no reward reaches
+    kinds = ["--kind", *(f"{name}=reward_model(model={rm})" for name in "ab"), f"reward_model(model={rm})"]
+    code, facts, err, _ = judge(*kinds, output="three")
+    assert code == 0 and list(facts["judges"]) == ["a", "b", "reward_model"], err
+
+
+def test_a_judge_from_anywhere_has_the_name_that_it_is_given():
+    anywhere = "rewardlab.benchmarks.nulls:longest"
+    named, own = open_judges([f"mine={anywhere}", anywhere], None, {}, Materials())
+    assert (named.name, own.name) == ("mine", "longest")
+
+
+def test_a_reward_models_code_runs_only_where_that_was_asked_for(monkeypatch):
+    asked = []
+
+    def opened(source, **options):
+        asked.append(options)
+        return longest()
+
+    monkeypatch.setattr("rewardlab.apps.judge.kinds.open_scorer", opened)
+    for trusted in (False, True):
+        given = materials(JudgeConfig(), trust(ChatConfig(trust_remote_code=trusted)))
+        open_judges([f"reward_model(model=rm-{trusted})"], None, {}, given)
+    assert asked == [{"objective": None}, {"objective": None, "trust_remote_code": True}]
 
 
 def test_a_local_model_is_a_judge(capsys, tmp_path):

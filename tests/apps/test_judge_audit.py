@@ -13,18 +13,7 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn
 
-from tests.apps.judging import lengths, longer, over_pairs, shown, write
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ChatServer(answer=longer) as world:
-        yield world
-
-
-@pytest.fixture
-def judge(capsys, tmp_path, server):
-    return over_pairs(capsys, tmp_path, server)
+from tests.apps.judging import lengths, longer, shown, write
 
 
 def test_an_audit_says_for_what_a_judge_may_be_trusted(judge):
@@ -33,8 +22,11 @@ def test_an_audit_says_for_what_a_judge_may_be_trusted(judge):
     assert code == 0, err
     assert facts["trusted_for"]["qwen pairwise"]["rewarding a policy"] != "yes"
     found = json.loads((folder / "audit.json").read_text())["qwen pairwise"]
+    assert found["figures"]["length slope"] == {"value": None, "low": None, "high": None, "items": 3}
     assert found["figures"]["accuracy"]["value"] == 1.0 and found["attacks"]["verbosity"]["after"]["value"] > 0.5
     assert "May be trusted for rewarding a policy" in (folder / "audit.md").read_text()
+    notes = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert notes == ["3 of 8 cases were drawn, with seed 0."]
     code, told, _, _ = judge("--audit", "--limit", 3, "--dry_run", output="dry")
     assert code == 0 and told["models"]["qwen"]["calls"] == facts["models"]["qwen"]["calls"]
 

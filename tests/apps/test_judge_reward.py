@@ -6,8 +6,8 @@ import math
 import pytest
 from rewardlab.apps.judge.kinds import Materials, open_judge
 from rewardlab.apps.judge.rewards import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
-from rewardlab.apps.rewards.judge import labels
-from rewardlab.apps.rubrics.hints import hints_of
+from rewardlab.apps.rewards.judge import judge, labels
+from rewardlab.apps.rubrics.hints import hints_by_prompt, hints_of
 from rewardlab.apps.run_facts import RunFacts
 from rewardlab.apps.specs import build
 from rewardlab.benchmarks.worlds import garden
@@ -29,8 +29,8 @@ QUESTION, OTHER = user_turn("question"), user_turn("another")
 
 def reward(answer, kind="pointwise", given: Materials | None = None, prices: Prices | None = None) -> JudgeReward:
     chat = Asked(scripted(answer), prices or Prices())
-    judge = open_judge(kind, Once(chat), given or Materials(), name="it")
-    return JudgeReward(OpenJudge(judge, chat, kind.partition("(")[0] not in ALONE))
+    made = open_judge(kind, Once(chat), given or Materials(), name="it")
+    return JudgeReward(OpenJudge(made, chat, kind.partition("(")[0] not in ALONE))
 
 
 def answers(*texts, prompt=QUESTION) -> list[Example]:
@@ -128,12 +128,6 @@ def test_a_label_that_follows_the_order_is_an_abstention():
 # ---- in a run ----
 
 
-@pytest.fixture(scope="module")
-def server():
-    with ChatServer(answer=longer) as world:
-        yield world
-
-
 def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path):
     spec = f"judge(endpoint={server.url}, model=qwen, prompt_price=1, replies={tmp_path / 'kept'})"
     code, facts, err, folder = rl("--reward", spec, "--max_steps", 1)
@@ -169,6 +163,36 @@ def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
         assert world.asked.total() == 5 and again.facts()["without_reply"] == 2
         with pytest.raises(DataError, match="not asked: the limit of cost 5 is reached"):
             again(answers("h"))
+
+
+def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
+    """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
+    settings = {"endpoint": server.url, "model": "shared"}
+    kept = tmp_path / "kept"
+    first, second = (JudgeReward(open_one("pointwise", Materials(), str(place), settings)) for place in
+                     (kept, tmp_path / "x" / ".." / "kept"))  # fmt: skip
+    before = len(server.requests)
+    assert first(answers("a", "bb")) == [1.0, 2.0] and second(answers("bb", "ccc")) == [2.0, 3.0]
+    assert len(server.requests) - before == 3 == len((kept / "replies.jsonl").read_text().splitlines())
+
+
+def test_rows_of_one_prompt_say_the_same_or_are_refused():
+    def judged(rows, **more):
+        run = RunFacts(None, 1, 0, {}, {prompt_text(QUESTION): rows})  # type: ignore[arg-type]
+        return judge(run=run, kind="rubric", endpoint="http://127.0.0.1:9", model="m", **more), hints_by_prompt(run)
+
+    same, other = ({"rubrics": POINTS[:n], "gold": "Bees!"} for n in (2, 1))
+    assert judged([same, dict(same)], rubric="data")[1] == {
+        prompt_text(QUESTION): Hints(("Names bees.",), ("Praises venom.",))
+    }
+    for wrong, more in (
+        (other, {"rubric": "data"}),
+        (same | {"gold": "Wax!"}, {"rubric": "data", "reference": "gold"}),
+    ):
+        with pytest.raises(DataError, match="the rows of the prompt 'user: question' differ"):
+            judged([same, wrong], **more)
+    with pytest.raises(DataError, match="the rows of the prompt 'user: question' differ"):
+        hints_by_prompt(RunFacts(None, 1, 0, {}, {prompt_text(QUESTION): [same, other]}))  # type: ignore[arg-type]
 
 
 POINTS = [{"criterion": "Names bees.", "points": 4}, {"criterion": "Praises venom.", "points": -6}]
@@ -235,6 +259,7 @@ def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
         ("judge(kind=pointwise)", "a judge as a reward asks one model, got 0"),
         ("judge(endpoint=http://127.0.0.1:9/v1)", "asks one model, got 0"),
         ("judge(model=a)", "--model a stands behind a server"),
+        ("judge(model=a, endpoint=http://127.0.0.1:9/v1, max_tokens=many)", "max_tokens and temperature are numbers"),
         ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),
         ("judge(kind=rubric, model=a, endpoint=http://127.0.0.1:9/v1)", "needs a file; give it with --rubric"),
         ("judge(kind=pointwize, model=a, endpoint=http://127.0.0.1:9/v1)", "did you mean 'pointwise'"),

@@ -5,8 +5,10 @@ import random
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.linting import read_pairs
 from rewardlab.rm.lint import (
     CONTRADICTED,
     MARKUP,
@@ -98,6 +100,9 @@ def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path
     told = capsys.readouterr().err
     assert "near-identical answers 20" in told and "--fix FILE writes the rows without findings" in told
     report = (out / "report.md").read_text()
+    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["rows"] == 20_000 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
     assert f"| {OVERLAP} | 20 | {data}:" in report and "No word, position or length tells the label." in report
 
 
@@ -146,8 +151,24 @@ def test_a_models_truncation_counts(tmp_path, capsys):
     data = write(tmp_path / "pairs.jsonl", given)
     assert main(["lint", data, "--model", str(model), "--max_length", "128", "--output", str(out)]) == 5
     found = found_in(out)
-    assert 7 in found[TOO_LONG]
-    assert found.get(SAME_WHEN_CUT, set()) <= {7}
+    assert 7 in found[TOO_LONG] and found[SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
+
+
+def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):
+    out = tmp_path / "lint"
+    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(60)), "--output", str(out)]) == 0
+    assert main(["lint", str(tmp_path / "nowhere.jsonl"), "--output", str(out)]) == 2
+    assert "exists already; name another folder with --output" in capsys.readouterr().err
+
+
+def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
+    """The second file of the name has a prompt that nobody asks."""
+    row = {"prompt": "never asked", "chosen": "a", "rejected": "b", "subset": "alpacaeval-easy", "id": 2}
+    other = write(tmp_path / "other.jsonl", [row])
+    data = write(tmp_path / "pairs.jsonl", [rows(1)[0] | {"prompt": BENCHMARK}])
+    both = [f"rewardbench={benchmark}", f"rewardbench={other}"]
+    assert main(["lint", data, "--against", *both]) == 5 and main(["lint", data, "--against", *both[::-1]]) == 5
+    assert capsys.readouterr().err.count("| rewardbench | 1 | 1 | 1 | 0 |") == 2
 
 
 @pytest.mark.parametrize(
@@ -165,16 +186,27 @@ def test_bad_settings_are_told(tmp_path, words, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
-def test_overlaps_of_shared_data_with_rewardbench(shared_data):
-    """Unique first user turns of the training sets that RewardBench has too."""
-    from rewardlab.apps.linting import _benchmark, read_pairs
-    from rewardlab.rm.data import first_turn
-    from rewardlab.rm.overlap import overlaps
+SHARED = {
+    "hh_rlhf/helpful_rmgallery.public.jsonl.gz": (4, 4, 4),
+    "hh_rlhf/harmless_base_test.public.jsonl.gz": (2, 2, 1),
+    "ultrafeedback_sample/train.jsonl.gz": (1, 1, 1),
+}
+"""Rows, different prompts and different first turns that RewardBench has word for word.
 
-    _, known = _benchmark(f"rewardbench={shared_data / 'rewardbench_v1/filtered-00000-of-00001.parquet'}")
-    found = {}
-    for name in ("hh_rlhf/harmless_base_test.public.jsonl.gz", "ultrafeedback_sample/train.jsonl.gz"):
+The list that came with the data counts 2, 1 and 1 first turns, without case and punctuation; of HH helpful, though, 4
+of its first turns are prompts of RewardBench letter by letter.
+"""
+
+
+def test_what_shared_data_have_in_common_with_rewardbench(shared_data, tmp_path, capsys):
+    bench = shared_data / "rewardbench_v1/filtered-00000-of-00001.parquet"
+    known = set(pq.read_table(bench, columns=["prompt"])["prompt"].to_pylist())
+    for name, expected in SHARED.items():
         pairs = read_pairs([str(shared_data / name)]).pairs
-        same = [one for one in overlaps([p.prompt[:1] for p in pairs], {"rewardbench": known}) if one.likeness == 1]
-        found[name.partition("/")[0]] = len({first_turn(pairs[one.row].prompt) for one in same})
-    assert found == {"hh_rlhf": 1, "ultrafeedback_sample": 1}
+        if "helpful" in name:
+            assert len({one.prompt[0]["content"] for one in pairs} & known) == 4
+        out = tmp_path / name.partition("/")[2]
+        assert main(["lint", str(shared_data / name), "--against", f"rewardbench={bench}", "--output", str(out)]) == 5
+        (told,) = json.loads((out / "manifest.json").read_text())["shared"]
+        assert (told["rows"], told["prompts"], told["beginning"]) == expected
+        assert f"| rewardbench | {' | '.join(map(str, expected))} |" in capsys.readouterr().err

@@ -83,6 +83,19 @@ def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
     )
 
 
+def test_an_answer_that_leaves_no_room_for_the_reference_has_no_reward(rl_world, capsys):
+    """The policy reads as many tokens as the short answer and the reference have; the form alone is no reward."""
+    words = load_tokenizer(str(rl_world / "start"))
+    policy = voice(load_causal_lm(str(rl_world / "start"), words), words)
+    short, long = Example(QUESTION, "bees for near"), Example(QUESTION, "bees wax hive for near")
+    room = len(policy.encoder.encode_prompt(QUESTION)) + len(["bees", "for"]) + len(["bees", "hive"])
+    run = facts(policy, reference="bees hive")
+    (alone,) = rlpr(run=run, tags=TAGS)([short])
+    words.model_max_length = room
+    assert rlpr(run=run, tags=TAGS)([short, long]) == [pytest.approx(alone), None]
+    assert "rlpr: behind 1 of 2 answers the policy has no room for the reference" in capsys.readouterr().err
+
+
 def reasoning_of(answer: str) -> str:
     return reasoning(answer, TAGS) or "for"
 
@@ -137,7 +150,7 @@ def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(UsageError, match="one of content_weight and style_weight is not 0"):
         rlvrr(run=facts(), content_weight=0.0, style_weight=0.0)
     two = facts()._replace(rows={prompt_text(QUESTION): [{"reference": "a"}, {"reference": "b"}]})
-    with pytest.raises(DataError, match="has two references; RLPR goes by one"):
+    with pytest.raises(DataError, match="the rows of the prompt 'user: what is it\\?' differ: 'a' and 'b'"):
         rlpr(run=two)
 
 

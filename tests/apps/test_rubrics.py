@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.rubrics.building import labelled
 from rewardlab.apps.rubrics.files import OURS, find_rubric, open_rubric, read_rubrics, rubric_row
 from rewardlab.benchmarks.worlds import check_models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
@@ -15,7 +14,6 @@ from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher
 from rewardlab.judges.chat import Ask
 from rewardlab.rm.data import pair_row
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.types import PreferencePair, user_turn
 
 from tests.apps.judging import call, write
 
@@ -36,6 +34,15 @@ def server():
 def pairs(tmp_path_factory) -> str:
     rows = [pair_row(item.pair(0, 0)) for item in items(10, 0)]
     return write(tmp_path_factory.mktemp("checks") / "pairs.jsonl", rows)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("reader")
+    words = check_models.tokenizer()
+    check_models.causal_lm(words).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
@@ -90,26 +97,28 @@ def test_a_dry_run_of_build_asks_nobody(rubrics, pairs, server):
     before = server.asked.total()
     code, facts, err, folder = rubrics("build", "--data", pairs, "--dry_run")
     assert code == 0 and facts["models"]["teacher"]["calls"] == 20 and server.asked.total() == before, err
-    assert "up to seven requests more" in err and not folder.exists()
+    assert "up to nine requests more" in err and not folder.exists()
+    assert facts["cost_of_diagnoses"] == 0 and "cost_at_most" not in facts
 
 
-def test_the_better_answer_is_the_one_more_likely_to_win():
-    pair = PreferencePair("a", user_turn("q"), "one", "two", wins={"overall": 0.2, "kind": 0.5})
-    turned = labelled(pair, "overall")
-    assert turned and (turned.chosen, turned.rejected) == ("two", "one")
-    assert labelled(pair, "kind") is None and labelled(pair, "absent") is None
+def test_a_local_writer_may_have_a_judge_behind_an_endpoint(capsys, pairs, reader, server):
+    named = ["--local", reader, "--endpoint", server.url, "--judge", "judge"]
+    code, facts, err = call(capsys, "rubrics", "build", "--data", pairs, *named, "--dry_run")
+    assert code == 0 and set(facts["models"]) == {reader.name, "judge"}, err
+    assert call(capsys, "rubrics", "build", "--data", pairs, *named[:4], "--dry_run")[0] == 2
+
+
+def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
+    three = {"id": "three", "prompt": "q", "answers": ["a", "b", "c"], "best": 0}
+    data = write(tmp_path / "cases.jsonl", [pair_row(item.pair(0, 2)) for item in items(2, 5)] + [three])
+    code, _, err, folder = rubrics("apply", "--data", data)
+    told = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert code == 0 and told == ["1 of 3 cases have other than two answers and are left out."], err
+    code, facts, _, _ = rubrics("apply", "--data", data, "--judge", "judge", "--dry_run", output="dry")
+    assert code == 0 and "cost_without_rubrics" in facts
 
 
 # ---- train, apply ----
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("reader")
-    words = check_models.tokenizer()
-    check_models.causal_lm(words).save_pretrained(folder)
-    words.save_pretrained(folder)
-    return folder
 
 
 def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, server):

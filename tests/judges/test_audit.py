@@ -1,4 +1,3 @@
-import json
 import math
 import re
 from dataclasses import dataclass, field, replace
@@ -223,7 +222,8 @@ def test_abstentions_are_counted_with_their_reason_and_enter_no_figure():
     share = np.mean([bool(re.search(r"[05]\.", " ".join(case.answers))) for case in SUMS])
     assert silent.figures["coverage"].value == pytest.approx(1 - share) and 0.3 < share < 0.5
     assert silent.unanswered["as given"] == {"no verdict in the reply": round(300 * share)}
-    assert silent.figures["accuracy"].items == round(300 * (1 - share))
+    for figure in ("accuracy", "kappa", "alpha", "length slope"):
+        assert silent.figures[figure].items == round(300 * (1 - share)), figure
     assert abs(silent.figures["accuracy"].value - fair.figures["accuracy"].value) < 0.06, "no zeros among them"
     worst, best = silent.bounds
     accuracy = silent.figures["accuracy"].value
@@ -247,11 +247,12 @@ def test_a_judge_that_falls_silent_under_attack_does_not_count_as_robust_nor_as_
 def test_a_rehearsal_asks_for_everything_and_measures_nothing():
     chat = rehearsal()
     found = audited(pairwise(chat), sums(10, ties=2), samples=20)
-    expected = plan(sums(10, ties=2), ATTACKS, NAMES).judgments
+    expected = sum(map(len, plan(sums(10, ties=2), ATTACKS, NAMES).shown.values()))
     assert len(chat.asked) == 2 * expected == 2 * (10 * (4 + 2 + len(ATTACKS)) + 2)
     assert found.figures["coverage"].value == 0 and not found.figures["accuracy"].known
     assert found.bounds == (0.0, 1.0) and all(one.answer == "no" for one in trusts(found))
-    assert json.loads(json.dumps(facts(found)))["figures"]["accuracy"]["value"] is None
+    told = facts(found)["figures"]["accuracy"]
+    assert math.isnan(told["value"]) and told["items"] == 0
 
 
 # ---- real kinds on the simulated judge ----

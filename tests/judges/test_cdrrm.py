@@ -28,6 +28,7 @@ from rewardlab.judges.cdrrm.ruling import Checked, Question, check, rule, verdic
 from rewardlab.judges.cdrrm.synthesise import Sides, Synthesis, contrast, read_rubric, sides, synthesis_ask, synthesise
 from rewardlab.judges.cdrrm.training import Training, train
 from rewardlab.judges.chat import Reply
+from rewardlab.judges.cost import Prices
 from rewardlab.judges.rubric import Rubric, Rule, parse
 from rewardlab.judges.scripted import scripted
 from rewardlab.judges.types import Case
@@ -295,6 +296,13 @@ def test_an_unreadable_verdict_is_no_score_and_its_tokens_count():
     scorer = RubricJudge(scripted([rubric_json(RUBRIC)]), scripted(["Winner: A", "I cannot say."]))
     (found,) = scorer([CASE])
     assert found.abstained and found.tokens[0] > 0
+
+
+def test_a_verdict_costs_what_its_judge_asks_for():
+    judge = scripted(["Winner: A", "Winner: B"])
+    judge.prices = Prices(prompt=1_000_000, completion=10_000_000)
+    (found,) = RubricJudge(scripted([rubric_json(RUBRIC)]), judge)([CASE])
+    assert found.cost == found.tokens[0] + 10 * found.tokens[1] > 0
 
 
 def test_three_answers_are_left_out_with_a_reason():

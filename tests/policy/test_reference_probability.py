@@ -77,6 +77,17 @@ def filtered(one, state, *values):
     return state, found["p"].isnan().tolist()
 
 
+def test_what_the_model_has_no_room_for_is_nan_and_the_others_are_as_before(base, words):
+    encoder, prompt = voice(base, words).encoder, user_turn("hello tell me about bees")
+    asked = [prompt] * 3, ["the", "the bees wonderful", "bees"], ["stings gloves", "stings gloves", "gloves"]
+    room = len(encoder.encode_prompt(prompt)) + 3
+    whole, cut = (
+        reference_probabilities(base, encoder, *asked, together=2, longest=longest) for longest in (None, room)
+    )
+    assert torch.isnan(cut).tolist() == [False, True, False]
+    assert cut[[0, 2]].tolist() == pytest.approx(whole[[0, 2]].tolist(), rel=1e-5)
+
+
 def test_prompts_whose_answers_do_alike_are_dropped():
     """Groups of (0, 2a) have the std a √2. In step 1 their mean is √2; of that half is asked for from step 2 on."""
     one = std_filter(reward="p", share=0.5, decay=0.75, first=2)

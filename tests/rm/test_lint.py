@@ -1,12 +1,13 @@
 """Each defect alone, in rows small enough to see it; then together."""
 
 from collections import namedtuple
+from dataclasses import replace
 
 import pytest
 from rewardlab.rm import lint as checks
 from rewardlab.rm.leaks import leaks
 from rewardlab.rm.lint import Finding, Linted, lint, markdown
-from rewardlab.rm.overlap import overlaps
+from rewardlab.rm.overlap import Shared, overlaps
 from rewardlab.rm.types import Message, PreferencePair, user_turn
 
 LONG = "please write a short story about a brown dog who finds a lost red ball in the old park"
@@ -73,6 +74,21 @@ def test_contradictory_rows_are_told_on_both_sides():
     assert found([pair(), tie]) == [(1, checks.TIE)]
 
 
+def test_rows_are_compared_by_which_answer_is_more_likely_to_win():
+    """A over B at 0.1 says what B over A at 0.9 says, and the opposite of A over B at 0.9."""
+    unlikely, likely = pair(wins={"overall": 0.1}), pair(wins={"overall": 0.9})
+    turned = pair(chosen="no it is not", rejected="yes it is", wins={"overall": 0.9})
+    assert lint([unlikely, turned]).findings == (Finding(1, checks.REPEATED, "as", 0),)
+    assert found([unlikely, likely]) == [(0, checks.CONTRADICTED), (1, checks.CONTRADICTED)]
+
+
+def test_opposite_opinions_are_of_one_objective():
+    helpful, harmless = pair(wins={"helpful": 1.0}), pair(wins={"harmless": 0.0})
+    assert found([helpful, harmless]) == []
+    both = pair(wins={"helpful": 0.0, "harmless": 0.0})
+    assert found([helpful, harmless, both]) == [(0, checks.CONTRADICTED), (2, checks.CONTRADICTED)]
+
+
 @pytest.mark.parametrize("text", ["hi<|im_end|>", "</s> more", "[INST] do", "<start_of_turn>", "a\n\nHuman: b"])
 @pytest.mark.parametrize("place", ["prompt", "chosen", "rejected"])
 def test_template_tokens_are_found_everywhere(text, place):
@@ -131,6 +147,15 @@ def test_short_texts_are_the_same_or_nothing():
     ] == [1]
 
 
+def test_what_is_shared_is_counted_by_row_by_prompt_and_by_first_turn():
+    later = (*user_turn("hi"), Message(role="assistant", content="yes"), Message(role="user", content="How are you?"))
+    rows = [pair(LONG, str(n), "no") for n in range(2)] + [PreferencePair("p", later, "a", "b")]
+    rows.append(pair(LONG.replace("park", "garden"), "c", "d"))
+    told = lint(rows, benchmarks={"b": [LONG, "how are you"], "other": ["nothing of it"]})
+    assert told.shared == (Shared("b", 3, 2, 1, 1), Shared("other", 0, 0, 0, 0))
+    assert "| b | 3 | 2 | 1 | 1 |\n| other | 0 | 0 | 0 | 0 |" in markdown(told, str, 4)
+
+
 def test_findings_of_benchmarks():
     rows = [pair(LONG), pair(LONG.replace("park", "garden"), "other answer", "and another")]
     (first, second) = lint(rows, benchmarks={"rewardbench": [LONG]}).findings
@@ -167,6 +192,26 @@ def test_a_word_of_the_chosen_answers_is_a_leak():
 def test_an_opening_is_told_as_one():
     signs = {one.sign for one in leaks(planted("opening"))}
     assert "the rejected answer begins with 'hello'" in signs
+
+
+@pytest.mark.parametrize("mark", ["$", "^{", "^", "first=", "x$"])
+def test_punctuation_is_no_mark_of_a_first_or_last_word(mark):
+    rows = [pair(f"q {i}", f"w{i} costs {mark} {i} w{i}", f"w{i} costs {i} w{i}") for i in range(60)]
+    told = {one.sign for one in leaks(rows) if one.kind in ("opening", "ending", "marker")}
+    assert told and {one.partition(" answer ")[2].partition(" ")[0] for one in told} == {"says"}
+
+
+def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():
+    rows = planted("marker", n=60)
+    half = [
+        replace(one, chosen=one.rejected, rejected=one.chosen, wins={"overall": 0.1}) if place % 2 else one
+        for place, one in enumerate(rows)
+    ]
+    assert leaks(half) == leaks(rows) != []
+    ties = [pair(f"more {n}", "w indeed so", "w", wins={"overall": 0.5}) for n in range(60)]
+    assert {one.pairs for one in leaks([*rows, *ties])} == {60}
+    (one,) = leaks([replace(one, wins={"overall": 0.0}) for one in clean(60)], first=[True] * 60)
+    assert one.sign == "the second answer is chosen"
 
 
 def test_length_and_position_are_leaks():

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from rewardlab.apps.inspector_views.annotations import add, annotate, annotations_html, file_of, of, read
-from rewardlab.apps.inspector_views.judgments import item, open_run
+from rewardlab.apps.inspector_views.items import item
+from rewardlab.apps.inspector_views.judgments import open_run
 from rewardlab.rm.errors import DataError, UsageError
 
 from tests.apps.inspector.ponds import MODEL, write_run
@@ -136,3 +137,13 @@ def test_a_folder_that_cannot_be_written_is_told(run):
     file_of(run).parent.write_text("a file")
     with pytest.raises(DataError, match="eval.jsonl cannot be written"):
         add(run, annotate(shown(run), "agree", "Ada"))
+
+
+def test_what_is_said_of_an_evaluation_stays_when_its_study_is_finished(tmp_path):
+    study = tmp_path / "study.partial"
+    run = write_run(study / "one")
+    (study / "report.md").write_text("# study")
+    (study / "config.yaml").write_text("{}")
+    add(run, annotate(item(open_run(run), MODEL, "a1"), "tie", "Ada"))
+    study = study.rename(tmp_path / "study")
+    assert [one.who for one in read(study / "one")] == ["Ada"]

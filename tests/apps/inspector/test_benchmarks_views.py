@@ -68,6 +68,28 @@ def test_a_damaged_summary_is_told(tmp_path, text):
             read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cases": "many"},
+        {"clusters": None},
+        {"samples": [1]},
+        {"sizes": 3},
+        {"sizes": {"a": "x", "b": 3}},
+        {"sizes": {"a": 3, "b": 3, "c": 1}},
+        {"sizes": {"a": 3}},
+        {"cases": float("inf")},
+        {"rows": []},
+    ],
+)
+def test_a_summary_whose_parts_do_not_fit_is_told(tmp_path, changes):
+    folder = write_evaluation(tmp_path / "eval", pairs(6), {"rm": margins([1.0] * 6)})
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | changes))
+    with pytest.raises(DataError, match=r"summary.json is damaged"):
+        read_report(folder)
+
+
 def test_a_run_that_is_not_finished_is_told(tmp_path):
     with pytest.raises(DataError, match=r"has no summary.json yet: it is still running, or was cut off"):
         read_report(tmp_path)
@@ -167,6 +189,15 @@ def test_answers_of_one_length_have_no_slope(tmp_path):
     folder = write_evaluation(tmp_path / "eval", pairs(2, (4, 4)), {"rm": {"c0": (5.0, 1.0), "c1": (7.0, 3.0)}})
     found = lengths_of(folder, "rm")
     assert len(found.bins) == 1 and "changes by – " in length_html(row_of(read_report(folder), "rm"), found)
+
+
+def test_a_folder_called_like_a_column_changes_nothing(tmp_path):
+    cases, scores = pairs(2), {"rm": margins([0.5, -1.0])}
+    for folder in (tmp_path / "eval", tmp_path / "scorer=x" / "margin=3" / "lengths=z" / "eval"):
+        write_evaluation(folder, cases, scores)
+        assert margins_of(folder, "rm").tolist() == [0.5, -1.0]
+        bins = lengths_of(folder, "rm").bins
+        assert [one.length for one in bins] == pytest.approx([4, 8]) and [one.score for one in bins] == [0, -0.25]
 
 
 def test_a_scorer_that_is_not_there_is_told(run):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rewardlab.apps.finished import open_finished
 from rewardlab.apps.inspector_views import compare
 from rewardlab.apps.inspector_views.compare import (
     Point,
@@ -47,6 +48,14 @@ def two(tmp_path_factory) -> tuple[Side, Side]:
     return runs(tmp_path_factory.mktemp("two"))
 
 
+@pytest.fixture
+def asked(monkeypatch) -> list[str]:
+    """The texts of all queries from now on."""
+    texts, query = [], compare.query
+    monkeypatch.setattr(compare, "query", lambda text, *more, **options: texts.append(text) or query(text, *more))
+    return texts
+
+
 # ---- agreement and flips ----
 
 
@@ -79,6 +88,15 @@ def test_what_one_side_gains_the_other_loses(ponds, kind, there, back):
     first, second = ponds
     for sides, number in (((first, second), there), ((second, first), back)):
         assert len(flips(*sides, kind)) == number == count_flips(agreement(*sides), kind)
+
+
+def test_a_folder_called_like_a_column_changes_nothing(ponds, tmp_path):
+    """Hive's way to say that all rows below have this scorer, case and margin."""
+    folder = write_run(tmp_path / "scorer=x" / "case=z" / "margin=3" / "answers=y")
+    sides = Side("eval", folder, MODEL), Side("eval", folder, NULL)
+    assert agreement(*sides) == agreement(*ponds) and flips(*sides) == flips(*ponds)
+    assert points(*sides) == points(*ponds)
+    assert check(*sides) == check(sides[0], ponds[1]) == check(*ponds) == 7
 
 
 def test_an_unknown_kind_of_flip_is_refused(ponds):
@@ -145,6 +163,18 @@ def test_many_cases_are_left_to_the_verb(two, monkeypatch):
         statistics(*two)
 
 
+def test_a_scorer_without_scores_abstains_everywhere(tmp_path):
+    first, _ = runs(tmp_path)
+    summary = json.loads((first.folder / "summary.json").read_text())
+    ghost = summary["rows"][0] | {"scorer": "ghost"}
+    (first.folder / "summary.json").write_text(json.dumps(summary | {"rows": [*summary["rows"], ghost]}))
+    found = open_finished(str(first.folder))
+    assert {one.abstained for one in found.of("ghost", found.cases)} == {"no judgment in this run"}
+    assert len(found.of("ghost", found.cases)) == 8
+    with pytest.raises(DataError, match="no case"):
+        statistics(first, first._replace(scorer="ghost"))
+
+
 def test_a_suite_is_a_name_and_never_code(tmp_path):
     sides = runs(tmp_path)
     for side in sides:
@@ -185,6 +215,19 @@ def test_cases_of_one_run_only_are_left_out(tmp_path):
 def test_a_scorer_that_is_not_there_is_told(two):
     with pytest.raises(UsageError, match="run 'after' has no scorer 'gone'"):
         check(two[0], two[1]._replace(scorer="gone"))
+
+
+def test_what_is_asked_again_is_kept_until_a_file_changes(tmp_path, asked):
+    sides = runs(tmp_path)
+    assert check(*sides) == 8
+    before = [*asked]
+    assert len(before) == 2 and check(*sides) == 8 and asked == before
+    assert agreement(*sides) == agreement(*sides) and len(asked) == 3
+    assert points(*sides)[1] == 8 and len(asked) == 4
+    changed = write_evaluation(tmp_path / "changed", [*pairs(7), *pairs(8, (9, 4))[7:]], {"rm": margins(AFTER)})
+    (changed / "items.parquet").replace(sides[1].folder / "items.parquet")
+    with pytest.raises(DataError, match="case 'c7' is not the same in before and after"):
+        check(*sides)
 
 
 # ---- HTML ----

@@ -1,5 +1,6 @@
 """What a judge's verdict rests on, in a run of two judges made by hand."""
 
+import json
 import re
 
 import pytest
@@ -183,6 +184,13 @@ def test_the_rubric_is_the_runs_file_below_the_root_or_one_of_ours(folder, tmp_p
     (tmp_path / "config.yaml").write_text("rubric: direct_answer\nscore: weighted\n")
     ours = rescore.source_of(tmp_path, tmp_path, "c1")
     assert ours.rubric is not None and ours.rubric.ids[0] == "answers" and ours.score == "weighted"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5_000, "\ud800.toml"], ids=["null", "long", "surrogate"])
+def test_a_rubric_with_a_name_that_no_file_has_is_told(folder, tmp_path, name):
+    (tmp_path / "config.yaml").write_text(json.dumps({"rubric": name}))
+    found = rescore.source_of(tmp_path, folder.parent, "c1")
+    assert found.rubric is None and found.told.endswith("lies outside the inspected folder; paste its text here.")
 
 
 def test_a_rubric_of_its_own_for_each_case_is_found_by_the_case(tmp_path):

@@ -5,7 +5,8 @@ import time
 import pytest
 from rewardlab.apps.inspector_views.diff import Piece, pieces_html, word_diff
 from rewardlab.apps.inspector_views.item_html import item_html
-from rewardlab.apps.inspector_views.judgments import Item, Scorer, Verdict
+from rewardlab.apps.inspector_views.items import Item, Verdict
+from rewardlab.apps.inspector_views.judgments import Scorer
 
 
 def item(*answers: str) -> Item:

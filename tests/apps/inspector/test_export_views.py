@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector_views.annotations import annotate
 from rewardlab.apps.inspector_views.export import export, harmless
-from rewardlab.apps.inspector_views.judgments import Filter, item, open_run
+from rewardlab.apps.inspector_views.items import item
+from rewardlab.apps.inspector_views.judgments import Filter, open_run
 from rewardlab.rm.data import load_pairs
 from rewardlab.rm.errors import UsageError
 

@@ -33,7 +33,9 @@ def test_a_server_with_a_password_may_have_any_name():
     assert asked(host="lab.example:7860", origin="http://evil.example", hosts=None) != ""
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:3000", "http://127.0.0.1", ""])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:3000", "http://127.0.0.1", "http://[", ""]
+)
 def test_another_site_may_not_ask(origin):
     assert asked(origin=origin) == f"'{origin}' may not ask this server"
     assert asked(origin="http://127.0.0.1:7860") == ""

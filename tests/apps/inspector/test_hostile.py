@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from rewardlab.apps.inspector_views import judgments
 from rewardlab.apps.inspector_views.annotations import add, annotate
 from rewardlab.apps.inspector_views.html import HIDDEN
-from rewardlab.apps.inspector_views.judgments import item, open_run
+from rewardlab.apps.inspector_views.items import item
+from rewardlab.apps.inspector_views.judgments import open_run
 from rewardlab.apps.jobs import write_evaluation
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
@@ -16,7 +18,7 @@ from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import expect_place
-from tests.apps.inspector.payloads import PAYLOADS
+from tests.apps.inspector.payloads import OUT, PAYLOADS
 
 TOGETHER = 5
 MEGABYTE = "<img src=x onerror=window.hacked=1> " * 28_000
@@ -66,20 +68,31 @@ def test_they_are_read_as_they_were_written(visit, served, runs):
     assert page.evaluate("window.hacked") is None
 
 
-def test_a_report_of_them_is_inert(browser, served, runs):
-    """What Markdown leaves of a picture elsewhere is stopped before it asks."""
-    page, asked = browser.new_page(), []
-    page.set_default_timeout(60_000)
-    address = served(runs)
-    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
-    inside = (address, "data:", "blob:")
-    page.on("requestfinished", lambda one: None if one.url.startswith(inside) else asked.append(one.url))
-    page.goto(address)
+def test_a_report_of_them_is_inert(visit, served, runs):
+    page = visit(served(runs))
     page.get_by_role("button", name="Report").click()
     page.locator("#report h1", has_text="report").wait_for()
-    assert page.evaluate("window.hacked") is None and asked == []
+    assert "<img src=x onerror" in page.locator("#report").inner_text()
+    assert page.locator("#report :is(img, image, picture, video, audio, style)").count() == 0
     assert page.locator("#report :is(script, iframe, object, embed, form, base, meta, link)").count() == 0
     assert page.locator("#report a[href^='javascript:' i], #report [onerror], #report [onload]").count() == 0
+
+
+def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, served, runs, monkeypatch):
+    """Where a report came to the page as it is, the browser was told to load nothing from elsewhere."""
+    monkeypatch.setattr(judgments, "safe_markdown", lambda text: text)
+    monkeypatch.setattr(judgments, "_open", judgments._open.__wrapped__)
+    page, asked = browser.new_page(), []
+    page.set_default_timeout(60_000)
+    page.on("requestfailed", lambda one: asked.append((one.url, one.failure)))
+    page.on("requestfinished", lambda one: None if one.url.startswith(address) else asked.append((one.url, "came")))
+    address = served(runs)
+    page.goto(address)
+    page.get_by_role("button", name="Report").click()
+    page.locator("#report img").first.wait_for(state="attached")
+    page.wait_for_timeout(1_000)
+    elsewhere = [(url, why) for url, why in asked if not url.startswith((address, "data:", "blob:"))]
+    assert f"{OUT}.png" in {url for url, _ in elsewhere} and {why for _, why in elsewhere} == {"csp"}
     page.close()
 
 

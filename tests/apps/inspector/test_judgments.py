@@ -3,13 +3,21 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
+import gradio as gr
 import pyarrow.parquet as pq
 import pytest
+from rewardlab.apps.config import InspectConfig
+from rewardlab.apps.inspector import judgments, why
+from rewardlab.apps.inspector.models import Models
+from rewardlab.apps.inspector.parts import Site
+from rewardlab.apps.inspector_views import runs as runs_of
+from rewardlab.apps.inspector_views.runs import open_root
 from rewardlab.rm.data import load_pairs
 
 from tests.apps.inspector.acts import choose, expect_cases, expect_place, outcomes, pick, reload
-from tests.apps.inspector.ponds import HOSTILE, NULL, write_run
+from tests.apps.inspector.ponds import HOSTILE, MODEL, NULL, write_run
 
 WRONG = ("a1", "a2", "a7", "a1-1", "a2-1", "a7-1", "a1-2", "a2-2", "a7-2", "a1-3")
 ITEM = "#item .answer"
@@ -187,6 +195,37 @@ def test_what_cannot_be_shown_is_told_and_a_run_appears_when_it_is_finished(visi
     growing.rename(runs / "later")
     expect_place(page, "item 1 of 3")
     assert page.get_by_label("Run", exact=True).first.input_value() == "later"
+
+
+def asked(run: str) -> list[Any]:
+    """The controls' values of a run whose wrong cases are shown: a1, a2, a7."""
+    return [run, MODEL, "wrong", "", "", "", "", [], "items"]
+
+
+@pytest.fixture
+def place(tmp_path) -> Site:
+    config = InspectConfig(run=str(tmp_path))
+    with gr.Blocks() as page:
+        return Site(page, open_root(tmp_path), config, Models(config))
+
+
+def test_the_item_stays_while_its_run_is_written_and_when_it_gets_its_name(place, tmp_path):
+    growing = write_run(tmp_path / "later.partial")
+    for folder, run in ((growing, "later.partial"), (tmp_path / "later", "later")):
+        growing = growing.rename(folder)
+        chosen, *shown = judgments._grown(place)(*asked("later.partial"), "a7", {}, False)
+        assert chosen.value == run and shown[-9:-7] == [2, "a7"] and shown[-1].active == (run == "later.partial")
+
+
+def test_a_step_looks_through_the_folders_once(place, tmp_path, monkeypatch):
+    looked, entries = [], runs_of._entries
+    monkeypatch.setattr(runs_of, "_entries", lambda *some: (looked.append(some[1]), entries(*some))[1])
+    write_run(tmp_path / "eval")
+    shown = judgments._answer(place, lambda position, _: position + 1)(None, 0, {}, False, *asked("eval"))
+    assert shown[:2] == [1, "a2"] and looked.count("") == 1
+    with gr.Blocks():
+        assert why.section(place).update("eval", MODEL, "a2")[0] == ("eval", MODEL, "a2")
+    assert looked.count("") == 2
 
 
 def test_a_folder_without_runs_says_how_to_make_one(visit, served, tmp_path):

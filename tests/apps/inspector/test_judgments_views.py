@@ -8,17 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rewardlab.apps.inspector_views.item_html import item_html
-from rewardlab.apps.inspector_views.judgments import (
-    Filter,
-    count,
-    item,
-    open_run,
-    outcomes,
-    page,
-    position,
-    scorers,
-    subsets,
-)
+from rewardlab.apps.inspector_views.items import item
+from rewardlab.apps.inspector_views.judgments import Filter, open_run, outcomes, page, position, subsets
 from rewardlab.apps.jobs import write_evaluation
 from rewardlab.apps.tables import write_items, write_scores
 from rewardlab.benchmarks.evaluate import Evaluation, evaluate
@@ -37,6 +28,11 @@ def run(tmp_path_factory):
     return open_run(write_run(tmp_path_factory.mktemp("runs") / "eval"))
 
 
+def count(run, filter: Filter) -> int:
+    """How many cases pass."""
+    return outcomes(run, filter)[filter.outcome]
+
+
 def names(run, filter: Filter, **options) -> list[str]:
     return [line.case for line in page(run, filter, 0, 100, **options)]
 
@@ -45,9 +41,14 @@ def names(run, filter: Filter, **options) -> list[str]:
 
 
 def test_a_run_knows_its_suite_its_scorers_and_its_subsets(run):
-    assert run.suite == "ponds" and run.models == [MODEL]
-    assert scorers(run) == ((MODEL, "model"), (NULL, "null"))
+    assert run.suite == "ponds" and run.scorers == ((MODEL, "model"), (NULL, "null"))
     assert subsets(run) == {"chat": 3, "hard": 1, "safety": 3}
+
+
+def test_the_html_and_the_images_of_a_report_are_text(tmp_path):
+    folder = write_run(tmp_path / "eval")
+    (folder / "report.md").write_text("# ponds <script>x</script>\n\n![a](https://elsewhere.example/x.png)\n")
+    assert open_run(folder).report == "# ponds &lt;script>x&lt;/script>\n\n*[a]*\n"
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

@@ -110,9 +110,11 @@ def test_a_prompt_that_cannot_be_answered_is_a_sentence(visit, address):
     page = visit(address, "?tab=playground")
     press(page, "Decode")
     page.get_by_text("the prompt is empty").first.wait_for()
+    assert answers(page) == [] and "Decoding" not in page.locator("#status").inner_text()
     page.locator("#prompt textarea").fill("bees " * 300)
     press(page, "Decode")
     page.get_by_text("shorten it to 255 at most").first.wait_for(timeout=60_000)
+    assert answers(page) == []
 
 
 def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, browser, monkeypatch):
@@ -153,6 +155,8 @@ def test_a_decoded_file_is_shown_by_its_address(visit, address, world, guides):
     page.locator("#file-answers .heat").nth(2).wait_for()
     assert PROMPT in page.locator(".prompt").last.inner_text()
     assert page.locator("#file-answers .heat").nth(1).locator("i").count() == 5
+    title = page.locator("#file-answers .heat").nth(1).locator("i").first.get_attribute("title")
+    assert "helpful " in title and "harmless " in title
     assert "⟨" not in page.locator("#file-answers").inner_text()
     page.locator(".js-plotly-plot").first.wait_for(timeout=PLOTLY)
     (world / "runs" / "broken.jsonl").write_text('{"answer": 1, "tokens": 2, "base": 3}\n')
@@ -166,8 +170,11 @@ def test_a_decoded_file_is_shown_by_its_address(visit, address, world, guides):
 def test_without_models_there_is_the_command(visit, served, world, tmp_path):
     page = visit(served(tmp_path), "?tab=playground")
     page.get_by_text("--arm ARM").wait_for()
+    assert page.locator("#prompt").count() == 0
     page.get_by_role("tab", name="Decoded files").click()
     page.get_by_text("No answers here yet").wait_for()
+    assert "rewardlab decode --output FILE.jsonl" in page.locator("#file-note").inner_text()
+    assert page.locator("#file-answers .heat").count() == 0
 
 
 def test_a_guide_that_follows_a_preference_has_its_sliders(visit, served, world):

@@ -1,6 +1,7 @@
 """Settings, pushes and figures of the playground, worked out by hand."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -187,17 +188,69 @@ def test_a_row_is_read_with_its_tokenizer_or_by_ids():
     for other in (None, tokenizer()):
         assert files.told_of(row(answer="else"), 2.0, other).pieces[0] == f"⟨{bees}⟩"
     assert files.told_of(row(tokens=[10**6, 1]), 2.0, tokenizer()).pieces == ("⟨1000000⟩", "⟨1⟩")
+    whole = files.told_of(row(weight=0.5, pieces=["bees", " and"]), 2.0)
+    assert whole.pieces == ("bees", " and") and whole.weights == {"helpful": 0.25, "harmless": 0.25}
+    assert [*whole.guides] == ["helpful", "harmless"]
     plain = files.told_of(row(preference={}), 1.0)
     assert plain.title == "no preference" and plain.by_guide == {}
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"base": [-1.0]}, {"answer": 3}, {"tokens": None}, {"preference": "all"}, {"mixed": ["a", "b"]}],
+    [
+        *({"base": [-1.0]}, {"answer": 3}, {"tokens": None}, {"preference": "all"}, {"mixed": ["a", "b"]}),
+        *({"tokens": [-1, 2]}, {"tokens": ["a", "b"]}, {"tokens": [1.5, True]}, {"kl": [10**400, 0]}),
+        *({"pieces": ["bees"]}, {"pieces": [1, 2]}, {"weight": "much"}, {"weight": None}),
+    ],
 )
 def test_a_damaged_line_is_named(changes, tmp_path):
     with pytest.raises(DataError, match=r"a.jsonl:2: no line of `rewardlab decode --output`"):
         files.read_answers(write(tmp_path / "a.jsonl", row(), row(**changes), row()))
+
+
+def test_a_line_that_is_too_deep_is_named(tmp_path):
+    path = write(tmp_path / "a.jsonl", row(), end="[" * 200_000 + "\n")
+    with pytest.raises(DataError, match=r"a.jsonl:2: no line of `rewardlab decode --output`"):
+        files.read_answers(path)
+
+
+def test_a_file_is_read_once_until_it_changes(tmp_path):
+    path = write(tmp_path / "a.jsonl", row())
+    first = files.read_answers(path)
+    assert files.read_answers(path) is first
+    write(path, row(), row(id="2"))
+    assert [*files.read_answers(path).rows] == ["1", "2"]
+
+
+def test_a_field_that_was_emptied_is_told_in_a_sentence():
+    from rewardlab.apps.inspector import answers as page
+    from rewardlab.apps.inspector import playground
+
+    site = SimpleNamespace(models=SimpleNamespace(tokenizer=lambda: None))
+    with pytest.raises(UsageError, match="the guidance weight is empty; fill in a number"):
+        page._told(site, [row()], None)
+    assert page._told(site, [row(weight=2.0, pieces=["a", "b"])], None)[0].weights["helpful"] == 1.0
+    for low, high, name in ((None, 1.0, "lowest"), (0.0, None, "highest")):
+        with pytest.raises(UsageError, match=f"the {name} weight is empty; fill in a number"):
+            playground._swept(SETTING, views.WEIGHT, 3, low, high)
+    with pytest.raises(UsageError, match="the seed is empty"):
+        playground._setting((), (1.0, 1.0, None, 8))
+    with pytest.raises(UsageError, match=r"the longest answer is a whole number, got 1.5"):
+        playground._setting((), (1.0, 1.0, 0, 1.5))
+
+
+def test_what_a_reward_model_refuses_is_text():
+    from contextlib import nullcontext
+
+    from rewardlab.apps.inspector import playground
+
+    def rate(_examples):
+        raise DataError("<img src=x onerror=window.hacked=1> ![x](https://elsewhere.example/x.png)")
+
+    models = SimpleNamespace(names=["rm"], reward_model=lambda name: nullcontext(SimpleNamespace(rate=rate)))
+    states = list(playground._finished(SimpleNamespace(models=models), "bees", [answer(), answer()], "2 answers."))
+    status = states[-1][1]
+    assert "2 answers. rm gives no rewards: &lt;img src=x" in status and "<img" not in status
 
 
 def test_a_file_without_a_whole_line_is_a_sentence(tmp_path):

@@ -25,6 +25,7 @@ def root(tmp_path) -> Path:
     (runs / "study" / "report.md").write_text("# study")
     (runs / "study" / "manifest.json").write_text("{}")
     write_run(runs / "study" / "evaluations" / "one")
+    (runs / "study" / "evaluations" / "one" / "manifest.json").unlink()  # the study has one for all that it holds
     (runs / "answers.jsonl").write_text(json.dumps({"answer": "x", "tokens": [], "base": []}) + "\n")
     (runs / "other.jsonl").write_text('{"prompt": "x"}\n')
     (runs / ".hidden").mkdir()
@@ -44,6 +45,25 @@ def test_every_kind_is_found_under_its_path(root):
         "study/evaluations/one": (JUDGED, False),
     }
     assert [entry.id for entry in open_root(root / "eval").entries(JUDGED)] == ["."]
+
+
+def test_an_evaluation_is_finished_when_its_study_is(root):
+    (root / "study" / "manifest.json").rename(root / "manifest")
+    (root / "study" / "config.yaml").write_text("{}")
+    assert open_root(root).entry("study/evaluations/one").growing
+    (root / "manifest").rename(root / "study" / "manifest.json")
+    assert not open_root(root).growing("study/evaluations/one")
+    (root / "study").rename(root / "study.partial")
+    assert open_root(root).growing("study.partial/evaluations/one")
+
+
+def test_a_run_is_followed_to_its_name_when_it_is_finished(root):
+    opened = open_root(root)
+    assert opened.followed("later.partial", JUDGED) == "later.partial" and opened.growing("later.partial")
+    (root / "later.partial").rename(root / "later")
+    assert opened.followed("later.partial", JUDGED) == "later"
+    assert opened.followed("study.partial/evaluations/one", JUDGED) == "study/evaluations/one"
+    assert opened.followed("gone.partial", JUDGED) == "gone.partial" and opened.followed(None, JUDGED) is None
 
 
 def test_a_run_appears_as_it_is_written(root):

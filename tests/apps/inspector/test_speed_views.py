@@ -3,7 +3,8 @@
 import json
 
 from rewardlab.apps.inspector_views import speed
-from rewardlab.apps.inspector_views.judgments import Filter, item, open_run, outcomes
+from rewardlab.apps.inspector_views.items import item
+from rewardlab.apps.inspector_views.judgments import Filter, open_run, outcomes
 
 
 def test_every_view_is_timed(tmp_path, capsys):

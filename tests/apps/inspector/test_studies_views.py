@@ -4,6 +4,8 @@ import base64
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rewardlab.apps.inspector_views import studies
 from rewardlab.apps.inspector_views.runs import STUDY, open_root
 from rewardlab.apps.inspector_views.studies import figures_html, read_figures, read_text, safe_markdown
@@ -42,6 +44,38 @@ def test_nothing_is_fetched_and_html_is_text():
     text = "<script>x</script> ![a](http://elsewhere/x.png) ![b](../../etc/x.png) ![c][ref] <img src=x onerror=y>"
     safe = safe_markdown(text, {"a.png": ADDRESS})
     assert "<" not in safe and "![" not in safe and "elsewhere" not in safe and "etc" not in safe
+
+
+UNCLEAR = [  # what is no code to a page, though it looks like it
+    "`a\n\n<img src=x onerror=y> ` b",
+    "\\`<img src=x onerror=y>`",
+    "```a`b\n<img src=x onerror=y>\n```",
+    "```\na\n   ```\n<img src=x onerror=y>\n```",
+    "```\na\n`````\n<img src=x onerror=y>\n```",
+    "  ```\n```\n<img src=x onerror=y>\n```",
+    "~~~\n```\n~~~\n<img src=x onerror=y>\n```",
+    "x `\n` <img src=x onerror=y> `",
+    "| a | b |\n|---|---|\n| `a | <img src=x onerror=y> ` |",
+]
+
+
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_what_may_not_be_code_is_text(text):
+    assert "<" not in safe_markdown(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"`~|\\ \n\t-*>[]!", "``", "```", "\n\n", "  ", "<img src=x>", "![a](x.png)", "a", "1. "])
+    )
+)
+@settings(max_examples=2_000, deadline=None)
+def test_no_reader_of_markdown_finds_html_or_an_image(parts):
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
+    found = [one for block in reader.parse(safe_markdown("".join(parts))) for one in (block, *(block.children or ()))]
+    assert not {"html_block", "html_inline", "image"} & {one.type for one in found}
 
 
 def test_code_stays_as_it_is():

@@ -21,6 +21,7 @@ from rewardlab.apps.inspector_views.rollouts import (
     token_texts,
     total,
 )
+from rewardlab.apps.inspector_views.runs import stamp
 from rewardlab.apps.inspector_views.training import (
     Line,
     Panel,
@@ -35,7 +36,6 @@ from rewardlab.apps.inspector_views.training import (
     read_steps,
     series,
     smoothed,
-    stamp,
     teller_html,
     teller_panels,
     tellers,
@@ -80,13 +80,16 @@ def test_the_line_that_is_being_written_is_left_for_later(tmp_path):
     with (folder / "steps.jsonl").open("a") as lines:
         lines.write('{"step": 3, "rew')
     assert series(read_steps(folder), "step")[1] == [1, 2]
-    before = stamp(folder)
+    before = stamp(folder, ["steps.jsonl"])
     with (folder / "steps.jsonl").open("a") as lines:
         lines.write('ard": 0.5}\n')
-    assert series(read_steps(folder), "reward") == ([1, 2, 3], [0.1, 0.2, 0.5]) and stamp(folder) != before
+    assert (
+        series(read_steps(folder), "reward") == ([1, 2, 3], [0.1, 0.2, 0.5])
+        and stamp(folder, ["steps.jsonl"]) != before
+    )
 
 
-@pytest.mark.parametrize("line", ["{", "3", "[1]", "\x00"])
+@pytest.mark.parametrize("line", ["{", "3", "[1]", "\x00", f'{{"step": 1{"0" * 400}}}'])
 def test_a_damaged_line_is_named(tmp_path, line):
     folder = write_training(tmp_path / "rl", LOG[:1], kept=())
     with (folder / "steps.jsonl").open("a") as lines:

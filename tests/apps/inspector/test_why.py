@@ -1,5 +1,6 @@
 """Why an item has its score, in a browser: the section by itself, over a judge's run and an eval run."""
 
+import json
 from pathlib import Path
 
 import gradio as gr
@@ -106,8 +107,18 @@ def test_a_damaged_run_is_a_sentence(pages, visit, tmp_path):
     page = visit(pages(tmp_path), ready="button")
     show(page, "judge", RUBRIC, "c1")
     page.get_by_text("judgments.parquet is damaged").first.wait_for()
+    assert page.locator("#grounds .rl, #rubric, #rescored .rl").count() == 0
     show(page, "../judge", RUBRIC, "c1")
     page.get_by_text("there is no run '../judge' here").first.wait_for()
+    assert page.locator("#grounds .rl, #rubric, #rescored .rl").count() == 0
+
+
+def test_the_name_of_a_rubric_is_text(tmp_path):
+    folder = write_court(tmp_path / "judge")
+    hostile = "<img src=x onerror=window.hacked=1> ![x](https://elsewhere.example/x.png)"
+    (folder / "config.yaml").write_text(json.dumps({"rubric": hostile}))
+    told = why._judged(folder, tmp_path, RUBRIC, "c1")[2]
+    assert "&lt;img src=x" in told and "lies outside" in told and "<img" not in told
 
 
 def test_models_are_named_at_the_start_and_nowhere_else(tmp_path):
