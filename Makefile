@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo test test-vllm test-kernels-full test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
+.PHONY: demo soak test test-vllm test-kernels-full test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -44,11 +44,15 @@ $(VLLM)/ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
-test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU, which decodes guided and writes rollouts; installs 3.5 GB beside ours
+test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU: guided decoding, rollouts, scores; installs 3.5 GB beside ours
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -c 'import vllm'
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/test_vllm_guided.py
-	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python $(BIN)/python -m pytest -s \
-	    tests/policy/test_server_rollouts.py tests/judges/test_endpoint.py -k vllms_own
+	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python \
+	    REWARDLAB_RESULTS=benchmarks/results $(BIN)/python -m pytest -s \
+	    tests/policy/test_server_rollouts.py tests/judges/test_endpoint.py tests/apps/test_parity_vllm.py -k vllms_own
+
+soak: $(VENV)/dev  ## The scoring server under 64 clients for a minute, killed, drained and fed nonsense
+	$(BIN)/python -m rewardlab.apps.serving.soak --output benchmarks/results/soak-cpu.json
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels

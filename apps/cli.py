@@ -25,10 +25,13 @@ from .config import (
     VerifyConfig,
     WorldConfig,
 )
+from .exporting.config import CardConfig, MergeConfig
 from .judge.config import JudgeConfig
+from .parity.config import ParityConfig
 from .policy_config import RlConfig
 from .rubrics.config import RubricsConfig
 from .runs import RESULTS, plain
+from .serving.config import ServeConfig
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 
@@ -51,7 +54,7 @@ VERBS = {
         TrainConfig,
         "training:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
-        arguments=(".config:GuideConfig", "..rm.trainer:RewardArguments"),
+        arguments=(".config:GuideConfig", ".several_config:SeveralConfig", "..rm.trainer:RewardArguments"),
     ),
     "lint": Verb(
         "Find what is wrong with preference data: twins, contradictions, leaks, prompts of benchmarks; --fix mends it.",
@@ -65,6 +68,27 @@ VERBS = {
         ScoreConfig,
         "jobs:run_score",
         "rewardlab score --model runs/rm --data conversations.jsonl --output scores.parquet",
+    ),
+    "parity": Verb(
+        "Prove that a model's score is the same number every way it can be had, or name what makes it another.",
+        ParityConfig,
+        "parity.verb:run_parity",
+        "rewardlab parity runs/rm --against checkpoint vllm http://127.0.0.1:8000 --junit parity.xml",
+        positional="model",
+    ),
+    "merge": Verb(
+        "A LoRA or a value-head checkpoint as a plain folder that Transformers loads, with the same scores.",
+        MergeConfig,
+        "exporting.merge:run_merge",
+        "rewardlab merge runs/rm-lora --output runs/rm-merged",
+        positional="model",
+    ),
+    "card": Verb(
+        "A model card: contract, measured figures beside the nulls, data and limits, each from a file.",
+        CardConfig,
+        "exporting.card:run_card",
+        "rewardlab card runs/rm --runs runs/rewardbench",
+        positional="model",
     ),
     "eval": Verb(
         "Judge a benchmark beside the nulls, with intervals.",
@@ -127,6 +151,13 @@ VERBS = {
         "inspector:serve",
         "rewardlab inspect runs",
         positional="run",
+    ),
+    "serve": Verb(
+        "A reward model behind HTTP: batches of what waits, vLLM's /classify and OpenRLHF's /get_reward beside /score.",
+        ServeConfig,
+        "serving.verb:serve",
+        "rewardlab serve runs/rm --port 8000",
+        positional="model",
     ),
     "study": Verb(
         "Run a study of a claim: its tables, figures and per-item scores.",

@@ -41,12 +41,12 @@ class TrainConfig:
     eval_data: list[str] = say(
         "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
     )
-    kind: str = say("scalar, linear, embedding or autoregressive.", default="scalar")
+    kind: str = say("scalar, linear, embedding, autoregressive, multi_head or ensemble.", default="scalar")
     model: str | None = say(
         "Backbone to start from: path or Hub id. Scalar without one: a small model from scratch.", default=None
     )
     objective: str = say("Which label of the pairs to learn.", default=OVERALL)
-    loss: str = say("A loss of rm/losses, or package.module:factory.", default="bradley_terry")
+    loss: str = say("One of rm/losses, as name(key=value), or package.module:factory.", default="bradley_terry")
     max_length: int | None = say("Longest sequence in tokens.", default=None)
     chat_template: str | None = say("Jinja file, or plain: turns joined by blank lines.", default=None)
     on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
@@ -76,10 +76,12 @@ class TrainConfig:
 
     def validate(self) -> None:
         """Refuse what cannot be run."""
-        given("data", self.data)
         load("rm.models", self.kind)
         if ":" not in self.kind:
-            one_of("kind", self.kind, ("scalar", "linear", "embedding", "autoregressive"))
+            kinds = ("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble")
+            one_of("kind", self.kind, kinds)
+        if self.kind != "ensemble":
+            given("data", self.data)
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
         one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
@@ -93,7 +95,7 @@ class TrainConfig:
 
 @dataclass
 class GuideConfig:
-    """An autoregressive reward model (--kind autoregressive): which adapter, which objectives, which loss."""
+    """An autoregressive reward model (--kind autoregressive): which adapter, which loss; the objectives of any."""
 
     adapter: str = say("lora (GenARM), pblora (PARM) or moslora (UniARM); none trains all weights.", default="moslora")
     objectives: list[str] = say(

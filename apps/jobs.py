@@ -22,10 +22,12 @@ from ..benchmarks.types import Suite
 from ..judges.kinds.reward_model import RewardScorer
 from ..kernels.choose import backend
 from ..rm.checkpoint import load_reward_model
+from ..rm.combination import deviation
 from ..rm.data import load_examples
 from ..rm.errors import UsageError
 from ..rm.plugins import load
 from ..rm.preferences import parse_preference
+from ..rm.types import Example
 from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig
 from .ledger import LEADER, Kept, Process, announce, join, process
 from .runs import (
@@ -160,6 +162,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     rewards = model.rate([example for _, example in named])
     columns = {"id": [name for name, _ in named]}
     columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}
+    columns |= _spread_columns(model, [example for _, example in named])
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
     return {
         "scores": config.output,
@@ -167,6 +170,15 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
         "dropped": len(rows.dropped),
         "contract": model.contract.hash(),
     }
+
+
+def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
+    """Of a model with several members: how far they lie apart on each answer, their standard deviation."""
+    if not hasattr(model, "spread"):
+        return {}
+    spread = deviation(model.spread(examples))
+    names = model.contract.objectives
+    return {"spread" if len(names) == 1 else f"spread_{name}": spread[:, k].tolist() for k, name in enumerate(names)}
 
 
 def _write_columns(columns: dict[str, list], path: Path, parquet: bool) -> None:

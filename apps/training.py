@@ -3,92 +3,87 @@
 import json
 import time
 from dataclasses import asdict, replace
-from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from peft import LoraConfig
+from typing import Any
 
 from ..rm.adapter_settings import AdapterSettings
 from ..rm.checkpoint import check_golden, load_reward_model, write_golden
 from ..rm.data import RowReport, load_pairs
 from ..rm.errors import UsageError
-from ..rm.losses.bradley_terry import PairLoss
 from ..rm.losses.sequence_logistic import sequence_logistic
 from ..rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
-from ..rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
 from ..rm.plugins import load
 from ..rm.preference_task import PreferenceTask, encode_preferences
 from ..rm.preferences import Sampler, at_vertices, dirichlet, on_grid, once_per_batch
-from ..rm.trainer import (
-    Encoding,
-    RewardArguments,
-    RewardTrainer,
-    ScalarTask,
-    Task,
-    encode_pairs,
-    last_complete_checkpoint,
-)
-from ..rm.trunks import small_config, small_tokenizer
+from ..rm.scored import Judged, load_judged
+from ..rm.trainer import RewardArguments, RewardTrainer, last_complete_checkpoint
 from ..rm.types import OVERALL, PreferencePair
 from .config import GuideConfig, TrainConfig
+from .ensembling import make_ensemble
 from .runs import data_hash, run_folder, say, tell_rows, trust, write_manifest
+from .several_config import SeveralConfig
+from .training_scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown, tell_encoding
 
 CHECKPOINTS = "checkpoints"
 
 
-class Prepared(NamedTuple):
-    """A model with what the trainer needs: rows to learn from, rows to evaluate on, and what is done with them."""
-
-    model: Any
-    task: Task
-    encoding: Encoding
-    eval_rows: list[Any] | None
-
-
-def train(config: TrainConfig, guide: GuideConfig, arguments: RewardArguments) -> dict[str, Any]:
+def train(
+    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
+) -> dict[str, Any]:
     """Train a reward model of any kind and put its folder in place, checked to give the same scores after loading."""
     output = config.output or arguments.output_dir
     if not output:
         raise UsageError("--output is missing")
+    names = objectives_of(config, guide)
+    several.validate(config.kind, len(names))
+    if config.kind == "ensemble":
+        return make_ensemble(config, several, output)
     if config.kind == "autoregressive":
         guide.validate()
+    elif config.kind != "scalar" and len(names) > 1:
+        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
     started = time.time()
-    recipe = _recipe(config, guide, arguments)
+    recipe = _recipe(config, guide, several, arguments)
     with run_folder(output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{CHECKPOINTS}/*") as work:
-        pairs, rows = _load(config.data, config, guide)
-        eval_pairs, eval_rows = _load(config.eval_data, config, guide)
+        data, rows = _load(config.data, config, guide)
+        held, held_rows = _load(config.eval_data, config, guide)
         tell_rows("data", rows)
-        if config.kind in ("scalar", "autoregressive"):
+        if config.kind in ("scalar", "multi_head"):
             _check_one_device(arguments)
-            prepared = (
-                _prepare_scalar(config, arguments, pairs, eval_pairs)
-                if config.kind == "scalar"
-                else _prepare_guide(config, guide, arguments, pairs, eval_pairs)
-            )
+            prepared = prepare_scalar(config, names, several, arguments, data, held)
+            facts = _run(prepared, config, arguments, work)
+            model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
+            facts |= more
+        elif config.kind == "autoregressive":
+            _check_one_device(arguments)
+            prepared = _prepare_guide(config, guide, arguments, data.pairs, held.pairs)
             model, facts = prepared.model, _run(prepared, config, arguments, work)
         else:
-            model, facts = _train_head(config, pairs)
+            model, facts = _train_head(config, names[0], data.pairs)
         model.save(work)
-        write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[: config.golden])], work)
+        write_golden(model, shown(data)[: config.golden], work)
         facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
         facts |= {
             "arguments": arguments.to_sanitized_dict(),
             "contract": model.contract.hash(),
             "rows": rows.as_json(),
-            "eval_rows": eval_rows.as_json(),
+            "eval_rows": held_rows.as_json(),
         }
-        data = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
-        write_manifest(work, data=data, seed=arguments.seed, started=started, **facts)
-    return {"model": output, "kind": config.kind, "pairs": len(pairs), "contract": model.contract.hash()} | {
-        name: value for name, value in facts.items() if name.startswith(("train_", "eval_loss", "eval_accuracy"))
+        sources = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
+        write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
+    told = ("train_", "eval_loss", "eval_accuracy", "weights")
+    return {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()} | {
+        name: value for name, value in facts.items() if name.startswith(told)
     }
 
 
-def _recipe(config: TrainConfig, guide: GuideConfig, arguments: RewardArguments) -> dict[str, Any]:
+def _recipe(
+    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
+) -> dict[str, Any]:
     """The settings that decide the result; resuming with others is refused."""
     own = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "output")}
-    own |= asdict(guide) if config.kind == "autoregressive" else {}
+    own |= asdict(guide) if config.kind == "autoregressive" else several.changed()
+    own |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
     defaults = RewardArguments()
     changed = {
         name: value
@@ -105,17 +100,27 @@ def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
     return (name, path) if sign and name in guide.objectives else (None, text)
 
 
-def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[list[PreferencePair], RowReport]:
-    """All pairs of all sources; those of a file for one objective carry its label under the objective's name."""
-    pairs, report = [], RowReport()
+def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
+    """What all sources say; pairs of a file for one objective carry its label under the objective's name.
+
+    Rated answers are read too where several objectives are to be learnt by a scalar model.
+    """
+    data, report = Judged([], []), RowReport()
+    scored = config.kind == "scalar" and len(guide.objectives) > 1
     for objective, path in (_source(source, guide) for source in sources):
-        found, read = load_pairs(path, on_bad_row=config.on_bad_row)
-        pairs += [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in found] if objective else found
+        if scored and objective is None:
+            found, read = load_judged(path, guide.objectives, on_bad_row=config.on_bad_row)
+        else:
+            pairs, read = load_pairs(path, on_bad_row=config.on_bad_row)
+            found = Judged(
+                [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
+            )
+        data = Judged(data.pairs + found.pairs, data.answers + found.answers)
         report = RowReport(report.read + read.read, report.dropped + read.dropped)
-    return pairs, report
+    return data, report
 
 
-def _train_head(config: TrainConfig, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
+def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
     """Linear and embedding reward models: fixed features, one convex fit."""
     options: dict[str, Any] = {}
     if config.kind == "embedding":
@@ -124,7 +129,7 @@ def _train_head(config: TrainConfig, pairs: list[PreferencePair]) -> tuple[Any, 
     elif config.model or config.lora:
         raise UsageError(f"a {config.kind} reward model has no backbone; leave --model and --lora out")
     fit = {"C": config.inverse_regularization} if config.inverse_regularization else {}
-    model = load("rm.models", config.kind)(**options).fit(pairs, objective=config.objective, **fit)
+    model = load("rm.models", config.kind)(**options).fit(pairs, objective=objective, **fit)
     if config.kind != "embedding":
         return model, {}
     over = model.over_length([example for pair in pairs for example in pair.examples])
@@ -196,14 +201,12 @@ def _prepare_guide(
         normalised=guide.normalise_length,
         seed=arguments.seed,
     )
-    encoding = _tell_encoding(
-        "data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config
-    )
+    encoding = tell_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
     task.check(encoding.rows)
     eval_rows = None
     if eval_pairs:
         evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
-        eval_rows = _tell_encoding("eval_data", evaluation, config).rows
+        eval_rows = tell_encoding("eval_data", evaluation, config).rows
     return Prepared(model, task, encoding, eval_rows)
 
 
@@ -242,72 +245,6 @@ def _sampler(guide: GuideConfig) -> Sampler:
     }
     sampler = samplers[guide.preferences]()
     return once_per_batch(sampler) if guide.per_batch else sampler
-
-
-# ---- scalar ----
-
-
-def _prepare_scalar(
-    config: TrainConfig, arguments: RewardArguments, pairs: list[PreferencePair], eval_pairs: list[PreferencePair]
-) -> Prepared:
-    model = build_scalar(config, pairs, arguments.seed)
-    encoding = _encode(model, pairs, config, "data")
-    eval_rows = _encode(model, eval_pairs, config, "eval_data").rows if eval_pairs else None
-    say(f"the first sequence reads: {model.encoder.render(pairs[0].examples[0])[:300]!r}")
-    loss = _pair_loss(config.loss, arguments)
-    return Prepared(model, ScalarTask(loss), encoding, eval_rows)
-
-
-def _pair_loss(name: str, arguments: RewardArguments) -> PairLoss:
-    factory = load("rm.losses", name)
-    if "center" not in signature(factory).parameters:
-        raise UsageError(f"--loss {name} is no loss of a pair's two rewards; take bradley_terry")
-    return factory(center=arguments.center_rewards_coefficient)
-
-
-def build_scalar(config: TrainConfig, pairs: list[PreferencePair], seed: int) -> ScalarRewardModel:
-    """The backbone that was named with a fresh head, or a small causal LM from scratch when none was."""
-    lora = None
-    if config.lora:
-        targets: Any = config.lora_target_modules
-        lora = LoraConfig(
-            r=config.lora_r,
-            lora_alpha=config.lora_alpha,
-            lora_dropout=config.lora_dropout,
-            target_modules=targets[0] if targets == ["all-linear"] else targets,
-        )
-    if config.model:
-        options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
-        return scalar(config.model, fresh=True, lora=lora, seed=seed, **options, **trust(config))
-    if config.lora:
-        raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
-    texts = [turn["content"] for pair in pairs for turn in pair.prompt]
-    texts += [answer for pair in pairs for answer in (pair.chosen, pair.rejected)]
-    tokenizer = small_tokenizer(texts, config.small_vocabulary)
-    shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
-    model = scalar_from_config(shape, tokenizer, max_length=config.max_length, seed=seed)
-    size = sum(parameter.numel() for parameter in model.model.parameters())
-    say(
-        f"no --model: built a small {shape.model_type} from scratch with {size:,} random weights and "
-        f"{len(tokenizer):,} tokens learnt from the training text; name a pretrained backbone with --model "
-        "for a useful reward model"
-    )
-    return model
-
-
-def _encode(model: ScalarRewardModel, pairs: list[PreferencePair], config: TrainConfig, name: str) -> Encoding:
-    return _tell_encoding(name, encode_pairs(model.encoder, pairs, config.objective, config.on_long), config)
-
-
-def _tell_encoding(name: str, encoding: Encoding, config: TrainConfig) -> Encoding:
-    if encoding.over_length:
-        verb = "truncated" if config.on_long == "truncate" else "left out"
-        say(f"{name}: {encoding.over_length} of {encoding.pairs} pairs exceed {encoding.limit} tokens and were {verb}")
-    if encoding.identical or encoding.unlabelled:
-        say(
-            f"{name}: {encoding.identical} pairs identical after truncation, {encoding.unlabelled} unlabelled, left out"
-        )
-    return encoding
 
 
 def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:

@@ -21,7 +21,7 @@ def load_reward_model(source: str, *, check: bool = True, **options: Any) -> Rew
     With `check` a folder that holds golden scores has to give them still, else it is a `CheckFailed`.
     """
     folder = Path(source)
-    if folder.is_dir() and not (folder / FILE).exists() and not (folder / "config.json").exists():
+    if folder.is_dir() and not any((folder / name).exists() for name in (FILE, "config.json", "adapter_config.json")):
         raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
     kind = load_contract(folder).kind if (folder / FILE).exists() else "scalar"
     if kind not in names("rm.models"):  # a name from a file chooses among our files and runs nothing else
@@ -44,23 +44,38 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
     (folder / GOLDEN).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
+def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
+    """The kept conversations, and the rewards [N, K] that they had."""
+    try:
+        rows = [json.loads(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
+        kept = np.array([row["rewards"] for row in rows], float)
+        return [Example(tuple(row["prompt"]), row["answer"]) for row in rows], kept
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, why: object) -> DataError:
+    return DataError(f"{folder / GOLDEN}: damaged ({why}); restore it, or delete it to go without")
+
+
 def check_golden(model: RewardModel, folder: Path) -> float:
     """The largest difference to the kept rewards, which must not be more than the dtype explains.
 
     That is 1e-5 of the rewards' size in float32 and float64, 0.05 of it in half precision, which adds up differently
     from machine to machine.
     """
+    examples, kept = read_golden(folder)
     try:
-        rows = [json.loads(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
-        kept = np.array([row["rewards"] for row in rows], float)
-        found = model.rate([Example(tuple(row["prompt"]), row["answer"]) for row in rows])
+        found = model.rate(examples)
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / GOLDEN}: damaged ({error}); restore it, or delete it to go without") from error
+        raise _damaged(folder, error) from error
+    if found.shape != kept.shape:
+        raise _damaged(folder, f"rewards of shape {kept.shape}, and the model gives {found.shape}")
     worst = np.abs(found - kept).max(axis=1, initial=0.0)
     tolerance = (1e-5 if model.contract.dtype in ("float32", "float64") else 0.05) * max(kept.std(), np.abs(kept).max())
     if not (worst <= tolerance).all():
         place = int(np.nan_to_num(worst, nan=np.inf).argmax())
-        prompt = prompt_text(rows[place]["prompt"])[:40]
+        prompt = prompt_text(examples[place].prompt)[:40]
         raise CheckFailed(
             f"{folder}: '{prompt}' now scores {found[place].tolist()} and was saved with "
             f"{kept[place].tolist()}; the weights, the tokenizer or the base model have changed"

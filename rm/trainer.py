@@ -10,11 +10,13 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
 
 from .encode import Encoder, pad
 from .errors import DataError
 from .losses.bradley_terry import PairLoss
+from .pair_losses import check_margins, fit_to, learnt, load_losses, pair_values, save_losses
 from .trunks import sequence_scores
 from .types import PreferencePair
 
@@ -54,7 +56,7 @@ OnLong = Literal["truncate", "skip", "refuse"]
 
 
 class PairRow(NamedTuple):
-    """One tokenised pair: P(chosen is better) and the margin beside both token rows."""
+    """One tokenised pair: P(chosen is better) and the margin (NaN: not stated) beside both token rows."""
 
     chosen: list[int]
     rejected: list[int]
@@ -91,7 +93,9 @@ def encode_pairs(
         pairs,
         list(zip(encoded[::2], encoded[1::2], strict=True)),
         lambda pair: pair.chance(objective),
-        lambda pair, chosen, rejected, wins: PairRow(chosen.ids, rejected.ids, wins, pair.margin or 0.0),
+        lambda pair, chosen, rejected, wins: PairRow(
+            chosen.ids, rejected.ids, wins, float("nan") if pair.margin is None else pair.margin
+        ),
         limit=encoder.contract.max_length,
         on_long=on_long,
         objectives=[objective],
@@ -162,10 +166,13 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 
 class Task(Protocol):
-    """What a kind of reward model does with a batch; everything else of training is the same for all kinds."""
+    """What a kind of reward model does with a batch; everything else of training is the same for all kinds.
+
+    One whose loss learns too holds it in `modules`; see `pair_losses.learnt`.
+    """
 
     def collate(self, rows: Sequence[Any]) -> dict[str, torch.Tensor]:
-        """Rows as one batch; `wins` are its labels."""
+        """Rows as one batch; `stated`, or else `wins`, are its labels."""
         ...
 
     def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -194,6 +201,12 @@ class ScalarTask:
 
     def __init__(self, loss: PairLoss):
         self.pair_loss = loss
+        self.modules = learnt([loss])
+
+    def check(self, rows: Sequence[PairRow]) -> None:
+        """Refuse rows that lack what the loss asks for, and let it see how their lengths differ."""
+        check_margins(self.pair_loss, [row.margin for row in rows], "'margin'")
+        fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
 
     def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
         """See `collate`."""
@@ -203,7 +216,9 @@ class ScalarTask:
         """The mean pair loss, and rewards [B, 2]."""
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
         chosen, rejected = rewards.chunk(2)
-        loss = self.pair_loss(chosen, rejected, inputs["wins"], inputs["margin"]).mean()
+        first, second = inputs["attention"].sum(dim=1).float().chunk(2)
+        margin = inputs["margin"].nan_to_num(0.0)  # a loss that cannot do without has been refused
+        loss = pair_values(self.pair_loss, chosen, rejected, inputs["wins"], margin, first - second).mean()
         return loss, torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
@@ -213,10 +228,12 @@ class ScalarTask:
         return pair_metrics(prediction)
 
     def save(self, folder: Path) -> None:
-        """Nothing: the model is all there is."""
+        """What the loss learns; the model is all there is else."""
+        save_losses(self.modules, folder)
 
     def load(self, folder: Path) -> None:
-        """Nothing."""
+        """The same back from a checkpoint."""
+        load_losses(self.modules, folder)
 
 
 class RewardTrainer(Trainer):
@@ -256,7 +273,18 @@ class RewardTrainer(Trainer):
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
             loss, outputs = self.task.evaluate(model, inputs)
-        return loss.detach(), outputs.detach(), inputs["wins"]
+        return loss.detach(), outputs.detach(), inputs.get("stated", inputs["wins"])
+
+    def create_optimizer(self, model=None):
+        """Transformers' own, and what the loss learns as groups with learning rates of their own."""
+        made = self.optimizer is None
+        optimizer: Any = super().create_optimizer(model)
+        for one in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
+            one.to(self.args.device)
+            optimizer.add_param_group({"params": [*one.parameters()], "lr": one.learning_rate, "weight_decay": 0.0})
+            # the Trainer clears the gradients of its model only
+            optimizer.register_step_post_hook(lambda *_, own=one: own.zero_grad())
+        return optimizer
 
     def _save(self, output_dir=None, state_dict=None):
         super()._save(output_dir, state_dict)

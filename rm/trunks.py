@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int, Shaped
+from peft import PeftModel
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -23,8 +24,8 @@ from transformers import (
 from .contract import FILE, PLAIN_TEMPLATE, load_contract
 from .encode import edge_tokens, right_padded
 from .errors import DataError, UsageError
+from .value_heads import HEAD, put_head, refuse_pickles, stored_head
 
-HEAD = "score"  # the name of the head of every decoder with a sequence classifier in transformers
 PAD = "<|pad|>"
 SMALL_TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}"
@@ -148,7 +149,8 @@ def load_classifier(
     """Any causal or encoder backbone as a sequence classifier with K = len(objectives) outputs, and what is new in it.
 
     With `fresh_head` tensors outside the trunk that the weights lack are drawn from the seed, which is right at the
-    start of training only; their names are returned. Without it a missing or mismatched tensor is a `DataError`.
+    start of training only; their names are returned. Without it a missing or mismatched tensor is a `DataError`. A
+    value head, and a head's bias, are read where they are kept (`value_heads.stored_head`).
     """
     torch.manual_seed(seed)
 
@@ -162,6 +164,10 @@ def load_classifier(
         )
 
     model, absent = _or_data_error(load, source, "reward model")
+    head = stored_head(source) if decoder_head(model) is not None else None
+    if head is not None and len(head.weight) == len(objectives):
+        put_head(model, head, source)
+        absent = [key for key in absent if key != f"{HEAD}.weight"]
     trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key]
     if trunk or (absent and not fresh_head):
         raise DataError(
@@ -208,6 +214,8 @@ def _looks_ahead(model: Any) -> bool:
 
 def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
     """A model from safetensors, and the tensors that its weights lack or have in another shape."""
+    if Path(source).is_dir():
+        refuse_pickles(Path(source))
     model, facts = auto.from_pretrained(
         source,
         dtype=getattr(torch, dtype),
@@ -251,6 +259,11 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, sourc
 def embedding_rows(model: Any) -> int:
     """For how many token ids the model has an embedding."""
     return model.get_input_embeddings().weight.shape[0]
+
+
+def folded(model: PeftModel) -> PreTrainedModel:
+    """A copy of an adapted model with the adapter inside its weights, W + s B A, and the adapted head in place."""
+    return copy.deepcopy(model).merge_and_unload()
 
 
 def sharing(model: Any) -> Any:

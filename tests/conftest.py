@@ -57,6 +57,7 @@ install_import_hook(
         "rewardlab.rm.encode",
         "rewardlab.rm.trunks",
         "rewardlab.rm.logprobs",
+        "rewardlab.rm.packing",
     ],
     "beartype.beartype",
 )

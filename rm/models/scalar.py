@@ -1,22 +1,25 @@
 """A scalar reward model: any Hugging Face causal or encoder backbone with one number at the end of the sequence."""
 
-from collections.abc import Sequence
-from contextlib import contextmanager
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
-from ..errors import DataError, UsageError
+from ..errors import UsageError
+from ..lora_folder import ADAPTER, load_lora
+from ..packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
 from ..trunks import (
     check_vocabulary,
     classifier_from_config,
@@ -29,8 +32,10 @@ from ..trunks import (
 )
 from ..types import Example
 
-ADAPTER = "adapter_config.json"
 OBJECTIVES = ("reward",)
+CPU_TOKENS = 4096
+_TURN = RLock()  # a model that reads packed rows cannot read others meanwhile
+Row = tuple[int, ...]
 
 
 class ScalarRewardModel:
@@ -46,27 +51,50 @@ class ScalarRewardModel:
         return sequence_scores(self.model, tokens, attention)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
-        """Rewards [N, K] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
-        rows = [encoded.ids for encoded in self.encoder.encode_all(examples)]
-        rewards = np.full((len(rows), len(self.contract.objectives)), np.nan)
+        """Rewards [N, K] in float64, each as the sequence has it alone; at most `batch_tokens` tokens at once.
+
+        Equal sequences are computed once. Where the model takes it, what sequences begin with in common is computed
+        once too, and nothing is padded (see `packing`); otherwise those of like length share a batch. A CPU is given
+        at most 4,096 tokens at once: what fits its caches is faster.
+        """
+        rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
+        distinct, found = sorted(set(rows)), {}
+        progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
+        with _TURN, torch.inference_mode(), progress:
+            self.model.eval()
+            for some, scores in self._batches(distinct, batch_tokens):
+                found |= zip(some, scores.double().tolist(), strict=True)
+                progress.update(len(some))
+        return np.array([found[row] for row in rows]).reshape(len(rows), len(self.contract.objectives))
+
+    def _batches(self, rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Sequence[Row], Float[Tensor, "N K"]]]:
+        """Sorted, distinct rows in some order, with their scores: packed as far as the model takes it, else padded."""
         device = next(self.model.parameters()).device
-        self.model.eval()
-        with torch.inference_mode():
-            for places in tqdm(
-                batches_of([len(row) for row in rows], batch_tokens), desc="scoring", disable=None, delay=1
-            ):
-                batch = pad([rows[place] for place in places])
-                scores = self.score(batch.tokens.to(device), batch.attention.to(device))
-                rewards[places] = scores.double().cpu().numpy()
-        return rewards
+        batch_tokens = min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
+        limit = packing_limit(self.model) if len(rows) > 1 else 0
+        short, long = ([row for row in rows if (0 < len(row) <= limit) == packed] for packed in (True, False))
+        with packed_attention(self.model) if short else nullcontext():
+            for some in prefix_batches(short, batch_tokens):
+                yield some, packed_scores(self.model, Packed(some, device))
+        for places in batches_of([*map(len, long)], batch_tokens):
+            some = [long[place] for place in places]
+            batch = pad(some)
+            yield some, self.score(batch.tokens.to(device), batch.attention.to(device))
 
     def save(self, folder: Path) -> None:
         """Weights as plain Transformers (or PEFT) writes them, tokenizer and contract."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._pad_for_others():
             self.model.save_pretrained(folder)
-        self.encoder.tokenizer.save_pretrained(folder)
+        self._cut_for_others().save_pretrained(folder)
         self.contract.save(folder)
+
+    def _cut_for_others(self) -> PreTrainedTokenizerBase:
+        """The tokenizer that truncates as the contract does, where others ask it to."""
+        tokenizer = copy.deepcopy(self.encoder.tokenizer)
+        tokenizer.truncation_side = tokenizer.init_kwargs["truncation_side"] = self.contract.truncation or "left"
+        tokenizer.model_max_length = self.contract.max_length or tokenizer.model_max_length
+        return tokenizer
 
     @contextmanager
     def _pad_for_others(self):
@@ -125,7 +153,7 @@ def scalar(
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     loading = {"dtype": dtype, "seed": seed, "trust_remote_code": trust_remote_code}
     if (folder / ADAPTER).exists():
-        model = _load_adapter(folder, objectives, trainable=fresh, **loading)
+        model = load_lora(folder, objectives, trainable=fresh, **loading)
     else:
         model, new = load_classifier(source, objectives, fresh_head=fresh, **loading)
         if lora is not None and new:
@@ -153,10 +181,12 @@ def scalar_from_config(
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
     """The objectives of somebody else's model: the names of its outputs where it has several."""
     try:
-        names = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code).id2label or {0: OBJECTIVES[0]}
+        config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
+        names = config.id2label or {0: OBJECTIVES[0]}
     except (OSError, ValueError):
         return OBJECTIVES  # loading will say what is wrong
-    return OBJECTIVES if len(names) == 1 else tuple(names[place] for place in sorted(names))
+    language_model = any(name.endswith("ForCausalLM") for name in config.architectures or ())  # its labels mean nothing
+    return OBJECTIVES if len(names) == 1 or language_model else tuple(names[place] for place in sorted(names))
 
 
 def _assemble(
@@ -193,25 +223,6 @@ def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
     """The longest input that the model was made for, at most 4,096 tokens unless asked for by `max_length`."""
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
     return min(positions, tokenizer.model_max_length, 4096)
-
-
-def _load_adapter(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
-    weights = folder / "adapter_model.safetensors"
-    if not weights.exists():
-        raise DataError(f"{folder}: {ADAPTER} without adapter_model.safetensors; give the whole folder")
-    base = LoraConfig.from_pretrained(str(folder)).base_model_name_or_path
-    model, absent = load_classifier(base, objectives, fresh_head=True, **loading)
-    try:
-        with safe_open(weights, framework="pt") as tensors:
-            kept = [*tensors.keys()]
-    except SafetensorError as error:
-        raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
-    if lost := [key for key in absent if not any(name.endswith(key) for name in kept)]:
-        raise DataError(
-            f"{folder}: the adapter was saved without its head ({', '.join(lost[:3])}), so its scores would be random; "
-            "train with rewardlab train --lora, or in PEFT with task_type=SEQ_CLS"
-        )
-    return PeftModel.from_pretrained(model, folder, is_trainable=trainable)
 
 
 def _keep_whole(lora: LoraConfig, new: list[str]) -> None:

@@ -3,15 +3,12 @@
 import asyncio
 import json
 import logging
-import os
 import socket
-import subprocess
 import sys
 import threading
 import time
 import warnings
 
-import httpx
 import pytest
 import torch
 from rewardlab.benchmarks.speed.endpoint import Load, speedup
@@ -26,7 +23,7 @@ from rewardlab.rm.trunks import small_config, small_tokenizer
 from rewardlab.rm.types import user_turn
 from transformers import AutoModelForCausalLM
 
-from tests.conftest import need
+from tests.vllm_server import vllm_python, vllm_server
 
 QUICK = {"first_wait": 0.01, "longest_wait": 0.1, "retries": 20}
 SCHEMA = {"type": "object", "properties": {"winner": {"enum": ["A", "B"]}}, "required": ["winner"]}
@@ -306,45 +303,19 @@ def test_the_speed_table_counts_what_it_asked():
 
 def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):
     """They draw their tokens at random, and every text is a verdict all the same."""
-    python = os.environ.get("REWARDLAB_VLLM_PYTHON", "")
-    need("vllm", bool(python), "there is no vLLM; run make test-vllm")
+    vllm_python()
     words = small_tokenizer([one.answer for one in garden.supervised(300, seed=0)], 600)
     torch.manual_seed(0)
-    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)  # vLLM wants heads of 32 or more
+    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)
     AutoModelForCausalLM.from_config(config).float().save_pretrained(tmp_path)
     words.save_pretrained(tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(tmp_path), "--port", str(port)]
-    command += ["--host", "127.0.0.1", "--served-model-name", "judge", "--dtype", "float32", "--max-model-len", "256"]
-    command += ["--enforce-eager", "--gpu-memory-utilization", "0.2"]
     schema = SCHEMA | {"additionalProperties": False}
     drawn = [Ask(ask, schema, 120, temperature=1.0, seed=place) for place, ask in enumerate(garden.prompts(8, 0))]
-    with (tmp_path / "log").open("w") as log:
-        running = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
-        )
-        try:
-            _wait_for(f"http://127.0.0.1:{port}/health", running, tmp_path / "log")
-            chat = endpoint("judge", f"http://127.0.0.1:{port}/v1")
-            replies = chat.ask(drawn)
-            (unknown,) = endpoint("nobody", f"http://127.0.0.1:{port}/v1").ask(drawn[:1])
-        finally:
-            running.terminate()
-            running.wait(30)
+    options = ["--served-model-name", "judge", "--max-model-len", "256"]
+    with vllm_server(tmp_path, tmp_path / "log", *options) as url:
+        chat = endpoint("judge", f"{url}/v1")
+        replies = chat.ask(drawn)
+        (unknown,) = endpoint("nobody", f"{url}/v1").ask(drawn[:1])
     assert {json.loads(reply.text)["winner"] for reply in replies if reply.finish == "stop"} == {"A", "B"}
     assert sum(reply.finish == "stop" for reply in replies) >= 6 and chat.bill.replies == 8
     assert "`nobody` does not exist" in unknown.error
-
-
-def _wait_for(url, running, log, seconds=300):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        assert running.poll() is None, log.read_text()[-3000:]
-        try:
-            if httpx.get(url, timeout=2).status_code == 200:
-                return
-        except httpx.HTTPError:
-            time.sleep(1)
-    pytest.fail(f"vLLM's server did not start in {seconds} s: {log.read_text()[-3000:]}")

@@ -2,14 +2,9 @@
 
 import copy
 import json
-import os
-import socket
-import subprocess
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 import torch
 from datasets import Dataset
@@ -24,7 +19,7 @@ from rewardlab.rm.plugins import load
 from rewardlab.rm.trunks import small_config
 from transformers import AutoModelForCausalLM
 
-from tests.conftest import need
+from tests.vllm_server import vllm_python, vllm_server
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 
@@ -138,45 +133,19 @@ def test_no_server_at_all(train):
 
 def test_vllms_own_server_writes_for_a_saved_policy(words, train, tmp_path):
     """Its log-probabilities of the tokens that it drew are the policy's own."""
-    python = os.environ.get("REWARDLAB_VLLM_PYTHON", "")
-    need("vllm", bool(python), "there is no vLLM; run make test-vllm")
+    vllm_python()
     folder = tmp_path / "policy"
     torch.manual_seed(0)
-    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)  # vLLM wants heads of 32 or more
+    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)
     policy = AutoModelForCausalLM.from_config(config).float()
     models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
     policy.save_pretrained(folder)
     words.save_pretrained(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
-    command += ["--host", "127.0.0.1", "--dtype", "float32", "--max-model-len", "128"]
-    command += ["--logprobs-mode", "processed_logprobs", "--enforce-eager", "--gpu-memory-utilization", "0.2"]
-    log = (tmp_path / "server.log").open("w")
-    small = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1"}
-    running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=small)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait_for(url, running, tmp_path / "server.log")
+    options = ["--max-model-len", "128", "--logprobs-mode", "processed_logprobs"]
+    with vllm_server(folder, tmp_path / "server.log", *options) as url:
         trainer = train(url, policy, steps=2)
-    finally:
-        running.terminate()
-        running.wait(30)
     ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
     print(f"\nmean ratio of the first step {ratios[0]:.6f}, of the second {ratios[1]:.6f}")
     assert ratios[0] == pytest.approx(1, abs=1e-3)
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
     assert len(rewards) == 2
-
-
-def _wait_for(url, running, log, seconds=300):
-    until = time.time() + seconds
-    while time.time() < until:
-        assert running.poll() is None, log.read_text()[-3000:]
-        try:
-            if httpx.get(f"{url}/health", timeout=2).status_code == 200:
-                return
-        except httpx.HTTPError:
-            time.sleep(1)
-    pytest.fail(f"vLLM's server did not start in {seconds} s: {log.read_text()[-3000:]}")

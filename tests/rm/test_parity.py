@@ -6,46 +6,14 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from rewardlab.rm import parity as checks
 from rewardlab.rm.contract import PLAIN_TEMPLATE
+from rewardlab.rm.faults import score_ids, whole_ids
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
-from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.parity import Parity, Scored, compared, flipped, own_ways, parity, score_ids
-from rewardlab.rm.trunks import head_outputs, small_config, small_tokenizer
-from rewardlab.rm.types import Example, user_turn
-from transformers import AutoConfig
+from rewardlab.rm.parity import Parity, Scored, compared, edge_cases, flipped, other_precision, own_ways, parity
+from rewardlab.rm.trunks import head_outputs
+from rewardlab.rm.types import Example
 
-WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
-LIMIT = 40
-SIZES = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim"
-CHATML = (
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-
-
-def examples() -> list[Example]:
-    """Twelve conversations from short to longer than the limit."""
-    draw = np.random.default_rng(0)
-    said = [" ".join(draw.choice(WORDS, n)) for n in (2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 40, 60)]
-    return [Example(user_turn(" ".join(draw.choice(WORDS, 3))), text) for text in said]
-
-
-def make(architecture="qwen3", template=None, objectives=("reward",), bos=False, seed=0):
-    tokenizer = small_tokenizer([" ".join(WORDS)] * 5, 300)
-    if template:
-        tokenizer.chat_template = template
-    if bos:
-        tokenizer.add_special_tokens({"bos_token": "<s>"})
-        tokenizer.chat_template = "{{ bos_token }}" + tokenizer.chat_template
-    config = small_config(tokenizer, "llama" if architecture == "llama" else "qwen3", hidden=32, layers=2, heads=2)
-    if architecture == "gemma3":
-        sizes = {name: getattr(config, name) for name in SIZES.split()}
-        config = AutoConfig.for_model("gemma3_text", **sizes, pad_token_id=config.pad_token_id)
-    model = scalar_from_config(config, tokenizer, max_length=LIMIT, objectives=objectives, seed=seed)
-    for one in model.model.parameters():  # random weights of the usual size hardly tell sequences apart
-        torch.nn.init.normal_(one, std=0.3, generator=torch.Generator().manual_seed(seed)) if one.dim() > 1 else None
-    return model
+from tests.rm.spread_models import CHATML, LIMIT, examples, make
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +64,45 @@ def test_flips_are_pairs_in_the_other_order():
     assert flipped(np.array([[1.0], [1]]), np.array([[1.0], [3]])) == 0 == flipped(np.ones((1, 1)), np.ones((1, 1)))
 
 
+def test_a_way_that_promises_nothing_is_told_and_never_fails(model):
+    """Random weights this large lose more than 2e-2 standard deviations in bfloat16."""
+    ways = other_precision(model)
+    assert list(ways) == ["bfloat16"]
+    (told,), (held,) = ([*parity(model, examples(), ways, half=[*ways], told=names)] for names in (ways, ()))
+    assert told.passed and not told.same and told.culprit == "bfloat16 itself"
+    assert not held.passed and held.largest > 0.02 * held.deviation == held.tolerance
+    assert next(model.model.parameters()).dtype == torch.float32, "the model itself is left as it was"
+
+
+def test_a_way_without_scores_says_why(model):
+    one = found(model, lambda _: Scored(np.empty(0), because="refused: no padding token"))
+    assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed
+
+
+def test_small_differences_without_a_known_fault_may_be_rounding(model):
+    ours = model.rate(examples())
+    noise = 0.05 * ours.std() * np.sign(np.random.default_rng(0).normal(size=ours.shape))
+    told = found(model, lambda _: Scored(ours + noise, ids_of(model)))
+    assert told.culprit == "no known fault, and no larger than rounding in half precision" and not told.passed
+
+
+# ---- conversations that find faults ----
+
+
+def test_edge_cases_are_made_for_the_kinds_that_are_missing(model):
+    made = edge_cases(model, [])
+    short, several, foreign, long = made
+    assert len(short.answer) == 1 and len(several.prompt) == 3 and not foreign.answer.isascii()
+    assert model.encoder.encode(long).length > LIMIT
+    assert edge_cases(model, made) == []
+    assert edge_cases(model, examples()) == [short, several, foreign]
+
+
+def test_a_kind_that_the_template_refuses_is_left_out():
+    one_turn = "{% if messages|length > 2 %}{{ raise_exception('one question') }}{% endif %}" + CHATML
+    assert len(edge_cases(make(template=one_turn), examples())) == 2
+
+
 # ---- planted faults, each by its name ----
 
 
@@ -108,7 +115,7 @@ def with_ids(change):
 
 
 def wrong_side(model, given: Sequence[Example]) -> Scored:
-    return Scored(score_ids(model, [checks.whole_ids(model, one)[:LIMIT] for one in given]))
+    return Scored(score_ids(model, [whole_ids(model, one)[:LIMIT] for one in given]))
 
 
 def mean_pooling(model, _: Sequence[Example]) -> Scored:
@@ -163,6 +170,11 @@ def test_wrong_truncation_side(model):
     assert found(model, partial(wrong_side, model)).culprit == "wrong truncation side"
 
 
+def test_no_truncation(model):
+    one = found(model, lambda given: Scored(score_ids(model, [whole_ids(model, one) for one in given])))
+    assert one.culprit == "no truncation"
+
+
 def test_wrong_pooling(model):
     assert found(model, partial(mean_pooling, model)).culprit == "wrong pooling (mean)"
 
@@ -193,5 +205,5 @@ def test_what_nothing_explains_is_said(model):
     noise = Scored(ours + np.random.default_rng(0).normal(size=ours.shape))
     assert found(model, lambda _: noise).culprit.endswith("it does not tell which tokens it reads")
     assert found(model, lambda _: Scored(np.full_like(ours, np.nan))).culprit == "scores that are missing or not finite"
-    with pytest.raises(ValueError, match=r"shape \(12, 2\) and the model \(12, 1\)"):
-        compared(model, examples(), ours, "x", Scored(np.zeros((12, 2))), 1.0)
+    other = compared(model, examples(), ours, "x", Scored(np.zeros((12, 2))), 1.0)
+    assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed

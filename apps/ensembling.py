@@ -1,0 +1,38 @@
+"""An ensemble's folder from trained reward models: where they are, and how their rewards become one."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ..rm.checkpoint import GOLDEN, check_golden, load_reward_model, read_golden, write_golden
+from ..rm.errors import UsageError
+from ..rm.models.ensemble import EnsembleRewardModel, ensemble
+from .config import TrainConfig
+from .runs import run_folder, trust, write_manifest
+from .several_config import SeveralConfig
+
+
+def make_ensemble(config: TrainConfig, several: SeveralConfig, output: str) -> dict[str, Any]:
+    """Open the members, each checked by its golden scores; the ensemble's own are of the first one's conversations."""
+    if config.data or config.eval_data:
+        raise UsageError("an ensemble is made of reward models that are trained already; leave --data out")
+    started, recipe = time.time(), {"kind": config.kind, "members": several.members, "combine": several.combine}
+    with run_folder(output, recipe, overwrite=config.overwrite) as work:
+        model = _open(several, **trust(config))
+        model.save(work)
+        facts: dict[str, Any] = {}
+        first = Path(several.members[0])
+        if (first / GOLDEN).exists():
+            write_golden(model, read_golden(first)[0][: config.golden], work)
+            facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
+        facts |= {"contract": model.contract.hash(), "members": model.names}
+        write_manifest(work, data=[], seed=0, started=started, **facts)
+    return {"model": output, "kind": config.kind, "members": len(model.members), "contract": model.contract.hash()}
+
+
+def _open(several: SeveralConfig, **options: Any) -> EnsembleRewardModel:
+    """Mean and mean - λ std are a pessimism of λ, as before there were rules: contracts stay the same."""
+    rule, source = several.rule(), ",".join(several.members)
+    if rule.name in ("mean", "mean_std"):
+        return ensemble(source, pessimism=rule.arguments.get("weight", 0.0), **options)
+    return ensemble(source, rule=rule, **options)

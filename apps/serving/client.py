@@ -1,0 +1,199 @@
+"""A reward model that is served elsewhere: the same `rate`, and a reward function for TRL's trainers."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+
+from ...rm.contract import ScoringContract
+from ...rm.data import as_prompt
+from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.types import Example
+from ..access import LOCAL
+from .one_number import check_objective, one_number
+
+HEADER = "x-scoring-contract"
+BUSY = (429, 503)
+AGAIN = 0.5
+"""Seconds until a connection that failed is tried again."""
+EACH = 256
+"""Conversations of one request, where the server allows as many."""
+
+
+class TooLong(DataError):
+    """Conversations that the model would read cut off: their lengths in tokens, and how many it reads."""
+
+    def __init__(self, sentence: str, lengths: Sequence[int], limit: int):
+        super().__init__(sentence)
+        self.lengths, self.limit = lengths, limit
+
+
+class ScoringClient:
+    """A reward model behind `rewardlab serve`. What it says of itself is asked once; another contract is refused.
+
+    A server that is full (429), stops (503) or does not answer is asked again, when it says, for `patience` seconds at
+    most. With `truncate` too long conversations are cut as the contract says, as `rate` of the model itself does;
+    without it they are a `DataError`. `http` brings settings of one's own.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        truncate: bool = False,
+        patience: float = 120.0,
+        timeout: float = 120.0,
+        http: httpx.Client | None = None,
+    ):
+        self.url, self.truncate, self.patience = url.rstrip("/"), truncate, patience
+        here = urlsplit(url).hostname in LOCAL  # a proxy that the environment names cannot reach this machine
+        self.http = http or httpx.Client(timeout=timeout, trust_env=not here)
+        self.headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
+        try:
+            told = self.http.get(f"{self.url}/health").json()
+            stated = told["scoring"]
+            self.contract = ScoringContract(**stated | {"objectives": tuple(stated["objectives"])})
+            self.limits: dict[str, int] = told["limits"]
+        except httpx.HTTPError as error:
+            raise UsageError(f"{self.url}: no answer ({error}); is rewardlab serve running there?") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{self.url}/health: not what rewardlab serve answers ({error}); check it") from error
+        self._check_contract(told["contract"])
+
+    def __enter__(self) -> "ScoringClient":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Rewards [N, K] in float64; NaN where the model has no finite score."""
+        return self._rated(examples, skip_long=False)
+
+    def as_reward(self, objective: str | None = None) -> Callable[..., list[float | None]]:
+        """A function for `reward_funcs` of TRL: one objective, or the mean of all.
+
+        It takes plain and conversational prompts and completions. An answer without a finite score is None, and so is
+        one that the model would read cut off, unless this client truncates.
+        """
+        check_objective(objective, self.contract.objectives)
+
+        def reward(prompts: Sequence[Any], completions: Sequence[Any], **_: Any) -> list[float | None]:
+            examples = [_example(*two) for two in zip(prompts, completions, strict=True)]
+            found = one_number(self._rated(examples, skip_long=True), self.contract.objectives, objective)
+            return [float(value) if np.isfinite(value) else None for value in found]
+
+        reward.__name__ = objective or "reward"
+        return reward
+
+    # ---- requests ----
+
+    def _rated(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
+        rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
+        rows = [_row(place, example) for place, example in enumerate(examples)]
+        for places in self._requests([len(row) for row in rows]):
+            try:
+                rewards[places] = self._asked([rows[place] for place in places])
+            except TooLong as error:
+                if not skip_long:
+                    raise
+                short = [p for p, length in zip(places, error.lengths, strict=True) if length <= error.limit]
+                if short:
+                    rewards[short] = self._asked([rows[place] for place in short])
+        return rewards
+
+    def _requests(self, sizes: Sequence[int]) -> Iterator[list[int]]:
+        """Places that go together: within the server's limits, as a token has at least a byte."""
+        most = min(self.limits["body_bytes"] // 2, self.limits["request_tokens"])
+        places: list[int] = []
+        held = 0
+        for place, size in enumerate(sizes):
+            if places and (len(places) >= min(EACH, self.limits["request_items"]) or held + size > most):
+                yield places
+                places, held = [], 0
+            places.append(place)
+            held += size
+        if places:
+            yield places
+
+    def _asked(self, rows: Sequence[bytes]) -> np.ndarray:
+        head = b'{"truncate":true,' if self.truncate else b"{"
+        results = self._posted(head + b'"conversations":[' + b",".join(rows) + b"]}")["results"]
+        names = self.contract.objectives
+        found = [[np.nan if (value := one["scores"][name]) is None else value for name in names] for one in results]
+        return np.array(found, float)
+
+    def _posted(self, body: bytes) -> dict[str, Any]:
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                answer = self.http.post(f"{self.url}/score", content=body, headers=self.headers)
+            except httpx.TransportError as error:
+                delay, reason = AGAIN, f"no answer ({type(error).__name__})"
+            else:
+                if HEADER in answer.headers:
+                    self._check_contract(answer.headers[HEADER])
+                if answer.status_code == 200:
+                    return answer.json()
+                if answer.status_code not in BUSY:
+                    self._refused(answer)
+                delay, reason = retry_after(answer), f"status {answer.status_code}"
+            delay *= random.uniform(1.0, 1.5)  # so that those who were refused together do not come back together
+            if time.monotonic() + delay > until:
+                raise UsageError(f"{self.url}: {reason} for {self.patience:g} s; raise patience, or serve with more")
+            time.sleep(delay)
+
+    def _check_contract(self, stated: str) -> None:
+        if stated != self.contract.hash():
+            raise CheckFailed(
+                f"{self.url} now scores under contract {stated}, and did under {self.contract.hash()}; "
+                "its scores cannot be compared with those before, make a new client"
+            )
+
+    def _refused(self, answer: httpx.Response) -> NoReturn:
+        try:
+            told = answer.json()["error"]
+            sentence = f"{self.url}: {told['message']}"
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{self.url}: status {answer.status_code}; check the URL") from None
+        if "lengths" in told:
+            raise TooLong(sentence, told["lengths"], told["limit"])
+        raise (DataError if answer.status_code in (400, 413, 422) else UsageError)(sentence)
+
+
+def retry_after(answer: httpx.Response) -> float:
+    """Seconds that a busy server asks for: its own figure, or the header's whole seconds; 1 where it says neither."""
+    try:
+        return float(answer.json()["error"]["retry_after"])
+    except (ValueError, KeyError, TypeError):
+        stated = answer.headers.get("retry-after", "")
+        return float(stated) if stated.isdigit() else 1.0
+
+
+def _row(place: int, example: Example) -> bytes:
+    turns = [*example.prompt, {"role": "assistant", "content": example.answer}]
+    try:
+        return json.dumps(turns, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"conversation {place}: half a character cannot be written as UTF-8 ({error.reason})"
+        ) from error
+
+
+def _example(prompt: Any, completion: Any) -> Example:
+    if isinstance(completion, str):
+        return Example(as_prompt(prompt), completion)
+    *turns, answer = as_prompt(completion)
+    if answer["role"] != "assistant":
+        raise DataError(f"a completion ends with the turn of '{answer['role']}'; its last turn is the assistant's")
+    return Example((*as_prompt(prompt), *turns), answer["content"])

@@ -1,0 +1,59 @@
+"""What Prometheus reads: requests, items, tokens, the queue, batches and latency. No text of any request."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from .waiting import Batch, Line
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+ITEMS = tuple(2.0**power for power in range(11))
+TOKENS = tuple(float(2**power) for power in range(5, 18, 2))
+
+
+class Metrics:
+    """One server's numbers, in a registry of their own."""
+
+    def __init__(self, contract: str):
+        self.registry = CollectorRegistry()
+        here = {"registry": self.registry, "namespace": "rewardlab"}
+        self.requests = Counter("requests", "Requests answered.", ["route", "status"], **here)
+        self.latency = Histogram("request_seconds", "From arrival to answer.", ["route"], buckets=SECONDS, **here)
+        self.items = Counter("items", "Conversations scored.", **here)
+        self.tokens = Counter("tokens", "Tokens scored.", **here)
+        self.busy = Counter("scoring_seconds", "Time that the model computed.", **here)
+        self.batch_items = Histogram("batch_items", "Conversations of a batch.", buckets=ITEMS, **here)
+        self.batch_tokens = Histogram("batch_tokens", "Tokens of a batch.", buckets=TOKENS, **here)
+        self.depth = Gauge("queue_items", "Conversations that wait.", **here)
+        self.waiting = Gauge("queue_tokens", "Tokens that wait.", **here)
+        Gauge("scoring_contract", "The contract that is served.", ["hash"], **here).labels(contract).set(1)
+
+    def watch(self, line: Line) -> None:
+        """Read the queue whenever the page is asked for."""
+        self.depth.set_function(lambda: line.depth)
+        self.waiting.set_function(lambda: line.tokens)
+
+    def batch(self, batch: Batch) -> None:
+        """A batch was scored."""
+        self.items.inc(batch.items)
+        self.tokens.inc(batch.tokens)
+        self.busy.inc(batch.seconds)
+        self.batch_items.observe(batch.items)
+        self.batch_tokens.observe(batch.tokens)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self.requests.labels(route, str(status)).inc()
+        self.latency.labels(route).observe(seconds)
+
+    def page(self) -> bytes:
+        """In Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def totals(self) -> dict[str, int]:
+        """How much was asked and scored."""
+        found = {"requests": 0.0, "items": 0.0, "tokens": 0.0}
+        for metric in self.registry.collect():
+            for sample in metric.samples:
+                name = sample.name.removeprefix("rewardlab_").removesuffix("_total")
+                if name in found and sample.name.endswith("_total"):
+                    found[name] += sample.value
+        return {name: int(value) for name, value in found.items()}

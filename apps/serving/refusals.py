@@ -1,0 +1,44 @@
+"""Why a request gets no scores: a status, one sentence, and what would help."""
+
+import json
+import math
+from typing import Any
+
+from starlette.responses import Response
+
+KINDS = {
+    400: "not_json",
+    401: "no_token",
+    403: "not_allowed",
+    404: "not_found",
+    405: "wrong_method",
+    408: "too_slow",
+    413: "too_large",
+    422: "cannot_be_scored",
+    429: "queue_full",
+    503: "draining",
+    504: "timeout",
+}
+
+
+class Refused(Exception):
+    """An answer without scores. `facts` are numbers beside the sentence; `retry_after` in seconds."""
+
+    def __init__(self, status: int, sentence: str, *, retry_after: float | None = None, **facts: Any):
+        super().__init__(sentence)
+        self.status, self.sentence, self.retry_after, self.facts = status, sentence, retry_after, facts
+
+    def response(self, contract: str) -> Response:
+        """`{"error": {"message", "type", "code", ...}, "contract"}`, as vLLM words its errors.
+
+        Retry-After is whole seconds, at least 1; `retry_after` in the body is the figure behind it.
+        """
+        headers = {}
+        told = {"message": self.sentence, "type": KINDS.get(self.status, "error"), "code": self.status, **self.facts}
+        if self.status == 401:
+            headers["www-authenticate"] = "Bearer"
+        if self.retry_after is not None:
+            headers["retry-after"] = str(max(1, math.ceil(self.retry_after)))
+            told["retry_after"] = round(self.retry_after, 3)
+        body = json.dumps({"error": told, "contract": contract})  # ASCII, whatever characters the sentence repeats
+        return Response(body, self.status, headers, media_type="application/json")

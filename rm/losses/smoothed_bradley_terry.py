@@ -1,0 +1,31 @@
+"""Bradley-Terry with label smoothing: no label is taken to be certain."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import UsageError
+from .bradley_terry import PairLoss, bradley_terry
+
+
+def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
+    """`bradley_terry` at p' = (1 - ε) p + ε (1 - p)
+
+    Label smoothing, Szegedy et al. 2016 (arXiv:1512.00567, section 7); of preferences Mitchell 2023 (conservative DPO,
+    ericmitchell.ai/cdpo.pdf). A certain label asks for the gap log((1 - ε) / ε) and no more: 2.197 at ε = 0.1.
+    `epsilon` is the share of labels taken to be wrong, in [0, 0.5).
+    """
+    if not 0 <= epsilon < 0.5:
+        raise UsageError(f"epsilon is a share of wrong labels in [0, 0.5), got {epsilon}")
+    of_pair = bradley_terry(center)
+
+    def loss(
+        chosen: Float[Tensor, " B"],
+        rejected: Float[Tensor, " B"],
+        wins: Float[Tensor, " B"] | None = None,
+        margin: Float[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, " B"]:
+        wins = torch.ones_like(chosen) if wins is None else wins
+        return of_pair(chosen, rejected, (1 - epsilon) * wins + epsilon * (1 - wins), margin)
+
+    return loss

@@ -1,0 +1,104 @@
+"""Several uncertain heads on the trunk of one trained reward model: an ensemble at the price of a single forward."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from ..combination import Rule
+from ..contract import load_contract
+from ..errors import DataError, UsageError
+from ..heads import HeadFit, Heads, fit_heads
+from ..trunks import decoder_head
+from ..types import Example, PreferencePair, content_hash
+from ..uncertain import UncertainRewardModel, Voices
+from .ensemble import rule_of, rule_row
+from .feedback import reward_tokens
+from .scalar import ScalarRewardModel, scalar
+
+BODY, HEADS, SETTINGS = "body", "heads.safetensors", "multi_head.json"
+
+
+class MultiHeadRewardModel(UncertainRewardModel):
+    """r(x, y) = rule of (μ_1, σ_1), ..., (μ_M, σ_M), all from the reward token of `body`
+
+    Bayesian reward model ensembles, Yan et al. 2024 (BRME, arXiv:2409.15360): first one head learns by Bradley-Terry
+    with the trunk, that is `body`; then M heads regress to its reward with sampled noise. The trained head is what they
+    aim at and none of them, as it has no σ.
+    """
+
+    def __init__(self, body: ScalarRewardModel, heads: Heads, rule: Rule):
+        _check(body)
+        super().__init__(rule)
+        self.body, self.heads = body, heads
+        self.encoder = body.encoder
+        settings = [heads.mean.out_features, rule_row(rule)]
+        self.contract = replace(body.contract, kind="multi_head", backbone=content_hash(settings))
+
+    @classmethod
+    def on(
+        cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: Rule, how: HeadFit
+    ) -> "MultiHeadRewardModel":
+        """Fit the heads on a trained reward model, on the pairs that are labelled for the objective."""
+        _check(body)
+        labelled = [pair for pair in pairs if not np.isnan(pair.chance(objective))]
+        if not labelled:
+            raise DataError(f"none of {len(pairs)} pairs has a label for '{objective}'; name one that the data have")
+        examples = [example for pair in labelled for example in pair.examples]
+        with torch.inference_mode():
+            tokens = reward_tokens(body, examples).float().cpu().clone()
+        target = torch.from_numpy(body.rate(examples)[:, 0]).float()
+        wins = torch.tensor([pair.chance(objective) for pair in labelled])
+        return cls(body, fit_heads(tokens[::2], tokens[1::2], target.view(-1, 2).T, wins, how), rule)
+
+    def voices(self, examples: Sequence[Example]) -> Voices:
+        """Every head's mean and standard deviation, each [heads, N, 1]."""
+        if not examples:
+            nothing = np.zeros((self.heads.mean.out_features, 0, 1))
+            return Voices(nothing, nothing)
+        with torch.inference_mode():
+            said = self.heads(reward_tokens(self.body, examples).float().cpu())
+        means, deviations = (one.double().numpy().T[..., None] for one in said)
+        return Voices(means, deviations)
+
+    def save(self, folder: Path) -> None:
+        """The trained reward model's own folder inside; heads, rule and contract beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.body.save(folder / BODY)
+        save_file({name: one.contiguous() for name, one in self.heads.state_dict().items()}, folder / HEADS)
+        (folder / SETTINGS).write_text(json.dumps({"rule": rule_row(self.rule)}, indent=2) + "\n", encoding="utf-8")
+        self.contract.save(folder)
+
+
+def _check(body: ScalarRewardModel) -> None:
+    if len(body.contract.objectives) != 1:
+        raise UsageError(f"heads are put on one reward, and this model has {', '.join(body.contract.objectives)}")
+    if decoder_head(body.model) is None:
+        name = body.model.config.model_type
+        raise UsageError(f"a '{name}' reward model has no head at its last token to put others beside; give a decoder")
+
+
+def multi_head(source: str, *, rule: Rule | None = None, **options: Any) -> MultiHeadRewardModel:
+    """The reward model in a folder that `MultiHeadRewardModel.save` wrote; options are those of `scalar`."""
+    folder = Path(source)
+    body = scalar(str(folder / BODY), **options)
+    try:
+        kept = rule or rule_of(json.loads((folder / SETTINGS).read_text(encoding="utf-8"))["rule"])
+        weights = load_file(folder / HEADS)
+        M, D = weights["mean.weight"].shape
+        heads = Heads(D, M)
+        heads.load_state_dict(weights)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise DataError(f"{folder}: not the heads of a reward model ({error}); give the whole folder") from error
+    model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), kept)
+    if model.contract != load_contract(folder):
+        raise DataError(
+            f"{folder}: its {BODY}, heads or rule are not those that it was saved with; give the whole folder"
+        )
+    return model

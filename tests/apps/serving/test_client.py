@@ -1,0 +1,227 @@
+"""The client is the model from afar: the same numbers, patience with a busy server, none with another contract."""
+
+import json
+from dataclasses import asdict, replace
+
+import httpx
+import numpy as np
+import pytest
+from datasets import Dataset
+from rewardlab.apps.serving import client as client_module
+from rewardlab.apps.serving.client import ScoringClient, TooLong
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.parity import own_ways, parity
+from rewardlab.rm.types import Example, user_turn
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.apps.serving.conftest import EXAMPLES
+from tests.conftest import SMALL_RUN
+
+NEAR = 1e-6
+CONTRACT = ScoringContract(kind="linear", objectives=("good",))
+
+
+class Clock:
+    """Time that passes only where someone sleeps."""
+
+    def __init__(self):
+        self.now, self.slept = 0.0, []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(client_module, "time", clock)
+    monkeypatch.setattr(client_module.random, "uniform", lambda low, high: low)
+    return clock
+
+
+def scripted(*answers, contract=CONTRACT, limits=None, seen=None) -> httpx.Client:
+    """A server that gives these answers one after the other, each a response, an error or a score for every row."""
+    script = iter(answers)
+    limits = {"request_items": 512, "request_tokens": 1000, "body_bytes": 10_000} | (limits or {})
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/health":
+            told = {"contract": contract.hash(), "scoring": asdict(contract), "limits": limits}
+            return httpx.Response(200, json=told)
+        rows = json.loads(request.content)["conversations"]
+        if seen is not None:
+            seen.append(rows)
+        answer = next(script)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, httpx.Response):
+            return answer
+        results = [{"scores": {"good": answer}} for _ in rows]
+        return httpx.Response(200, json={"results": results}, headers={"x-scoring-contract": contract.hash()})
+
+    return httpx.Client(transport=httpx.MockTransport(handle))
+
+
+def busy(status: int, header: str, figure: float | None = None) -> httpx.Response:
+    body = {"error": {} if figure is None else {"retry_after": figure}}
+    return httpx.Response(status, json=body, headers={"retry-after": header})
+
+
+# ---- the model from afar ----
+
+
+def test_it_rates_as_the_model_does(url, model):
+    with ScoringClient(url) as client:
+        assert client.contract == model.contract
+        assert client.rate(EXAMPLES) == pytest.approx(model.rate(EXAMPLES), abs=NEAR)
+        assert client.rate([]).shape == (0, 2)
+        for found in parity(model, EXAMPLES, own_ways(client)):
+            assert found.passed, found
+
+
+def test_long_conversations_are_refused_or_cut_as_the_contract_says(url, model):
+    rows = [EXAMPLES[0], Example(user_turn("hello"), "fox " * 200)]
+    with ScoringClient(url) as client, pytest.raises(TooLong, match="longer than the 64 tokens") as error:
+        client.rate(rows)
+    assert error.value.limit == 64 < error.value.lengths[1]
+    with ScoringClient(url, truncate=True) as client:
+        assert client.rate(rows) == pytest.approx(model.rate(rows), abs=NEAR)
+
+
+def test_a_token_opens_the_server(serve, model):
+    url = serve(model, token="sesame")
+    assert ScoringClient(url, "sesame").rate(EXAMPLES[:1]) == pytest.approx(model.rate(EXAMPLES[:1]), abs=NEAR)
+    with pytest.raises(UsageError, match="needs its token"):
+        ScoringClient(url, "wrong").rate(EXAMPLES[:1])
+
+
+def test_half_a_character_is_told_with_its_place(url):
+    with ScoringClient(url) as client, pytest.raises(DataError, match="conversation 1: half a character"):
+        client.rate([EXAMPLES[0], Example(user_turn("a"), "\ud800")])
+
+
+def test_what_the_server_refuses_is_a_data_error(url):
+    with ScoringClient(url) as client, pytest.raises(DataError, match="conversations.0.0.role"):
+        client.rate([Example(({"role": "root", "content": "a"},), "b")])
+
+
+def test_a_wrong_address_is_told_at_once():
+    with pytest.raises(UsageError, match="no answer .* is rewardlab serve running there"):
+        ScoringClient("http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="not what rewardlab serve answers"):
+        ScoringClient(
+            "http://x", http=httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=[])))
+        )
+
+
+# ---- large requests ----
+
+
+def test_many_conversations_go_in_several_requests():
+    seen: list = []
+    client = ScoringClient("http://x", http=scripted(*[1.0] * 9, limits={"request_items": 4}, seen=seen))
+    assert client.rate(EXAMPLES[:10]).tolist() == [[1.0]] * 10
+    assert [len(rows) for rows in seen] == [4, 4, 2]
+
+
+def test_long_conversations_go_in_requests_of_their_own():
+    seen: list = []
+    client = ScoringClient("http://x", http=scripted(*[1.0] * 9, seen=seen))
+    client.rate([Example(user_turn("a"), "x" * size) for size in (10, 10, 900, 10, 2000)])
+    assert [[len(turns[-1]["content"]) for turns in rows] for rows in seen] == [[10, 10], [900], [10], [2000]], (
+        "1,000 tokens are at least 1,000 bytes, of which the roles take some"
+    )
+
+
+# ---- a busy server ----
+
+
+def test_it_comes_again_when_it_was_told_to(clock):
+    answers = [busy(429, "2"), busy(503, "1", 0.25), httpx.ConnectError("gone"), 1.0]
+    client = ScoringClient("http://x", http=scripted(*answers))
+    assert client.rate(EXAMPLES[:1]).tolist() == [[1.0]]
+    assert clock.slept == [2.0, 0.25, 0.5], "the header, the figure behind it, half a second for a lost connection"
+
+
+def test_its_patience_ends(clock):
+    client = ScoringClient("http://x", patience=7, http=scripted(*[busy(429, "3")] * 9))
+    with pytest.raises(UsageError, match="status 429 for 7 s"):
+        client.rate(EXAMPLES[:1])
+    assert clock.slept == [3.0, 3.0], "a third wait would end after nine seconds"
+
+
+def test_those_who_were_refused_together_do_not_come_back_together(clock, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(client_module.random, "uniform", lambda low, high: drawn.append((low, high)) or high)
+    ScoringClient("http://x", http=scripted(busy(429, "2"), 1.0)).rate(EXAMPLES[:1])
+    assert drawn == [(1.0, 1.5)] and clock.slept == [3.0]
+
+
+@pytest.mark.parametrize("status", [500, 504])
+def test_other_failures_are_not_repeated(clock, status):
+    answer = httpx.Response(status, json={"error": {"message": "broken"}})
+    with pytest.raises(UsageError, match="http://x: broken"):
+        ScoringClient("http://x", http=scripted(answer)).rate(EXAMPLES[:1])
+    assert clock.slept == []
+
+
+def test_another_contract_is_refused():
+    other = replace(CONTRACT, objectives=("better",))
+    answer = httpx.Response(200, json={"results": []}, headers={"x-scoring-contract": other.hash()})
+    client = ScoringClient("http://x", http=scripted(1.0, answer))
+    client.rate(EXAMPLES[:1])
+    with pytest.raises(CheckFailed, match=f"now scores under contract {other.hash()}, and did under {CONTRACT.hash()}"):
+        client.rate(EXAMPLES[:1])
+
+
+# ---- a reward function for TRL ----
+
+
+def test_a_reward_function_takes_plain_and_conversational_prompts(url, model):
+    with ScoringClient(url) as client:
+        truth = model.rate(EXAMPLES[:2])
+        plain = client.as_reward()([EXAMPLES[0].prompt[0]["content"]], [EXAMPLES[0].answer], extra=[1])
+        assert plain == pytest.approx([truth[0].mean()], abs=NEAR)
+        talks = [[*map(dict, example.prompt)] for example in EXAMPLES[:2]]
+        answers = [[{"role": "assistant", "content": example.answer}] for example in EXAMPLES[:2]]
+        brief = client.as_reward("brief")
+        assert brief(prompts=talks, completions=answers) == pytest.approx(truth[:, 1], abs=NEAR)
+        assert brief.__name__ == "brief" and client.as_reward().__name__ == "reward"
+        with pytest.raises(UsageError, match="no objective 'breif'; did you mean 'brief'"):
+            client.as_reward("breif")
+        with pytest.raises(DataError, match="ends with the turn of 'user'"):
+            brief(prompts=talks[:1], completions=[[{"role": "user", "content": "no"}]])
+
+
+def test_an_answer_without_a_score_is_none(url, model):
+    rows = ["fox", "fox " * 200, "dog"]
+    truth = model.rate([Example(user_turn("a"), row) for row in rows])
+    with ScoringClient(url) as client:
+        found = client.as_reward("helpful")(["a"] * 3, rows)
+    assert found[1] is None and [found[0], found[2]] == pytest.approx([truth[0, 0], truth[2, 0]], abs=NEAR)
+    assert ScoringClient("http://x", http=scripted(None)).as_reward()(["a"], ["b"]) == [None]
+
+
+def test_grpo_trains_on_a_served_reward(url, model, tmp_path):
+    words = models.tokenizer()
+    prompts = [{"prompt": [*map(dict, prompt)]} for prompt in garden.prompts(16, 0)]
+    with ScoringClient(url, truncate=True) as client:
+        trainer = GRPOTrainer(
+            models.causal_lm(words, seed=3),
+            reward_funcs=[client.as_reward("helpful"), client.as_reward("brief")],
+            args=GRPOConfig(output_dir=str(tmp_path), max_steps=2, logging_steps=1, report_to=[], **SMALL_RUN),
+            train_dataset=Dataset.from_list(prompts),
+            processing_class=words,
+        )
+        trainer.train()
+    logged = [row for row in trainer.state.log_history if "reward" in row]
+    assert len(logged) == 2
+    for row in logged:
+        parts = [row[f"rewards/{name}/mean"] for name in ("helpful", "brief")]
+        assert row["reward"] == pytest.approx(sum(parts), abs=1e-5) and all(np.isfinite(parts)) and all(parts)

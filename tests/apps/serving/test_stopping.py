@@ -1,0 +1,122 @@
+"""A server that is told to stop answers what is queued and ends; a killed one comes back with the same scores."""
+
+import asyncio
+import concurrent.futures
+import json
+import os
+import signal
+import threading
+import time
+
+import httpx
+import numpy as np
+import pytest
+from rewardlab.apps.serving.client import ScoringClient
+from rewardlab.apps.serving.running import DrainingServer, prepared
+from rewardlab.apps.serving.soak import drained, main, served, write_model
+from rewardlab.rm.types import Example, user_turn
+
+from tests.apps.serving.conftest import EXAMPLES, asks, config
+
+
+@pytest.fixture
+def server(gated):
+    """A server over the gated model and its address; `drain` is half a second."""
+    site, url = prepared(gated, config(drain=0.5))
+    server = DrainingServer(site)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server, url, thread
+    gated.gate.set()
+    server.handle_exit(signal.SIGTERM, None)
+    thread.join(20)
+
+
+def asked(url: str, text: str) -> httpx.Response:
+    with httpx.Client(timeout=30, trust_env=False) as http:
+        return http.post(f"{url}/score", json=asks([Example(user_turn("a"), text)]))
+
+
+def test_what_is_queued_is_answered_and_nothing_new_is_taken(server, gated, http):
+    running, url, thread = server
+    running.site.config.drain = 30.0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first = pool.submit(asked, url, "first")
+        assert gated.busy.wait(10)
+        second = pool.submit(asked, url, "second")
+        while not running.site.line.depth:
+            time.sleep(0.01)
+        running.handle_exit(signal.SIGTERM, None)
+        late, health = asked(url, "late"), http.get(f"{url}/health")
+        assert late.status_code == 503 and int(late.headers["retry-after"]) >= 1
+        assert late.headers["connection"] == "close" and "stopping" in late.json()["error"]["message"]
+        assert health.status_code == 503 and health.json()["status"] == "draining"
+        assert thread.is_alive()
+        gated.gate.set()
+        assert [one.result(20).status_code for one in (first, second)] == [200, 200]
+    thread.join(10)
+    assert not thread.is_alive() and gated.batches == [["first"], ["second"]]
+    with pytest.raises(httpx.ConnectError):
+        asked(url, "later")
+
+
+def test_it_does_not_wait_for_ever(server, gated):
+    running, url, thread = server
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        pool.submit(asked, url, "never answered")
+        assert gated.busy.wait(10)
+        waiting = pool.submit(asked, url, "waits")
+        while not running.site.line.depth:
+            time.sleep(0.01)
+        started = time.monotonic()
+        running.handle_exit(signal.SIGTERM, None)
+        assert waiting.result(20).status_code == 503
+        thread.join(20)
+        assert not thread.is_alive() and 0.5 <= time.monotonic() - started < 15
+        gated.gate.set()
+
+
+def test_a_second_signal_does_not_wait(server, gated):
+    running, url, thread = server
+    running.site.config.drain = 60.0
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(asked, url, "never answered")
+        assert gated.busy.wait(10)
+        running.handle_exit(signal.SIGTERM, None)
+        thread.join(0.5)
+        assert thread.is_alive(), "the first signal waits for what is queued"
+        running.handle_exit(signal.SIGTERM, None)
+        thread.join(10)
+        assert not thread.is_alive()
+        gated.gate.set()
+
+
+def test_a_process_that_was_killed_comes_back_with_the_same_scores_and_sigterm_drains_it(tmp_path, script):
+    model = write_model(tmp_path / "rm")
+    text = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = script(text, "serve", model, "--port", 0, "--queue_tokens", 12000, "--request_tokens", 6000)
+    with served(command, tmp_path / "first") as server:
+        with ScoringClient(server.url) as client:
+            before = client.rate(EXAMPLES)
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(20)
+    with served(command, tmp_path / "second") as server:
+        with ScoringClient(server.url) as client:
+            assert np.array_equal(client.rate(EXAMPLES), before)
+        stopped = drained(server, EXAMPLES)
+        assert stopped["exit code"] == 0 and "200" in stopped["requests on their way"]
+        assert {*stopped["requests on their way"]} <= {"200", "429", "503"}
+        last = json.loads(server.process.stdout.read().strip().split("\n")[-1])
+    assert last["items"] >= len(EXAMPLES) and last["contract"] and last["requests"] >= 17
+
+
+@pytest.mark.long
+def test_the_soak_run_finds_its_figures_in_bounds(tmp_path, capsys):
+    """The minute of `make soak`, made short."""
+    output = tmp_path / "soak.json"
+    code = main(["--clients", "8", "--seconds", "4", "--fuzz", "100", "--output", str(output)])
+    found = json.loads(output.read_text())
+    assert code == 0 and found["out of bounds"] == [] and found["load"]["scores"] > 0
+    assert "| fuzz: requests | 100 |" in capsys.readouterr().out
