@@ -1,11 +1,13 @@
 """Rewards and formulas by name -> what a policy's training is composed of, checked before anything is trained."""
 
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from ..kernels.ops.policy_loss import ClipRule
 from ..policy.algorithm import Algorithm, Penalty
 from ..policy.rewards import RewardSources
 from ..policy.types import Rewards, Rollout, Transform
@@ -78,7 +80,7 @@ def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
     try:
         return Algorithm(
             build("policy.advantages", config.advantage, **weights),
-            build("policy.losses", config.loss),
+            _rule(config.loss),
             build("policy.aggregations", config.aggregation),
             shares=shares,
             apart=apart,
@@ -103,6 +105,14 @@ def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:
     return shares
 
 
+def _rule(text: str) -> Any:
+    made = build("policy.losses", text)
+    of_answers = callable(made) and len(signature(made).parameters) == 4
+    if not (isinstance(made, ClipRule) or of_answers):
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers")
+    return made
+
+
 def _transforms(texts: Sequence[str]) -> dict[str, Transform]:
     """By name; a second one of a name is called `name_2`."""
     found: dict[str, Transform] = {}
@@ -121,7 +131,7 @@ def rehearse(algorithm: Algorithm, rewards: OpenRewards, *, critic: bool) -> Non
     A reward that is only watched is absent there, so that one which is trained on after all is found out.
     """
     names, watched = rewards.sources.names, rewards.watched
-    values = torch.arange(1.0, 5.0, dtype=torch.float64)[:, None].repeat(1, len(names))
+    values = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)[:, None].repeat(1, len(names))
     values[:, [names.index(name) for name in watched]] = torch.nan
     ensembles = rewards.sources.ensembles
     members = values[..., None].repeat(1, 1, 2) if ensembles else None
@@ -151,4 +161,6 @@ def _made_up(critic: bool) -> Rollout:
         base=zeros - 1,
         values=zeros if critic else None,
         after=zeros[:, 0] if critic else None,
+        entropy=zeros + 1,
+        states=zeros[..., None].repeat(1, 1, 2),
     )

@@ -36,7 +36,7 @@ class RlConfig:
         "So are loss, aggregation, the transforms, scheduler and replay.",
         default="grpo",
     )
-    loss: str = say("A clip rule of policy/losses.", default="ppo")
+    loss: str = say("A clip rule or a loss of whole answers: one of policy/losses.", default="ppo")
     aggregation: str = say("How much each token weighs: one of policy/aggregations.", default="token_mean")
     reward_transform: list[str] = say(
         "Transforms of rewards in their order, such as 'gate(reward=rm, by=form, threshold=0.5)'.",
@@ -44,7 +44,7 @@ class RlConfig:
     )
     advantage_transform: list[str] = say("Transforms of advantages in their order.", default_factory=list)
     scheduler: str | None = say("Which answers count how often: one of policy/schedulers.", default=None)
-    replay: str | None = say("Trains once more on the previous answers: package.module:factory.", default=None)
+    replay: str | None = say("Trains once more on the previous answers: one of policy/replays.", default=None)
     kl: float = say("Weight of the KL to the reference.", default=0.0)
     kl_place: str = say("Where it stands: loss, token (of every token's reward) or answer.", default="loss")
     kl_kind: str | None = say("Its estimate: k1, k2, k3 or forward; by default k3 in the loss, else k1.", default=None)
@@ -106,7 +106,5 @@ class RlConfig:
         one_of("kl_kind", self.kl_kind or "k3", ("k1", "k2", "k3", "forward"))
         if self.max_prompt_length is not None and self.max_prompt_length < 1:
             raise UsageError(f"--max_prompt_length is at least 1, got {self.max_prompt_length}")
-        if self.replay and ":" not in self.replay:
-            raise UsageError(f"--replay is written package.module:factory, got '{self.replay}'")
         if not 0 <= self.soup_share <= 1:
             raise UsageError(f"--soup_share lies in [0, 1], got {self.soup_share}")

@@ -119,7 +119,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         eval_dataset=eval_prompts.dataset() if config.eval_data else None,
         critic=_critic(config),
         reference=open_reference(policy, config, arguments),
-        replay=build("policy", config.replay) if config.replay else None,
+        replay=build("policy.replays", config.replay) if config.replay else None,
         peft_config=_lora(config, policy.model),
         rollout_func=_rollouts(config, arguments, facts),
         callbacks=[WriteSteps(work / STEPS)],

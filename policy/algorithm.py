@@ -1,7 +1,7 @@
 """Rewards of a step's answers -> what the loss is made of: advantages, token weights, and how they came about."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -72,7 +72,8 @@ class Algorithm:
     """A policy-gradient method as its formulas; `state` is what they remember between steps."""
 
     advantage: AdvantageEstimator
-    rule: ClipRule
+    rule: ClipRule | Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    """Or a loss of whole answers: (log π, old log π, advantage, group), all [N] -> [N]."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
     """w_k of the reward's components; the others are only watched. None given: 1 for every source's component."""
@@ -91,9 +92,19 @@ class Algorithm:
             raise ValueError(
                 "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
             )
+        trained = [name for name, share in self.shares.items() if share]
+        for one in [*self.reward_transforms.values()][-1:]:
+            if one.check and not self.apart:
+                one.check(self.advantage, trained)
         self._rewards = Composed("reward", self.reward_transforms)
         self._advantages = Composed("advantage", self.advantage_transforms)
         self._scheduled: State = {}
+
+    @property
+    def reads(self) -> set[str]:
+        """Fields of the rollout that some formula wants."""
+        made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
+        return {name for one in made for name in one.reads} | {*getattr(self.advantage, "reads", ())}
 
     @property
     def state(self) -> dict[str, Any]:
@@ -116,7 +127,7 @@ class Algorithm:
             last.place(name)
         total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
         estimate = self.advantage(self._seen(last, shares, total, rollout), rollout)
-        stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout))}
+        stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
         return Scored(rewards_by_stage, total, stages, self._weights(total, rollout))
 
     def _seen(

@@ -31,7 +31,7 @@ class Backlog:
                 shape = before["advantages"].shape
                 advantages = advantages[:, None].expand(shape) if advantages.dim() == 1 else advantages
                 again = before | {"advantages": advantages.float()}
-        self._past = batch, Past(scored.advantage, rollout)
+        self._past = batch, Past(scored.advantage, rollout._replace(states=None))
         self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
 
     def kept(self) -> Any:

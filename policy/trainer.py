@@ -1,5 +1,6 @@
 """TRL's GRPO loop with our rewards, formulas, critic and checkpoints; sampling, engines and the rest stay TRL's."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
-from ..kernels.ops.policy_loss import PolicyLoss, policy_loss
+from ..kernels.ops.policy_loss import ClipRule, PolicyLoss, policy_loss
 from ..rm.contract import ScoringContract
 from ..rm.data import as_prompt
 from ..rm.encode import Encoder, describe_tokenizer
@@ -33,6 +34,8 @@ from .rows import bounds_of_rows
 from .telling import means, told
 from .types import Cycle, Replay, Rewards, Rollout
 from .watching import sequence_kl
+
+UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
 
 class PolicyTrainer(GRPOTrainer):
@@ -108,6 +111,7 @@ class PolicyTrainer(GRPOTrainer):
         """Whether something needs log-probabilities, states or values before the loss."""
         later = self.args.gradient_accumulation_steps % self.args.cycle != 0
         wanted = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
+        wanted = wanted or self.algorithm.reads & {"logprobs", "entropy", "states"}
         return bool(later or wanted or self.rollout_func)
 
     def _referee(self, reference: Any) -> Any:
@@ -185,6 +189,7 @@ class PolicyTrainer(GRPOTrainer):
 
     def _everywhere(self, batch: Batch, rows: Answers, read: Reading | None, base: Tensor | None) -> Rollout:
         """The answers of all processes: a group may span them."""
+        reads = self.algorithm.reads
         ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
         values = after = None
         if self.learner and read is not None:
@@ -202,6 +207,8 @@ class PolicyTrainer(GRPOTrainer):
             base=None if base is None else self._gather(base),
             values=None if values is None else self._gather(values),
             after=None if after is None else self._gather(after),
+            entropy=None if read is None else self._gather(read.entropy),
+            states=self._gather(at_answers(read.states, rows)[:, :-1]) if read and "states" in reads else None,
         )
 
     def _gather(self, x: Tensor) -> Tensor:
@@ -276,19 +283,22 @@ class PolicyTrainer(GRPOTrainer):
             weights = weights * inputs["importance_sampling_ratio"]
         old = inputs.get("old_per_token_logps")
         base, penalty = inputs.get("base"), algorithm.penalty
+        whole = not isinstance(algorithm.rule, ClipRule)
         found = policy_loss(
             read.logprob.flatten(),
             (read.logprob.detach() if old is None else old).flatten(),
-            inputs["advantages"].flatten(),
+            (inputs["advantages"] * (not whole)).flatten(),
             weights.flatten(),
             bounds_of_rows(read.logprob),
-            rule=algorithm.rule,
+            rule=UNBOUNDED if whole else algorithm.rule,
             mask=rows.response.flatten(),
             base=None if base is None else base.flatten(),
             beta=penalty.beta if penalty.place == "loss" else 0.0,
             kl=penalty.kind if penalty.place == "loss" else "k1",
             corrected=penalty.corrected and penalty.place == "loss",
         )
+        if whole:
+            found = found._replace(total=found.total + self._of_answers(algorithm.rule, read, rows, weights, inputs))
         self._account(found, read, rows)
         if self.learner and self.model.training and weights.any():
             self._learn_values(self.learner, read, rows, inputs)
@@ -299,6 +309,15 @@ class PolicyTrainer(GRPOTrainer):
         if algorithm.entropy == 0:
             return found.total
         return found.total - algorithm.entropy * (weights * read.entropy).sum()
+
+    def _of_answers(self, loss: Any, read: Reading, rows: Answers, weights: Tensor, inputs: Batch) -> Tensor:
+        """Σ_i w_i L_i of a loss that sees whole answers; a group's answers that are in this micro-batch make pairs."""
+        said, old = (read.logprob * rows.response).sum(1), inputs.get("old_per_token_logps")
+        before = said.detach() if old is None else (old * rows.response).sum(1)
+        weight = weights.sum(1)
+        advantage = inputs["advantages"][:, 0].masked_fill(weight == 0, torch.nan)
+        group = inputs["row"] // int(self.num_generations)
+        return (weight * loss(said, before, advantage, group)).sum()
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
         tokens = inputs["known"].sum().clamp_min(1).item()

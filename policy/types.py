@@ -35,6 +35,12 @@ class Rollout(NamedTuple):
     """The critic's expectation where the token is chosen, so of what precedes it."""
     after: Float[Tensor, " N"] | None = None
     """The critic's expectation behind the last token, which a cut-off answer is credited with."""
+    entropy: Float[Tensor, "N L"] | None = None
+    """Of the policy that wrote them, where the token was chosen, in nats; 0 outside the answer."""
+    states: Float[Tensor, "N L D"] | None = None
+    """The policy's last hidden states, where the token was chosen."""
+    total: Float[Tensor, " N"] | None = None
+    """Their rewards, as transforms of advantages see them: after the rewards' transforms, before any KL."""
 
 
 @runtime_checkable
@@ -105,6 +111,10 @@ class Transform:
     stage: int = 0
     """Of an advantage: 1 groups as a whole, 2 answers, 3 answers to tokens, 4 tokens weighted, 5 tokens masked."""
     start: State = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+    """Fields of the rollout that have to be there."""
+    check: Callable[[AdvantageEstimator, Sequence[str]], None] | None = None
+    """(estimator, rewards with a share) -> a `ValueError` where the last transform of rewards is for nothing."""
 
     def __post_init__(self) -> None:
         """Stages belong to advantages."""

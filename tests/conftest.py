@@ -50,6 +50,7 @@ install_import_hook(
         "rewardlab.policy.watching",
         "rewardlab.policy.reference_probability",
         "rewardlab.policy.rows",
+        "rewardlab.policy.replays",
         "rewardlab.policy.schedulers",
         "rewardlab.policy.telling",
         "rewardlab.policy.transforms",

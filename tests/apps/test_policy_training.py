@@ -273,7 +273,7 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
         (["--reward", GOLD, "--kl_place", "prompt"], "--kl_place is one of loss, token, answer, got 'prompt'"),
         (["--reward", GOLD, "--kl_kind", "k4"], "--kl_kind is one of k1, k2, k3, forward, got 'k4'"),
         (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing reads the reference"),
-        (["--reward", GOLD, "--replay", "pipo"], "--replay is written package.module:factory, got 'pipo'"),
+        (["--reward", GOLD, "--replay", "pipe"], "no 'pipe' in policy.replays; did you mean 'pipo'"),
         (["--reward", GOLD, "--lora", "--lora_target_modules", "q_prj"], "no layer 'q_prj'; did you mean 'q_proj'?"),
         (["--reward", GOLD, "--lora", "--lora_dropout", "0.1"], "add --disable_dropout False"),
         (["--reward", GOLD, "--beta", "0.1"], "beta is not read here; set the algorithm's penalty"),

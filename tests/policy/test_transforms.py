@@ -22,8 +22,17 @@ SETTINGS = {
     "delta": {},
     "missing_eos": {"reward": "style", "cost": 0.5},
     "std_filter": {"reward": "style", "first": 1},
+    "noise_backward": {"reward": "right", "false_positive": 0.1, "false_negative": 0.2},
 }
-ADVANTAGES = {"whiten": {}}
+ADVANTAGES = {
+    "whiten": {},
+    "nsr": {},
+    "entropy_mask": {},
+    "ace": {"alpha": 1.0},
+    "ha_dw": {},
+    "poise": {},
+    "resrl": {},
+}
 
 
 def made(name: str, **settings) -> Transform:

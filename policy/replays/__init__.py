@@ -1,0 +1,1 @@
+"""Training once more on the previous answers; one file per rule."""

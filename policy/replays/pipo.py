@@ -1,0 +1,85 @@
+"""Was the last update a good one? The answers it was made on are trained on once more, by as much as it helped."""
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ..types import Past, Replay, State
+
+FLAT = 1e-8  # of rewards' deviation over steps: none
+
+
+def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay:
+    """A'_i = C_i φ(ξ_t) of the previous step's answers                   PIPO 2026, arXiv:2604.00860
+
+    ξ is `progress`, φ `rectified`, C `attribution`; `window`, `damping` λ are the paper's, and |ξ| <= `bound` is its
+    code's. Until there are `window` steps before this one nothing is replayed. Ours, after the paper and unlike its
+    code: the present step is not in the history that it is compared with, and is in the next one's once.
+
+    The state is {"means": mean rewards of the last steps, "gain": φ(ξ)}. Takes
+    `--num_iterations 2` or more.
+    """
+    if window < 2 or not 0 <= damping <= 1 or bound <= 0:
+        raise ValueError(
+            f"pipo: window is 2 or more, damping lies in [0, 1] and bound is above 0, got {window}, {damping} and "
+            f"{bound}"
+        )
+
+    def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "N L"] | None]:
+        after, gain = progress(state, total.nanmean().item(), window=window, damping=damping, bound=bound)
+        if gain == 0:
+            return after, None
+        return after, gain * attribution(past.advantage, past.rollout.response, past.rollout.group)
+
+    return replay
+
+
+def progress(state: State, mean: float, *, window: int, damping: float, bound: float) -> tuple[dict[str, Any], float]:
+    """(state, the step's mean reward) -> (state, φ(ξ)),   ξ = (μ_t - μ) / σ
+
+    μ and σ (N - 1) are of the `window` steps before; σ below 1e-8 counts as 1. 0 until there are so many, and for a
+    mean that is NaN, which is not remembered.
+    """
+    means: list[float] = list(state.get("means", ()))
+    if mean != mean:
+        return {"means": means, "gain": 0.0}, 0.0
+    gain = 0.0
+    if len(means) == window:
+        gain = rectified(standing(mean, means), damping, bound)
+    return {"means": [*means, mean][-window:], "gain": gain}, gain
+
+
+def standing(mean: float, before: Sequence[float]) -> float:
+    """ξ of a mean among those before it.
+
+    >>> standing(4.0, [1.0, 3.0, 2.0])
+    2.0
+    """
+    spread = stdev(before)
+    return (mean - fmean(before)) / (spread if spread > FLAT else 1.0)
+
+
+def rectified(standing: float, damping: float, bound: float) -> float:
+    """φ(ξ) = ξ for ξ >= 0, else λ ξ, of ξ within ±bound.
+
+    >>> rectified(-2.0, 0.5, 5.0), rectified(9.0, 0.5, 5.0)
+    (-1.0, 5.0)
+    """
+    held = max(-bound, min(bound, standing))
+    return held if held >= 0 else damping * held
+
+
+def attribution(
+    advantage: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]
+) -> Float[Tensor, "N L"]:
+    """C_it = G A_it / Σ_j mean_t |A_jt| over the group's G answers j: their mean |C| is 1, or 0 without advantages."""
+    held = torch.where(response, advantage, 0)
+    size = held.abs().sum(1) / response.sum(1).clamp_min(1)
+    same = (group[:, None] == group).to(size.dtype)
+    total = same @ size
+    number = same.sum(1)
+    return torch.where((total > 0)[:, None], held * (number / total.clamp_min(1e-12))[:, None], 0)

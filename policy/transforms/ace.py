@@ -1,0 +1,39 @@
+"""A bad answer that became likelier than it was at the start is pushed down harder."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..types import Rollout, State, Transform
+
+
+def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
+    """A' = A (1 + α softplus(c)) for A < 0, else A;  c = log π(y) / base(y)       ACE 2026, arXiv:2602.21420
+
+    α >= 0 has to be given, as the paper's could not be read; 0 changes nothing. The paper's c is the sum over the
+    answer, which grows with its length: ours is the mean over its tokens, nats, unless `of_tokens` is False. π is the
+    policy that wrote the answers (`rollout.logprobs`), base the one that training started from.
+    """
+    if alpha < 0:
+        raise ValueError(f"ace: alpha is 0 or more, got {alpha}")
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        if rollout.logprobs is None or rollout.base is None:
+            raise ValueError(
+                "ace: the rollout has no log-probabilities of its tokens under policy and start policy; keep "
+                "measure_kl on, and have the answers read before the loss (as a KL in the reward does)"
+            )
+        c = confidence(rollout.logprobs, rollout.base, rollout.response, of_tokens)
+        factor = 1 + alpha * torch.nn.functional.softplus(c)
+        factor = factor if advantages.dim() == 1 else factor[:, None]
+        return state, torch.where(advantages < 0, advantages * factor, advantages).to(advantages.dtype)
+
+    return Transform("advantage", change, stage=2, reads=("logprobs",))
+
+
+def confidence(
+    logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], of_tokens: bool
+) -> Float[Tensor, " N"]:
+    """Σ_t or mean_t of log π - log base over an answer; 0 of an empty one."""
+    total = torch.where(response, logprobs - base, 0).sum(1)
+    return total / response.sum(1).clamp_min(1) if of_tokens else total

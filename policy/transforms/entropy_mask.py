@@ -1,0 +1,38 @@
+"""Only the tokens at which the policy was undecided are trained on."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..types import Rollout, State, Transform
+
+
+def entropy_mask(*, share: float = 0.2) -> Transform:
+    """A'_t = A_t where H_t >= τ, else 0;  τ is the (1 - ρ) quantile of H      Wang et al. 2025, arXiv:2506.01939
+
+    H_t is the policy's entropy where token t was chosen (`rollout.entropy`, nats), ρ = `share` in (0, 1]; 1 changes
+    nothing. The quantile is over all tokens of the step that have an advantage: those of equal or missing rewards
+    neither count nor change. Aggregation still divides by all tokens, as in the paper.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"entropy_mask: share lies in (0, 1], got {share}")
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        entropy = rollout.entropy
+        if entropy is None:
+            raise ValueError("entropy_mask: the rollout has no entropies of its tokens; leave it out")
+        if advantages.dim() == 1:
+            advantages = advantages[:, None].expand_as(rollout.response)
+        undecided = uncertain(entropy, rollout.response & (advantages != 0), share)
+        return state, torch.where(undecided, advantages, 0)
+
+    return Transform("advantage", change, stage=5, reads=("entropy",))
+
+
+def uncertain(entropy: Float[Tensor, "N L"], live: Bool[Tensor, "N L"], share: float) -> Bool[Tensor, "N L"]:
+    """The ceil(ρ n) of n live tokens with the highest entropy, and those that tie with the last of them."""
+    n = int(live.sum())
+    if not n:
+        return live
+    number = min(n, max(1, int(-(-share * n // 1))))
+    return live & (entropy >= entropy[live].topk(number).values[-1])

@@ -1,0 +1,53 @@
+"""Hard prompts' right answers count more, easy prompts' less, by what the policy could do so far."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups
+from ..types import Rollout, State, Transform
+
+
+def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
+    """A' = λ exp(-sgn(A) d) A,  d = p̂ - C;   C <- (1 - η σ) C + η σ p̄       HA-DW: Yang et al. 2026, arXiv:2601.08521
+
+    p̂ is the mean reward of the answer's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C is
+    how much the policy is expected to get right and σ the standard deviation (N - 1) of the last `window` values of C.
+    λ is 1.0 or 1.3 in others' runs of it, η 0.1, `window` 50. Where d = 0 this is λ A.
+
+    Ours: C is that of the steps before and begins as the first step's p̄; with fewer than two values of it σ is 1,
+    since C would else never move.
+    """
+    if lam <= 0 or not 0 <= eta <= 1 or window < 2:
+        raise ValueError(
+            f"ha_dw: lam is above 0, eta lies in [0, 1] and window is 2 or more, got {lam}, {eta} and {window}"
+        )
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        total = rollout.total
+        if total is None:
+            raise ValueError("ha_dw: the rollout has no rewards to tell hard prompts from easy ones by")
+        known = total[~total.isnan()]
+        if not len(known):
+            return state, advantages
+        if known.min() < 0 or known.max() > 1:
+            raise ValueError(
+                f"ha_dw: rewards are shares of right answers in [0, 1], got {known.min().item()} to "
+                f"{known.max().item()}"
+            )
+        accuracy = known.double().mean().item()
+        gap = groups(total, rollout.group).mean - (state["anchors"][-1] if state["anchors"] else accuracy)
+        gap = gap if advantages.dim() == 1 else gap[:, None]
+        factor = lam * torch.exp(-advantages.sign() * gap)
+        return {"anchors": moved(state["anchors"], accuracy, eta, window)}, (advantages * factor).to(advantages.dtype)
+
+    return Transform("advantage", change, stage=1, start={"anchors": []})
+
+
+def moved(anchors: list[float], accuracy: float, eta: float, window: int) -> list[float]:
+    """The last `window` anchors with the next one."""
+    if not anchors:
+        return [accuracy]
+    spread = torch.tensor(anchors, dtype=torch.float64).std().item() if len(anchors) > 1 else 1.0
+    step = eta * spread
+    return [*anchors, (1 - step) * anchors[-1] + step * accuracy][-window:]

@@ -1,0 +1,74 @@
+"""A verifier's verdict without the errors it is known to make, on average."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import AdvantageEstimator, Rewards, Rollout, State, Transform
+
+
+def noise_backward(
+    *, reward: str, false_positive: float | str, false_negative: float | str, least: float = 0.2
+) -> Transform:
+    """r' = (r - ρ0) / (1 - ρ0 - ρ1), whose mean over the noise is the true verdict    Cai et al. 2025, arXiv:2510.00915
+
+    r is 0 or 1, ρ0 = P(1 | wrong) is `false_positive` and ρ1 = P(0 | right) is `false_negative`, both in [0, 1]:
+    numbers, or names of rewards that give every answer its own rate (of its kind of answer; with a --weight of 0). r'
+    grows as the rates do; ours: the denominator is kept at `least` or more. Rates of 0 change nothing.
+
+    With the same rates everywhere r' is an affine map of r: advantages in units of a standard deviation do not see it
+    at all (`check_estimator`), and a group's mean alone only sees a factor. It is for a fixed baseline
+    (`advantages.fixed_baseline`), thresholds, sums with other rewards, or rates that differ within a group.
+    """
+    for name, rate in (("false_positive", false_positive), ("false_negative", false_negative)):
+        if not isinstance(rate, str) and not 0 <= rate <= 1:
+            raise ValueError(f"noise_backward: {name} is a rate in [0, 1], got {rate}")
+    if not 0 < least <= 1:
+        raise ValueError(f"noise_backward: least lies in (0, 1], got {least}")
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        r = rewards[reward]
+        odd = ~r.isnan() & (r != 0) & (r != 1)
+        if odd.any():
+            raise ValueError(f"noise_backward: '{reward}' is a verdict of 0 or 1, got {r[odd][0].item()}")
+        fp, fn = (
+            rewards[rate] if isinstance(rate, str) else torch.full_like(r, rate)
+            for rate in (false_positive, false_negative)
+        )
+        return state, rewards.replaced(reward, backward(r, fp, fn, least))
+
+    def check(estimator: AdvantageEstimator, trained: Sequence[str]) -> None:
+        if [*trained] == [reward] and not isinstance(false_positive, str) and not isinstance(false_negative, str):
+            check_estimator(estimator, false_positive, false_negative)
+
+    return Transform("reward", change, check=check)
+
+
+def backward(
+    r: Float[Tensor, " N"], fp: Float[Tensor, " N"], fn: Float[Tensor, " N"], least: float
+) -> Float[Tensor, " N"]:
+    """(r - ρ0) / max(1 - ρ0 - ρ1, least); NaN where one of the three is."""
+    return (r - fp) / (1 - fp - fn).clamp_min(least)
+
+
+def check_estimator(estimator: AdvantageEstimator, false_positive: float, false_negative: float) -> None:
+    """A `ValueError` if the estimator makes the same advantages of corrected verdicts as of the raw ones.
+
+    Two groups of four made-up verdicts are tried. Rates of 0 correct nothing and pass.
+    """
+    if not false_positive and not false_negative:
+        return
+    raw = torch.tensor([1.0, 0, 0, 0, 1, 1, 0, 1], dtype=torch.float64)
+    zeros, ones = torch.zeros(8, 1, dtype=torch.float64), torch.ones(8, 1, dtype=torch.bool)
+    rollout = Rollout(
+        torch.arange(8) // 4, ones, ones[:, 0], zeros.long(), zeros, zeros, zeros, zeros[:, 0], entropy=zeros
+    )
+    corrected = backward(raw, torch.full_like(raw, false_positive), torch.full_like(raw, false_negative), 1e-6)
+    before, after = estimator(raw, rollout), estimator(corrected, rollout)
+    if torch.allclose(before, after, rtol=1e-2, atol=0.0):
+        raise ValueError(
+            "noise_backward: this estimator divides by the standard deviation, which undoes the correction of verdicts "
+            "of 0 or 1 exactly; take advantage fixed_baseline or noise_forward, or give every answer its own rates"
+        )

@@ -1,0 +1,76 @@
+"""A reward against what a probe expects of the group's other answers, for the way the policy wrote them."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import Rollout, State, Transform
+
+
+def poise(*, ridge: float = 1.0, decay: float = 1.0) -> Transform:
+    """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
+
+    z_j describes answer j: 1, the logarithm of its length, mean and standard deviation of its tokens' surprisal -log π
+    (nats), where the paper has hidden states by principal components. The probe learns from an answer what the *others*
+    of its group got, so that no reward is in its own baseline. The sums run over the steps before, each step's share
+    falling by `decay` in (0, 1]; λ = `ridge` > 0 spares the constant. Before the first step has been learnt the
+    baseline is the others' mean, `rloo`. What the estimator said is replaced.
+
+    Reads `rollout.total` and `rollout.logprobs`. Groups may have two answers; the paper's have.
+    """
+    if ridge <= 0 or not 0 < decay <= 1:
+        raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        total = rollout.total
+        if total is None or rollout.logprobs is None:
+            raise ValueError("poise: the rollout has no rewards or no log-probabilities for the probe")
+        z, found = described(rollout), groups(total, rollout.group)
+        others = of_others(total.double(), rollout)
+        expected = (
+            of_others(torch.where(total.isnan(), torch.nan, z @ fit(state, ridge).to(z.device)), rollout)
+            if state
+            else others
+        )
+        after = learnt(state, z[found.valid], others[found.valid], decay) if found.valid.any() else state
+        return after, kept(total - expected, found.valid, advantages)
+
+    return Transform("advantage", change, stage=1, reads=("logprobs",))
+
+
+def described(rollout: Rollout) -> Float[Tensor, "N D"]:
+    """z of every answer, float64."""
+    assert rollout.logprobs is not None
+    tokens = rollout.response.sum(1).double()
+    surprisal = torch.where(rollout.response, -rollout.logprobs, 0).double()
+    mean = surprisal.sum(1) / tokens.clamp_min(1)
+    gap = torch.where(rollout.response, surprisal - mean[:, None], 0)
+    columns = [torch.ones_like(tokens), tokens.log1p(), mean, (gap.square().sum(1) / tokens.clamp_min(1)).sqrt()]
+    return torch.stack(columns, 1)
+
+
+def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
+    """The mean of the group's other known values; 0 where there is none."""
+    found = groups(values, rollout.group)
+    mean = (found.number * found.mean - values) / (found.number - 1).clamp_min(1)
+    return torch.where(found.valid, mean, 0)
+
+
+def fit(state: State, ridge: float) -> Float[Tensor, " D"]:
+    """w of the sums so far."""
+    moments = torch.tensor(state["moments"], dtype=torch.float64)
+    penalty = torch.full((len(moments),), ridge, dtype=torch.float64)
+    penalty[0] = 1e-9  # of the constant: only for one step of a single answer
+    return torch.linalg.solve(moments + penalty.diag(), torch.tensor(state["answered"], dtype=torch.float64))
+
+
+def learnt(state: State, z: Float[Tensor, "M D"], r: Float[Tensor, " M"], decay: float) -> dict[str, Any]:
+    """Σ z zᵀ and Σ z r with one step more."""
+    moments, answered = z.T @ z, z.T @ r
+    if state:
+        moments = moments + decay * z.new_tensor(state["moments"])
+        answered = answered + decay * z.new_tensor(state["answered"])
+    return {"moments": moments.tolist(), "answered": answered.tolist()}

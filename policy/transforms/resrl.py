@@ -1,0 +1,66 @@
+"""Tokens of bad answers that look like those of good ones are hardly pushed down."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import Rollout, State, Transform
+
+NOTHING = 1e-6  # of singular values and residuals of states with variance 1: rounding
+
+
+def resrl(
+    *,
+    rank: int = 64,
+    low: float = 0.2,
+    high: float = 0.8,
+    floor: float = 0.1,
+    positive: float = 0.1,
+    most: int = 4096,
+) -> Transform:
+    """A'_t = A_t · `positive` for A > 0, A_t w_t for A < 0                ResRL 2026, arXiv:2605.00380
+
+    w_t rises from `floor` to 1 between the `low` and the `high` quantile of ‖h_t - projection of h_t‖² / D, where h_t
+    is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper's is of the layer
+    before the last) and the projection is on the `rank` first principal components of good answers' states, of at most
+    `most` of them, evenly drawn. The settings are the released code's. Without good tokens, and where all residuals are
+    equal, w is 1.
+    """
+    if rank < 1 or not 0 <= low < high <= 1 or not 0 <= floor <= 1 or positive < 0 or most < 1:
+        raise ValueError(
+            "resrl: rank and most are 1 or more, 0 <= low < high <= 1, floor lies in [0, 1] and positive is 0 or more, "
+            f"got {rank}, {most}, {low}, {high}, {floor} and {positive}"
+        )
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        hidden = rollout.states
+        if hidden is None:
+            raise ValueError("resrl: the rollout has no hidden states of its tokens; leave it out")
+        if advantages.dim() == 1:
+            advantages = advantages[:, None].expand_as(rollout.response)
+        good, bad = rollout.response & (advantages > 0), rollout.response & (advantages < 0)
+        found = torch.where(good, positive * advantages, advantages)
+        if good.any() and bad.any():
+            near = hidden[good]
+            near = near[torch.linspace(0, len(near) - 1, min(most, len(near)), device=near.device).long()]
+            weight = residual_weight(hidden[bad].float(), near.float(), rank, low, high, floor)
+            found[bad] = found[bad] * weight.to(found.dtype)
+        return state, found
+
+    return Transform("advantage", change, stage=4, reads=("states",))
+
+
+def residual_weight(
+    bad: Float[Tensor, "M D"], good: Float[Tensor, "K D"], rank: int, low: float, high: float, floor: float
+) -> Float[Tensor, " M"]:
+    """w of every bad state, in [floor, 1]."""
+    bad, good = (torch.nn.functional.layer_norm(one, one.shape[1:]) for one in (bad, good))
+    centre = good.mean(0)
+    found = torch.linalg.svd(good - centre, full_matrices=False)
+    basis = found.Vh[:rank][found.S[:rank] > NOTHING]
+    gap = bad - centre
+    residual = (gap - gap @ basis.T @ basis).square().mean(1)
+    first, last = residual.quantile(low), residual.quantile(high)
+    if last - first <= NOTHING:
+        return torch.ones_like(residual)
+    return floor + (1 - floor) * ((residual - first) / (last - first)).clamp(0, 1)

@@ -1,0 +1,111 @@
+"""POISE: a probe's baseline that no answer's own reward is in."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.policy.advantages.rloo import rloo
+from rewardlab.policy.transforms.poise import described, fit, poise
+from rewardlab.policy.types import Rollout
+
+
+def told(seed: int = 0, rows: int = 12, size: int = 2):
+    """With rewards, and what may be known of an answer beside its tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 7, (rows,), generator=generator)
+    response = torch.arange(6) < lengths[:, None]
+    logprobs = -torch.rand(rows, 6, generator=generator, dtype=torch.float64) * response
+    made = Rollout(torch.arange(rows) // size, response, torch.ones(rows, dtype=torch.bool), logprobs=logprobs)
+    total = torch.rand(rows, generator=generator, dtype=torch.float64)
+    return made._replace(total=total)
+
+
+def run(made, batches, state=None):
+    state, found = made.start if state is None else state, []
+    for batch in batches:
+        state, one = made.change(state, torch.zeros(len(batch.group), dtype=torch.float64), batch)
+        found.append(one)
+    return state, found
+
+
+def test_it_is_its_plain_loop():
+    batches = [told(seed) for seed in range(4)]
+    state, found = run(poise(ridge=0.5, decay=0.8), batches)
+    D = 4
+    moments, answered = np.zeros((D, D)), np.zeros(D)
+    for step, (batch, advantages) in enumerate(zip(batches, found, strict=True)):
+        r, z = batch.total.numpy(), described(batch).numpy()
+        partner = np.arange(12) ^ 1
+        if step:
+            w = np.linalg.solve(moments + np.diag([1e-9] + [0.5] * (D - 1)), answered)
+            expected = r - z[partner] @ w
+        else:
+            expected = r - r[partner]
+        np.testing.assert_allclose(advantages.numpy(), expected, atol=1e-9)
+        moments = 0.8 * moments + sum(np.outer(one, one) for one in z)
+        answered = 0.8 * answered + sum(one * r[partner[i]] for i, one in enumerate(z))
+    np.testing.assert_allclose(state["answered"], answered)
+
+
+def test_what_describes_an_answer_by_hand():
+    batch = told()
+    batch = batch._replace(
+        response=torch.tensor([[True, True, False]]),
+        logprobs=torch.tensor([[-1.0, -3.0, 0.0]], dtype=torch.float64),
+    )
+    assert described(batch)[0].tolist() == pytest.approx([1.0, np.log(3), 2.0, 1.0])
+
+
+def test_the_first_step_is_rloo():
+    batch = told(size=4)
+    torch.testing.assert_close(run(poise(), [batch])[1][0], rloo()(batch.total, batch))
+
+
+def test_no_reward_is_in_its_own_baseline():
+    """Changing one answer's reward changes its own advantage by just that, and no other's, once a probe is there."""
+    state, _ = run(poise(), [told(1)])
+    batch = told(2)
+    other = batch._replace(total=batch.total.clone())
+    other.total[3] += 0.5
+    first, second = (run(poise(), [one], state)[1][0] for one in (batch, other))
+    change = (second - first).tolist()
+    assert change[3] == pytest.approx(0.5) and not any(abs(one) > 1e-12 for i, one in enumerate(change) if i != 3)
+
+
+def test_where_surprisal_tells_the_pass_rate_the_probe_halves_the_variance():
+    def batch(seed: int):
+        made = told(seed, rows=200)
+        ease = torch.rand(100, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).repeat_interleave(2)
+        right = (torch.rand(200, generator=torch.Generator().manual_seed(99 + seed)) < ease).double()
+        return made._replace(logprobs=-(1 - ease[:, None]) * made.response, total=right)
+
+    batches = [batch(seed) for seed in range(6)]
+    _, found = run(poise(), batches)
+    plain = rloo()(batches[-1].total, batches[-1])
+    assert found[-1].var() < 0.6 * plain.var()
+
+
+def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():
+    batch = told()
+    batch.total[5] = torch.nan
+    state, (found,) = run(poise(), [batch])
+    assert found[4] == found[5] == 0 and found.isfinite().all()
+    assert json.loads(json.dumps(state)) == state
+    later = told(3)
+    torch.testing.assert_close(*(run(poise(), [later], one)[1][0] for one in (state, json.loads(json.dumps(state)))))
+    later.total[5] = torch.nan
+    assert run(poise(), [later], state)[1][0][[4, 5]].tolist() == [0, 0]
+
+
+def test_the_constant_is_not_shrunk():
+    state = {"moments": [[10.0, 0.0], [0.0, 0.0]], "answered": [7.0, 0.0]}
+    assert fit(state, 5.0).tolist() == pytest.approx([0.7, 0.0])
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="ridge is above 0"):
+        poise(ridge=0.0)
+    bare = Rollout(torch.tensor([0]), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, dtype=torch.bool))
+    with pytest.raises(ValueError, match="no rewards or no log-probabilities for the probe"):
+        poise().change({}, torch.ones(1), bare)
