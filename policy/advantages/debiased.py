@@ -1,0 +1,46 @@
+"""A verdict against the pass rate that its group's share of right answers speaks for."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import AdvantageEstimator, Rollout
+
+HALVINGS = 60  # of [0, 1]: finer than float64
+
+
+def debiased() -> AdvantageEstimator:
+    """A_i = r_i - f⁻¹(p̂),  f(p) = E[p̂ | the group is mixed] = (p - p^G) / (1 - (1 - p)^G - p^G)
+
+    Ours, after the bias that Yang et al. 2026 (arXiv:2601.08521) find: p̂ is the share of right answers among the
+    group's G, and only mixed groups have an advantage, so that of hard prompts p̂ is too high on average and of easy
+    ones too low. f⁻¹(p̂) is kept within [1/2G, 1 - 1/2G], as a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or
+    1, NaN where missing. Groups of equal rewards have advantage exactly 0; for G = 2 it is `dr_grpo`.
+    """
+
+    def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
+        found = groups(rewards, rollout.group)
+        odd = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
+        if odd.any():
+            raise ValueError(f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item()}")
+        mixed = found.valid & (found.variance > 0)
+        return kept(rewards - pass_rate(found.mean, found.number), mixed, rewards)
+
+    return estimate
+
+
+def mixed_share(p: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """f(p) for p in (0, 1): from 1/G to 1 - 1/G, rising for G of 3 and more."""
+    return (p - p**number) / (1 - (1 - p) ** number - p**number)
+
+
+def pass_rate(share: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """f⁻¹ of a share of right answers by bisection, within [1/2G, 1 - 1/2G]; the share itself for G <= 2."""
+    low, high = torch.zeros_like(share), torch.ones_like(share)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        below = mixed_share(middle, number) < share
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    edge = 1 / (2 * number.clamp_min(1))
+    return torch.where(number > 2, ((low + high) / 2).clamp(edge, 1 - edge), share)
