@@ -1,0 +1,75 @@
+"""An answer against those of its group that are unlike it in length or entropy, and against those that are like it."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import AdvantageEstimator, Rollout
+
+METRICS = {"length": "high", "entropy": "low"}  # whose rewards α scales in the released code
+
+
+def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> AdvantageEstimator:
+    """A_i = μ (r_i - mean of the other half) + (1 - μ) (r_i - mean of the own half)     CANON 2025, arXiv:2509.23962
+
+    A group's answers are halved by `metric`: "length" in tokens, or "entropy", the mean over the answer's tokens
+    (`rollout.entropy`). μ in [0, 1]: 1 asks which half is better, 0 who is best within a half, 1/2 is exactly
+    `dr_grpo`. α scales the rewards of one side in the first comparison, as in the released code: those of long answers,
+    or of answers of low entropy; α < 1 with "length" prefers short answers, 1 neither.
+
+    Ours: answers that tie in the middle, and the middle one of an odd group, belong to both halves in part, so that
+    order never matters and μ = 1/2 is `dr_grpo` for every group. The paper divides by the longest length:
+    `aggregations.fixed_length`.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"canon: metric is one of {', '.join(METRICS)}, got {metric!r}")
+    if not 0 <= mu <= 1 or alpha < 0:
+        raise ValueError(f"canon: mu lies in [0, 1] and alpha is 0 or more, got {mu} and {alpha}")
+
+    def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
+        valid = groups(rewards, rollout.group).valid
+        r = torch.where(valid, rewards.double(), 0)
+        r = torch.where(equal_in_group(rewards, rollout.group), 0, r)
+        upper = upper_half(_measured(metric, rollout), rollout.group, valid)
+        scaled = (upper, 1 - upper)[METRICS[metric] == "low"] * (alpha - 1) + 1
+        high, low = (half_mean(r, share, rollout.group, valid) for share in (upper, 1 - upper))
+        above, below = (half_mean(r * scaled, share, rollout.group, valid) for share in (upper, 1 - upper))
+        inter = r * scaled - upper * below - (1 - upper) * above
+        intra = r - upper * high - (1 - upper) * low
+        return kept(mu * inter + (1 - mu) * intra, valid, rewards)
+
+    if metric == "entropy":
+        estimate.reads = ("entropy",)  # type: ignore[attr-defined]
+    return estimate
+
+
+def _measured(metric: str, rollout: Rollout) -> Float[Tensor, " N"]:
+    tokens = rollout.response.sum(1).double()
+    if metric == "length":
+        return tokens
+    entropy = rollout.entropy
+    if entropy is None:
+        raise ValueError("canon: the rollout has no entropies of its tokens; take metric=length")
+    return torch.where(rollout.response, entropy, 0).sum(1).double() / tokens.clamp_min(1)
+
+
+def equal_in_group(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
+    """Whether all known rewards of the row's group are the same."""
+    return groups(rewards, group).variance == 0
+
+
+def upper_half(metric: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """How far a row belongs to the higher half of its group's valid rows, in [0, 1]; the shares sum to n/2."""
+    mine = (group[:, None] == group) & valid
+    above = (mine & (metric > metric[:, None])).sum(1)
+    tied = (mine & (metric == metric[:, None])).sum(1).clamp_min(1)
+    return ((mine.sum(1) / 2 - above) / tied).clamp(0, 1).double()
+
+
+def half_mean(
+    r: Float[Tensor, " N"], share: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Bool[Tensor, " N"]
+) -> Float[Tensor, " N"]:
+    """Σ_j share_j r_j / Σ_j share_j over the row's group."""
+    mine = ((group[:, None] == group) & valid).double() * share
+    return (mine @ r) / mine.sum(1).clamp_min(0.5)
