@@ -1,0 +1,59 @@
+"""An answer against its group, and each of its steps against the steps that others took from the same state."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ...kernels.ops.discounted_scan import discounted_scan
+from ..groups import check_finite, groups, kept
+from ..rows import at_last_token, bounds_of_rows
+from ..types import AdvantageEstimator, Rollout
+
+
+def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> AdvantageEstimator:
+    """A_it = z_group(Σ_t r_it) + ω z_state(R_it),   R_it = Σ_{s>=t} γ^{s-t} r_is       GiGPO 2025, arXiv:2505.10978
+
+    z is (x - mean) / (std + ε) over the answers to a prompt, and over those of them that were in the same state. Ours:
+    a state is the prompt with the answer so far and a step is a token, so that answers share a state until they part;
+    what nobody else shares adds nothing. ω = 0 is `grpo`, and so are answers that differ from their first token on, but
+    for that token; answers whose states are all shared have (1 + ω) times `grpo`. The paper's steps are turns in an
+    environment, discounted by γ = 0.95; per token that forgets an answer's end, so it is 1 here unless told.
+
+    Rewards are [N], which come with the last token, or [N, L]; a row with a NaN counts for nobody. Needs the rollout's
+    tokens.
+    """
+
+    def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
+        check_finite(rewards)
+        if rollout.tokens is None:
+            raise ValueError("gigpo: the rollout has no tokens to tell states apart by")
+        r = at_last_token(rewards.double(), rollout.response)
+        known = ~(rewards.isnan() if rewards.dim() == 1 else (rewards.isnan() & rollout.response).any(1))
+        r = torch.where(rollout.response & known[:, None], r, 0)
+        total = torch.where(known, r.sum(1) if rewards.dim() == 2 else rewards.double(), torch.nan)
+        returns = discounted_scan(r.flatten(), bounds_of_rows(r), discount=gamma).view_as(r)
+        live = rollout.response & known[:, None]
+        steps = torch.zeros_like(r)
+        state = states(rollout.tokens, rollout.response, rollout.group)
+        steps[live] = against(returns[live], state[live], epsilon)
+        advantages = against(total, rollout.group, epsilon)[:, None] + omega * steps
+        return torch.where(live, advantages, 0).to(rewards.dtype)
+
+    return estimate
+
+
+def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
+    """(x - mean) / (std + ε) over the values with the same key; 0 where there is no other."""
+    found = groups(values, key)
+    return kept((values - found.mean) / (found.variance.sqrt() + epsilon), found.valid, values)
+
+
+def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]) -> Int[Tensor, "N L"]:
+    """Numbers of states: equal where two answers of a group had the same text before the column's token."""
+    found, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
+    for column in range(tokens.shape[1]):
+        found[:, column] = before + used
+        used += len(before)
+        told = torch.where(response[:, column], tokens[:, column], -1)
+        before = torch.unique(torch.stack([before, told], 1), dim=0, return_inverse=True)[1]
+    return found
