@@ -1,0 +1,69 @@
+"""The verifier's verdict and what the policy itself thinks of its answer, made comparable and added."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import AdvantageEstimator, Rollout
+
+
+def laser(
+    weights: Sequence[float] | None = None,
+    *,
+    reference: float,
+    beta: float = 0.1,
+    spread: float = 0.1,
+    epsilon: float = 1e-4,
+) -> AdvantageEstimator:
+    """A_i = w_1 z(r_i) + w_2 z(clip(s_i, 0, 1)),   s_i = β (ℓ_i - c)          LaSeR: Yang et al. 2025, arXiv:2510.14943
+
+    Rewards are [N, 2]: the verifier's r, and ℓ = log π(z | x, y), nats, of one fixed unused token z behind the answer.
+    z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the start policy's mean ℓ: -23 for Qwen, -25 for
+    OctoThinker in the released code; β = 0.1. Of an answer that was cut off s is 0. Where std of s is at most `spread`
+    in a group, z(r) stands for it too, as in the released code. `weights` are those of --weight, 0.9 and 0.1 unless
+    told; (1, 0) is `grpo`. A row that misses either counts for nobody.
+
+    The policy learns to say s: `self_reward_error`.
+    """
+    shares = [0.9, 0.1] if weights is None else list(weights)
+    if len(shares) != 2:
+        raise ValueError(
+            f"laser: rewards are two, the verifier's and the policy's log-probability, and weights are {len(shares)}"
+        )
+
+    def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
+        if rewards.shape[1] != 2:
+            raise ValueError(
+                f"laser: rewards are two, the verifier's and the policy's log-probability, got {rewards.shape[1]}"
+            )
+        missing = rewards.isnan().any(1)
+        r, said = rewards.double().masked_fill(missing[:, None], torch.nan).unbind(1)
+        s = self_reward(said, beta, reference).clamp(0, 1)
+        s = torch.where(rollout.finished | missing, s, 0)
+        of_r, of_s = groups(r, rollout.group), groups(s, rollout.group)
+        z, own = ((one - part.mean) / (part.variance.sqrt() + epsilon) for one, part in ((r, of_r), (s, of_s)))
+        own = torch.where(of_s.variance.sqrt() > spread, own, z)
+        return kept(shares[0] * z + shares[1] * own, of_r.valid, rewards)
+
+    return estimate
+
+
+def self_reward(said: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
+    """s = β (ℓ - c): near the verdict, once it is learnt; ranks answers at test time for one token more each."""
+    return beta * (said - reference)
+
+
+def self_reward_error(
+    score: Float[Tensor, " N"], verdict: Float[Tensor, " N"], finished: Float[Tensor, " N"]
+) -> Float[Tensor, " N"]:
+    """(s_i - r_i)² n / (2 n_r) of answers that ended by themselves, 0 of others; n_r of them have the verdict r.
+
+    Right and wrong answers weigh the same in its mean over the n, however rare one of them is. `finished` is 0 or 1.
+    """
+    counted = finished * (verdict == 1), finished * (verdict == 0)
+    number = finished.sum()
+    weight = torch.stack([one * number / (2 * one.sum().clamp_min(1)) for one in counted]).sum(0)
+    return weight * (score - verdict).square()

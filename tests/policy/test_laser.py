@@ -1,0 +1,87 @@
+"""LaSeR: the verifier's verdict and the policy's own."""
+
+import math
+from statistics import mean, stdev
+
+import pytest
+import torch
+from rewardlab.policy.advantages.grpo import grpo
+from rewardlab.policy.advantages.laser import laser, self_reward, self_reward_error
+from rewardlab.policy.types import Rollout
+
+GROUP = [0] * 4 + [1] * 4
+
+
+def rollout(finished=(True,) * 8) -> Rollout:
+    return Rollout(torch.tensor(GROUP), torch.ones(8, 2, dtype=torch.bool), torch.tensor(finished))
+
+
+def drawn() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    verdicts = torch.tensor([1.0, 0, 1, 0, 0, 0, 0, 1], dtype=torch.float64)
+    said = -23 + 10 * torch.rand(8, generator=generator, dtype=torch.float64)
+    said[4:] = -20 + 0.1 * said[4:] / 23  # of the second group nearly alike
+    return torch.stack([verdicts, said], 1)
+
+
+def z(values: list[float], one: float) -> float:
+    return (one - mean(values)) / (stdev(values) + 1e-4)
+
+
+def by_loop(rewards, finished, weights) -> list[float]:
+    s = [min(max(0.1 * (x + 23), 0), 1) if done else 0.0 for (_, x), done in zip(rewards, finished, strict=True)]
+    found = []
+    for i, g in enumerate(GROUP):
+        peers = [j for j in range(8) if GROUP[j] == g]
+        of_r = z([rewards[j][0] for j in peers], rewards[i][0])
+        own = [s[j] for j in peers]
+        found.append(weights[0] * of_r + weights[1] * (z(own, s[i]) if stdev(own) > 0.1 else of_r))
+    return found
+
+
+@pytest.mark.parametrize("finished", [(True,) * 8, (True, False, True, True) * 2])
+def test_it_is_its_plain_loop(finished):
+    rewards = drawn()
+    found = laser([0.8, 0.2], reference=-23.0)(rewards, rollout(finished))
+    assert found.tolist() == pytest.approx(by_loop(rewards.tolist(), finished, (0.8, 0.2)))
+
+
+def test_without_its_share_and_where_the_policy_says_nothing_it_is_grpo():
+    rewards = drawn()
+    plain = grpo()(rewards[:, 0], rollout())
+    torch.testing.assert_close(laser([1.0, 0.0], reference=-23.0)(rewards, rollout()), plain)
+    torch.testing.assert_close(laser(reference=-23.0)(rewards, rollout())[4:], plain[4:])
+
+
+def test_a_self_reward_by_hand():
+    assert self_reward(torch.tensor([-23.0, -13.0]), 0.1, -23.0).tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_a_row_that_misses_either_counts_for_nobody():
+    rewards = drawn()
+    rewards[1, 1] = math.nan
+    found = laser(reference=-23.0)(rewards, rollout())
+    rewards[1] = torch.tensor([math.nan, -14.0])
+    assert found[1] == 0
+    torch.testing.assert_close(found, laser(reference=-23.0)(rewards, rollout()))
+
+
+def test_right_and_wrong_answers_weigh_the_same_in_the_error():
+    score, verdict = torch.tensor([0.5, 0.5, 0.0, 1.0, 9.0]), torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0])
+    finished = torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0])
+    # four ended: one right of weight 2, three wrong of weight 2/3; squares 1/4, 1/4, 0, 1
+    found = self_reward_error(score, verdict, finished)
+    assert found.tolist() == pytest.approx([0.5, 1 / 6, 0, 2 / 3, 0])
+
+
+def test_the_errors_gradient_is_that_of_finite_differences():
+    score = torch.rand(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    verdict = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda s: self_reward_error(s, verdict, torch.ones_like(verdict)), (score,))
+
+
+def test_other_numbers_of_rewards_are_refused():
+    with pytest.raises(ValueError, match="and weights are 3"):
+        laser([1.0, 1.0, 1.0], reference=-23.0)
+    with pytest.raises(ValueError, match="log-probability, got 1"):
+        laser(reference=-23.0)(drawn()[:, :1], rollout())
