@@ -79,7 +79,7 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
     return [
         views.facts_html(report),
         gr.Plot(views.bars(report, views.figures_of(report), "Sections"), visible=True),
-        gr.Plot(views.bars(report, largest, "Subsets, with their cases", sizes=True), visible=True),
+        gr.Plot(views.bars(report, largest, "Subsets (cases)", sizes=True), visible=True),
         f"The largest {len(report.sizes) - left_out} subsets; {left_out} more stand in the report." if left_out else "",
         text,
         *_of_scorer(site, run, scorer or report.rows[0].scorer),

@@ -69,8 +69,8 @@ class Size:
     vocabulary: int = 8192
     limit: int = 1024
     """Tokens of a sequence at most, which is TRL's default; longer ones lose their beginning."""
-    pairs: int = 40
-    groups: int = 8
+    pairs: int = 64
+    groups: int = 16
     """Of RM-Bench, and of the generated ones."""
     words: int = 160
     """Of a generated prompt, about."""
