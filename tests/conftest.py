@@ -44,7 +44,10 @@ install_import_hook(
         "rewardlab.policy.advantages",
         "rewardlab.policy.aggregations",
         "rewardlab.policy.algorithm",
+        "rewardlab.policy.bandit",
         "rewardlab.policy.critic",
+        "rewardlab.policy.curricula",
+        "rewardlab.policy.drawn_prompts",
         "rewardlab.policy.groups",
         "rewardlab.policy.head",
         "rewardlab.policy.watching",
@@ -64,10 +67,15 @@ install_import_hook(
 )
 
 
+def pytest_collection_modifyitems(items):
+    """The README's commands take minutes: they go first, so that no process is left alone with them."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
+
+
 def pytest_runtest_setup(item):
     """Tests marked `gpu` need one; those marked `long` need to be asked for."""
     if item.get_closest_marker("long") and os.environ.get("REWARDLAB_LONG") != "1":
-        pytest.skip("takes minutes: make test-kernels-full")
+        pytest.skip("takes minutes; runs where REWARDLAB_LONG=1")
     if item.get_closest_marker("gpu"):
         need("gpu", torch.cuda.is_available(), "there is no CUDA device")
 

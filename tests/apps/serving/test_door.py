@@ -256,7 +256,7 @@ def test_what_breaks_in_a_route_is_told_by_its_place_alone(serve, http, model, m
     answer = http.post(f"{url}/classify", json={"input": "a"})
     assert answer.status_code == 500 and answer.json()["error"]["message"] == "this server failed; its log says where"
     said = capfd.readouterr().err
-    assert "/classify: ZeroDivisionError at " in said and "division by zero" not in said and "Traceback" not in said
+    assert "classify: ZeroDivisionError at " in said and "division by zero" not in said and "Traceback" not in said
     assert http.post(f"{url}/score", json=ONE).status_code == 200
 
 
