@@ -33,7 +33,7 @@ class RlConfig:
     )
     advantage: str = say(
         "A formula of policy/advantages, or package.module:factory; with arguments as in 'gae(gamma=1.0, lam=0.95)'. "
-        "So are loss, aggregation, the transforms, scheduler and replay.",
+        "So are loss, aggregation, the transforms, scheduler, replay and curriculum.",
         default="grpo",
     )
     loss: str = say("A clip rule or a loss of whole answers: one of policy/losses.", default="ppo")
@@ -45,6 +45,11 @@ class RlConfig:
     advantage_transform: list[str] = say("Transforms of advantages in their order.", default_factory=list)
     scheduler: str | None = say("Which answers count how often: one of policy/schedulers.", default=None)
     replay: str | None = say("Trains once more on the previous answers: one of policy/replays.", default=None)
+    curriculum: str | None = say(
+        "Draw the next prompts by how much their kinds taught of late: one of policy/curricula. Needs category.",
+        default=None,
+    )
+    category: str | None = say("Column of the prompts' rows that says their kinds.", default=None)
     kl: float = say("Weight of the KL to the reference.", default=0.0)
     kl_place: str = say("Where it stands: loss, token (of every token's reward) or answer.", default="loss")
     kl_kind: str | None = say("Its estimate: k1, k2, k3 or forward; by default k3 in the loss, else k1.", default=None)
@@ -77,6 +82,9 @@ class RlConfig:
         "Write some answers with the rubric of their prompt's row (column rubric, or HealthBench's rubrics) for hints, "
         "and train on the prompt without them: one of policy/scaffolds.",
         default=None,
+    )
+    rollouts: str | None = say(
+        "Search some of each group's answers: one of policy/searches, such as 'sage(r=2)'.", default=None
     )
     chat_template: str | None = say("Of the policy: Jinja file, or plain.", default=None)
     dtype: str = say("Precision of the weights: float32 or bfloat16.", default="float32")

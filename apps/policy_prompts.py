@@ -12,7 +12,7 @@ from ..rm.errors import DataError, UsageError
 from ..rm.types import Messages, prompt_text
 from .decoding import read_prompts
 from .policy_config import RlConfig
-from .run_facts import Row
+from .run_facts import SHOWN, Row
 from .runs import say, tell_rows
 
 ASKED = ("prompt", "messages", "chosen", "rejected")  # columns that a prompt is taken from
@@ -48,6 +48,21 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
             report = RowReport(report.read + read.read, report.dropped + read.dropped)
     tell_rows(name, report)
     return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
+
+
+def by_kind(found: Prompts, category: str) -> dict[str, list[Row]]:
+    """The prompts, as the dataset has them, by what their rows say in a column; a row without it is a `DataError`."""
+    kinds: dict[str, list[Row]] = {}
+    for prompt, beside, row in zip(found.prompts, found.beside, found.dataset(), strict=True):
+        try:
+            kinds.setdefault(str(column(beside, category)), []).append(row)
+        except ValueError as error:
+            raise DataError(f"the row of the prompt {prompt_text(prompt)[:SHOWN]!r}: {error}") from error
+    if len(kinds) < 2:
+        raise DataError(
+            f"the column '{category}' says {next(iter(kinds))!r} of all prompts; a curriculum chooses between kinds"
+        )
+    return kinds
 
 
 def rows_of(*found: Prompts) -> dict[str, list[Row]]:

@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from ..policy.arguments import PolicyArguments
 from ..policy.critic import CriticArguments
+from ..policy.drawn_prompts import CURRICULUM, DrawnPrompts
 from ..policy.reference import soup
 from ..policy.scaffolding import Rollouts, scaffolded
 from ..policy.server_rollouts import server_rollouts
@@ -25,7 +26,7 @@ from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
 from ..rm.types import prompt_text
 from .composition import build_algorithm, named_sources, open_rewards, rehearse
 from .policy_config import RlConfig
-from .policy_prompts import check_number, fitting, load_prompts, rows_of
+from .policy_prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_of
 from .rubrics.hints import hints_by_prompt
 from .run_facts import RunFacts
 from .runs import data_hash, plain, run_folder, say, trust, write_manifest
@@ -63,6 +64,14 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
         raise UsageError(f"rl works on one device and sees {devices}; choose one with CUDA_VISIBLE_DEVICES=0")
     if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
         raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
+    if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
+        raise UsageError(
+            "--rollouts searches with this process's policy; leave --scaffold, --rollout_server and --use_vllm out"
+        )
+    if (config.curriculum is None) != (config.category is None):
+        raise UsageError("a curriculum chooses between kinds of prompts; give --curriculum and --category together")
+    if config.curriculum and CURRICULUM in {**trained, **watched}:
+        raise UsageError(f"'{CURRICULUM}' is called both a reward and the curriculum; call the reward NAME=SOURCE")
     if config.lora_dropout and arguments.disable_dropout:
         raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
     if config.scaffold and arguments.use_vllm:
@@ -106,6 +115,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
     check_number(prompts, arguments)
     cycles, rows = arguments.cycles(len(prompts.prompts)), rows_of(prompts, eval_prompts)
     facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows)
+    curriculum = open_curriculum(config, prompts, arguments.seed)
     rewards = open_rewards(config, facts, work / FAULTS)
     algorithm = build_algorithm(config, rewards.components)
     rehearse(algorithm, rewards, critic=config.critic)
@@ -120,6 +130,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         critic=_critic(config),
         reference=open_reference(policy, config, arguments),
         replay=build("policy.replays", config.replay) if config.replay else None,
+        curriculum=curriculum,
         peft_config=_lora(config, policy.model),
         rollout_func=_rollouts(config, arguments, facts),
         callbacks=[WriteSteps(work / STEPS)],
@@ -128,8 +139,17 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
     return trainer, {"contracts": contracts, "prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
 
 
+def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> DrawnPrompts | None:
+    """Which prompts come next, if not the file's in a shuffled order."""
+    if config.curriculum is None or config.category is None:
+        return None
+    return DrawnPrompts(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
+
+
 def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
     """Who writes the answers, if not the trainer by itself."""
+    if config.rollouts:
+        return build("policy.searches", config.rollouts, seed=arguments.seed)
     served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
     if not config.scaffold:
         return served

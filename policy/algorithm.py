@@ -104,7 +104,8 @@ class Algorithm:
     def reads(self) -> set[str]:
         """Fields of the rollout that some formula wants."""
         made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
-        return {name for one in made for name in one.reads} | {*getattr(self.advantage, "reads", ())}
+        others = (*getattr(self.advantage, "reads", ()), *getattr(self.scheduler, "reads", ()))
+        return {name for one in made for name in one.reads} | {*others}
 
     @property
     def state(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """How likely a policy finds a reference's words behind an answer's reasoning, and behind none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,11 @@ def mean_probability(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N 
     """
     said = torch.where(reference, logprobs.exp(), 0).sum(1)
     return said / reference.sum(1).clamp_min(1)
+
+
+def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
+    """Σ_t log π(y*_t | x, z, y*_<t) over the reference's tokens, nats."""
+    return torch.where(reference, logprobs, 0).sum(1)
 
 
 def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -71,8 +76,9 @@ def reference_probabilities(
     *,
     together: int = 16,
     longest: int | None = None,
+    formula: Callable[[Tensor, Tensor], Tensor] = mean_probability,
 ) -> Float[Tensor, " N"]:
-    """`mean_probability` of each reference as the policy would go on with it behind a prompt and an answer's opening.
+    """`formula` of each reference as the policy would go on with it behind a prompt and an answer's opening.
 
     Opening and reference are tokenised apart, so that the reference's tokens are the same behind every opening. Dropout
     is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
@@ -85,7 +91,7 @@ def reference_probabilities(
     try:
         for start in range(0, len(short), together):
             places = short[start : start + together]
-            found[places] = _read(model, [rows[place] for place in places], device)
+            found[places] = _read(model, [rows[place] for place in places], device, formula)
     finally:
         model.train(training)
     return found
@@ -98,10 +104,12 @@ def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tu
     return [*start, *behind], len(start)
 
 
-def _read(model: Any, rows: Sequence[tuple[list[int], int]], device: Any) -> Float[Tensor, " N"]:
+def _read(
+    model: Any, rows: Sequence[tuple[list[int], int]], device: Any, formula: Callable[[Tensor, Tensor], Tensor]
+) -> Float[Tensor, " N"]:
     batch = pad([ids for ids, _ in rows])
     tokens, attention = batch.tokens.to(device), batch.attention.to(device)
     start = torch.tensor([length for _, length in rows], device=device)
     logprobs = answer_logprobs(model, tokens, attention, start)
     places = torch.arange(tokens.shape[1], device=device)
-    return mean_probability(logprobs, attention & (places >= start[:, None])).double().cpu()
+    return formula(logprobs, attention & (places >= start[:, None])).double().cpu()

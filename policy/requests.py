@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -55,6 +55,17 @@ class Request:
         ):
             if not holds:
                 raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+
+
+def mixing_logits(request: Request, share: float) -> Request:
+    """The request at z = λ z_base + (1 - λ) z_guide: a weight of (1 - λ) / λ at the temperature T / λ
+
+    The mixture of a strong base and a weak guide of WMSS 2026, arXiv:2602.08222, λ = `share` > 0; above 1 it leads away
+    from the guide. In the answer `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
+    """
+    if not (share > 0 and math.isfinite(share)):
+        raise UsageError(f"the base's share of the logits is a number above 0, got {share}")
+    return replace(request, weight=(1 - share) / share, temperature=request.temperature / share)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from .arguments import PolicyArguments
 from .around_steps import AroundSteps
 from .backlog import Backlog, Batch
 from .critic import CriticArguments, CriticLearner, Targets
+from .drawn_prompts import CURRICULUM, DrawnPrompts
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
 from .keeping import load_state, save_state
 from .reference import frozen_copy
@@ -64,6 +65,7 @@ class PolicyTrainer(GRPOTrainer):
         critic: CriticArguments | None = None,
         reference: Any = None,
         replay: Replay | None = None,
+        curriculum: DrawnPrompts | None = None,
         peft_config: Any = None,
         rollout_func: Any = None,
         callbacks: Sequence[TrainerCallback] = (),
@@ -86,7 +88,8 @@ class PolicyTrainer(GRPOTrainer):
             rollout_func=rollout_func,
             callbacks=[MarkComplete(), *callbacks],
         )
-        self.sources, self.algorithm = sources, algorithm
+        self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
+        self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
         self.backlog = Backlog(replay, args.steps_per_generation or 1) if replay else None
         self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
         self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
@@ -96,8 +99,7 @@ class PolicyTrainer(GRPOTrainer):
         self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
         self._cycle: Cycle | None = None
         self._states: dict[int, Tensor] = {}
-        self.live = False
-        self.kl = 0.0
+        self.live, self.kl = False, 0.0
         self.add_callback(AroundSteps(self))
 
     # ---- what models say of answers ----
@@ -111,8 +113,7 @@ class PolicyTrainer(GRPOTrainer):
         """Whether something needs log-probabilities, states or values before the loss."""
         later = self.args.gradient_accumulation_steps % self.args.cycle != 0
         wanted = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
-        wanted = wanted or self.algorithm.reads & {"logprobs", "entropy", "states"}
-        return bool(later or wanted or self.rollout_func)
+        return bool(later or wanted or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
 
     def _referee(self, reference: Any) -> Any:
         reference.requires_grad_(False).eval()
@@ -158,6 +159,8 @@ class PolicyTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs):
         """TRL's answers with our rewards; advantages, weights and what else the loss reads are this process's."""
+        if self.curriculum and self.model.training:
+            inputs = self.curriculum.drawn(inputs, self.num_generations)
         batch = super()._generate_and_score_completions(inputs)
         training, rows = self.model.training, answers_of(batch)
         writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
@@ -182,7 +185,7 @@ class PolicyTrainer(GRPOTrainer):
                 path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
                 story = (scored.rewards, scored.advantages, self.sources.versions)
                 write_rollouts(path, self.state.global_step, examples, rollout, *story)
-            self._cycle = Cycle(self._examples, rollout, scored.total, None)
+            self._cycle = Cycle(self._examples, rollout, scored.total, None, scored.advantage)
             if self.backlog:
                 self.backlog.turn(batch, scored, rollout)
         return batch
@@ -278,9 +281,7 @@ class PolicyTrainer(GRPOTrainer):
         """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; the critic learns beside it."""
         rows, algorithm = answers_of(inputs), self.algorithm
         read = model(answers=rows)
-        weights = inputs["weights"]
-        if "importance_sampling_ratio" in inputs:
-            weights = weights * inputs["importance_sampling_ratio"]
+        weights = inputs["weights"] * inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         base, penalty = inputs.get("base"), algorithm.penalty
         whole = not isinstance(algorithm.rule, ClipRule)
@@ -300,15 +301,15 @@ class PolicyTrainer(GRPOTrainer):
         if whole:
             found = found._replace(total=found.total + self._of_answers(algorithm.rule, read, rows, weights, inputs))
         self._account(found, read, rows)
+        if self.backlog and self.model.training:
+            self.backlog.saw(inputs["row"], found.sums)
         if self.learner and self.model.training and weights.any():
             self._learn_values(self.learner, read, rows, inputs)
         if self.sources.learners and self.sources.reads_states and self.model.training:
             own = own_states(read.states.detach(), rows)
             self._states |= dict(zip(inputs["row"].tolist(), own, strict=True))
         self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
-        if algorithm.entropy == 0:
-            return found.total
-        return found.total - algorithm.entropy * (weights * read.entropy).sum()
+        return found.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _of_answers(self, loss: Any, read: Reading, rows: Answers, weights: Tensor, inputs: Batch) -> Tensor:
         """Σ_i w_i L_i of a loss that sees whole answers; a group's answers that are in this micro-batch make pairs."""
@@ -343,13 +344,13 @@ class PolicyTrainer(GRPOTrainer):
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """TRL's, and what formulas, critic, replay and learning rewards remember."""
+        """TRL's, and what formulas, critic, replay, curriculum and learning rewards remember."""
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
             tensors = {
                 "learner": self.learner.state() if self.learner else None,
-                "sources": {name: one.state() for name, one in self.sources.learners.items()},
+                "sources": {name: one.state() for name, one in self.learners.items()},
                 "past": self.backlog.kept() if self.backlog else None,
             }
             replay = self.backlog.state if self.backlog else {}
@@ -364,7 +365,7 @@ class PolicyTrainer(GRPOTrainer):
         self.algorithm.load(formulas["algorithm"])
         if self.learner:
             self.learner.load(tensors["learner"])
-        for name, one in self.sources.learners.items():
+        for name, one in self.learners.items():
             one.load(tensors["sources"][name])
         if self.backlog:
             self.backlog.load(formulas["replay"], tensors["past"])
@@ -388,7 +389,7 @@ class PolicyTrainer(GRPOTrainer):
         if self._cycle is None or self._step % self.args.cycle:
             return
         states = [self._states[row] for row in range(len(self._cycle.examples))] if self._states else None
-        for name, one in self.sources.learners.items():
+        for name, one in self.learners.items():
             for fact, value in one.learn(self._cycle._replace(states=states)).items():
                 self._note(f"{name}/{fact}", value)
         self._cycle, self._states = None, {}

@@ -144,21 +144,40 @@ class Cycle(NamedTuple):
     """Their rewards."""
     states: list[Float[Tensor, "S D"]] | None
     """The policy's last hidden states of the last pass, at every position that predicts a token; detached, on a CPU."""
+    advantage: Float[Tensor, "N L"]
+    """What they were trained on."""
+
+
+Curriculum = Callable[[State, Mapping[str, Sequence[float]]], tuple[State, dict[str, float]]]
+"""(state, |A| of a step's answers by their prompts' kind) -> (next state, each kind's share of the next prompts)."""
 
 
 class Past(NamedTuple):
-    """A batch that was trained on, as a replay sees it again."""
+    """Answers that were trained on, as a replay sees them again."""
 
-    advantage: Float[Tensor, "N L"]
+    advantage: Float[Tensor, "M L"]
     rollout: Rollout
+    """With `total`, without `states`."""
+    age: Int[Tensor, " M"] | None = None
+    """How many batches ago each answer was written."""
+    clipped: Float[Tensor, " M"] | None = None
+    """Share of each answer's tokens whose ratio was out of bounds when it was last trained on."""
+    now: Rollout | None = None
+    """The present batch."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """Trains once more on the previous batch, against the policy that wrote it; a reducer over steps."""
+    """Trains once more on previous answers, against the policy that wrote them; a reducer over steps.
+
+    They are those of the previous batch, or of as many batches as its `remembers` says, the oldest first.
+    """
 
     def __call__(
         self, state: State, total: Float[Tensor, " N"], past: Past
-    ) -> tuple[State, Float[Tensor, " N"] | Float[Tensor, "N L"] | None]:
-        """The present batch's rewards and the previous batch -> the latter's new advantages; None: not this time."""
+    ) -> tuple[State, Float[Tensor, " M"] | Float[Tensor, "M L"] | None]:
+        """The present batch's rewards and the past -> the latter's new advantages; None: not this time.
+
+        NaN: not this answer. As many as a batch has are trained on at most.
+        """
         ...

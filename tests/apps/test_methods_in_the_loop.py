@@ -12,6 +12,7 @@ SAID = "said=tests.apps.test_methods_in_the_loop:said"
 NOISY = "noise_backward(reward=verdict, false_positive=0.1, false_negative=0.2)"
 TRANSFORMS = ["ha_dw", "nsr(positive=0.1)", "ace(alpha=1.0)", "resrl(rank=4)", "entropy_mask"]
 ANSWERS = ["--advantage", "dr_grpo", "--aggregation", "answer_mean", "--num_iterations", 2]
+BANDIT = "longest=16, penalty=0.1, ceiling=2.0, warm_up=1"
 METHODS = {
     "debiased": ["--advantage", "debiased"],
     "noise forward": ["--advantage", "noise_forward(false_negative=0.2)"],
@@ -23,6 +24,12 @@ METHODS = {
     "transforms": ["--advantage", "dr_grpo", "--advantage_transform", *TRANSFORMS],
     "poise": ["--advantage", "dr_grpo", "--advantage_transform", "poise"],
     "dars": ["--scheduler", "dars"],
+    "wmss": ["--scheduler", "wmss(gained=0.7, lost=0.2)"],
+    "cbs in groups": ["--scheduler", f"cbs(model=ridge, shrink=1.0, bonus=0.5, keep=2, {BANDIT})"],
+    "cbs of past answers": [
+        *("--replay", f"cbs(model=mlp, learning_rate=0.1, over=10, keep=8, batches=2, {BANDIT})"),
+        *("--num_iterations", 2),
+    ],
     "pipo": ["--replay", "pipo(window=2, damping=1.0)", "--num_iterations", 2, "--steps_per_generation", 2],
     "kimi": [*ANSWERS, "--loss", "kimi(tau=0.1)"],
     "p3o beside a KL": [*ANSWERS, "--loss", "p3o(epsilon=0.2)", "--kl", 0.1],
@@ -43,7 +50,7 @@ def said():
 @pytest.mark.filterwarnings("ignore:are")
 def test_a_method_trains_a_policy(name, rl):
     rewards = [VERDICT, SAID] if name == "laser" else [VERDICT]
-    steps = 8 if name == "pipo" else 3
+    steps = {"pipo": 8, "cbs of past answers": 6}.get(name, 3)
     code, _, told, folder = rl("--reward", *rewards, *METHODS[name], "--max_steps", steps)
     assert code == 0, told
     rows = steps_of(folder)

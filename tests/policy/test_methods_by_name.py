@@ -125,6 +125,13 @@ def test_losses_and_the_replay_are_read_with_their_arguments():
         ("losses", "kimi", "the argument 'tau' is missing"),
         ("advantages", "are", "the argument 'shape' is missing"),
         ("transforms", "ace", "the argument 'alpha' is missing"),
+        ("schedulers", "cbs(model=ridge, keep=2)", "the argument 'longest' is missing"),
+        ("replays", "cbs(model=mlp, keep=2, longest=9)", "the argument 'batches' is missing"),
+        (
+            "schedulers",
+            "cbs(model=ridge, keep=2, longest=9, penalty=0, ceiling=0)",
+            "missing a required argument: 'shrink'",
+        ),
     ],
 )
 def test_what_could_not_be_read_in_a_paper_has_to_be_given(folder, text, told):

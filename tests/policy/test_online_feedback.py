@@ -76,11 +76,9 @@ def cycles(said, states_of):
                 response=torch.ones(len(examples), 1, dtype=torch.bool),
                 finished=torch.ones(len(examples), dtype=torch.bool),
             )
-            before = states_of(examples)
-            yield (
-                before,
-                Cycle(examples, rollout, torch.zeros(len(examples)), [one + drift * one.sign() for one in before]),
-            )
+            before, rewards = states_of(examples), torch.zeros(len(examples))
+            after = [one + drift * one.sign() for one in before]
+            yield before, Cycle(examples, rollout, rewards, after, rewards[:, None])
 
     return make
 

@@ -10,6 +10,7 @@ from rewardlab.policy.reference_probability import (
     mean_probability,
     reasoning,
     reference_probabilities,
+    total_logprob,
 )
 from rewardlab.policy.transforms.std_filter import std_filter
 from rewardlab.policy.types import Rewards, Rollout
@@ -27,6 +28,13 @@ def test_a_mean_of_probabilities_over_the_references_tokens():
     logprobs = torch.tensor([[0.5, 0.25, 0.9], [0.5, 0.5, 0.5]]).log()
     found = mean_probability(logprobs, torch.tensor([[True, True, False], [False, False, False]]))
     assert found.tolist() == pytest.approx([0.375, 0.0])
+
+
+def test_a_sum_of_log_probabilities_stays_where_a_probability_would_be_0():
+    """-2 - 4, and -200 of one token, whose probability no float32 holds."""
+    logprobs = torch.tensor([[-1.0, -2.0, -4.0], [-3.0, -200.0, 0.0]])
+    found = total_logprob(logprobs, torch.tensor([[False, True, True], [False, True, False]]))
+    assert found.tolist() == [-6.0, -200.0]
 
 
 def test_what_the_reasoning_adds_is_never_below_0():

@@ -34,6 +34,6 @@ def test_every_prompt_keeps_its_weight_and_a_missing_score_has_none(kind):
 
 
 def test_an_unknown_kind_is_told():
-    assert names("policy.schedulers") == ["dars", "pf_ppo"]
+    assert names("policy.schedulers") == ["cbs", "dars", "pf_ppo", "wmss"]
     with pytest.raises(ValueError, match="one of power, best_worst, best_random, got 'best'"):
         load("policy.schedulers", "pf_ppo")("best")

@@ -1,0 +1,44 @@
+"""What the policy itself says of its answer, by one token behind it: the second reward of `--advantage laser`."""
+
+from collections.abc import Sequence
+from math import isnan
+
+from ...policy.reference_probability import reference_probabilities, total_logprob
+from ...policy.rewards import RewardFunction
+from ...policy.voices import language_model, positions
+from ...rm.errors import UsageError
+from ...rm.types import Example
+from ..run_facts import RunFacts
+from ..runs import say
+
+
+def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
+    """ℓ = log π(z | x, y), nats: of one fixed unused token z behind the answer and its end   LaSeR: arXiv:2510.14943
+
+    π is the policy as it is now. `token` is z as the tokenizer writes it, such as <|vision_start|> of Qwen's; it has to
+    be given, as an unused token is another in every vocabulary. An answer behind which the policy has no room to read
+    it has no reward; `together` answers are read at a time. Name it behind the verifier:
+
+        --reward verdict=SOURCE 'said=laser(token=Z)' --weight verdict=0.9 said=0.1 --advantage 'laser(reference=C)'
+
+    C is the start policy's own mean: `rewards/said/mean` of the first step, as one step with `--watch` tells it.
+    """
+    encoder = run.policy.encoder
+    ids = encoder.tokenizer(token, add_special_tokens=False).input_ids
+    if len(ids) != 1 or (ids[0] == encoder.tokenizer.unk_token_id and token != encoder.tokenizer.unk_token):
+        raise UsageError(
+            f"laser: token is one token of the policy's vocabulary, and {token!r} is none; take an unused one"
+        )
+    model, end, longest = language_model(run.policy), str(encoder.tokenizer.eos_token or ""), positions(run.policy)
+
+    def rate(examples: Sequence[Example]) -> list[float | None]:
+        prompts, answers = [one.prompt for one in examples], [one.answer + end for one in examples]
+        said = reference_probabilities(
+            model, encoder, prompts, answers, [token] * len(examples), together=together, longest=longest,
+            formula=total_logprob,
+        ).tolist()  # fmt: skip
+        if unread := sum(map(isnan, said)):
+            say(f"laser: behind {unread} of {len(examples)} answers the policy has no room for {token!r}")
+        return [None if isnan(one) else one for one in said]
+
+    return rate

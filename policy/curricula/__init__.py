@@ -1,0 +1,1 @@
+"""Which kinds of prompts come next; one file per rule."""

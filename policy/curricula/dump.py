@@ -1,0 +1,40 @@
+"""Which source of prompts to train on next: the one that taught most of late, or was hardly tried."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..types import Curriculum, State
+from .sec import boltzmann
+
+
+def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
+    """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
+
+    mean|A| is over the source's last `window` answers, which has to be given, as the paper's could not be read; n_d
+    counts all its answers so far and N those of all sources. A source without answers has a mean of 0 and the largest
+    bonus. The sources are those that were ever named; τ = `temperature` > 0. The state is, by source, the recent |A|
+    and the count.
+    """
+    if window < 1 or temperature <= 0:
+        raise ValueError(f"dump: window is 1 or more and temperature is above 0, got {window} and {temperature}")
+
+    def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
+        held = {name: {"recent": [], "seen": 0} for name in gains} | dict(state)
+        for name, found in gains.items():
+            one = held[name]
+            held[name] = {"recent": [*one["recent"], *found][-window:], "seen": one["seen"] + len(found)}
+        everything = sum(one["seen"] for one in held.values())
+        bounds = {name: upper_bound(one["recent"], one["seen"], everything) for name, one in held.items()}
+        return held, boltzmann(bounds, temperature)
+
+    return step
+
+
+def upper_bound(recent: Sequence[float], seen: int, everything: int) -> float:
+    """The mean and its bonus.
+
+    >>> upper_bound([0.25, 0.75], 3, 0)
+    0.5
+    """
+    mean = sum(recent) / len(recent) if recent else 0.0
+    return mean + math.sqrt(2 * math.log(everything + 1) / (seen + 1))

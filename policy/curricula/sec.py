@@ -1,0 +1,37 @@
+"""Which kind of prompt to train on next: the kind that taught most of late."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..types import Curriculum, State
+
+
+def sec(*, rate: float, temperature: float) -> Curriculum:
+    """Q_c <- α mean|A| + (1 - α) Q_c of the kinds c that were trained on;  p_c = softmax(Q_c / τ)
+
+    SEC: Chen et al. 2025, arXiv:2505.14970. α = `rate` in [0, 1] and τ = `temperature` > 0 have to be given: the
+    paper's could not be read. Q begins at 0; a kind without answers in this step, an empty list, keeps its Q. The kinds
+    are those that were ever named. The state is Q by kind.
+    """
+    if not 0 <= rate <= 1 or temperature <= 0:
+        raise ValueError(f"sec: rate lies in [0, 1] and temperature is above 0, got {rate} and {temperature}")
+
+    def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
+        values = dict.fromkeys(gains, 0.0) | dict(state)
+        for kind, found in gains.items():
+            if found:
+                values[kind] += rate * (sum(found) / len(found) - values[kind])
+        return values, boltzmann(values, temperature)
+
+    return step
+
+
+def boltzmann(values: Mapping[str, float], temperature: float) -> dict[str, float]:
+    """softmax(values / τ).
+
+    >>> boltzmann({"a": 0.0, "b": math.log(3)}, 1.0)
+    {'a': 0.25, 'b': 0.75}
+    """
+    top = max(values.values(), default=0.0)
+    raw = {name: math.exp((value - top) / temperature) for name, value in values.items()}
+    return {name: one / sum(raw.values()) for name, one in raw.items()}

@@ -1,0 +1,63 @@
+"""A bandit chooses which of the answers of the last batches are trained on once more."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..bandit import History, bandit, contexts, mean_entropy
+from ..types import Past, Replay, State
+
+
+def cbs(
+    *,
+    model: str,
+    keep: int,
+    batches: int,
+    longest: int,
+    penalty: float,
+    ceiling: float,
+    rate: float = 1.0,
+    warm_up: int = 64,
+    seed: int = 0,
+    **of_model: Any,
+) -> Replay:
+    """The `keep` answers of the last `batches` with the highest predicted gain, with the advantages they had
+
+    CBS 2026, arXiv:2602.08499, with a replay buffer. Gain, models and settings are those of `schedulers.cbs`; here H is
+    that of the batch which has just come. There is no importance weight beside the clip rule's ratio to the policy that
+    wrote an answer: how old it is, how often it was used and how much of it was clipped are features. `keep` is at most
+    a batch's answers. Takes `--num_iterations 2` or more.
+
+    The state has "uses", how often each remembered answer was chosen.
+    """
+    if keep < 1 or longest < 1 or batches < 1:
+        raise ValueError(f"cbs: keep, batches and longest are 1 or more, got {keep}, {batches} and {longest}")
+    made = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
+
+    def replay(state: State, total: Float[Tensor, " N"], past: Past) -> tuple[State, Float[Tensor, "M L"] | None]:
+        rollout, rewards = past.rollout, past.rollout.total
+        if past.now is None or past.age is None or past.clipped is None or rewards is None:
+            raise ValueError("cbs: the replay is told neither of the present batch nor of how the past ones were used")
+        uses = _uses(state.get("uses", []), past.age)
+        tokens = rollout.response.sum(1).clamp_min(1)
+        advantage = torch.where(rollout.response, past.advantage, 0).sum(1) / tokens
+        history = History(past.age.double(), uses.to(past.age.device), past.clipped)
+        x = contexts(rewards, advantage, rollout, longest=longest, history=history)
+        held = made.observed(state, total.nanmean().item(), mean_entropy(past.now))
+        held, (rows,) = made.choose(held, x, [(~rewards.isnan()).nonzero().squeeze(1)], keep)
+        uses[rows] += 1
+        again = torch.full_like(past.advantage, torch.nan)
+        again[rows] = past.advantage[rows]
+        return held | {"uses": uses.tolist()}, again if rows else None
+
+    replay.remembers = batches  # type: ignore[attr-defined]
+    return replay
+
+
+def _uses(before: list[float], age: Tensor) -> Float[Tensor, " M"]:
+    """Of the answers that are remembered now: the newest were never chosen, the oldest may be forgotten."""
+    new = int((age == age.min()).sum())
+    old = before[len(before) - (len(age) - new) :]
+    return torch.tensor([*old, *[0.0] * new], dtype=torch.float64)

@@ -1,0 +1,51 @@
+"""A bandit chooses which answers of a group count, by what such answers have brought so far."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..advantages.dr_grpo import dr_grpo
+from ..bandit import bandit, contexts, mean_entropy
+from ..types import Rollout, Scheduler, State
+
+
+def cbs(
+    *,
+    model: str,
+    keep: int,
+    longest: int,
+    penalty: float,
+    ceiling: float,
+    rate: float = 1.0,
+    warm_up: int = 64,
+    seed: int = 0,
+    **of_model: Any,
+) -> Scheduler:
+    """The `keep` answers of each group with the highest predicted gain; the others weigh nothing
+
+    gain = μ_{t+1} - V_t - c max(0, H_{t+1} - H_max), shared by all that was chosen at t      CBS 2026, arXiv:2602.08499
+
+    μ is a batch's mean reward, V the estimate before it (V += `rate` (μ - V); at 1, the batch before), H its entropy in
+    nats a token, c = `penalty`, H_max = `ceiling`. A is that of `dr_grpo`. `model` is `bandit.ridge` or `bandit.mlp`
+    with their settings; features and models are ours, for the paper's could not be read, nor its constants. The first
+    `warm_up` batches are chosen at random. `longest` is the limit of an answer's tokens, `keep` at most the group's
+    size. Weights have mean 1 in each group.
+    """
+    if keep < 1 or longest < 1:
+        raise ValueError(f"cbs: keep and longest are 1 or more, got {keep} and {longest}")
+    made = bandit(model, of_model, penalty=penalty, ceiling=ceiling, rate=rate, warm_up=warm_up, seed=seed)
+
+    def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
+        x = contexts(scores, dr_grpo()(scores, rollout), rollout, longest=longest)
+        held = made.observed(state, scores.nanmean().item(), mean_entropy(rollout))
+        sets = [((rollout.group == one) & ~scores.isnan()).nonzero().squeeze(1) for one in rollout.group.unique()]
+        held, chosen = made.choose(held, x, sets, keep)
+        weights = torch.zeros_like(scores)
+        for rows, some in zip(sets, chosen, strict=True):
+            weights[some] = len(rows) / max(len(some), 1)
+        return held, weights
+
+    schedule.reads = ("entropy", "logprobs")  # type: ignore[attr-defined]
+    return schedule

@@ -1,0 +1,51 @@
+"""Train more on answers that the policy has become surer of, or less sure of, than a weaker model is."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import Rollout, Scheduler, State
+
+
+def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Scheduler:
+    """w ∝ p = α H_weak / Σ + β [-ΔH]₊ / Σ + γ [ΔH]₊ / Σ,   ΔH = H_strong - H_weak        WMSS 2026, arXiv:2602.08222
+
+    α = `weak`, β = `gained`, γ = `lost`, the paper's; each term is divided by its own sum, as in its code, and a term
+    that is 0 for all is left out. The paper draws training examples by p. Ours: a step's answers weigh N p, and H is
+    what an answer costs in nats a token, -mean_t log π(y_t) under the policy that wrote it and under the weaker model,
+    which is `--reference`, an earlier checkpoint, or else the policy as it started.
+    """
+    if min(weak, gained, lost) < 0 or weak + gained + lost == 0:
+        raise ValueError(f"wmss: weak, gained and lost are 0 or more and not all 0, got {weak}, {gained} and {lost}")
+
+    def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
+        if rollout.logprobs is None or rollout.base is None:
+            raise ValueError("wmss: the rollout has no log-probabilities under a weaker model; leave --measure_kl on")
+        known = ~scores.isnan()
+        strong, other = (_cost(one, rollout) for one in (rollout.logprobs, rollout.base))
+        weights = torch.zeros_like(scores)
+        weights[known] = known.sum() * shares(strong[known], other[known], weak, gained, lost).to(scores.dtype)
+        return state, weights
+
+    schedule.reads = ("logprobs", "base")  # type: ignore[attr-defined]
+    return schedule
+
+
+def shares(
+    strong: Float[Tensor, " N"], weak: Float[Tensor, " N"], alpha: float, beta: float, gamma: float
+) -> Float[Tensor, " N"]:
+    """p, which sums to 1, from H_strong and H_weak in nats >= 0; 1 / N where every term is 0.
+
+    >>> shares(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), 0.0, 0.75, 0.25).tolist()
+    [0.75, 0.25]
+    """
+    change = strong - weak
+    terms = ((alpha, weak), (beta, (-change).clamp_min(0)), (gamma, change.clamp_min(0)))
+    found = sum((share * one / one.sum() for share, one in terms if one.sum() > 0), torch.zeros_like(weak))
+    total = found.sum()
+    return found / total if total > 0 else torch.full_like(weak, 1 / max(len(weak), 1))
+
+
+def _cost(logprobs: Float[Tensor, "N L"], rollout: Rollout) -> Float[Tensor, " N"]:
+    tokens = rollout.response.sum(1).clamp_min(1)
+    return -torch.where(rollout.response, logprobs, 0).double().sum(1) / tokens
