@@ -41,7 +41,7 @@ class TrainConfig:
     eval_data: list[str] = say(
         "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
     )
-    kind: str = say("scalar, linear, embedding, autoregressive, multi_head or ensemble.", default="scalar")
+    kind: str = say("scalar, linear, embedding, autoregressive, multi_head, ensemble or boosted.", default="scalar")
     model: str | None = say(
         "Backbone to start from: path or Hub id. Scalar without one: a small model from scratch.", default=None
     )
@@ -78,7 +78,7 @@ class TrainConfig:
         """Refuse what cannot be run."""
         load("rm.models", self.kind)
         if ":" not in self.kind:
-            kinds = ("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble")
+            kinds = ("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
             one_of("kind", self.kind, kinds)
         if self.kind != "ensemble":
             given("data", self.data)

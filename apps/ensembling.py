@@ -1,14 +1,16 @@
-"""An ensemble's folder from trained reward models: where they are, and how their rewards become one."""
+"""The folder of an ensemble or a boosted model: where its members are, and how their rewards become one."""
 
 import time
 from pathlib import Path
 from typing import Any
 
 from ..rm.checkpoint import GOLDEN, check_golden, load_reward_model, read_golden, write_golden
+from ..rm.data import load_pairs
 from ..rm.errors import UsageError
+from ..rm.models.boosted import BoostedRewardModel
 from ..rm.models.ensemble import EnsembleRewardModel, ensemble
 from .config import TrainConfig
-from .runs import run_folder, trust, write_manifest
+from .runs import data_hash, run_folder, tell_rows, trust, write_manifest
 from .several_config import SeveralConfig
 
 
@@ -28,6 +30,30 @@ def make_ensemble(config: TrainConfig, several: SeveralConfig, output: str) -> d
         facts |= {"contract": model.contract.hash(), "members": model.names}
         write_manifest(work, data=[], seed=0, started=started, **facts)
     return {"model": output, "kind": config.kind, "members": len(model.members), "contract": model.contract.hash()}
+
+
+def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> dict[str, Any]:
+    """Weigh trained stages, the first one first, by what each adds to those before on the pairs of --data."""
+    started, recipe = time.time(), {"kind": config.kind, "members": several.members, "data": config.data}
+    recipe |= {"objective": config.objective, "data_sha256": {name: data_hash(name) for name in config.data}}
+    with run_folder(output, recipe, overwrite=config.overwrite) as work:
+        pairs = []
+        for source in config.data:
+            found, rows = load_pairs(source, on_bad_row=config.on_bad_row)
+            tell_rows(source, rows)
+            pairs += found
+        names = [str(Path(name).resolve()) if Path(name).exists() else name for name in several.members]
+        stages = [load_reward_model(name, **trust(config)) for name in names]
+        model = BoostedRewardModel.fitted(stages, names, pairs, objective=config.objective)
+        model.save(work)
+        write_golden(model, [pair.examples[place % 2] for place, pair in enumerate(pairs)][: config.golden], work)
+        facts: dict[str, Any] = {"weights": dict(zip(names, model.weights, strict=True))}
+        facts["losses"] = model.losses(pairs, config.objective)
+        facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
+        facts["contract"] = model.contract.hash()
+        write_manifest(work, data=config.data, seed=None, started=started, **facts)
+    told = {"members": len(stages), "pairs": len(pairs), "weights": model.weights, "losses": facts["losses"]}
+    return {"model": output, "kind": config.kind, "contract": model.contract.hash()} | told
 
 
 def _open(several: SeveralConfig, **options: Any) -> EnsembleRewardModel:

@@ -12,7 +12,7 @@ LEARNED, POSITIVE = "learned", "learned_positive"
 
 @dataclass
 class SeveralConfig:
-    """Several objectives (--kind scalar --objectives), several heads (multi_head), several members (ensemble)."""
+    """Several objectives (--kind scalar --objectives), heads (multi_head) or members (ensemble, boosted)."""
 
     weights: str | None = say(
         "Of several objectives, for an overall reward: helpful=0.7,harmless=0.3; or learned from the pairs' overall "
@@ -20,7 +20,9 @@ class SeveralConfig:
         default=None,
     )
     regression_weight: float = say("Of the squared error of answers' scores, beside the loss of pairs.", default=1.0)
-    members: list[str] = say("Trained reward models of an ensemble.", default_factory=list)
+    members: list[str] = say(
+        "Trained reward models of an ensemble, or of a boosted model, the first stage first.", default_factory=list
+    )
     combine: str = say(
         "How heads or members become one reward: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
         default="mean",
@@ -46,14 +48,15 @@ class SeveralConfig:
         owners = {"members": "ensemble", "weights": "scalar", "regression_weight": "scalar"}
         for name in self.changed():
             wanted = owners.get(name, "multi_head")
-            if kind != wanted and not (name == "combine" and kind == "ensemble"):
+            if kind != wanted and (name, kind) not in (("combine", "ensemble"), ("members", "boosted")):
                 raise UsageError(f"--{name} belongs to --kind {wanted}, got {kind}")
         if (self.weights or "regression_weight" in self.changed()) and objectives < 2:
             raise UsageError(
                 "--weights and --regression_weight belong to several objectives; name them with --objectives"
             )
-        if kind == "ensemble" and len(self.members) < 2:
-            raise UsageError(f"an ensemble has two or more --members, got {self.members}")
+        if kind in ("ensemble", "boosted") and len(self.members) < 2:
+            article = "an" if kind == "ensemble" else "a"
+            raise UsageError(f"{article} {kind} reward model has two or more --members, got {self.members}")
         if not self.regression_weight >= 0:
             raise UsageError(f"--regression_weight is >= 0, got {self.regression_weight}")
         self.rule()

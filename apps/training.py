@@ -19,7 +19,7 @@ from ..rm.scored import Judged, load_judged
 from ..rm.trainer import RewardArguments, RewardTrainer, last_complete_checkpoint
 from ..rm.types import OVERALL, PreferencePair
 from .config import GuideConfig, TrainConfig
-from .ensembling import make_ensemble
+from .ensembling import make_boosted, make_ensemble
 from .runs import data_hash, run_folder, say, tell_rows, trust, write_manifest
 from .several_config import SeveralConfig
 from .training_scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown, tell_encoding
@@ -38,6 +38,8 @@ def train(
     several.validate(config.kind, len(names))
     if config.kind == "ensemble":
         return make_ensemble(config, several, output)
+    if config.kind == "boosted":
+        return make_boosted(config, several, output)
     if config.kind == "autoregressive":
         guide.validate()
     elif config.kind != "scalar" and len(names) > 1:

@@ -15,6 +15,7 @@ from ..rm.models.multi_head import MultiHeadRewardModel
 from ..rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
 from ..rm.models.scalar import ADAPTER, OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
 from ..rm.objective_task import ObjectivesTask, encode_objectives, encode_scored, label_counts
+from ..rm.pair_losses import with_other_gaps
 from ..rm.plugins import load
 from ..rm.preferences import parse_preference
 from ..rm.scored import Judged
@@ -59,12 +60,15 @@ def prepare_scalar(
     outputs = (*names, OVERALL) if several.weights else tuple(names)
     _checked(several.weights, names)
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
+    if len(names) > 1 and getattr(losses[names[0]], "reads_other", False):
+        raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")
     model = build_scalar(config, outputs if len(names) > 1 else OBJECTIVES, data, arguments.seed)
     say(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
     if len(names) == 1:
         task: Any = ScalarTask(losses[names[0]])
-        encoding = _encode(model, data.pairs, names[0], config, "data")
-        eval_rows = _encode(model, held.pairs, names[0], config, "eval_data").rows if held.pairs else None
+        known, known_held = (with_other_gaps(losses[names[0]], one.pairs, **trust(config)) for one in (data, held))
+        encoding = _encode(model, known, names[0], config, "data")
+        eval_rows = _encode(model, known_held, names[0], config, "eval_data").rows if held.pairs else None
         task.check(encoding.rows)
         return Prepared(model, task, encoding, eval_rows)
     task = ObjectivesTask(losses, several.regression_weight)

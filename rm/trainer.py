@@ -16,7 +16,7 @@ from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArgum
 from .encode import Encoder, pad
 from .errors import DataError
 from .losses.bradley_terry import PairLoss
-from .pair_losses import check_margins, fit_to, learnt, load_losses, pair_values, save_losses
+from .pair_losses import OTHER, check_margins, check_other, fit_to, learnt, load_losses, pair_values, save_losses
 from .trunks import sequence_scores
 from .types import PreferencePair
 
@@ -56,12 +56,13 @@ OnLong = Literal["truncate", "skip", "refuse"]
 
 
 class PairRow(NamedTuple):
-    """One tokenised pair: P(chosen is better) and the margin (NaN: not stated) beside both token rows."""
+    """One tokenised pair: P(chosen is better), margin and another model's gap (NaN: not stated) beside both rows."""
 
     chosen: list[int]
     rejected: list[int]
     wins: float
     margin: float
+    other: float = float("nan")
 
 
 class Encoding(NamedTuple):
@@ -94,7 +95,11 @@ def encode_pairs(
         list(zip(encoded[::2], encoded[1::2], strict=True)),
         lambda pair: pair.chance(objective),
         lambda pair, chosen, rejected, wins: PairRow(
-            chosen.ids, rejected.ids, wins, float("nan") if pair.margin is None else pair.margin
+            chosen.ids,
+            rejected.ids,
+            wins,
+            float("nan") if pair.margin is None else pair.margin,
+            pair.gaps.get(OTHER, float("nan")),
         ),
         limit=encoder.contract.max_length,
         on_long=on_long,
@@ -148,6 +153,7 @@ def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
         "attention": batch.attention,
         "wins": torch.tensor([row.wins for row in rows]),
         "margin": torch.tensor([row.margin for row in rows]),
+        "other": torch.tensor([row.other for row in rows]),
     }
 
 
@@ -206,6 +212,7 @@ class ScalarTask:
     def check(self, rows: Sequence[PairRow]) -> None:
         """Refuse rows that lack what the loss asks for, and let it see how their lengths differ."""
         check_margins(self.pair_loss, [row.margin for row in rows], "'margin'")
+        check_other(self.pair_loss, [row.other for row in rows])
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
 
     def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
@@ -218,8 +225,8 @@ class ScalarTask:
         chosen, rejected = rewards.chunk(2)
         first, second = inputs["attention"].sum(dim=1).float().chunk(2)
         margin = inputs["margin"].nan_to_num(0.0)  # a loss that cannot do without has been refused
-        loss = pair_values(self.pair_loss, chosen, rejected, inputs["wins"], margin, first - second).mean()
-        return loss, torch.stack([chosen, rejected], dim=1)
+        said = chosen, rejected, inputs["wins"], margin, first - second, inputs["other"]
+        return pair_values(self.pair_loss, *said).mean(), torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
 

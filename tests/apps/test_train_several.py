@@ -152,6 +152,10 @@ def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
         (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments are numbers"),
         (["--kind", "ensemble", "--members", "a", "b"], 2, "leave --data out"),
         (["--kind", "ensemble", "--members", "a"], 2, "two or more --members"),
+        (["--kind", "boosted", "--members", "a"], 2, "a boosted reward model has two or more --members, got ['a']"),
+        (["--loss", "boosted"], 2, "the argument 'share' is missing"),
+        (["--loss", "weak_margin"], 3, "80 of 80 pairs have none called 'other'"),
+        (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(words, code, sentence, train):
@@ -187,3 +191,27 @@ def test_members_become_an_ensemble_by_a_rule(train, world, capsys):
     assert (lowest < soft).all() and (soft < plain).all()
     # two members lie their standard deviation to either side of the mean
     assert lowest == pytest.approx(plain - spread)
+
+
+def test_a_stage_is_trained_behind_another_and_both_become_one(train, world, capsys):
+    first = world / "linear-0.1"
+    code, _, _, stage = train("--loss", f"boosted(share=1.0, before={first})", "--eval_data", world / "held.jsonl")
+    assert code == 0 and manifest(stage)["train_loss"] > 0
+    code, facts, _, folder = train("--kind", "boosted", "--members", first, stage, output="both")
+    assert code == 0 and facts["members"] == 2 and facts["pairs"] == 80 and facts["weights"][0] == 1
+    alone, both = facts["losses"]
+    assert both <= alone and manifest(folder)["losses"] == facts["losses"]
+    held = rated(world, folder, capsys)["reward"]
+    parts = [rated(world, one, capsys)["reward"] for one in (first, stage)]
+    assert held == pytest.approx(parts[0] + facts["weights"][1] * parts[1], abs=1e-5)
+
+
+def test_a_weaker_models_margin_is_mixed_in(train, world):
+    losses = {}
+    for share in (0.5, 1.0):
+        loss = f"weak_margin(weak={world / 'linear-0.1'}, share={share})"
+        code, _, _, folder = train("--loss", loss, output=f"share-{share}")
+        assert code == 0
+        losses[share] = manifest(folder)["train_loss"]
+    _, _, _, plain = train(output="plain")
+    assert losses[1.0] == pytest.approx(manifest(plain)["train_loss"]) and abs(losses[0.5] - losses[1.0]) > 0.02
