@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo soak test test-vllm test-kernels-full test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
+.PHONY: demo soak test test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +56,9 @@ soak: $(VENV)/dev  ## The scoring server under 64 clients for a minute, killed, 
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels
+
+test-long: $(VENV)/dev  ## The tests that take minutes: parts of studies, every formula in the loop, the long kernels' tests
+	REWARDLAB_LONG=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 # Triton 3.6 is what GPU images of torch 2.10 and 2.11 carry; its interpreter needs numpy below 2.4.
 $(TRITON36)/ready: pyproject.toml

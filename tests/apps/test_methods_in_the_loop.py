@@ -35,6 +35,9 @@ METHODS = {
     "p3o beside a KL": [*ANSWERS, "--loss", "p3o(epsilon=0.2)", "--kl", 0.1],
 }
 
+QUICK = ("noise backward", "transforms", "pipo", "kimi")
+"""Tried in every run; the others where REWARDLAB_LONG=1."""
+
 
 def verdict():
     """Right where an answer has an even number of words, which about half of them have."""
@@ -46,7 +49,9 @@ def said():
     return lambda examples: [-23.0 + len(one.answer) % 7 for one in examples]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.long) for one in METHODS]
+)
 @pytest.mark.filterwarnings("ignore:are")
 def test_a_method_trains_a_policy(name, rl):
     rewards = [VERDICT, SAID] if name == "laser" else [VERDICT]

@@ -29,6 +29,7 @@ def test_the_start_policys_log_probabilities_are_those_it_was_sampled_by(start):
     np.testing.assert_allclose(logprobs(start, asked, said), sums, atol=1e-3)
 
 
+@pytest.mark.long
 def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path):
     told = []
     found = overoptimisation(tmp_path, workers=1, rows=8, say=told.append)

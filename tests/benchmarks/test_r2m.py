@@ -134,6 +134,7 @@ def study(tmp_path_factory):
     return cache, r2m(cache, workers=1, rows=12, say=lambda _: None)
 
 
+@pytest.mark.long
 def test_the_study_runs_on_a_part_and_finds_its_results_again(study):
     cache, found = study
     told = []
@@ -147,6 +148,7 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(study):
     assert len(facts["claims"]) == 18 and {*found.figures} == {"self", "labels"}
 
 
+@pytest.mark.long
 def test_before_its_first_cycle_every_arm_on_the_frozen_proxy_is_the_frozen_proxy(study):
     """ω is 1 there: same answers, same rewards, whatever the arm will read or learn."""
     rows = [one for one in study[1].facts["records"] if one["step"] == 0 and one["seed"] == 0]
@@ -155,6 +157,7 @@ def test_before_its_first_cycle_every_arm_on_the_frozen_proxy_is_the_frozen_prox
     assert len({one["gold"] for one in rows}) == 1
 
 
+@pytest.mark.long
 def test_labels_are_asked_for_as_many_groups_as_the_arm_has(study):
     calls = study[1].facts["calls"]
     assert calls["frozen"] == calls["R2M"] == 0
@@ -162,6 +165,7 @@ def test_labels_are_asked_for_as_many_groups_as_the_arm_has(study):
     assert 2 < calls["R2M, gold"] <= 2 * 3
 
 
+@pytest.mark.long
 def test_a_run_is_its_fields(study):
     """Another learning rate is another file in the cache, and another run."""
     cache, _ = study

@@ -3,6 +3,7 @@
 import json
 import subprocess
 
+import pytest
 import torch
 from rewardlab.benchmarks.speed import head
 from rewardlab.benchmarks.speed.head import Size, Traffic, main
@@ -10,6 +11,7 @@ from rewardlab.benchmarks.speed.head import Size, Traffic, main
 TOY = Size(rows=33, width=16, vocabulary=301, repeats=1)
 
 
+@pytest.mark.long
 def test_the_script_runs_each_variant_in_a_process_of_its_own(tmp_path, capsys, monkeypatch):
     kept = {name: head.VARIANTS[name] for name in ("eager", "liger", "linear_loss")}
     monkeypatch.setattr(head, "VARIANTS", kept)

@@ -139,6 +139,7 @@ def test_results_are_found_again_by_what_decides_them(tmp_path):
 # ---- the study ----
 
 
+@pytest.mark.long
 def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path, monkeypatch):
     chosen = ("global term: scores", "objectives: texts", "late branch: last half")
     monkeypatch.setattr(plan, "ABLATIONS", {name: plan.ABLATIONS[name] for name in chosen})
