@@ -1,7 +1,7 @@
 """Guided decoding on the page: a prompt, sliders, several settings in one batch, who pushed each token, a sweep."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -16,6 +16,7 @@ from . import answers
 from .parts import QUIET, SLOW, Site, button, number, sentences, streamed
 
 COMMAND = "The playground decodes with `rewardlab inspect {run} --arm ARM`, and `--base MODEL` where ARM is no adapter."
+CANCELLED = "Cancelled."
 SECONDS = 0.2  # between two looks at answers that are being written
 
 
@@ -75,21 +76,27 @@ def _decode(site: Site) -> None:
     def add_one(kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
         return _added(kept, _setting(names, values))
 
-    def decode_all(prompt: str, kept: list[Setting], *values: float) -> Iterator[list[Any]]:
-        return _stream(site, prompt, kept or [_setting(names, values)])
+    def decode_all(asked: str, prompt: str, kept: list[Setting], *values: float) -> Iterator[list[Any]]:
+        return _stream(site, asks.ended(asked), prompt, kept or [_setting(names, values)])
 
-    def sweep_all(prompt: str, over: str, steps: float, low: float, high: float, *values: float) -> Iterator[list[Any]]:
-        return _stream(site, prompt, _swept(_setting(names, values), over, steps, low, high))
+    def sweep_all(
+        asked: str, prompt: str, over: str, steps: float, low: float, high: float, *values: float
+    ) -> Iterator[list[Any]]:
+        return _stream(site, asks.ended(asked), prompt, _swept(_setting(names, values), over, steps, low, high))
 
     for slider in sliders:
         slider.change(lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
     add.click(sentences(add_one), [kept, *controls], [kept, listed], **QUIET)
     clear.click(lambda: ([], ""), None, [kept, listed], **QUIET)
-    started = [
-        decode.click(streamed(decode_all), [prompt, kept, *controls], list(result), **SLOW),
-        sweep.click(streamed(sweep_all), [prompt, over, steps, low, high, *controls], list(result), **SLOW),
-    ]
-    cancel.click(_cancelled, result.decoded, result.status, cancels=started, **QUIET)
+    asks, asked = Asks(), gr.Textbox(visible=False)
+    for pressed, function, inputs in (
+        (decode, decode_all, [prompt, kept, *controls]),
+        (sweep, sweep_all, [prompt, over, steps, low, high, *controls]),
+    ):
+        begun = pressed.click(asks.begin, None, asked, trigger_mode="multiple", **QUIET)
+        begun.then(streamed(function), [asked, *inputs], list(result), trigger_mode="multiple", **SLOW)
+    cancel.click(asks.end, result.decoded, result.status, **QUIET)
+    site.page.unload(asks.forget)
     result.colour.input(sentences(_recoloured), [result.decoded, result.colour], result.answers, **QUIET)
     for axis in (result.across, result.up):
         axis.input(sentences(_redrawn), [result.decoded, result.across, result.up], result.figure, **QUIET)
@@ -168,15 +175,49 @@ def _added(kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
 # ---- decoding ----
 
 
-def _stream(site: Site, prompt: str, settings: Sequence[Setting]) -> Iterator[list[Any]]:
-    """The page while answers are written, and when all are there."""
+class Asks:
+    """What each visitor asked last: a newer press of a button, or `cancel`, ends what is being decoded for them.
+
+    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def begin(self, request: gr.Request) -> str:
+        """The visitor and the number of this press."""
+        number = self._last[visitor] = self._last.get(visitor := str(request.session_hash), 0) + 1
+        return f"{visitor} {number}"
+
+    def ended(self, asked: str) -> Callable[[], bool]:
+        """Whether a press was followed by another, or its visitor has left."""
+        visitor, _, number = asked.partition(" ")
+        return lambda: str(self._last.get(visitor)) != number
+
+    def end(self, decoded: Decoded | None, request: gr.Request) -> Any:
+        """What is finished stays."""
+        self.begin(request)
+        return gr.skip() if decoded else note_html(CANCELLED)
+
+    def forget(self, request: gr.Request) -> None:
+        """Of a visitor who has left."""
+        self._last.pop(str(request.session_hash), None)
+
+
+def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequence[Setting]) -> Iterator[list[Any]]:
+    """The page while answers are written, and when all are there or nobody waits for them any more."""
     requests = [setting.request(prompt) for setting in settings]
     titles, written = [setting.label for setting in settings], [""] * len(settings)
     started = looked = time.monotonic()
+    if ended():
+        return
     yield _writing(f"Decoding {_answers(settings)} …", titles, written)
     with site.models.decoder() as (engine, _):
         done: list[Any] = [None] * len(settings)
         for piece in _pieces(engine, requests):
+            if ended():
+                yield _writing(CANCELLED, titles, written)
+                return
             written[piece.row] += piece.text
             done[piece.row] = piece.answer
             if time.monotonic() - looked > SECONDS:
@@ -245,11 +286,6 @@ def _rewards(site: Site, prompt: str, told: Sequence[guided.Told]) -> tuple[dict
 
 
 # ---- looking again ----
-
-
-def _cancelled(decoded: Decoded | None) -> Any:
-    """What is finished stays."""
-    return gr.skip() if decoded else note_html("Cancelled.")
 
 
 def _recoloured(decoded: Decoded | None, colour: str) -> str:
