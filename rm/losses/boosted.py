@@ -1,44 +1,13 @@
 """The loss of a later stage of a boosted reward model: pairs that the stages before have solved weigh least."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import UsageError
-from .bradley_terry import bradley_terry
+from ..other_gaps import BesideAnother, of_gap
 
 
-@dataclass(frozen=True)
-class Boosted:
-    """See `boosted`."""
-
-    reads_other: ClassVar[bool] = True
-    """Whether it is told another reward model's gaps."""
-    other: str | None
-    """That model; None where the pairs have its gaps."""
-    share: float
-    center: float
-
-    def __call__(
-        self,
-        chosen: Float[Tensor, " B"],
-        rejected: Float[Tensor, " B"],
-        wins: Float[Tensor, " B"] | None = None,
-        margin: Float[Tensor, " B"] | None = None,
-        *,
-        other: Float[Tensor, " B"],
-    ) -> Float[Tensor, " B"]:
-        """Nats per pair, not reduced; `other` is Δ_before."""
-        before = other.detach()
-        total = before + self.share * (chosen - rejected)
-        weight = pair_weights(before, wins)
-        value = weight * bradley_terry()(total, total.new_zeros(()).expand_as(total), wins, margin)
-        return value + self.center * (chosen + rejected) ** 2 if self.center else value
-
-
-def boosted(share: float, before: str | None = None, center: float = 0.0) -> Boosted:
+def boosted(share: float, before: str | None = None, center: float = 0.0) -> BesideAnother:
     """w / mean w · `bradley_terry` of Δ_before + λ Δ,   w = |p - σ(Δ_before)|,   λ = `share` > 0
 
     After the chain of LLMBoost, arXiv:2512.22309, whose successor learns what its predecessor gets wrong; carried over
@@ -49,7 +18,11 @@ def boosted(share: float, before: str | None = None, center: float = 0.0) -> Boo
     """
     if center < 0 or not share > 0:
         raise UsageError(f"center is a weight >= 0 and share is above 0, got {center} and {share}")
-    return Boosted(before, share, center)
+
+    def of_gaps(gap: Tensor, before: Tensor, wins: Tensor | None, margin: Tensor | None) -> Tensor:
+        return pair_weights(before, wins) * of_gap(before + share * gap, wins, margin)
+
+    return BesideAnother(of_gaps, before, center)
 
 
 def pair_weights(before: Float[Tensor, " B"], wins: Float[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:

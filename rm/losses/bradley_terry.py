@@ -1,7 +1,9 @@
 """Bradley-Terry: the chance that one answer is preferred is the logistic of the rewards' difference."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -48,5 +50,19 @@ def bradley_terry(center: float = 0.0) -> PairLoss:
         if wins is not None:
             value = wins * value - (1 - wins) * logsigmoid(-gap - margin)
         return value + center * (chosen + rejected) ** 2 if center else value
+
+    return loss
+
+
+def relabelled(of_pair: PairLoss, label: Callable[[Tensor], Tensor]) -> PairLoss:
+    """The same loss at p' = `label`(p) instead of p = `wins`, by default 1."""
+
+    def loss(
+        chosen: Float[Tensor, " B"],
+        rejected: Float[Tensor, " B"],
+        wins: Float[Tensor, " B"] | None = None,
+        margin: Float[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, " B"]:
+        return of_pair(chosen, rejected, label(torch.ones_like(chosen) if wins is None else wins), margin)
 
     return loss

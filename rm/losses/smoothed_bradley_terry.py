@@ -1,11 +1,7 @@
 """Bradley-Terry with label smoothing: no label is taken to be certain."""
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from ..errors import UsageError
-from .bradley_terry import PairLoss, bradley_terry
+from .bradley_terry import PairLoss, bradley_terry, relabelled
 
 
 def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
@@ -17,15 +13,4 @@ def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLos
     """
     if not 0 <= epsilon < 0.5:
         raise UsageError(f"epsilon is a share of wrong labels in [0, 0.5), got {epsilon}")
-    of_pair = bradley_terry(center)
-
-    def loss(
-        chosen: Float[Tensor, " B"],
-        rejected: Float[Tensor, " B"],
-        wins: Float[Tensor, " B"] | None = None,
-        margin: Float[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, " B"]:
-        wins = torch.ones_like(chosen) if wins is None else wins
-        return of_pair(chosen, rejected, (1 - epsilon) * wins + epsilon * (1 - wins), margin)
-
-    return loss
+    return relabelled(bradley_terry(center), lambda wins: (1 - epsilon) * wins + epsilon * (1 - wins))

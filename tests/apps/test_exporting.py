@@ -247,3 +247,4 @@ def test_damaged_and_missing_files_are_one_sentence(model, tmp_path, capsys):
     (model / "manifest.json").write_text("{")
     refused(["card", model], 3, "manifest.json: damaged", capsys)
     refused(["card", tmp_path], 2, "no scoring.json in it", capsys)
+    assert not list(tmp_path.rglob("README.md")) and not (model / "README.md").exists()

@@ -2,10 +2,8 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -33,6 +31,7 @@ from rewardlab.rm.types import PreferencePair, user_turn
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from tests.json_server import JsonHandler, running
 from tests.rm.spread_models import CHATML, LIMIT, examples, make
 
 TOKENS = ["alone", "shuffled", "padded on the left", "padded on the right", "pad is EOS"]
@@ -191,33 +190,19 @@ def test_a_bias_that_plain_transformers_leaves_out(run, tmp_path):
 def pooling_server(scores: Callable[[list[list[int]]], np.ndarray], read) -> Iterator[str]:
     """A stand-in: `scores` of token ids [N, K]; `read` makes ids of messages, without fault."""
 
-    class StandIn(BaseHTTPRequestHandler):
+    class StandIn(JsonHandler):
         def do_GET(self):
-            self._say({"data": [{"id": "rm"}]})
+            self.say({"data": [{"id": "rm"}]})
 
         def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = self.asked()
             if self.path == "/tokenize":
-                return self._say({"tokens": read(asked["messages"])})
+                return self.say({"tokens": read(asked["messages"])})
             found = scores(asked["input"] if "input" in asked else [read(asked["messages"])])
-            self._say({"data": [{"index": n, "probs": row} for n, row in reversed([*enumerate(found.tolist())])]})
+            self.say({"data": [{"index": n, "probs": row} for n, row in reversed([*enumerate(found.tolist())])]})
 
-        def _say(self, answer):
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
+    with running(StandIn) as url:
+        yield url
 
 
 def reader(model):

@@ -1,9 +1,6 @@
 """policy/server_rollouts.py: answers from a server, with a stand-in that speaks its protocol, and with vLLM's own."""
 
 import copy
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
@@ -19,12 +16,13 @@ from rewardlab.rm.plugins import load
 from rewardlab.rm.trunks import small_config
 from transformers import AutoModelForCausalLM
 
+from tests.json_server import JsonHandler, running
 from tests.vllm_server import vllm_python, vllm_server
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 
 
-class StandIn(BaseHTTPRequestHandler):
+class StandIn(JsonHandler):
     """Draws every answer from a model at temperature 1, as the server that it stands in for."""
 
     model = None
@@ -32,10 +30,10 @@ class StandIn(BaseHTTPRequestHandler):
     broken = ""
 
     def do_GET(self):
-        self._say({"data": [{"id": "policy"}]})
+        self.say({"data": [{"id": "policy"}]})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.asked()
         type(self).requests.append(asked | {"key": self.headers.get("Authorization")})
         if self.broken == "busy":
             self.send_error(503, "busy")
@@ -45,7 +43,7 @@ class StandIn(BaseHTTPRequestHandler):
             choices.pop()
         if self.broken == "no ids":
             choices = [one | {"token_ids": None} for one in choices]
-        self._say({"choices": choices[::-1]})
+        self.say({"choices": choices[::-1]})
 
     def _answer(self, place, ids, most):
         tokens = self.model.generate(torch.tensor([ids]), max_new_tokens=most, do_sample=True, top_k=0)[0]
@@ -55,24 +53,12 @@ class StandIn(BaseHTTPRequestHandler):
         logprobs = [logp[len(ids) - 1 + t, token].item() for t, token in enumerate(said)]
         return {"index": place, "token_ids": said, "logprobs": {"token_logprobs": [*logprobs[:-1], None]}}
 
-    def _say(self, answer):
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def server(base):
     StandIn.model, StandIn.requests, StandIn.broken = copy.deepcopy(base), [], ""
-    running = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
-    threading.Thread(target=running.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{running.server_port}"
-    running.shutdown()
+    with running(StandIn) as url:
+        yield url
 
 
 @pytest.fixture
