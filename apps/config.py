@@ -321,6 +321,7 @@ class StudyConfig:
     seed: int = say("Of everything.", default=0)
     workers: int = say("Processes of one thread each.", default=2)
     rows: int | None = say("Shorten every data set to this many rows, for a try-out.", default=None)
+    only: list[str] = say("Recipes of a study that has several, by name; none for all.", default_factory=list)
     overwrite: bool = say("Replace the run folder.", default=False)
 
     def validate(self) -> None:

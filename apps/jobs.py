@@ -200,10 +200,14 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
     started = time.time()
     study = load("benchmarks.studies", config.name)
     cache, data = Path(config.cache).expanduser() / config.name, Path(config.data)
-    reads = "data" in signature(study).parameters
+    takes = signature(study).parameters
+    reads = "data" in takes
+    if config.only and "only" not in takes:
+        raise UsageError(f"the study {config.name} has no recipes to choose from; leave --only out")
     if reads and not (config.data and data.is_dir()):
         raise UsageError(f"no folder '{config.data}'; give the one that holds the study's data with --data")
-    options = {"seed": config.seed, "workers": config.workers, "rows": config.rows}
+    options: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "rows": config.rows}
+    options |= {"only": config.only} if config.only else {}
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         found = study(*([data] if reads else []), cache, **options, say=say)
         (work / "report.md").write_text(found.text, encoding="utf-8")

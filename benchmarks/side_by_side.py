@@ -1,0 +1,234 @@
+"""Systems beside the plain loops that they extend: commands as a user gives them, and what came of them."""
+
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from ..policy.engines import SeparateModels
+from ..policy.guided import decode
+from ..policy.requests import Request, mixing_logits
+from ..policy.voices import voice
+from ..rm.checkpoint import load_reward_model
+from ..rm.data import pair_row
+from ..rm.errors import DataError, UsageError, did_you_mean
+from ..rm.types import Example, PreferencePair
+from .cached import Arrays, Job
+from .guides import Base
+from .loops import split_prompts
+from .statistics import Estimate, t_interval
+from .worlds import garden
+from .worlds.models import tokenizer
+from .worlds.policies import LONGEST, TOGETHER, gold_accuracy
+
+RECIPES = Path(__file__).parent / "recipes"
+MEASURES = {
+    "gold": "gold reward on unseen prompts",
+    "right": "share of right answers to unseen prompts",
+    "accuracy": "held-out pairs ordered as gold does",
+}
+PROGRAM = [sys.executable, "-m", "rewardlab.apps.cli"]
+HELD_OUT = 2000
+
+
+class Recipe(NamedTuple):
+    """A system, and the plain loop that it extends, as commands of `rewardlab`.
+
+    In a command {rl} and {train} stand for the verb with what all share, {0}, {1} for the folders of the commands
+    before it, {fresh} for pairs that nothing was trained on, {tenth} for a tenth of the steps.
+    """
+
+    title: str
+    measure: str
+    """One of `MEASURES`."""
+    plain: tuple[str, ...]
+    system: tuple[str, ...]
+    share: float = 1.0
+    """Of the system's logits at decoding; the rest are the start policy's."""
+
+
+def read_recipe(file: Path) -> Recipe:
+    """A recipe's YAML; a key that is missing, unknown or of no known measure is refused."""
+    found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    known, needed = Recipe._fields, Recipe._fields[:4]
+    if not isinstance(found, dict) or {*found} - {*known} or not {*found} >= {*needed}:
+        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe share; it has {found}")
+    if found["measure"] not in MEASURES:
+        raise DataError(f"{file}: no measure '{found['measure']}'; {did_you_mean(found['measure'], [*MEASURES])}")
+    return Recipe(**found | {name: tuple(found[name]) for name in ("plain", "system")})
+
+
+def recipes(only: Sequence[str] = (), folder: Path = RECIPES / "seeds") -> dict[str, Recipe]:
+    """Those of a folder by name, or some of them."""
+    files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    for name in only:
+        if name not in files:
+            raise UsageError(f"no recipe '{name}' in {folder}; {did_you_mean(name, [*files])}")
+    return {name: read_recipe(file) for name, file in files.items() if not only or name in only}
+
+
+# ---- runs ----
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much each run gets."""
+
+    steps: int = 80
+    """Of a policy, 64 answers each."""
+    train_steps: int = 200
+    """Of a reward model, 32 pairs each."""
+    pairs: int = 2000
+    asked: int = 256
+    """Answers that a policy is measured by."""
+
+
+@dataclass(frozen=True)
+class Side(Job):
+    """One side of a recipe at one seed: its commands run as a user runs them, and what they made is measured."""
+
+    libraries = (*Job.libraries, "trl")
+    base: Base
+    commands: tuple[str, ...]
+    budget: Budget
+    kind: str
+    """"reward_model", or else a policy's."""
+    share: float = 1.0
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.commands[-1]}, seed {self.base.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """What `MEASURES` name of the last command's folder, and "cpu": seconds of all its programs."""
+        with TemporaryDirectory() as name:
+            folder, start = Path(name), self.base.load(cache)
+            places = write_world(folder, start, self.base.seed, self.budget)
+            before = _children()
+            for number, command in enumerate(self.commands):
+                run(command, places, folder / str(number))
+                places |= {str(number): str(folder / str(number))}
+            cpu = _children() - before
+            made = folder / str(len(self.commands) - 1)
+            found = self._of_rewards(made) if self.kind == "reward_model" else self._of_policy(made, start)
+        return {name: np.array(value) for name, value in (found | {"cpu": cpu}).items()}
+
+    def _of_rewards(self, folder: Path) -> dict[str, float]:
+        first, second = zip(*(pair.examples for pair in garden.pairs(HELD_OUT, 1, split="test")), strict=True)
+        return {"accuracy": gold_accuracy(load_reward_model(str(folder)), first, second)}
+
+    def _of_policy(self, folder: Path, start: PreTrainedModel) -> dict[str, float]:
+        trained = AutoModelForCausalLM.from_pretrained(folder / "policy").eval()
+        unseen = split_prompts()[1]
+        asked = [unseen[place % len(unseen)] for place in range(self.budget.asked)]
+        requests = [
+            mixing_logits(Request(prompt, seed=self.base.seed * 1_000_000 + place, max_new_tokens=LONGEST), self.share)
+            for place, prompt in enumerate(asked)
+        ]
+        engine = SeparateModels(*(voice(one, tokenizer()) for one in (trained, start)))
+        said = decode(engine, requests, batch_size=TOGETHER, progress=False)
+        answers = [Example(prompt, one.text) for prompt, one in zip(asked, said, strict=True)]
+        return {"gold": garden.gold().rate(answers)[:, 0].mean(), "right": float(np.mean(garden.verify(answers)))}
+
+
+def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget) -> dict[str, str]:
+    """The start policy, prompts and pairs as files; what a recipe's names in braces stand for."""
+    start.save_pretrained(folder / "start")
+    tokenizer().save_pretrained(folder / "start")
+    prompts = [{"prompt": [dict(turn) for turn in one]} for one in split_prompts()[0]]
+    files = {
+        "prompts": _written(folder / "prompts.jsonl", prompts),
+        "pairs": _written(folder / "pairs.jsonl", _rows(garden.pairs(budget.pairs, seed))),
+        "fresh": _written(folder / "fresh.jsonl", _rows(garden.pairs(budget.pairs // 2, seed, split="validation"))),
+    }
+    shared = f"--model {folder / 'start'} --seed {seed}"
+    rl = f"rl --config {RECIPES / 'rl.yaml'} {shared} --data {files['prompts']} --max_steps {budget.steps}"
+    train = f"train --config {RECIPES / 'train.yaml'} {shared} --data {files['pairs']}"
+    return files | {
+        "rl": rl,
+        "train": f"{train} --max_steps {budget.train_steps}",
+        "tenth": str(max(1, budget.train_steps // 10)),
+    }
+
+
+def run(command: str, places: Mapping[str, str], output: Path) -> None:
+    """A command of `rewardlab` with a folder for what it makes; its own words where it fails."""
+    words = shlex.split(filled(command, places))
+    done = subprocess.run(
+        [*PROGRAM, *words, "--output", str(output)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise DataError(f"rewardlab {shlex.join(words)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+
+
+def filled(command: str, places: Mapping[str, str]) -> str:
+    """The command with its names in braces replaced.
+
+    >>> filled("{train} --loss 'boosted(before={0})'", {"train": "train --seed 1", "0": "/runs/first"})
+    "train --seed 1 --loss 'boosted(before=/runs/first)'"
+    """
+    for name, value in places.items():
+        command = command.replace(f"{{{name}}}", value)
+    return command
+
+
+def _written(file: Path, rows: Iterable[Mapping[str, Any]]) -> str:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(file)
+
+
+def _rows(pairs: Sequence[PreferencePair]) -> list[dict[str, Any]]:
+    return [pair_row(one) for one in pairs]
+
+
+def _children() -> float:
+    """CPU seconds of the programs that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+# ---- what came of them ----
+
+
+class Beside(NamedTuple):
+    """A system's seeds beside the plain loop's."""
+
+    recipe: Recipe
+    plain: np.ndarray
+    system: np.ndarray
+    cost: np.ndarray
+    """CPU seconds of the system over those of the plain loop, [seeds]."""
+
+    @property
+    def effect(self) -> Estimate:
+        """System minus plain, paired by seed."""
+        return t_interval(self.system - self.plain)
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says."""
+        if not np.isfinite(self.effect.low):
+            return "one seed"
+        return "better" if self.effect.low > 0 else "worse" if self.effect.high < 0 else "no difference shown"
+
+
+def beside(recipe: Recipe, plain: Sequence[Arrays], system: Sequence[Arrays]) -> Beside:
+    """From each side's results, seed by seed."""
+    of_plain, of_system = (np.array([float(one[recipe.measure]) for one in side]) for side in (plain, system))
+    cost = np.array([float(one["cpu"]) / float(other["cpu"]) for one, other in zip(system, plain, strict=True)])
+    return Beside(recipe, of_plain, of_system, cost)
