@@ -1,30 +1,19 @@
 """CBS: a bandit that learns which answers are worth training on, in their group or among those of past batches."""
 
-import copy
 import json
 import math
-import shutil
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
-from rewardlab.benchmarks.worlds import garden
-from rewardlab.policy.algorithm import Algorithm
-from rewardlab.policy.arguments import PolicyArguments
 from rewardlab.policy.backlog import Backlog, chosen
 from rewardlab.policy.bandit import History, bandit, contexts, mlp, picked, predictor, ridge
 from rewardlab.policy.replays import cbs as replaying
-from rewardlab.policy.rewards import RewardSources
 from rewardlab.policy.schedulers.cbs import cbs
-from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.policy.types import Past, Rollout
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.plugins import load
-
-from tests.conftest import SMALL_RUN
 
 NAN = math.nan
 PLAIN = {"penalty": 0.0, "ceiling": 0.0, "warm_up": 0}
@@ -290,49 +279,6 @@ def test_the_past_tells_how_old_and_how_clipped_each_answer_is():
         one.turn(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
     torch.testing.assert_close(seen[-1].advantage, seen[-2].advantage)
     assert other.state == backlog.state == {"calls": 4}
-
-
-# ---- in the loop ----
-
-
-@pytest.fixture
-def train(base, words, tmp_path):
-    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
-
-    def run(steps, resume=None, scheduler=None, replay=None):
-        formulas = [load(f"policy.{folder}", name)() for folder, name in (
-            ("advantages", "grpo"), ("losses", "ppo"), ("aggregations", "token_mean"))]  # fmt: skip
-        more = {"num_iterations": 2, "learning_rate": 3e-3, "save_strategy": "steps", "save_steps": 4}
-        more |= {"save_total_limit": 9}
-        args = PolicyArguments(**SMALL_RUN | more, output_dir=str(tmp_path / "run"), max_steps=steps)
-        sources, algorithm = RewardSources({"gold": garden.gold()}), Algorithm(*formulas, scheduler=scheduler)
-        made = PolicyTrainer(copy.deepcopy(base), sources, algorithm, args, data, tokenizer=words, replay=replay)
-        made.train(resume_from_checkpoint=resume)
-        return made
-
-    return run
-
-
-def test_a_killed_run_of_both_modes_goes_on_as_if_nothing_had_happened(train, tmp_path):
-    def settings():
-        shared = {"longest": 16, **PLAIN, "warm_up": 1}
-        return {
-            "scheduler": cbs(keep=3, **shared, **MLP),
-            "replay": replaying.cbs(keep=10, batches=3, **shared, **RIDGE),
-        }
-
-    whole = train(10, **settings())
-    assert len(whole.backlog._kept) == 3 and max(whole.backlog.state["uses"]) >= 1
-    shares = torch.cat([one.clipped for one in whole.backlog._kept])
-    assert 0 < shares.max() <= 1, "some answers were out of bounds when they were last trained on"
-    shutil.copytree(tmp_path / "run" / "checkpoint-4", tmp_path / "kept")
-    resumed = train(10, resume=str(tmp_path / "kept"), **settings())
-    assert resumed.backlog.state == whole.backlog.state and resumed.algorithm.state == whole.algorithm.state
-    for name in ("reward", "loss", "ratio"):
-        rows = [[row[name] for row in one.state.log_history if name in row][-6:] for one in (resumed, whole)]
-        assert rows[0] == pytest.approx(rows[1], abs=1e-6), name
-    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
 
 
 # ---- refusals ----
