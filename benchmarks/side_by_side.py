@@ -4,12 +4,14 @@ import json
 import os
 import resource
 import shlex
-import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from subprocess import DEVNULL, Popen
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,20 +42,27 @@ MEASURES = {
 }
 PROGRAM = [sys.executable, "-m", "rewardlab.apps.cli"]
 HELD_OUT = 2000
+POLL = 0.1  # seconds
+
+
+Commands = tuple[tuple[str, ...], ...]
+"""One after the other; those of a tuple at the same time."""
 
 
 class Recipe(NamedTuple):
     """A system, and the plain loop that it extends, as commands of `rewardlab`.
 
-    In a command {rl} and {train} stand for the verb with what all share, {0}, {1} for the folders of the commands
-    before it, {fresh} for pairs that nothing was trained on, {tenth} for a tenth of the steps.
+    They run one after the other, those of a list within the list at the same time. In a command {rl} and {train} stand
+    for the verb with what all share, {0}, {1} for the folders of the commands before it, {shared} for a folder that
+    all of a side may use, {fresh} for pairs that nothing was trained on, {tenth} and {half} for a share of the steps.
+    The last command's folder is measured.
     """
 
     title: str
     measure: str
     """One of `MEASURES`."""
-    plain: tuple[str, ...]
-    system: tuple[str, ...]
+    plain: Commands
+    system: Commands
     share: float = 1.0
     """Of the system's logits at decoding; the rest are the start policy's."""
 
@@ -66,7 +75,11 @@ def read_recipe(file: Path) -> Recipe:
         raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe share; it has {found}")
     if found["measure"] not in MEASURES:
         raise DataError(f"{file}: no measure '{found['measure']}'; {did_you_mean(found['measure'], [*MEASURES])}")
-    return Recipe(**found | {name: tuple(found[name]) for name in ("plain", "system")})
+    sides = {
+        name: tuple((one,) if isinstance(one, str) else tuple(one) for one in found[name])
+        for name in ("plain", "system")
+    }
+    return Recipe(**found | sides)
 
 
 def recipes(only: Sequence[str] = (), folder: Path = RECIPES / "seeds") -> dict[str, Recipe]:
@@ -100,7 +113,7 @@ class Side(Job):
 
     libraries = (*Job.libraries, "trl")
     base: Base
-    commands: tuple[str, ...]
+    commands: Commands
     budget: Budget
     kind: str
     """"reward_model", or else a policy's."""
@@ -108,7 +121,7 @@ class Side(Job):
 
     def __str__(self) -> str:
         """For people."""
-        return f"{self.commands[-1]}, seed {self.base.seed}"
+        return f"{self.commands[-1][-1]}, seed {self.base.seed}"
 
     def work(self, cache: Path) -> Arrays:
         """What `MEASURES` name of the last command's folder, and "cpu": seconds of all its programs."""
@@ -116,11 +129,9 @@ class Side(Job):
             folder, start = Path(name), self.base.load(cache)
             places = write_world(folder, start, self.base.seed, self.budget)
             before = _children()
-            for number, command in enumerate(self.commands):
-                run(command, places, folder / str(number))
-                places |= {str(number): str(folder / str(number))}
-            cpu = _children() - before
-            made = folder / str(len(self.commands) - 1)
+            for together in self.commands:
+                places |= run(together, places, folder)
+            cpu, made = _children() - before, Path([*places.values()][-1])
             found = self._of_rewards(made) if self.kind == "reward_model" else self._of_policy(made, start)
         return {name: np.array(value) for name, value in (found | {"cpu": cpu}).items()}
 
@@ -159,21 +170,39 @@ def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget)
         "rl": rl,
         "train": f"{train} --max_steps {budget.train_steps}",
         "tenth": str(max(1, budget.train_steps // 10)),
+        "half": str(max(1, budget.steps // 2)),
+        "shared": str(folder / "shared"),
     }
 
 
-def run(command: str, places: Mapping[str, str], output: Path) -> None:
-    """A command of `rewardlab` with a folder for what it makes; its own words where it fails."""
-    words = shlex.split(filled(command, places))
-    done = subprocess.run(
-        [*PROGRAM, *words, "--output", str(output)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise DataError(f"rewardlab {shlex.join(words)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Commands of `rewardlab` at the same time, each with a folder of its own, which is told by its number.
+
+    Where one fails the others are ended, and its own words are told.
+    """
+    number = sum(name.isdigit() for name in places)
+    made = {str(number + place): str(folder / str(number + place)) for place in range(len(commands))}
+    lines = [shlex.split(filled(one, places)) for one in commands]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with ExitStack() as stack:
+        errors = [stack.enter_context(TemporaryFile("w+")) for _ in lines]
+        programs = [
+            stack.enter_context(
+                Popen([*PROGRAM, *words, "--output", output], env=environment, stdout=DEVNULL, stderr=error)
+            )
+            for words, output, error in zip(lines, made.values(), errors, strict=True)
+        ]
+        while any(one.poll() is None for one in programs) and not any(one.poll() for one in programs):
+            time.sleep(POLL)
+        for one in programs:
+            if one.poll() is None:
+                one.terminate()
+        for one, words, error in zip(programs, lines, errors, strict=True):
+            if one.wait() > 0:
+                error.seek(0)
+                told = error.read().strip()[-500:]
+                raise DataError(f"rewardlab {shlex.join(words)} ended with {one.returncode}: {told}")
+    return made
 
 
 def filled(command: str, places: Mapping[str, str]) -> str:

@@ -2,6 +2,9 @@
 
 import math
 import shlex
+import sys
+import time
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -17,14 +20,14 @@ from rewardlab.rm.errors import DataError, UsageError
 
 RL = "rl --model start --data prompts.jsonl --seed 1 --max_steps 3 --use_cpu True"
 TRAIN = "train --model start --data pairs.jsonl --seed 1 --max_steps 3 --use_cpu True"
-PLACES = {"rl": RL, "train": TRAIN, "tenth": "1", "0": "first", "1": "second", "fresh": "fresh.jsonl"}
-PIPO = Recipe("PIPO", "gold", ("{rl}",), ("{rl} --replay pipo",))
+PLACES = {"rl": RL, "train": TRAIN, "tenth": "1", "0": "first", "1": "second", "fresh": "fresh.jsonl", "half": "2"}
+PIPO = Recipe("PIPO", "gold", (("{rl}",),), (("{rl} --replay pipo",),))
 
 
 @pytest.mark.parametrize("name", recipes())
 def test_a_recipes_commands_are_such_as_a_user_may_give(name):
     recipe = recipes([name])[name]
-    for command in recipe.plain + recipe.system:
+    for command in chain(*recipe.plain, *recipe.system):
         verb, *words = shlex.split(filled(command, PLACES))
         settings = parse(verb, VERBS[verb], [*words, "--output", "out"])
         settings[0].validate()
@@ -40,9 +43,9 @@ def test_a_recipes_commands_are_such_as_a_user_may_give(name):
 
 def test_a_recipe_that_says_too_little_or_too_much_is_refused(tmp_path):
     file = tmp_path / "odd.yaml"
-    whole = "title: T\nmeasure: gold\nplain: [a]\nsystem: [b]\n"
+    whole = "title: T\nmeasure: gold\nplain: [a]\nsystem: [b, [c, d]]\n"
     file.write_text(whole + "share: 0.5\n")
-    assert read_recipe(file) == Recipe("T", "gold", ("a",), ("b",), 0.5)
+    assert read_recipe(file) == Recipe("T", "gold", (("a",),), (("b",), ("c", "d")), 0.5)
     for damaged in (whole + "steps: 3\n", whole.replace("title: T\n", ""), "- a list\n"):
         file.write_text(damaged)
         with pytest.raises(DataError, match=r"odd\.yaml: a recipe has title, measure, plain, system"):
@@ -107,7 +110,19 @@ def test_a_tenth_of_all_texts_are_outliers_always_the_same():
 
 def test_a_command_that_fails_is_told_in_its_own_words(tmp_path):
     with pytest.raises(DataError, match="rewardlab rl --model x .* ended with 2: .*pppo.*; did you mean 'ppo'"):
-        run("{rl} --reward z --loss pppo", {"rl": "rl --model x --data y --use_cpu True"}, tmp_path / "out")
+        run(["{rl} --reward z --loss pppo"], {"rl": "rl --model x --data y --use_cpu True"}, tmp_path)
+
+
+def test_commands_at_the_same_time_have_folders_of_their_own_and_end_together(tmp_path, monkeypatch):
+    script = "import sys, time; time.sleep(float(sys.argv[1])); open(sys.argv[-1], 'w'); sys.exit(sys.argv[2] != '0')"
+    monkeypatch.setattr("rewardlab.benchmarks.side_by_side.PROGRAM", [sys.executable, "-c", script])
+    made = run(["{wait} 0", "{wait} 0"], {"0": "first", "wait": "0.2"}, tmp_path)
+    assert made == {"1": str(tmp_path / "1"), "2": str(tmp_path / "2")}
+    assert (tmp_path / "1").exists() and (tmp_path / "2").exists()
+    begun = time.monotonic()
+    with pytest.raises(DataError, match="rewardlab 0.1 7 ended with 1"):
+        run(["60 0", "0.1 7"], {}, tmp_path / "other")
+    assert time.monotonic() - begun < 50 and not (tmp_path / "other" / "0").exists()
 
 
 def test_a_study_without_recipes_has_none_to_choose_from(tmp_path, capsys):
