@@ -54,7 +54,8 @@ class Recipe(NamedTuple):
 
     They run one after the other, those of a list within the list at the same time. In a command {rl} and {train} stand
     for the verb with what all share, {0}, {1} for the folders of the commands before it, {shared} for a folder that
-    all of a side may use, {fresh} for pairs that nothing was trained on, {tenth} and {half} for a share of the steps.
+    all of a side may use, {fresh} for pairs that nothing was trained on, {tenth} of a reward model's steps, {half} and
+    {double} a policy's: with `--num_iterations 2` half of them are on new answers.
     The last command's folder is measured.
     """
 
@@ -171,6 +172,7 @@ def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget)
         "train": f"{train} --max_steps {budget.train_steps}",
         "tenth": str(max(1, budget.train_steps // 10)),
         "half": str(max(1, budget.steps // 2)),
+        "double": str(2 * budget.steps),
         "shared": str(folder / "shared"),
     }
 

@@ -20,7 +20,16 @@ from rewardlab.rm.errors import DataError, UsageError
 
 RL = "rl --model start --data prompts.jsonl --seed 1 --max_steps 3 --use_cpu True"
 TRAIN = "train --model start --data pairs.jsonl --seed 1 --max_steps 3 --use_cpu True"
-PLACES = {"rl": RL, "train": TRAIN, "tenth": "1", "0": "first", "1": "second", "fresh": "fresh.jsonl", "half": "2"}
+PLACES = {
+    "rl": RL,
+    "train": TRAIN,
+    "tenth": "1",
+    "0": "first",
+    "1": "second",
+    "fresh": "fresh.jsonl",
+    "half": "2",
+    "double": "6",
+}
 PIPO = Recipe("PIPO", "gold", (("{rl}",),), (("{rl} --replay pipo",),))
 
 
