@@ -10,25 +10,29 @@ from ..groups import groups, kept
 from ..types import Rollout, State, Transform
 
 
-def poise(*, ridge: float = 1.0, decay: float = 1.0) -> Transform:
+def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int = 0) -> Transform:
     """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
 
     z_j describes answer j: 1, the logarithm of its length, mean and standard deviation of its tokens' surprisal -log π
-    (nats), where the paper has hidden states by principal components. The probe learns from an answer what the *others*
-    of its group got, so that no reward is in its own baseline. The sums run over the steps before, each step's share
-    falling by `decay` in (0, 1]; λ = `ridge` > 0 spares the constant. Before the first step has been learnt the
-    baseline is the others' mean, `rloo`. What the estimator said is replaced.
+    (nats), and `states` numbers of the policy's hidden states, see `of_states`. The probe learns from an answer what
+    the *others* of its group got, so that no reward is in its own baseline. The sums run over the steps before, each
+    step's share falling by `decay` in (0, 1]; λ = `ridge` > 0 spares the constant. Before the first step has been
+    learnt the baseline is the others' mean, `rloo`. What the estimator said is replaced.
 
-    Reads `rollout.total` and `rollout.logprobs`. Groups may have two answers; the paper's have.
+    Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`. Groups may have two answers;
+    the paper's have.
     """
     if ridge <= 0 or not 0 < decay <= 1:
         raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
+    if states < 0:
+        raise ValueError(f"poise: states is a number of columns, 0 or more, got {states}")
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         total = rollout.total
         if total is None or rollout.logprobs is None:
             raise ValueError("poise: the rollout has no rewards or no log-probabilities for the probe")
-        z, found = described(rollout), groups(total, rollout.group)
+        z = torch.cat([described(rollout), of_states(rollout, states, seed)], 1) if states else described(rollout)
+        found = groups(total, rollout.group)
         others = of_others(total.double(), rollout)
         expected = (
             of_others(torch.where(total.isnan(), torch.nan, z @ fit(state, ridge).to(z.device)), rollout)
@@ -38,7 +42,7 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0) -> Transform:
         after = learnt(state, z[found.valid], others[found.valid], decay) if found.valid.any() else state
         return after, kept(total - expected, found.valid, advantages)
 
-    return Transform("advantage", change, stage=1, reads=("logprobs",))
+    return Transform("advantage", change, stage=1, reads=("logprobs", "states") if states else ("logprobs",))
 
 
 def described(rollout: Rollout) -> Float[Tensor, "N D"]:
@@ -50,6 +54,22 @@ def described(rollout: Rollout) -> Float[Tensor, "N D"]:
     gap = torch.where(rollout.response, surprisal - mean[:, None], 0)
     columns = [torch.ones_like(tokens), tokens.log1p(), mean, (gap.square().sum(1) / tokens.clamp_min(1)).sqrt()]
     return torch.stack(columns, 1)
+
+
+def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
+    """P h of each answer's mean hidden state h [D], brought to a mean square of 1; P is K x D, normal of variance 1/D.
+
+    Ours: a projection that is drawn once from `seed`, which keeps distances as principal components do (Johnson and
+    Lindenstrauss 1984) and is the same for every step, as a sum over steps wants; the paper has principal components.
+    """
+    if rollout.states is None:
+        raise ValueError("poise: the rollout has no hidden states of its tokens; leave states at 0")
+    tokens = rollout.response.sum(1).clamp_min(1)
+    mean = torch.where(rollout.response[..., None], rollout.states, 0).double().sum(1) / tokens[:, None]
+    mean = mean / mean.square().mean(1, keepdim=True).sqrt().clamp_min(1e-12)
+    size = mean.shape[1]
+    drawn = torch.randn(size, number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return mean @ drawn.to(mean.device) / size**0.5
 
 
 def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -22,7 +22,7 @@ METHODS = {
     "are": ["--advantage", "are(shape=0.5)"],
     "laser": ["--advantage", "laser(reference=-23)", "--weight", "verdict=0.9", "said=0.1"],
     "transforms": ["--advantage", "dr_grpo", "--advantage_transform", *TRANSFORMS],
-    "poise": ["--advantage", "dr_grpo", "--advantage_transform", "poise"],
+    "poise": ["--advantage", "dr_grpo", "--advantage_transform", "poise(states=4)"],
     "dars": ["--scheduler", "dars"],
     "wmss": ["--scheduler", "wmss(gained=0.7, lost=0.2)"],
     "cbs in groups": ["--scheduler", f"cbs(model=ridge, shrink=1.0, bonus=0.5, keep=2, {BANDIT})"],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.policy.advantages.rloo import rloo
-from rewardlab.policy.transforms.poise import described, fit, poise
+from rewardlab.policy.transforms.poise import described, fit, of_states, poise
 from rewardlab.policy.types import Rollout
 
 
@@ -84,6 +84,38 @@ def test_where_surprisal_tells_the_pass_rate_the_probe_halves_the_variance():
     _, found = run(poise(), batches)
     plain = rloo()(batches[-1].total, batches[-1])
     assert found[-1].var() < 0.6 * plain.var()
+
+
+def test_hidden_states_are_told_by_a_projection_that_stays():
+    batch, states = told(), torch.randn(12, 6, 5, generator=torch.Generator().manual_seed(3))
+    batch = batch._replace(states=states)
+    found = of_states(batch, 3, seed=7)
+    P = torch.randn(5, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    for row in range(12):
+        h = states[row, : int(batch.response[row].sum())].double().mean(0)
+        torch.testing.assert_close(found[row], (h / h.square().mean().sqrt()) @ P / 5**0.5)
+    louder = batch._replace(states=states * 9)
+    torch.testing.assert_close(of_states(louder, 3, seed=7), found)
+    elsewhere = batch._replace(states=torch.where(batch.response[..., None], states, 1e6))
+    torch.testing.assert_close(of_states(elsewhere, 3, seed=7), found)
+
+
+def test_where_states_alone_tell_the_pass_rate_the_probe_needs_them():
+    def batch(seed: int):
+        made = told(seed, rows=400)
+        ease = torch.rand(200, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).repeat_interleave(2)
+        right = (torch.rand(400, generator=torch.Generator().manual_seed(99 + seed)) < ease).double()
+        signal = torch.stack([ease - 0.5, torch.full_like(ease, 0.5)], 1)
+        return made._replace(total=right, states=signal[:, None].expand(-1, 6, -1))
+
+    batches = [batch(seed) for seed in range(6)]
+    (blind, seeing) = (run(poise(states=number), batches)[1][-1].var() for number in (0, 4))
+    assert poise(states=4).reads == ("logprobs", "states") and poise().reads == ("logprobs",)
+    assert seeing < 0.8 * blind
+    with pytest.raises(ValueError, match="no hidden states"):
+        run(poise(states=4), [told()])
+    with pytest.raises(ValueError, match="states is a number of columns"):
+        poise(states=-1)
 
 
 def test_missing_rewards_are_nobodys_partner_and_the_state_is_json():
