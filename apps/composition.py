@@ -1,7 +1,6 @@
 """Rewards and formulas by name -> what a policy's training is composed of, checked before anything is trained."""
 
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from ..kernels.ops.policy_loss import ClipRule
 from ..policy.algorithm import Algorithm, Penalty
 from ..policy.rewards import RewardSources
 from ..policy.types import Rewards, Rollout, Transform
+from ..policy.whole_answers import WholeAnswers
 from ..rm.checkpoint import load_reward_model
 from ..rm.errors import UsageError
 from ..rm.plugins import names
@@ -80,14 +80,14 @@ def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
     try:
         return Algorithm(
             build("policy.advantages", config.advantage, **weights),
-            _rule(config.loss),
+            _rule(config.loss, config.agents),
             build("policy.aggregations", config.aggregation),
             shares=shares,
             apart=apart,
             penalty=Penalty(config.kl, config.kl_place, kind, config.kl_corrected),
             entropy=config.entropy,
-            reward_transforms=_transforms(config.reward_transform),
-            advantage_transforms=_transforms(config.advantage_transform),
+            reward_transforms=_transforms(config.reward_transform, config.agents),
+            advantage_transforms=_transforms(config.advantage_transform, config.agents),
             scheduler=build("policy.schedulers", config.scheduler) if config.scheduler else None,
         )
     except ValueError as error:
@@ -105,19 +105,30 @@ def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:
     return shares
 
 
-def _rule(text: str) -> Any:
-    made = build("policy.losses", text)
-    of_answers = callable(made) and len(signature(made).parameters) == 4
-    if not (isinstance(made, ClipRule) or of_answers):
-        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers")
+def _build(folder: str, text: str, agents: int) -> Any:
+    """A formula that tells agents apart is told how many there are."""
+    return build(folder, text, **({"agents": agents} if takes(folder, text, "agents") else {}))
+
+
+def _rule(text: str, agents: int) -> Any:
+    made = _build("policy.losses", text, agents)
+    if isinstance(made, ClipRule):
+        return made
+    column, place = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
+    try:
+        found = made(WholeAnswers(column, column, column, place // 2, place + 1, place % 2, size=2, base=column))
+    except Exception as error:  # whatever a user's function raises of four made-up answers
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers ({error})") from error
+    if not (isinstance(found, torch.Tensor) and found.shape == (4,)):
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers: it says {found!r} of four")
     return made
 
 
-def _transforms(texts: Sequence[str]) -> dict[str, Transform]:
+def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
     """By name; a second one of a name is called `name_2`."""
     found: dict[str, Transform] = {}
     for text in texts:
-        made, short = build("policy.transforms", text), parse_spec(text).short
+        made, short = _build("policy.transforms", text, agents), parse_spec(text).short
         if not isinstance(made, Transform):
             raise UsageError(f"{text} returns {made!r}, which is no policy.types.Transform")
         often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in found)

@@ -86,6 +86,14 @@ class RlConfig:
     rollouts: str | None = say(
         "Search some of each group's answers: one of policy/searches, such as 'sage(r=2)'.", default=None
     )
+    exchange: str | None = say(
+        "Folder through which agents that train at the same time, each in a run of its own, exchange their answers: of "
+        "num_generations answers to a prompt each writes its share. Give all the same prompts, seed and batches.",
+        default=None,
+    )
+    agent: int = say("Which of them this run is, from 0.", default=0)
+    agents: int = say("How many there are.", default=1)
+    exchange_timeout: float = say("Seconds to wait for a partner's answers of a step.", default=1800.0)
     chat_template: str | None = say("Of the policy: Jinja file, or plain.", default=None)
     dtype: str = say("Precision of the weights: float32 or bfloat16.", default="float32")
     lora: bool = say("Train low-rank adapters instead of all weights.", default=False)

@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from ..policy.arguments import PolicyArguments
 from ..policy.critic import CriticArguments
 from ..policy.drawn_prompts import CURRICULUM, DrawnPrompts
+from ..policy.exchange import exchanged
 from ..policy.reference import soup
 from ..policy.scaffolding import Rollouts, scaffolded
 from ..policy.server_rollouts import server_rollouts
@@ -34,6 +35,7 @@ from .specs import build
 from .tables import STEPS
 
 POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
+FREE = ("resume", "overwrite", "output", "exchange_timeout")  # may be others when a run is resumed
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
@@ -68,6 +70,7 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
         raise UsageError(
             "--rollouts searches with this process's policy; leave --scaffold, --rollout_server and --use_vllm out"
         )
+    _check_exchange(config, arguments)
     if (config.curriculum is None) != (config.category is None):
         raise UsageError("a curriculum chooses between kinds of prompts; give --curriculum and --category together")
     if config.curriculum and CURRICULUM in {**trained, **watched}:
@@ -84,9 +87,33 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
         )
 
 
+def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
+    if config.exchange is None:
+        if (config.agent, config.agents) != (0, 1):
+            raise UsageError("--agent and --agents tell who exchanges answers; name a folder for them with --exchange")
+        return
+    if not 0 <= config.agent < config.agents or config.agents < 2:
+        raise UsageError(
+            f"--exchange is between 2 agents or more, numbered from 0; got --agent {config.agent} --agents "
+            f"{config.agents}"
+        )
+    others = ("rollouts", "scaffold", "rollout_server", "curriculum")
+    taken = [name for name in others if getattr(config, name)] + ["use_vllm"] * arguments.use_vllm
+    if taken:
+        raise UsageError(
+            f"--exchange has this process's policy answer prompts that all agents have in common; leave --{taken[0]} "
+            "out"
+        )
+    if (arguments.num_generations or 1) % config.agents:
+        raise UsageError(
+            f"--num_generations is {arguments.num_generations} and is shared by {config.agents} agents; make it a "
+            "multiple"
+        )
+
+
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
     """The settings that decide the result; resuming with others is refused."""
-    own = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "output")}
+    own = {name: value for name, value in asdict(config).items() if name not in FREE}
     own |= {name: list(map(without_limit, own[name])) for name in ("reward", "watch")}
     defaults = vars(PolicyArguments())
     changed = {
@@ -150,6 +177,15 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
     """Who writes the answers, if not the trainer by itself."""
     if config.rollouts:
         return build("policy.searches", config.rollouts, seed=arguments.seed)
+    if config.exchange:
+        return exchanged(
+            Path(config.exchange),
+            agent=config.agent,
+            agents=config.agents,
+            timeout=config.exchange_timeout,
+            seed=arguments.seed,
+            tell=say,
+        )
     served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
     if not config.scaffold:
         return served
@@ -291,4 +327,6 @@ def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     )
     rewards = {name.removeprefix("rewards/").removesuffix("/mean"): ends(name) for name in means}
     found = {"reward": ends("reward"), "rewards": rewards, "kl": mean("watch/kl", rows[-tenth:])}
+    if any("reward_own" in row for row in rows):
+        found["reward_own"] = ends("reward_own")
     return found | {name: row[name] for row in history for name in row if name == "eval_reward"}

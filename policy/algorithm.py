@@ -1,7 +1,7 @@
 """Rewards of a step's answers -> what the loss is made of: advantages, token weights, and how they came about."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from ..kernels.ops.policy_loss import ClipRule, divergence
 from .compose import Composed, weighted_sum
 from .rows import at_last_token
 from .types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, Transform
+from .whole_answers import AnswerLoss
 
 PLACES = ("loss", "token", "answer")
 
@@ -72,8 +73,8 @@ class Algorithm:
     """A policy-gradient method as its formulas; `state` is what they remember between steps."""
 
     advantage: AdvantageEstimator
-    rule: ClipRule | Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    """Or a loss of whole answers: (log π, old log π, advantage, group), all [N] -> [N]."""
+    rule: ClipRule | AnswerLoss
+    """Or a loss of whole answers."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
     """w_k of the reward's components; the others are only watched. None given: 1 for every source's component."""

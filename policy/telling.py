@@ -17,9 +17,12 @@ from .types import Rollout
 from .watching import watched
 
 
-def told(scored: Scored, rollout: Rollout, faults: int) -> Iterator[tuple[str, float]]:
+def told(
+    scored: Scored, rollout: Rollout, faults: int, own: Bool[Tensor, " N"] | None = None
+) -> Iterator[tuple[str, float]]:
     """Names and numbers of one step's answers; `faults` counts the rewards that could not be used.
 
+    Where only some answers are the policy's `own`, those of partners count among the rewards and are not watched.
     Components are told as the last transform left them. The critic is told by how much of the variance of the total its
     values at the first token explain, beside what the mean of a prompt's other answers explains.
     """
@@ -27,7 +30,11 @@ def told(scored: Scored, rollout: Rollout, faults: int) -> Iterator[tuple[str, f
     yield "reward_std", nanstd(scored.total).item()
     yield "rewards/faults", faults
     yield from statistics([*scored.rewards.values()][-1], rollout.group)
-    yield from watched(rollout, scored.total)
+    if own is None or own.all():
+        yield from watched(rollout, scored.total)
+    else:
+        yield "reward_own", scored.total[own].nanmean().item()
+        yield from watched(Rollout(*(None if one is None else one[own] for one in rollout)), scored.total[own])
     if rollout.values is not None:
         seen = groups(scored.total, rollout.group)
         others = (seen.number * seen.mean - scored.total) / (seen.number - 1)

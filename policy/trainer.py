@@ -34,7 +34,7 @@ from .rollouts import write_rollouts
 from .rows import bounds_of_rows
 from .telling import means, told
 from .types import Cycle, Replay, Rewards, Rollout
-from .watching import sequence_kl
+from .whole_answers import whole_answers
 
 UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
@@ -173,7 +173,8 @@ class PolicyTrainer(GRPOTrainer):
         scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
         if not training:
             self.algorithm.load(before)
-        self._tell(scored, rollout, len(faults))
+        own = torch.tensor([one.get("own", True) for one in inputs], device=rows.tokens.device)
+        self._tell(scored, rollout, len(faults), self._gather(own))
         batch |= self._trained_on(scored, rollout, rows.response.shape[1])
         if "sampling_per_token_logps" in batch and not self.use_vllm:  # a rollout function knows who wrote them
             written = batch["sampling_per_token_logps"]
@@ -200,9 +201,8 @@ class PolicyTrainer(GRPOTrainer):
                 found = self.learner.critic(at_answers(read.states, rows))
             values, after = found[:, :-1] * rows.response, found.gather(1, rows.response.sum(1)[:, None]).squeeze(1)
         finished = self._gather((ends & rows.response).any(1))
-        size = int(self.num_generations if self.model.training else self.num_generations_eval)
         return Rollout(
-            group=torch.arange(len(finished), device=finished.device) // size,
+            group=torch.arange(len(finished), device=finished.device) // self._size,
             response=self._gather(rows.response),
             finished=finished,
             tokens=self._gather(batch["completion_ids"]),
@@ -245,22 +245,26 @@ class PolicyTrainer(GRPOTrainer):
         mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
         return {name: one[mine, :width].contiguous() for name, one in found.items()}
 
-    def _tell(self, scored: Scored, rollout: Rollout, faults: int) -> None:
-        """Replace TRL's statistics of rewards by ours."""
+    def _tell(self, scored: Scored, rollout: Rollout, faults: int, own: Tensor) -> None:
+        """Replace TRL's statistics of rewards by ours; `own` answers are by this policy, the others by partners."""
         metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
         for name in ("reward", "reward_std"):
             metrics[name].pop()
         for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
             metrics.pop(name)
-        for name, value in (*told(scored, rollout, faults), *self.sources.facts().items()):
+        facts = dict(told(scored, rollout, faults, own)) | self.sources.facts()
+        for name, value in facts.items():
             self._note(name, value)
-        if rollout.logprobs is not None and rollout.base is not None:
-            self._watch_kl(sequence_kl(rollout).mean().item())
+        self.kl = facts.get("watch/kl", self.kl)
         self._logs["rewards"].clear()
         for name in rewards.names:
             self._logs["rewards"][name].extend(rewards[name].tolist())
         self._logs["advantages"].clear()
         self._logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
+
+    @property
+    def _size(self) -> int:
+        return int(self.num_generations if self.model.training else self.num_generations_eval)
 
     @property
     def _mode(self) -> str:
@@ -299,7 +303,9 @@ class PolicyTrainer(GRPOTrainer):
             corrected=penalty.corrected and penalty.place == "loss",
         )
         if whole:
-            found = found._replace(total=found.total + self._of_answers(algorithm.rule, read, rows, weights, inputs))
+            updates = self._step % self.args.cycle // self.args.gradient_accumulation_steps
+            answered = whole_answers(read.logprob, rows.response, weights, inputs, self._size, updates)
+            found = found._replace(total=found.total + (weights.sum(1) * algorithm.rule(answered)).sum())
         self._account(found, read, rows)
         if self.backlog and self.model.training:
             self.backlog.saw(inputs["row"], found.sums)
@@ -310,15 +316,6 @@ class PolicyTrainer(GRPOTrainer):
             self._states |= dict(zip(inputs["row"].tolist(), own, strict=True))
         self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
         return found.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
-
-    def _of_answers(self, loss: Any, read: Reading, rows: Answers, weights: Tensor, inputs: Batch) -> Tensor:
-        """Σ_i w_i L_i of a loss that sees whole answers; a group's answers that are in this micro-batch make pairs."""
-        said, old = (read.logprob * rows.response).sum(1), inputs.get("old_per_token_logps")
-        before = said.detach() if old is None else (old * rows.response).sum(1)
-        weight = weights.sum(1)
-        advantage = inputs["advantages"][:, 0].masked_fill(weight == 0, torch.nan)
-        group = inputs["row"] // int(self.num_generations)
-        return (weight * loss(said, before, advantage, group)).sum()
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
         tokens = inputs["known"].sum().clamp_min(1).item()

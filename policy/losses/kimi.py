@@ -1,12 +1,10 @@
 """Kimi k1.5: a whole answer's advantage, and a square that holds its log-ratio near 0."""
 
-from collections.abc import Callable
-
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-AnswerLoss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+from ..whole_answers import AnswerLoss, WholeAnswers
 
 
 def kimi(*, tau: float) -> AnswerLoss:
@@ -14,18 +12,15 @@ def kimi(*, tau: float) -> AnswerLoss:
 
     log π(y) is the sum over the answer's tokens, nats; A_i = r_i minus the group's mean (`advantages.dr_grpo`); τ > 0
     has to be given, as the paper's could not be read. On the policy that wrote the answers the second term has no
-    gradient, and L is REINFORCE. Arguments are [N]: log-probabilities, old ones, advantages, groups; a NaN advantage
-    has no loss.
+    gradient, and L is REINFORCE.
     """
     if tau < 0:
         raise ValueError(f"kimi: tau is 0 or more, got {tau}")
 
-    def loss(
-        logprob: Float[Tensor, " N"], old: Float[Tensor, " N"], advantage: Float[Tensor, " N"], group: Int[Tensor, " N"]
-    ) -> Float[Tensor, " N"]:
-        known = ~advantage.isnan()
-        drift = torch.where(known, logprob - old.detach(), 0)
-        gain = advantage.detach().nan_to_num(0) * torch.where(known, logprob, 0)
+    def loss(answers: WholeAnswers) -> Float[Tensor, " N"]:
+        known = ~answers.advantage.isnan()
+        drift = torch.where(known, answers.logprob - answers.old.detach(), 0)
+        gain = answers.advantage.detach().nan_to_num(0) * torch.where(known, answers.logprob, 0)
         return tau / 2 * drift.square() - gain
 
     return loss

@@ -1,10 +1,10 @@
 """P3O: two answers to one prompt, pulled apart by the difference of their rewards alone."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from .kimi import AnswerLoss
+from ..whole_answers import AnswerLoss, WholeAnswers
 
 FARTHEST = 20.0  # of a pair's log-ratio: whole answers' overflow
 
@@ -17,21 +17,18 @@ def p3o(*, epsilon: float) -> AnswerLoss:
     rewards are read: what all answers to a prompt have in common cancels, and no baseline is needed. On the policy that
     wrote the answers the gradient is that of `dr_grpo` for whole answers, times G / (G - 1).
 
-    Arguments are [N]: log-probabilities summed over an answer's tokens (nats), old ones, rewards or `dr_grpo`'s
-    advantages, groups. A NaN reward is in no pair, and an answer without a pair has no loss. log ρ counts within ±20,
-    beyond which it has no gradient.
+    Advantages are rewards or `dr_grpo`'s. One that is NaN is in no pair, and an answer without a pair has no loss.
+    log ρ counts within ±20, beyond which it has no gradient.
     """
     if not 0 <= epsilon < 1:
         raise ValueError(f"p3o: epsilon lies in [0, 1), got {epsilon}")
 
-    def loss(
-        logprob: Float[Tensor, " N"], old: Float[Tensor, " N"], advantage: Float[Tensor, " N"], group: Int[Tensor, " N"]
-    ) -> Float[Tensor, " N"]:
-        known = ~advantage.isnan()
+    def loss(answers: WholeAnswers) -> Float[Tensor, " N"]:
+        known, group = ~answers.advantage.isnan(), answers.group
         pair = (group[:, None] == group) & known & known[:, None]
         pair = pair & ~torch.eye(len(group), dtype=torch.bool, device=group.device)
-        drift = torch.where(known, logprob - old.detach(), 0)
-        r = advantage.detach().nan_to_num(0)
+        drift = torch.where(known, answers.logprob - answers.old.detach(), 0)
+        r = answers.advantage.detach().nan_to_num(0)
         gap = r[:, None] - r
         ratio = torch.where(pair, drift[:, None] - drift, 0).clamp(-FARTHEST, FARTHEST).exp()
         value = -torch.minimum(ratio * gap, ratio.clamp(1 - epsilon, 1 + epsilon) * gap) / 2

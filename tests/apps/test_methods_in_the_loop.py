@@ -32,10 +32,11 @@ METHODS = {
     ],
     "pipo": ["--replay", "pipo(window=2, damping=1.0)", "--num_iterations", 2, "--steps_per_generation", 2],
     "kimi": [*ANSWERS, "--loss", "kimi(tau=0.1)"],
+    "rpo": [*ANSWERS, "--loss", "rpo(beta=0.1, eta=0.01)"],
     "p3o beside a KL": [*ANSWERS, "--loss", "p3o(epsilon=0.2)", "--kl", 0.1],
 }
 
-QUICK = ("noise backward", "transforms", "pipo", "kimi")
+QUICK = ("noise backward", "transforms", "pipo", "kimi", "rpo")
 """Tried in every run; the others where REWARDLAB_LONG=1."""
 
 

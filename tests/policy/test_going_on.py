@@ -88,7 +88,7 @@ def test_pipo_never_turns_the_present_advantages(train):
         return trainer._logs["advantages"]
 
     def falling(state, total, past):
-        gained = pipo(window=2)({**worse, **state} if not state else state, total, past)
+        gained = pipo(window=2)(state or worse, total, past)
         assert gained[0]["gain"] < 0
         return gained
 

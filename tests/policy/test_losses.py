@@ -41,7 +41,7 @@ TEXTBOOK = {
 
 
 def test_every_file_is_tried_here():
-    of_whole_answers = {"kimi", "p3o"}  # a test file each
+    of_whole_answers = {"hacpo", "kimi", "p3o", "rpo"}  # a test file each
     assert {*names("policy.losses")} == {*TEXTBOOK} | of_whole_answers
 
 

@@ -8,6 +8,7 @@ from rewardlab.apps.composition import build_algorithm
 from rewardlab.apps.policy_config import RlConfig
 from rewardlab.apps.specs import build
 from rewardlab.policy.types import Past, Rewards, Rollout, Transform
+from rewardlab.policy.whole_answers import WholeAnswers
 from rewardlab.rm.errors import UsageError
 
 ADVANTAGES = [
@@ -22,6 +23,7 @@ ADVANTAGES = [
 TRANSFORMS = [
     "ha_dw(lam=1.3, window=5)",
     "poise(ridge=0.5)",
+    "hacpo(floor=0.05, window=3)",
     "nsr(positive=0.1)",
     "ace(alpha=1, of_tokens=True)",
     "resrl(rank=2, most=64)",
@@ -109,10 +111,10 @@ def test_a_reward_transform_takes_rates_as_numbers_and_as_names():
 
 
 def test_losses_and_the_replay_are_read_with_their_arguments():
-    column = torch.tensor([-1.0, -2.0])
-    group = torch.tensor([0, 0])
-    for text in ("kimi(tau=0.1)", "p3o(epsilon=0.2)"):
-        assert build("policy.losses", text)(column, column, column, group).shape == (2,)
+    column, place = torch.tensor([-1.0, -2.0]), torch.tensor([0, 1])
+    answers = WholeAnswers(column, column, column, torch.tensor([0, 0]), place + 3, place, size=2, base=column)
+    for text in ("kimi(tau=0.1)", "p3o(epsilon=0.2)", "hacpo(delta=0.8)", "rpo(beta=0.1, eta=0.01)"):
+        assert build("policy.losses", text)(answers).shape == (2,)
     replay = build("policy.replays", "pipo(window=2, damping=0.5)")
     past = Past(torch.ones(16, 6), rollout(column))
     assert replay({"means": [0.0, 1.0]}, torch.ones(16), past)[1] is not None
@@ -123,6 +125,8 @@ def test_losses_and_the_replay_are_read_with_their_arguments():
     [
         ("losses", "p3o", "the argument 'epsilon' is missing"),
         ("losses", "kimi", "the argument 'tau' is missing"),
+        ("losses", "hacpo", "the argument 'delta' is missing"),
+        ("transforms", "hacpo(window=3)", "the argument 'floor' is missing"),
         ("advantages", "are", "the argument 'shape' is missing"),
         ("transforms", "ace", "the argument 'alpha' is missing"),
         ("schedulers", "cbs(model=ridge, keep=2)", "the argument 'longest' is missing"),

@@ -1,0 +1,102 @@
+"""Several agents' answers to a prompt, each against what the learner could expect, weighed by who wrote it."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import Rollout, State, Transform
+from ..whole_answers import own_answers
+
+
+def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int = 1) -> Transform:
+    """`pooled_advantages` with P_j = max(floor, mean over the last `window` steps of agent j's mean reward).
+
+    The present step is the last of them, as in the authors' code; agent 0 is the learner, and an agent's answers are
+    known by their places in their group (`writers`). `floor` > 0 has to be given, as the paper names none: where an
+    agent got nothing right its P would be 0, so that a learner's partners weighed infinitely much, or a partner made
+    the learner's baseline infinite. With rewards in [0, 1] ratios lie within [floor, 1 / floor]; the authors' code has
+    them within [0.1, 10]. As they are ratios, rewards are 0 or more. A reward that is NaN counts for nobody, and an
+    agent that never had one counts as the mean of the others. What the estimator said is replaced. One agent: `grpo`.
+    """
+    if floor <= 0 or window < 1 or agents < 1:
+        raise ValueError(
+            f"hacpo: floor is above 0, window and agents are 1 or more, got {floor}, {window} and {agents}"
+        )
+
+    def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
+        total = rollout.total
+        if total is None:
+            raise ValueError("hacpo: the rollout has no rewards to tell the agents' capabilities by")
+        if (total < 0).any():
+            raise ValueError(
+                f"hacpo: capabilities are divided by one another, so rewards are 0 or more; got {total.min().item()}; "
+                "take a verdict, or a reward transform that lifts them"
+            )
+        agent = writers(rollout.group, agents)
+        means = [*state["means"], agents_means(total, agent, agents)][-window:]
+        P = torch.tensor(capabilities(means, floor), dtype=torch.float64, device=total.device)
+        found = pooled_advantages(total, rollout.group, agent, P, learner=0, epsilon=epsilon)
+        return {"means": means}, found.to(advantages.dtype)
+
+    return Transform("advantage", change, stage=1, start={"means": []})
+
+
+def pooled_advantages(
+    rewards: Float[Tensor, " N"],
+    group: Int[Tensor, " N"],
+    agent: Int[Tensor, " N"],
+    P: Float[Tensor, " A"],
+    *,
+    learner: int,
+    epsilon: float = 1e-4,
+) -> Float[Tensor, " N"]:
+    """A_i = P_j/P_k (r_i - μ) / (std + ε), where k learns and j wrote answer i; μ is `pooled_baseline`.
+
+    HACPO: arXiv:2603.02604. std is of all agents' rewards, its denominator that of `grpo`, which this is for one agent
+    or equal capabilities. A group of equal rewards has advantage exactly 0, whatever μ.
+    """
+    found, baseline = groups(rewards, group), pooled_baseline(rewards, group, agent, P, learner)
+    scaled = (rewards - baseline) / (found.variance.sqrt() + epsilon) * (P[agent] / P[learner])
+    return kept(scaled, found.valid & (found.variance > 0), rewards)
+
+
+def pooled_baseline(
+    rewards: Float[Tensor, " N"], group: Int[Tensor, " N"], agent: Int[Tensor, " N"], P: Float[Tensor, " A"], k: int
+) -> Float[Tensor, " N"]:
+    """μ = mean over a group's answers of P_k/P_j r: partners' rewards rescaled to learner k's mean.
+
+    HACPO: arXiv:2603.02604. Right on average over prompts. Where the gap between agents depends on the prompt it is not
+    right for each prompt, since P is one number for all of them.
+    """
+    return groups(rewards * (P[k] / P[agent]), group).mean
+
+
+def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
+    """Whose answer each is: the first n of a group are agent 0's, the next n agent 1's, and so on."""
+    found = torch.zeros_like(group)
+    for one in group.unique():
+        rows = (group == one).nonzero().squeeze(1)
+        own = own_answers(len(rows), agents)
+        found[rows] = torch.arange(len(rows), device=group.device) // own
+    return found
+
+
+def agents_means(rewards: Float[Tensor, " N"], agent: Int[Tensor, " N"], agents: int) -> list[float | None]:
+    """Each agent's mean reward; None where it has no reward."""
+    found = [rewards[(agent == one) & ~rewards.isnan()].double() for one in range(agents)]
+    return [one.mean().item() if len(one) else None for one in found]
+
+
+def capabilities(means: Sequence[Sequence[float | None]], floor: float) -> list[float]:
+    """P of every agent from its mean rewards by step.
+
+    >>> capabilities([[0.5, 0.0], [1.0, None]], floor=0.1)
+    [0.75, 0.1]
+    """
+    known = [[one for one in column if one is not None] for column in zip(*means, strict=True)]
+    found = [max(floor, sum(one) / len(one)) if one else None for one in known]
+    others = [one for one in found if one is not None] or [floor]
+    return [sum(others) / len(others) if one is None else one for one in found]
