@@ -14,8 +14,13 @@ LENGTHS = (4, 2, 3, 1, 4, 3, 2, 4)
 GROUP = (7, 7, 7, 7, 2, 2, 2, 9)  # the last prompt has one answer
 REWARDS = (1.0, 0.0, NAN, 2.0, 0.5, 0.5, 0.5, 3.0)
 ESTIMATORS = names("policy.advantages")
-SETTINGS = {"are": {"shape": 1.0}, "laser": {"reference": -23.0}, "noise_forward": {"false_negative": 0.25}}
-COMPONENTS = {"gdpo", "laser"}
+SETTINGS = {
+    "are": {"shape": 1.0},
+    "dacr": {"gamma": 0.5},
+    "laser": {"reference": -23.0},
+    "noise_forward": {"false_negative": 0.25},
+}
+COMPONENTS = {"ccpo": 2, "dacr": 4, "gdpo": 2, "laser": 2}
 TOKENS = {"gae", "gigpo", "reinforce_pp"}
 VERDICTS = {"debiased", "noise_forward"}
 UNCENTRED = {"fixed_baseline", "noise_forward"}
@@ -42,7 +47,8 @@ def rewards_for(name: str, rewards=REWARDS) -> Tensor:
     one = torch.tensor(rewards, dtype=torch.float64)
     if name in VERDICTS:
         return torch.where(one.isfinite(), (one > 0.6).double(), one)
-    return torch.stack([one, 10 * one.square() - 20 * (name == "laser")], 1) if name in COMPONENTS else one
+    columns = [one, 10 * one.square() - 20 * (name == "laser"), -one, 2 * one]
+    return torch.stack(columns[: COMPONENTS[name]], 1) if name in COMPONENTS else one
 
 
 def estimate(name: str, rewards=REWARDS, **fields) -> Tensor:
@@ -184,11 +190,11 @@ def test_equal_rewards_are_worth_exactly_nothing(name, dtype):
     """Twelve rewards of -23.1 differ from their float32 mean; divided by a tiny deviation that was 0.77."""
     batch = rollout((3,) * 12, (0,) * 12)
     value = 1.0 if name in VERDICTS else -23.1
-    rewards = torch.full((12, 2) if name in COMPONENTS else (12,), value, dtype=dtype)
+    rewards = torch.full((12, COMPONENTS[name]) if name in COMPONENTS else (12,), value, dtype=dtype)
     assert not made(name)(rewards, batch).any()
 
 
-@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"are", "gae", "reinforce_pp", "lite_ppo", "gdpo"}))
+@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"are", "dacr", "gae", "reinforce_pp", "lite_ppo", "gdpo"}))
 def test_another_group_never_matters(name):
     changed = (*REWARDS[:4], 9.0, -4.0, NAN, 1.0)
     torch.testing.assert_close(estimate(name, changed)[:4], estimate(name)[:4])
@@ -210,5 +216,5 @@ def test_an_empty_answer_and_an_empty_step_are_no_trouble():
     for name in sorted(TOKENS):
         batch = rollout((0, 2), (0, 0))
         assert not made(name)(torch.tensor([1.0, 2.0]), batch)[0].any()
-    for name in sorted({*ESTIMATORS} - TOKENS - COMPONENTS):
+    for name in sorted({*ESTIMATORS} - TOKENS - {*COMPONENTS}):
         assert made(name)(torch.zeros(0), rollout((), ())).shape == (0,)

@@ -22,6 +22,8 @@ SETTINGS = {
     "delta": {},
     "missing_eos": {"reward": "style", "cost": 0.5},
     "std_filter": {"reward": "style", "first": 1},
+    "ccpo_thinker": {"joint": "style", "solo": "right"},
+    "ccpo_solver": {"reward": "style"},
     "noise_backward": {"reward": "right", "false_positive": 0.1, "false_negative": 0.2},
 }
 ADVANTAGES = {
@@ -30,6 +32,7 @@ ADVANTAGES = {
     "entropy_mask": {},
     "ace": {"alpha": 1.0},
     "ha_dw": {},
+    "hacpo": {"floor": 0.1},
     "poise": {},
     "resrl": {},
 }

@@ -1,0 +1,61 @@
+"""What a solver gets with the policy's thought in its prompt, and what it gets without."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from ...policy.partners import in_role, open_partner, read_role, said, seeds_of, with_thought
+from ...policy.voices import Voice, language_model
+from ...rm.contract import ScoringContract
+from ...rm.errors import UsageError
+from ...rm.types import Example
+from ..partner_rewards import Rate, open_rate
+from ..run_facts import RunFacts
+
+
+def ccpo(
+    *, run: RunFacts, solver: str, reward: str, longest: int = 256, role: str = "", chat_template: str | None = None
+) -> "WithAndWithout":
+    """The policy is CCPO's thinker: R_joint and R_solo as components `joint` and `solo`   CCPO 2026, arXiv:2603.21563
+
+    The language model `solver` (path or Hub id) answers every prompt twice: behind the policy's thought, and alone,
+    which is the counterfactual. Both are rated by `reward`, any source that --reward takes, as answers to the prompt as
+    it is. An answer has at most `longest` tokens and is drawn at temperature 1, from a seed that follows from the run's
+    seed, from all thoughts of the step and from the place. `role` is a file with the solver's system message, in place
+    of the prompt's own, which may be the thinker's. The released code's two credits:
+
+        --advantage 'ccpo(lam=0.2)'
+        --reward_transform 'ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)' --weight ccpo.solo=0 --advantage grpo
+
+    The other phase trains the solver with `--rollouts 'ccpo(thinker=PATH)'`.
+    """
+    if longest < 1:
+        raise UsageError(f"ccpo: an answer has 1 token or more, got longest={longest}")
+    device = str(language_model(run.policy).device)
+    who = open_partner(solver, device=device, chat_template=chat_template, **run.loading)
+    return WithAndWithout(who, open_rate(reward, run), read_role(role), longest, run.seed)
+
+
+@dataclass(frozen=True)
+class WithAndWithout:
+    """A reward of two components, by what a solver makes of the prompt with a thought and of the prompt alone."""
+
+    solver: Voice
+    rating: Rate
+    role: str
+    longest: int
+    seed: int
+    contract: ScoringContract = ScoringContract(kind="ccpo", objectives=("joint", "solo"), dtype="float64")
+
+    def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
+        """R_joint and R_solo of every thought [N, 2]."""
+        asked = [in_role(one.prompt, self.role) for one in examples]
+        shown = [with_thought(prompt, one.answer) for prompt, one in zip(asked, examples, strict=True)] + asked
+        seeds = seeds_of(self.seed, [[[*one.prompt], one.answer] for one in examples], len(shown))
+        answers = said(self.solver, shown, seeds, self.longest)
+        rated = self.rating(
+            [Example(one.prompt, answer) for one, answer in zip([*examples, *examples], answers, strict=True)]
+        )
+        return rated.reshape(2, len(examples)).T

@@ -1,0 +1,68 @@
+"""A thinker against its group, and what its thought changed: the joint outcome beside the outcome without it."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..groups import groups, kept
+from ..types import AdvantageEstimator, Rollout
+
+
+def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: float = 0.5) -> AdvantageEstimator:
+    """The thinker's advantage of `adv_ccpo`                                            CCPO 2026, arXiv:2603.21563, v2
+
+    λ = `lam` is 0.2 in the released code, for verdicts of -1 and 1; for 0 and 1 the same is 0.1.
+    Rewards are [N, 2], what the answer that read the thought got and what one got that did not, as the reward `ccpo`
+    has them; leave their weights at 1. `middle` lies between failure and success: rewards that are all on one side of
+    it have no bonus. The solver's advantage is `dr_grpo` of its joint answers, which
+    `--rollouts 'ccpo(thinker=PATH, alone=False)'` writes.
+    """
+    if lam < 0:
+        raise ValueError(f"ccpo: lam is 0 or more, got {lam}")
+    if any(weight != 1 for weight in weights or ()):
+        raise ValueError(f"ccpo: rewards are joint and solo with weights of 1, got {weights}; leave --weight out")
+
+    def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
+        if rewards.shape[1] != 2:
+            raise ValueError(f"ccpo: rewards are two, joint and solo, got {rewards.shape[1]}")
+        return adv_ccpo(rewards[:, 0], rewards[:, 1], rollout.group, lam, middle)[0]
+
+    return estimate
+
+
+def adv_ccpo(
+    r_joint: Float[Tensor, " N"],
+    r_solo: Float[Tensor, " N"],
+    group: Int[Tensor, " N"],
+    lam: float,
+    middle: float = 0.5,
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
+
+    b is `event`. λ = 0 is `dr_grpo` for both. Rewards are verdicts of 0 and 1, or others with what lies between failure
+    and success as `middle`, such as 0 for the released code's -1 and 1. A row without R_joint counts for nobody.
+    """
+    credited = (r_joint + lam * event(r_joint, r_solo, group, middle)).to(r_joint.dtype)
+    thinker, solver = (_centred(one, group) for one in (credited, r_joint))
+    return thinker, solver
+
+
+def event(
+    r_joint: Float[Tensor, " N"], r_solo: Float[Tensor, " N"], group: Int[Tensor, " N"], middle: float
+) -> Float[Tensor, " N"]:
+    """b_i = 1[R_joint,i > m > mean_j R_solo,j] - 1[R_joint,i < m < mean_j R_solo,j]: helped, hurt, or neither
+
+    The mean is over the group's known R_solo. A difference to that mean would not do: it is the same for the whole
+    group, which the group's mean takes away again. NaN where the joint outcome is, or the group has no R_solo.
+    """
+    solo = groups(r_solo, group)
+    alone = torch.where(solo.number > 0, solo.mean, torch.nan)
+    helped, hurt = (r_joint > middle) & (alone < middle), (r_joint < middle) & (alone > middle)
+    return torch.where(r_joint.isnan() | alone.isnan(), torch.nan, helped.double() - hurt.double())
+
+
+def _centred(r: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    found = groups(r, group)
+    return kept(r - found.mean, found.valid, r)

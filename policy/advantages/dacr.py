@@ -1,0 +1,103 @@
+"""An agent by what it made of a critique, and by what its own critique made of the other's answer."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..groups import check_finite, groups, kept
+from ..types import AdvantageEstimator, Rollout
+from .are import location
+
+Location = Callable[[Float[Tensor, " N"], Int[Tensor, " N"]], Float[Tensor, " N"]]
+"""(rewards, groups) -> every row's centre; NaN where the row does not count."""
+COMPONENTS = ("answer", "rewrite", "partner_answer", "partner_rewrite")
+
+
+def dacr(
+    weights: Sequence[float] | None = None,
+    *,
+    gamma: float,
+    loc: str = "mean",
+    shape: float | None = None,
+    blocks: int = 1,
+    floor: float = 1e-3,
+    epsilon: float = 1e-4,
+) -> AdvantageEstimator:
+    """The policy's advantage of `adv_dacr`                                                  DACR 2026, arXiv:2603.21574
+
+    Rewards are [N, 4]: `COMPONENTS`, as the reward `dacr` has them, with weights of 1. γ = `gamma` has to be given: the
+    paper's could not be read. `loc` is mean, the group's, or are: one centre of the whole step as `are` finds it with
+    `shape` (to be given), `blocks` and `floor`. On verdicts of two values that is the more frequent one, a wrong
+    baseline for every prompt, which is warned of.
+    """
+    if any(weight != 1 for weight in weights or ()):
+        raise ValueError(f"dacr: rewards have weights of 1, got {weights}; leave --weight out")
+    centre = located(loc, shape, blocks, floor)
+
+    def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:
+        if rewards.shape[1] != len(COMPONENTS):
+            raise ValueError(f"dacr: rewards are {', '.join(COMPONENTS)}, got {rewards.shape[1]}")
+        if loc == "are" and len(rewards[~rewards.isnan()].unique()) == 2:
+            warnings.warn("dacr: of verdicts the are centre is the more frequent one; take loc=mean", stacklevel=2)
+        return adv_dacr(rewards[:, [0, 2]], rewards[:, [1, 3]], rollout.group, gamma, centre, epsilon)[:, 0]
+
+    return estimate
+
+
+def adv_dacr(
+    answers: Float[Tensor, "N A"],
+    rewrites: Float[Tensor, "N A"],
+    group: Int[Tensor, " N"],
+    gamma: float,
+    loc: Location,
+    epsilon: float = 1e-4,
+) -> Float[Tensor, "N A"]:
+    """A_i = (R_i - μ_i) / (std_batch R_i + ε),  R_i = R_rewrite,i + γ Δ_i,  Δ_i = R_rewrite,j - R_answer,j,  j ≠ i
+
+    Of two agents i, one a column; μ is what `loc` finds and std has N - 1 below it. γ = 0 with the group's mean is
+    `lite_ppo` of the rewrites, and with one centre of the batch `are`. A row that misses one of an agent's three
+    rewards has advantage 0 there and counts for nobody.
+    """
+    if answers.shape[1] != 2:
+        raise ValueError(f"dacr: agents are two, got {answers.shape[1]}")
+    for one in (answers, rewrites):
+        check_finite(one)
+    total = rewrites + gamma * (rewrites - answers).flip(1)
+    return torch.stack([_advantage(one, group, loc, epsilon) for one in total.unbind(1)], 1)
+
+
+def _advantage(total: Tensor, group: Tensor, loc: Location, epsilon: float) -> Float[Tensor, " N"]:
+    centre = loc(total, group)
+    valid = ~centre.isnan()
+    r = total[valid].double()
+    if len(r) < 2 or bool(r.min() == r.max()):
+        return torch.zeros_like(total)
+    return kept((total - centre) / (r.std() + epsilon), valid, total)
+
+
+def located(name: str, shape: float | None, blocks: int, floor: float) -> Location:
+    """A location by its name; `shape` in (0, 1], `blocks` and `floor` are those of `are`."""
+    if name == "mean":
+        return _mean
+    if name != "are":
+        raise ValueError(f"dacr: loc is mean or are, got {name!r}")
+    if shape is None or not 0 < shape <= 1 or blocks < 1 or floor <= 0:
+        raise ValueError(
+            "dacr: loc=are needs a shape in (0, 1], blocks of 1 or more and a floor above 0, "
+            f"got {shape}, {blocks} and {floor}"
+        )
+
+    def are(x: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+        known = ~x.isnan()
+        r = x[known].double()
+        return torch.where(known, location(r, shape, blocks, floor) if len(r) else torch.nan, torch.nan)
+
+    return are
+
+
+def _mean(x: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    found = groups(x, group)
+    return torch.where(found.valid, found.mean, torch.nan)

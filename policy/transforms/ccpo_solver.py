@@ -1,0 +1,62 @@
+"""A solver by its answers with a thought and without, in proportion to how much thoughts have helped so far."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from ..types import Rewards, Rollout, State, Transform
+from .ccpo_thinker import DECAY, EPSILON, LEAST, check_settings, deviation, remembered, standing
+
+
+def ccpo_solver(
+    *, reward: str, eta: float = 1.0, decay: float = DECAY, least: int = LEAST, epsilon: float = EPSILON
+) -> Transform:
+    """r = g z_joint + (1 - g) z_solo,  g = σ(η μ_Δ / (σ_Δ + ε))                   CCPO 2026, arXiv:2603.21563, v1
+
+    For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's answers read a thought, the second half did not,
+    and the i-th of each make a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z is in units of the
+    steps before (`ccpo_thinker`). Until `least` pairs were seen every answer keeps its own reward.
+
+    Ours: both answers of a pair have its r, so that on average the policy climbs g z_joint with thoughts and
+    (1 - g) z_solo alone. The released code trains the joint answer only, to which z_solo is mere noise.
+    """
+    check_settings("ccpo_solver", decay, least)
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        r, joint, other = rewards[reward], *halves(rollout.group)
+        with_it, alone = torch.where(joint, r, r[other]), torch.where(joint, r[other], r)
+        pairs = {"delta": with_it - alone, "joint": with_it, "solo": alone}
+        if state["seen"] >= least:
+            g = gate(state["delta"], eta, epsilon)
+            z = [standing(state[name], pairs[name], epsilon) for name in ("joint", "solo")]
+            rewards = rewards.replaced(reward, g * z[0] + (1 - g) * z[1])
+        return remembered(state, {name: one[joint] for name, one in pairs.items()}, decay), rewards
+
+    return Transform("reward", change, start={"seen": 0})
+
+
+def gate(delta: tuple[float, float] | list[float], eta: float, epsilon: float) -> float:
+    """g of Δ's mean and variance, in (0, 1): above 1/2 where thoughts have helped.
+
+    >>> round(gate((0.5, 0.25), 1.0, 1e-6), 4), gate((0.0, 0.25), 1.0, 1e-6)
+    (0.7311, 0.5)
+    """
+    return 0.5 * (1 + math.tanh(eta * delta[0] / (deviation(delta, epsilon) + epsilon) / 2))
+
+
+def halves(group: Int[Tensor, " N"]) -> tuple[Bool[Tensor, " N"], Int[Tensor, " N"]]:
+    """Whether a row is in its group's first half, and the place of the row that it makes a pair with.
+
+    >>> [one.tolist() for one in halves(torch.tensor([0, 0, 0, 0, 1, 1]))]
+    [[True, True, False, False, True, False], [2, 3, 0, 1, 5, 4]]
+    """
+    same = group[:, None] == group
+    number, rank = same.sum(1), same.tril(-1).sum(1)
+    if (number % 2).any():
+        odd = int(number[number % 2 == 1][0])
+        raise ValueError(f"ccpo_solver: answers make pairs and a group has {odd}; give an even --num_generations")
+    joint = 2 * rank < number
+    wanted = torch.where(joint, rank + number // 2, rank - number // 2)
+    return joint, (same & (rank == wanted[:, None])).to(torch.uint8).argmax(1)

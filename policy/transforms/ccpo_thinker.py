@@ -1,0 +1,77 @@
+"""What a thought added to the outcome, in units of what thoughts added so far."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..types import AdvantageEstimator, Rewards, Rollout, State, Transform
+
+DECAY, LEAST, EPSILON = 0.99, 10, 1e-6  # of the released code, like α = 1 and η = 1
+
+
+def ccpo_thinker(
+    *, joint: str, solo: str, alpha: float = 1.0, decay: float = DECAY, least: int = LEAST, epsilon: float = EPSILON
+) -> Transform:
+    """r = tanh(α (Δ - μ_Δ) / (σ_Δ + ε)),  Δ = R_joint - R_solo                    CCPO 2026, arXiv:2603.21563, v1
+
+    R_joint and R_solo are the rewards named `joint` and `solo`; r stands in place of `joint`, and `solo` needs a
+    --weight of 0. μ and σ are of the steps before this one (`remembered`). Until `least` outcomes were seen r is Δ, as
+    in the released code.
+    """
+    check_settings("ccpo_thinker", decay, least)
+
+    def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
+        delta = rewards[joint] - rewards[solo]
+        enough = state["seen"] >= least
+        shaped = torch.tanh(alpha * standing(state["delta"], delta, epsilon)) if enough else delta
+        return remembered(state, {"delta": delta}, decay), rewards.replaced(joint, shaped)
+
+    def check(estimator: AdvantageEstimator, trained: Sequence[str]) -> None:
+        if solo in trained:
+            raise ValueError(f"ccpo_thinker: '{solo}' is in the difference already; give it --weight {solo}=0")
+
+    return Transform("reward", change, start={"seen": 0}, check=check)
+
+
+# ---- what is remembered ----
+
+
+def remembered(state: State, seen: dict[str, Float[Tensor, " N"]], decay: float) -> State:
+    """μ <- d μ + (1 - d) mean(x),  v <- d v + (1 - d) var(x) over this step's rows that have all of them
+
+    The first step's own mean and variance are where it begins; var has N below it, and is about the step's own mean, as
+    in the released code. A step without such a row changes nothing.
+    """
+    known = ~torch.stack([*seen.values()]).isnan().any(0)
+    if not known.any():
+        return state
+    after: dict[str, object] = {"seen": state["seen"] + int(known.sum())}
+    for name, values in seen.items():
+        x = values[known].double()
+        now = [x.mean().item(), x.var(correction=0).item()]
+        after[name] = (
+            [decay * a + (1 - decay) * b for a, b in zip(state[name], now, strict=True)] if state["seen"] else now
+        )
+    return after
+
+
+def standing(moments: Sequence[float], x: Float[Tensor, " N"], epsilon: float) -> Float[Tensor, " N"]:
+    """(x - μ) / (σ + ε) for moments (μ, v)."""
+    return (x - moments[0]) / (deviation(moments, epsilon) + epsilon)
+
+
+def deviation(moments: Sequence[float], epsilon: float) -> float:
+    """σ = √v, and 1 where nothing varied.
+
+    >>> deviation((0.3, 0.25), 1e-6), deviation((0.3, 0.0), 1e-6)
+    (0.5, 1.0)
+    """
+    return moments[1] ** 0.5 if moments[1] > epsilon else 1.0
+
+
+def check_settings(name: str, decay: float, least: int) -> None:
+    """A `ValueError` where they make no sense."""
+    if not 0 <= decay < 1 or least < 1:
+        raise ValueError(f"{name}: decay lies in [0, 1) and least is 1 or more, got {decay} and {least}")
