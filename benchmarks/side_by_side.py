@@ -39,6 +39,7 @@ MEASURES = {
     "gold": "gold reward on unseen prompts",
     "right": "share of right answers to unseen prompts",
     "accuracy": "held-out pairs ordered as gold does",
+    "logged": "reward on unseen prompts, as the agents answer them together",
 }
 PROGRAM = [sys.executable, "-m", "rewardlab.apps.cli"]
 HELD_OUT = 2000
@@ -52,11 +53,11 @@ Commands = tuple[tuple[str, ...], ...]
 class Recipe(NamedTuple):
     """A system, and the plain loop that it extends, as commands of `rewardlab`.
 
-    They run one after the other, those of a list within the list at the same time. In a command {rl} and {train} stand
-    for the verb with what all share, {0}, {1} for the folders of the commands before it, {shared} for a folder that
-    all of a side may use, {fresh} for pairs that nothing was trained on, {tenth} of a reward model's steps, {half} and
-    {double} a policy's: with `--num_iterations 2` half of them are on new answers.
-    The last command's folder is measured.
+    They run one after the other, those of a list within the list at the same time; the last one's folder is measured.
+    In a command {rl} and {train} stand for the verb with what all share, {0}, {1} for the folders of the commands
+    before it, {start} for the start policy, {shared} for a folder that all of a side may use, {unseen} for prompts and
+    {fresh} for pairs that nothing was trained on, {tenth} for a share of a reward model's steps, {quarter}, {half} and
+    {double} of a policy's: with `--num_iterations 2` half of them are on new answers.
     """
 
     title: str
@@ -66,6 +67,13 @@ class Recipe(NamedTuple):
     system: Commands
     share: float = 1.0
     """Of the system's logits at decoding; the rest are the start policy's."""
+    logged: str = ""
+    """Of a measure that the last command's own evaluation logs, its name in `steps.jsonl`."""
+
+    @property
+    def kind(self) -> str:
+        """What a `Side` looks at."""
+        return {"accuracy": "reward_model", "logged": "log"}.get(self.measure, "policy")
 
 
 def read_recipe(file: Path) -> Recipe:
@@ -73,7 +81,7 @@ def read_recipe(file: Path) -> Recipe:
     found = yaml.safe_load(file.read_text(encoding="utf-8"))
     known, needed = Recipe._fields, Recipe._fields[:4]
     if not isinstance(found, dict) or {*found} - {*known} or not {*found} >= {*needed}:
-        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe share; it has {found}")
+        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe share or logged; it has {found}")
     if found["measure"] not in MEASURES:
         raise DataError(f"{file}: no measure '{found['measure']}'; {did_you_mean(found['measure'], [*MEASURES])}")
     sides = {
@@ -117,7 +125,7 @@ class Side(Job):
     commands: Commands
     budget: Budget
     kind: str
-    """"reward_model", or else a policy's."""
+    """What is looked at in the last command's folder: "policy", "reward_model", or "log"."""
     share: float = 1.0
 
     def __str__(self) -> str:
@@ -133,8 +141,13 @@ class Side(Job):
             for together in self.commands:
                 places |= run(together, places, folder)
             cpu, made = _children() - before, Path([*places.values()][-1])
-            found = self._of_rewards(made) if self.kind == "reward_model" else self._of_policy(made, start)
+            found = self._measured(made, start)
         return {name: np.array(value) for name, value in (found | {"cpu": cpu}).items()}
+
+    def _measured(self, folder: Path, start: PreTrainedModel) -> dict[str, float]:
+        if self.kind == "policy":
+            return self._of_policy(folder, start)
+        return self._of_rewards(folder) if self.kind == "reward_model" else evaluated(folder)
 
     def _of_rewards(self, folder: Path) -> dict[str, float]:
         first, second = zip(*(pair.examples for pair in garden.pairs(HELD_OUT, 1, split="test")), strict=True)
@@ -158,19 +171,22 @@ def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget)
     """The start policy, prompts and pairs as files; what a recipe's names in braces stand for."""
     start.save_pretrained(folder / "start")
     tokenizer().save_pretrained(folder / "start")
-    prompts = [{"prompt": [dict(turn) for turn in one]} for one in split_prompts()[0]]
+    seen, unseen = ([{"prompt": [dict(turn) for turn in one]} for one in some] for some in split_prompts())
     files = {
-        "prompts": _written(folder / "prompts.jsonl", prompts),
+        "start": str(folder / "start"),
+        "prompts": _written(folder / "prompts.jsonl", seen),
+        "unseen": _written(folder / "unseen.jsonl", unseen),
         "pairs": _written(folder / "pairs.jsonl", _rows(garden.pairs(budget.pairs, seed))),
         "fresh": _written(folder / "fresh.jsonl", _rows(garden.pairs(budget.pairs // 2, seed, split="validation"))),
     }
-    shared = f"--model {folder / 'start'} --seed {seed}"
+    shared = f"--model {files['start']} --seed {seed}"
     rl = f"rl --config {RECIPES / 'rl.yaml'} {shared} --data {files['prompts']} --max_steps {budget.steps}"
     train = f"train --config {RECIPES / 'train.yaml'} {shared} --data {files['pairs']}"
     return files | {
         "rl": rl,
         "train": f"{train} --max_steps {budget.train_steps}",
         "tenth": str(max(1, budget.train_steps // 10)),
+        "quarter": str(max(1, budget.steps // 4)),
         "half": str(max(1, budget.steps // 2)),
         "double": str(2 * budget.steps),
         "shared": str(folder / "shared"),
@@ -205,6 +221,15 @@ def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dic
                 told = error.read().strip()[-500:]
                 raise DataError(f"rewardlab {shlex.join(words)} ended with {one.returncode}: {told}")
     return made
+
+
+def evaluated(folder: Path) -> dict[str, float]:
+    """What the last evaluation of a run logged: `eval_reward` and the like."""
+    rows = [json.loads(line) for line in (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
+    found = [row for row in rows if "eval_reward" in row]
+    if not found:
+        raise DataError(f"{folder}: its steps log no evaluation; give the last command --eval_data")
+    return {name: float(value) for name, value in found[-1].items() if name.startswith("eval_") and value is not None}
 
 
 def filled(command: str, places: Mapping[str, str]) -> str:
@@ -260,6 +285,7 @@ class Beside(NamedTuple):
 
 def beside(recipe: Recipe, plain: Sequence[Arrays], system: Sequence[Arrays]) -> Beside:
     """From each side's results, seed by seed."""
-    of_plain, of_system = (np.array([float(one[recipe.measure]) for one in side]) for side in (plain, system))
+    name = recipe.logged or recipe.measure
+    of_plain, of_system = (np.array([float(one[name]) for one in side]) for side in (plain, system))
     cost = np.array([float(one["cpu"]) / float(other["cpu"]) for one, other in zip(system, plain, strict=True)])
     return Beside(recipe, of_plain, of_system, cost)

@@ -12,9 +12,11 @@ from ..cached import run_jobs
 from ..fronts import COLOURS, CONTROL
 from ..guides import Base
 from ..render import table
-from ..side_by_side import MEASURES, Beside, Budget, Recipe, Side, beside, recipes
+from ..side_by_side import MEASURES, RECIPES, Beside, Budget, Recipe, Side, beside, recipes
 from ..statistics import Estimate, t_interval
 from ..types import Say, Study
+
+TITLE = "Systems of policy improvement beside the plain loops that they extend"
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,8 @@ class Plan:
 
     def sides(self, recipe: Recipe) -> tuple[list[Side], list[Side]]:
         """The plain loop at every seed, and the system."""
-        kind = "reward_model" if recipe.measure == "accuracy" else "policy"
-        plain = [Side(base, recipe.plain, self.budget, kind) for base in self.bases()]
-        return plain, [Side(base, recipe.system, self.budget, kind, recipe.share) for base in self.bases()]
+        plain = [Side(base, recipe.plain, self.budget, recipe.kind) for base in self.bases()]
+        return plain, [Side(base, recipe.system, self.budget, recipe.kind, recipe.share) for base in self.bases()]
 
 
 def seeds(
@@ -58,7 +59,15 @@ def seeds(
 
     No data are read. What is trained is kept in `cache`. `rows` shortens everything, for a try-out.
     """
-    plan, chosen = Plan(seed) if rows is None else Plan.short(seed, rows), recipes(only)
+    plan = Plan(seed) if rows is None else Plan.short(seed, rows)
+    return beside_plain("seeds", TITLE, plan, cache, workers=workers, only=only, say=say)
+
+
+def beside_plain(
+    name: str, title: str, plan: Plan, cache: Path, *, workers: int, only: Sequence[str], say: Say
+) -> Study:
+    """The study of the recipes in a folder of `benchmarks/recipes`."""
+    chosen = recipes(only, RECIPES / name)
     say("start policies")
     run_jobs(plan.bases(), cache, workers, say)
     sides = {name: plan.sides(recipe) for name, recipe in chosen.items()}
@@ -69,7 +78,7 @@ def seeds(
         for name, both in sides.items()
     }
     facts = {"plan": asdict(plan), "systems": {name: _facts(one) for name, one in found.items()}}
-    return Study(text(plan, found), [], {"effects": figure(found)}, {}, facts)
+    return Study(text(name, title, plan, found), [], {"effects": figure(found)}, {}, facts)
 
 
 def _facts(one: Beside) -> dict[str, Any]:
@@ -85,11 +94,11 @@ def _facts(one: Beside) -> dict[str, Any]:
 # ---- the report ----
 
 
-def text(plan: Plan, found: Mapping[str, Beside]) -> str:
+def text(name: str, title: str, plan: Plan, found: Mapping[str, Beside]) -> str:
     """Markdown."""
     budget = plan.budget
     parts = [
-        "# Systems of policy improvement beside the plain loops that they extend",
+        f"# {title}",
         f"In the garden, whose true (gold) reward is a function of the text; {plan.seeds} seeds of the start policy "
         f"(100,000 weights), of the data and of training. A policy gets {budget.steps} steps of 64 answers, 8 to a "
         f"prompt, and is measured by {budget.asked} answers to prompts that training does not see; a reward model gets "
@@ -99,8 +108,8 @@ def text(plan: Plan, found: Mapping[str, Beside]) -> str:
         *(part for measure in MEASURES for part in _measured(measure, found)),
         "![Effects, paired by seed](effects.png)",
         "## What was run",
-        "Every row is one recipe of `benchmarks/recipes/seeds`, with the commands of both sides. "
-        "`rewardlab study seeds --only NAME --output runs/NAME` runs one of them alone.",
+        f"Every row is one recipe of `benchmarks/recipes/{name}`, with the commands of both sides. "
+        f"`rewardlab study {name} --only NAME --output runs/NAME` runs one of them alone.",
         "## Limits",
         "- A toy: word-level text of at most 32 words. It tests that each system does in a whole run what it is made "
         "for; its sizes say nothing about large models, and a system made for long thoughts has none here.\n"

@@ -1,22 +1,37 @@
 """benchmarks/side_by_side.py, benchmarks/studies/seeds.py, and every recipe of benchmarks/recipes."""
 
+import json
 import math
 import shlex
 import sys
 import time
+from inspect import signature
 from itertools import chain
 
 import numpy as np
 import pytest
 from rewardlab.apps.cli import VERBS, main, parse
 from rewardlab.apps.policy_training import check_together
-from rewardlab.apps.specs import build
+from rewardlab.apps.specs import build, parse_spec
 from rewardlab.benchmarks.guides import Base
-from rewardlab.benchmarks.side_by_side import Beside, Budget, Recipe, Side, beside, filled, read_recipe, recipes, run
-from rewardlab.benchmarks.studies.seeds import Plan, figure, text
+from rewardlab.benchmarks.side_by_side import (
+    RECIPES,
+    Beside,
+    Budget,
+    Recipe,
+    Side,
+    beside,
+    evaluated,
+    filled,
+    read_recipe,
+    recipes,
+    run,
+)
+from rewardlab.benchmarks.studies.seeds import TITLE, Plan, figure, text
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.benchmarks.worlds.garden_rewards import right, with_outliers
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.plugins import load
 
 RL = "rl --model start --data prompts.jsonl --seed 1 --max_steps 3 --use_cpu True"
 TRAIN = "train --model start --data pairs.jsonl --seed 1 --max_steps 3 --use_cpu True"
@@ -26,16 +41,23 @@ PLACES = {
     "tenth": "1",
     "0": "first",
     "1": "second",
+    "2": "third",
     "fresh": "fresh.jsonl",
+    "quarter": "1",
     "half": "2",
+    "start": "start",
+    "unseen": "unseen.jsonl",
+    "shared": "shared",
     "double": "6",
 }
 PIPO = Recipe("PIPO", "gold", (("{rl}",),), (("{rl} --replay pipo",),))
 
 
-@pytest.mark.parametrize("name", recipes())
-def test_a_recipes_commands_are_such_as_a_user_may_give(name):
-    recipe = recipes([name])[name]
+@pytest.mark.parametrize(
+    ("folder", "name"), [(folder, name) for folder in ("seeds", "agents") for name in recipes(folder=RECIPES / folder)]
+)
+def test_a_recipes_commands_are_such_as_a_user_may_give(folder, name):
+    recipe = recipes([name], RECIPES / folder)[name]
     for command in chain(*recipe.plain, *recipe.system):
         verb, *words = shlex.split(filled(command, PLACES))
         settings = parse(verb, VERBS[verb], [*words, "--output", "out"])
@@ -44,9 +66,12 @@ def test_a_recipes_commands_are_such_as_a_user_may_give(name):
         if verb == "rl":
             config, arguments = settings
             check_together(config, arguments)
-            for folder, given in (("replays", config.replay), ("searches", config.rollouts)):
-                if given:
-                    assert callable(build(f"policy.{folder}", given, **({"seed": 1} if folder == "searches" else {})))
+            if config.replay:
+                assert callable(build("policy.replays", config.replay))
+            if config.rollouts:
+                assert {*parse_spec(config.rollouts).arguments} <= {
+                    *signature(load("policy.searches", parse_spec(config.rollouts).name)).parameters
+                }
     assert recipe.system != recipe.plain or recipe.share != 1
 
 
@@ -95,7 +120,7 @@ def test_the_report_has_a_table_for_each_measure_and_every_row_in_one():
         "pipo": Beside(PIPO, np.array([1.0, 5, 9]), np.array([2.0, 6, 10.5]), np.array([1.0, 2, 3])),
         "boosted": Beside(PIPO._replace(title="Boosted", measure="accuracy"), *np.full((3, 3), 0.5)),
     }
-    told = text(Plan(), made)
+    told = text("seeds", TITLE, Plan(), made)
     row = next(line for line in told.splitlines() if "`pipo`" in line)
     assert "5.000 | 6.167 | +1.167 [+0.450, +1.884] | better | 2.00 [-0.48, 4.48]" in row
     assert "## Gold reward on unseen prompts" in told and "## Held-out pairs" in told and "## Share" not in told
@@ -115,6 +140,15 @@ def test_a_tenth_of_all_texts_are_outliers_always_the_same():
     with pytest.raises(UsageError, match=r"share lies in \[0, 1\]"):
         with_outliers(1.5)
     assert set(right()(some)) == {0.0, 1.0}
+
+
+def test_a_runs_last_evaluation_is_read(tmp_path):
+    rows = [{"reward": 1.0}, {"eval_reward": 2.0, "eval_x": 5.0}, {"eval_reward": 3.0, "eval_loss": None, "step": 7}]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"reward": 4.0}]))
+    assert evaluated(tmp_path) == {"eval_reward": 3.0}
+    (tmp_path / "steps.jsonl").write_text('{"reward": 1.0}\n')
+    with pytest.raises(DataError, match="log no evaluation; give the last command --eval_data"):
+        evaluated(tmp_path)
 
 
 def test_a_command_that_fails_is_told_in_its_own_words(tmp_path):
@@ -143,7 +177,6 @@ def test_a_study_without_recipes_has_none_to_choose_from(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["pipo", "boosted"])
 def test_a_side_is_trained_measured_and_the_same_again(name, tmp_path):
     recipe, budget = recipes([name])[name], Budget(steps=2, train_steps=10, pairs=200, asked=16)
-    kind = "reward_model" if recipe.measure == "accuracy" else "policy"
-    side = Side(Base(0, steps=12, texts=120), recipe.system, budget, kind)
+    side = Side(Base(0, steps=12, texts=120), recipe.system, budget, recipe.kind)
     first, again = (side.work(tmp_path / "cache") for _ in range(2))
     assert first["cpu"] > 0 and first[recipe.measure] == again[recipe.measure]

@@ -1,0 +1,23 @@
+"""Agents that learn from each other or together beside the plain loops that they extend, with real small models."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..types import Say, Study
+from .seeds import Plan, beside_plain
+
+TITLE = "Agents that learn from each other beside the plain loops that they extend"
+
+
+def agents(
+    cache: Path,
+    *,
+    seed: int = 0,
+    workers: int = 2,
+    rows: int | None = None,
+    only: Sequence[str] = (),
+    say: Say = print,
+) -> Study:
+    """Run every recipe of `benchmarks/recipes/agents`: HACPO, CCPO and DACR; see `seeds`."""
+    plan = Plan(seed) if rows is None else Plan.short(seed, rows)
+    return beside_plain("agents", TITLE, plan, cache, workers=workers, only=only, say=say)
