@@ -1,12 +1,15 @@
 """Small worlds for `rewardlab rl` and `rewardlab judge`, and the verbs as a user runs them."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import main
+from rewardlab.apps.policy_training import WriteSteps
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
 from rewardlab.rm.data import pair_row
@@ -22,6 +25,21 @@ def write(path: Path, rows) -> str:
 
 def steps_of(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+
+
+@contextmanager
+def cut_off_at(step: int) -> Iterator[None]:
+    """Runs of `rewardlab rl` are interrupted when this step has been told."""
+
+    def interrupted(self, args, state, control, **kwargs):
+        told(self, args, state, control, **kwargs)
+        if state.global_step == step:
+            raise KeyboardInterrupt
+
+    told = WriteSteps.on_log
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WriteSteps, "on_log", interrupted)
+        yield
 
 
 def rollouts_of(folder: Path) -> list[dict]:

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.policy_training import WriteSteps
 from rewardlab.apps.rewards import ccpo as thinkers_reward
 from rewardlab.apps.rewards.ccpo import ccpo
 from rewardlab.apps.rewards.dacr import OfTalks, dacr
@@ -22,7 +21,7 @@ from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.trunks import load_causal_lm, load_tokenizer
 from rewardlab.rm.types import Example, prompt_text, user_turn
 
-from tests.apps.conftest import rollouts_of, steps_of
+from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 GOLD = "rewardlab.benchmarks.worlds.garden:gold"
@@ -212,21 +211,13 @@ def test_a_robust_centre_trains_too(rl, rl_world):
     ],
     ids=["thinker", "solver", "talk"],
 )
-def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world, monkeypatch):
+def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
     flags = [str(one).replace("START", str(rl_world / "start")) for one in flags]
     flags += ["--max_steps", 4, "--save_strategy", "steps", "--save_steps", 2, *EVERY]
     code, _, err, expected = rl(*flags, output="whole")
     assert code == 0, err
-    on_log = WriteSteps.on_log
-
-    def killed(self, args, state, control, **kwargs):
-        on_log(self, args, state, control, **kwargs)
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(WriteSteps, "on_log", killed)
-    assert rl(*flags)[0] == 130
-    monkeypatch.undo()
+    with cut_off_at(3):
+        assert rl(*flags)[0] == 130
     code, _, err, folder = rl(*flags, "--resume")
     assert code == 0 and "resuming from checkpoint-2" in err
     found, whole = rollouts_of(folder), rollouts_of(expected)

@@ -3,11 +3,10 @@
 import math
 
 import pytest
-from rewardlab.apps.policy_training import WriteSteps
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.rm.types import prompt_text
 
-from tests.apps.conftest import rollouts_of, steps_of, write
+from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write
 
 REWARD = "telling=tests.apps.test_curriculum:telling"
 KINDS = ("lively", "flat")
@@ -48,21 +47,13 @@ def test_the_shares_are_those_of_sec_over_the_advantages_that_were_written(rl, p
     assert value["flat"] == 0 and value["lively"] > 0.2 and step["curriculum/share/flat"] < 0.3
 
 
-def test_a_killed_run_goes_on_with_the_same_prompts(rl, prompts, monkeypatch):
+def test_a_killed_run_goes_on_with_the_same_prompts(rl, prompts):
     flags = ["--reward", REWARD, "--curriculum", "dump(window=16)", "--category", "kind", "--max_steps", 5]
     flags += ["--save_strategy", "steps", "--save_steps", 2, "--rollout_steps", 1]
     code, _, err, expected = rl(*flags, output="whole", data=prompts)
     assert code == 0, err
-    told = WriteSteps.on_log
-
-    def killed(self, args, state, control, **kwargs):
-        told(self, args, state, control, **kwargs)
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(WriteSteps, "on_log", killed)
-    assert rl(*flags, data=prompts)[0] == 130
-    monkeypatch.undo()
+    with cut_off_at(3):
+        assert rl(*flags, data=prompts)[0] == 130
     code, _, err, folder = rl(*flags, "--resume", data=prompts)
     assert code == 0 and "resuming from checkpoint-2" in err
     own, whole = steps_of(folder), steps_of(expected)

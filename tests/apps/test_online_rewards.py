@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.apps.policy_training import WriteSteps
 from rewardlab.policy.arguments import PolicyArguments
 from rewardlab.rm.checkpoint import load_reward_model
 from rewardlab.rm.models.feedback import feedback
 from rewardlab.rm.types import Example, user_turn
 
-from tests.apps.conftest import rollouts_of, steps_of
+from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
 from tests.conftest import SMALL_RUN
 
 GOLD = "rewardlab.benchmarks.worlds.garden:gold"
@@ -65,20 +64,12 @@ def test_controls_have_names(rl, rl_world, control):
     assert [row["mine/policy_version"] for row in steps_of(folder)] == [0, 1]
 
 
-def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world, monkeypatch):
+def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
     """Head, optimizer and counts are part of a checkpoint."""
     flags = ["--reward", f"r2m(model={rl_world / 'rm'}, {R2M})", "--save_strategy", "steps", "--save_steps", 2]
     _, _, _, whole = rl(*flags, "--max_steps", 4, output="whole")
-    told = WriteSteps.on_log
-
-    def killed(self, args, state, control, **kwargs):
-        told(self, args, state, control, **kwargs)
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(WriteSteps, "on_log", killed)
-    assert rl(*flags, "--max_steps", 4)[0] == 130
-    monkeypatch.undo()
+    with cut_off_at(3):
+        assert rl(*flags, "--max_steps", 4)[0] == 130
     code, _, err, again = rl(*flags, "--max_steps", 4, "--resume")
     assert code == 0 and "resuming from checkpoint-2" in err
     for one, other in zip(steps_of(whole), steps_of(again), strict=True):

@@ -8,13 +8,13 @@ import pytest
 import torch
 import yaml
 from rewardlab.apps.cli import main
-from rewardlab.apps.policy_training import WriteSteps, summary
+from rewardlab.apps.policy_training import summary
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.rm.checkpoint import load_reward_model
 from rewardlab.rm.trunks import load_causal_lm, load_tokenizer
 from safetensors.torch import load_file
 
-from tests.apps.conftest import rollouts_of, steps_of, write
+from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write
 
 RECIPES = Path(__file__).resolve().parents[2] / "apps" / "recipes"
 GOLD = "rewardlab.benchmarks.worlds.garden:gold"
@@ -102,20 +102,12 @@ def test_a_recipe_runs_as_it_stands(name, rl, rl_world):
 # ---- a killed run ----
 
 
-def test_a_killed_run_goes_on_and_tells_every_step_once(rl, monkeypatch):
+def test_a_killed_run_goes_on_and_tells_every_step_once(rl):
     flags = ["--reward", f"gold={GOLD}", "--save_strategy", "steps", "--save_steps", 2, "--max_steps", 5]
     flags += ["--advantage", "gae", "--critic", "--kl", 0.05, "--kl_place", "token"]
     _, whole, _, expected = rl(*flags, output="whole")
-    told = WriteSteps.on_log
-
-    def killed(self, args, state, control, **kwargs):
-        told(self, args, state, control, **kwargs)
-        if state.global_step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(WriteSteps, "on_log", killed)
-    code, _, _, folder = rl(*flags)
-    monkeypatch.undo()
+    with cut_off_at(3):
+        code, _, _, folder = rl(*flags)
     unfinished = folder.with_name("run.partial")
     assert code == 130 and not folder.exists() and len(steps_of(unfinished)) == 3
     with open(unfinished / "steps.jsonl", "a") as file:
