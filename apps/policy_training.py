@@ -21,7 +21,7 @@ from ..policy.scaffolding import Rollouts, scaffolded
 from ..policy.server_rollouts import server_rollouts
 from ..policy.trainer import PolicyTrainer
 from ..policy.voices import Voice, positions, shared_vocabulary, voice
-from ..rm.errors import DataError, UsageError, did_you_mean
+from ..rm.errors import UsageError, did_you_mean
 from ..rm.trainer import last_complete_checkpoint
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
 from ..rm.types import prompt_text
@@ -246,8 +246,6 @@ def open_language_model(source: str, config: RlConfig, arguments: PolicyArgument
         return load_causal_lm(name, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments))
 
     model: Any = load(source)
-    if any("SequenceClassification" in name for name in model.config.architectures or ()):
-        raise DataError(f"{source}: a reward model, no language model; give a causal language model")
     if settings := getattr(model, "peft_config", None):
         if config.lora:
             raise UsageError(f"{source} is an adapter already; leave --lora out to train on, or start from its base")

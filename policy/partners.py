@@ -60,8 +60,6 @@ def open_partner(source: str, *, device: str | None = None, chat_template: str |
     source = whole_name(source)  # an adapter keeps the name of its base
     tokenizer = load_tokenizer(source, chat_template=chat_template, **loading)
     model = load_causal_lm(source, tokenizer, device=device, **loading)
-    if any("SequenceClassification" in name for name in model.config.architectures or ()):
-        raise DataError(f"{source}: a reward model, no language model; give a causal language model")
     return voice(model.requires_grad_(False), tokenizer)
 
 

@@ -193,6 +193,8 @@ def load_causal_lm(
         source,
         "causal language model",
     )
+    if any("SequenceClassification" in name for name in model.config.architectures or ()):
+        raise DataError(f"{source}: a reward model, no language model; give a causal language model")
     if absent:
         raise DataError(
             f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder "
