@@ -88,7 +88,7 @@ def _decode(site: Site) -> None:
         slider.change(lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
     add.click(sentences(add_one), [kept, *controls], [kept, listed], **QUIET)
     clear.click(lambda: ([], ""), None, [kept, listed], **QUIET)
-    asks, asked = Asks(), gr.Textbox(visible=False)
+    asks, asked = Asks(), gr.State("")
     for pressed, function, inputs in (
         (decode, decode_all, [prompt, kept, *controls]),
         (sweep, sweep_all, [prompt, over, steps, low, high, *controls]),
@@ -178,7 +178,8 @@ def _added(kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
 class Asks:
     """What each visitor asked last: a newer press of a button, or `cancel`, ends what is being decoded for them.
 
-    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep.
+    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep. What
+    `begin` says is kept on the server: a page may ask for what follows before it was told.
     """
 
     def __init__(self) -> None:
