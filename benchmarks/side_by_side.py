@@ -210,16 +210,14 @@ def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dic
             )
             for words, output, error in zip(lines, made.values(), errors, strict=True)
         ]
-        while any(one.poll() is None for one in programs) and not any(one.poll() for one in programs):
+        while None in (ends := [one.poll() for one in programs]) and not any(ends):
             time.sleep(POLL)
         for one in programs:
-            if one.poll() is None:
-                one.terminate()
-        for one, words, error in zip(programs, lines, errors, strict=True):
-            if one.wait() > 0:
+            one.terminate()  # nothing, where it has ended
+        for end, words, error in zip(ends, lines, errors, strict=True):
+            if end:
                 error.seek(0)
-                told = error.read().strip()[-500:]
-                raise DataError(f"rewardlab {shlex.join(words)} ended with {one.returncode}: {told}")
+                raise DataError(f"rewardlab {shlex.join(words)} ended with {end}: {error.read().strip()[-500:]}")
     return made
 
 

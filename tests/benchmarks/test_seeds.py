@@ -165,6 +165,11 @@ def test_commands_at_the_same_time_have_folders_of_their_own_and_end_together(tm
     begun = time.monotonic()
     with pytest.raises(DataError, match="rewardlab 0.1 7 ended with 1"):
         run(["60 0", "0.1 7"], {}, tmp_path / "other")
+    monkeypatch.setattr(
+        "rewardlab.benchmarks.side_by_side.PROGRAM", [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    )
+    with pytest.raises(DataError, match="rewardlab rl ended with -9"):
+        run(["rl"], {}, tmp_path / "killed")
     assert time.monotonic() - begun < 50 and not (tmp_path / "other" / "0").exists()
 
 

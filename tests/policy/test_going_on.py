@@ -77,19 +77,3 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(name, train, tmp_path):
         assert 0 < shares.max() <= 1, "some answers were out of bounds when they were last trained on"
     else:
         assert whole.backlog.state["gain"] != 0, "the last batch was trained on again"
-
-
-def test_pipo_never_turns_the_present_advantages(train):
-    """In the released code a falling mean reward multiplies the present batch's, under PPO, by a negative number."""
-    worse = {"means": [1e6, 1e6 + 1]}  # whatever comes now is far below
-
-    def trained(**settings):
-        trainer = train(2, advantage="gae", critic=CriticArguments(learning_rate=1e-2), **settings)
-        return trainer._logs["advantages"]
-
-    def falling(state, total, past):
-        gained = pipo(window=2)(state or worse, total, past)
-        assert gained[0]["gain"] < 0
-        return gained
-
-    assert list(trained(replay=falling)) == list(trained())
