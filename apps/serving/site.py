@@ -5,7 +5,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,13 +104,14 @@ class Site:
             self._check_name(asked)
             return asked, read(asked)
 
-        waiting: asyncio.Future | None = None
+        entered: Future[np.ndarray] | None = None
         gone = asyncio.ensure_future(_left(request))
         try:
             async with asyncio.timeout(self.config.timeout):
                 loop = asyncio.get_running_loop()
                 asked, items = await loop.run_in_executor(self._reading, understood)
-                waiting = asyncio.wrap_future(self.line.enter(items))
+                entered = self.line.enter(items)
+                waiting = asyncio.wrap_future(entered)
                 await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 raise Refused(408, "the sender left")
@@ -123,8 +124,8 @@ class Site:
             ) from None
         finally:
             gone.cancel()
-            if waiting is not None:
-                waiting.cancel()
+            if entered is not None:
+                entered.cancel()  # itself, at once: what wraps it would pass that on only after the answer
 
     def _check_name(self, asked: Any) -> None:
         name = getattr(asked, "model", None)

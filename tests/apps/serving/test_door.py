@@ -12,11 +12,14 @@ from hypothesis import HealthCheck, given, seed, settings
 from rewardlab.apps.cli import main
 from rewardlab.apps.serving.config import ServeConfig
 from rewardlab.apps.serving.fuzz import requests
+from rewardlab.apps.serving.protocol import ScoreRequest
+from rewardlab.apps.serving.reading import Item
 from rewardlab.apps.serving.refusals import Refused
 from rewardlab.apps.serving.site import Site
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, user_turn
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from tests.apps.serving.conftest import EXAMPLES, asks, config
 
@@ -188,13 +191,30 @@ def test_a_full_queue_is_429_with_the_time_to_wait(serve, http, gated):
 
 
 def test_who_waits_too_long_is_told_so_and_leaves_the_queue(serve, http, gated):
-    url = serve(gated, timeout=0.3)
+    url = serve(gated, timeout=1)
     answers = [http.post(f"{url}/score", json=asks([Example(user_turn("a"), text)])) for text in ("one", "two")]
     assert [answer.status_code for answer in answers] == [504, 504]
-    assert "not scored within 0.3 s" in answers[1].json()["error"]["message"]
+    assert "not scored within 1 s" in answers[1].json()["error"]["message"]
     gated.gate.set()
     assert http.post(f"{url}/score", json=asks([Example(user_turn("a"), "three")])).status_code == 200
     assert gated.batches == [["one"], ["three"]], "the second had given up before its turn"
+
+
+def test_who_waits_too_long_has_left_the_queue_before_he_is_told(gated):
+    site = Site(gated, config(timeout=0.2))
+    body = json.dumps(asks([Example(user_turn("a"), "two")])).encode()
+
+    async def asked():
+        arriving = asyncio.Queue()
+        arriving.put_nowait({"type": "http.request", "body": body})
+        request = Request({"type": "http", "method": "POST", "headers": []}, arriving.get)
+        with pytest.raises(Refused, match="not scored within 0.2 s"):
+            await site._scored(request, ScoreRequest, site.reader.score)
+        return [one.job.future.cancelled() for one in site.line._waiting]
+
+    site.line.enter([Item(EXAMPLES[0], 1)])
+    assert gated.busy.wait(10) and asyncio.run(asked()) == [True]
+    site.close()
 
 
 def test_who_leaves_is_not_scored(serve, http, gated):
