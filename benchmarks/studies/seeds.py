@@ -101,7 +101,7 @@ def text(name: str, title: str, plan: Plan, found: Mapping[str, Beside]) -> str:
         f"# {title}",
         f"In the garden, whose true (gold) reward is a function of the text; {plan.seeds} seeds of the start policy "
         f"(100,000 weights), of the data and of training. A policy gets {budget.steps} steps of 64 answers, 8 to a "
-        f"prompt, and is measured by {budget.asked} answers to prompts that training does not see; a reward model gets "
+        f"prompt{_shorter(budget.steps, found)}, and is measured by {budget.asked} answers to prompts that training does not see; a reward model gets "
         f"{budget.train_steps} steps of 32 of {budget.pairs:,} pairs. A system has the same answers or pairs as its "
         "plain loop and may spend more on them: see its cost. Effects are system minus plain, paired by seed; brackets "
         "are Student's 95 % intervals.",
@@ -119,6 +119,12 @@ def text(name: str, title: str, plan: Plan, found: Mapping[str, Beside]) -> str:
         "- CPU-seconds are of whole programs, with the ten or so that it takes to start one.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _shorter(steps: int, found: Mapping[str, Beside]) -> str:
+    """Which recipes say `{quarter}`."""
+    names = [name for name, one in found.items() if "--max_steps {quarter}" in str(one.recipe.system)]
+    return f" ({steps // 4} in each command of {', '.join(names)})" if names else ""
 
 
 def _measured(measure: str, found: Mapping[str, Beside]) -> list[str]:
