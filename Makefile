@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo soak test test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
+.PHONY: demo fuzz whole soak test test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -49,10 +49,21 @@ test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU: guided decoding, rollout
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/test_vllm_guided.py
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python \
 	    REWARDLAB_RESULTS=benchmarks/results $(BIN)/python -m pytest -s \
-	    tests/policy/test_server_rollouts.py tests/judges/test_endpoint.py tests/apps/test_parity_vllm.py -k vllms_own
+	    tests/policy/test_server_rollouts.py tests/policy/test_kept_vllm.py tests/judges/test_endpoint.py \
+	    tests/apps/test_parity_vllm.py -k vllms_own
+
+whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: apps/recipes/whole
+	HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=1 REWARDLAB_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python \
+	    $(BIN)/python -m rewardlab.apps.whole --output benchmarks/results/whole-cpu.json
+
+fuzz: $(VENV)/dev  ## Ten minutes of bent files for every loader: a sentence, or what the file says, and nothing else
+	$(BIN)/python -m rewardlab.apps.fuzzing --seconds 600 --output benchmarks/results/fuzz-cpu.json
 
 soak: $(VENV)/dev  ## The scoring server under 64 clients for a minute, killed, drained and fed nonsense
 	$(BIN)/python -m rewardlab.apps.serving.soak --output benchmarks/results/soak-cpu.json
+
+faults: $(VENV)/dev  ## Kills, full disks, spoilt files and the like, and whether anything was lost: five minutes
+	$(BIN)/python -m rewardlab.apps.faults --output benchmarks/results/faults
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels

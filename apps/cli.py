@@ -8,9 +8,12 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from ..rm.documents import from_yaml
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
+from ..rm.escapes import terminal, terminal_json
 from .config import (
     BoardConfig,
     CompareConfig,
@@ -19,7 +22,6 @@ from .config import (
     EvalConfig,
     InspectConfig,
     LintConfig,
-    ScoreConfig,
     StudyConfig,
     TrainConfig,
     VerifyConfig,
@@ -28,12 +30,16 @@ from .config import (
 from .exporting.config import CardConfig, MergeConfig
 from .judge.config import JudgeConfig
 from .parity.config import ParityConfig
+from .plan_config import PlanConfig
 from .policy_config import RlConfig
 from .rubrics.config import RubricsConfig
 from .runs import RESULTS, plain
+from .score_config import ScoreConfig
 from .serving.config import ServeConfig
+from .stopping import ENDED, Terminated, ended_by_signal
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
+SERVERS = ("serve", "inspect")  # they end by themselves when a signal asks them to
 
 
 class Verb(NamedTuple):
@@ -172,18 +178,29 @@ VERBS = {
         "toy:write_world",
         "rewardlab world --output runs/world",
     ),
+    "plan": Verb(
+        "How much memory each GPU needs for a piece of work and how long it takes, by formula, before one is rented.",
+        PlanConfig,
+        "planning:run_plan",
+        "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
+    ),
     "bench": Verb(
         "Measure speed or memory beside what one would otherwise run; bench NAME --help lists a script's settings.",
         None,
         "benching:run_bench",
         "rewardlab bench policy --output policy.json",
     ),
-    "doctor": Verb("Versions, devices, and which extras are there.", DoctorConfig, "jobs:doctor", "rewardlab doctor"),
+    "doctor": Verb(
+        "Versions, devices, extras, room on the disks: what works here, and the way out of what does not.",
+        DoctorConfig,
+        "doctoring:doctor",
+        "rewardlab doctor --json",
+    ),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit code is 0, 2 (usage), 3 (data), 5 (a check failed) or 130 (interrupted)."""
+    """Run one verb; the exit code is 0, 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (SIGTERM)."""
     words = list(sys.argv[1:] if argv is None else argv)
     name = words[0] if words else ""
     try:
@@ -196,13 +213,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             _help(name, VERBS[name], words[1:])
             return 0
         RESULTS.set(sys.stdout)
-        with contextlib.redirect_stdout(sys.stderr):
+        ending = contextlib.nullcontext() if name in SERVERS else ended_by_signal()
+        with contextlib.redirect_stdout(sys.stderr), ending:
             result = _run(name, VERBS[name], words[1:])
-        print(json.dumps(plain(result), ensure_ascii=False))
+        print(terminal_json(json.dumps(plain(result), ensure_ascii=False)))
         return 0
     except tuple(EXIT) as error:
-        print(f"rewardlab {name}: {error}", file=sys.stderr)
+        print(terminal(f"rewardlab {name}: {error}"), file=sys.stderr)
         return next(code for kind, code in EXIT.items() if isinstance(error, kind))
+    except Terminated as error:
+        print(f"rewardlab {name}: {error}", file=sys.stderr)
+        return ENDED
     except KeyboardInterrupt:
         print(f"rewardlab {name}: interrupted", file=sys.stderr)
         return 130
@@ -223,6 +244,8 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
     if verb.config is None:
         return _named(f".{verb.function}")(words)
+    if "WORLD_SIZE" in os.environ:
+        _named(".processes:settle_devices")()
     settings = parse(name, verb, words)
     settings[0].validate()
     return _named(f".{verb.function}")(*settings)
@@ -256,13 +279,14 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
     parser = _parser(name, verb)
     words = _with_positional(verb, list(words))
     try:
+        _read_config(words)
         *settings, unknown = parser.parse_args_and_config(words, return_remaining_strings=True)
     except (UsageError, SystemExit):
         raise
     except OSError as error:
         raise UsageError(f"cannot read the file given with --config: {error}") from error
     except (ValueError, TypeError, IndexError, ImportError) as error:
-        raise UsageError(str(error).strip().splitlines()[0]) from error
+        raise UsageError((str(error).strip().splitlines() or [type(error).__name__])[0]) from error
     except Exception as error:  # PyYAML has its own family of errors
         raise UsageError(f"the file given with --config is not YAML: {' '.join(str(error).split())}") from error
     if unknown:
@@ -271,6 +295,12 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
             f"no setting '{unknown[0]}'; {did_you_mean(unknown[0], known, f'see rewardlab {name} --help')}"
         )
     return tuple(settings)
+
+
+def _read_config(words: Sequence[str]) -> None:
+    """The file of `--config` can be read in time: brackets without an end, and aliases of aliases, are refused."""
+    if "--config" in words[:-1]:
+        from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
 
 
 def _refuse(message: str) -> NoReturn:

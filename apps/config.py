@@ -67,6 +67,13 @@ class TrainConfig:
     )
     golden: int = say("Conversations kept with their scores beside the weights.", default=16)
     trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    stream: bool = say(
+        "Read --data as training goes, for files that do not fit into memory: shuffled a block at a time, resumed "
+        "exactly. Needs --max_steps.",
+        default=False,
+    )
+    stream_block: int = say("Pairs of a block, which are read and shuffled together.", default=4096)
+    processes: int = say("How many torchrun started; they share every batch.", default=1)
     resume: bool = say("Continue a run that was cut off.", default=False)
     overwrite: bool = say("Replace the output folder.", default=False)
 
@@ -144,7 +151,10 @@ class EvalConfig:
     """Which models on which suite."""
 
     benchmark: str = say("A suite of benchmarks/suites.", default="pairs")
-    model: list[str] = say("Model folders, Hub ids, or package.module:factory.", default_factory=list)
+    model: list[str] = say(
+        "Model folders, Hub ids, package.module:factory, or served(urls=[http://a:8000, http://b:8000]).",
+        default_factory=list,
+    )
     read_as: str | None = say("Read the models as this kind, such as autoregressive or implicit.", default=None)
     preference: str | None = say(
         "Read autoregressive models at a preference, such as helpful=0.7,harmless=0.3.", default=None
@@ -221,26 +231,6 @@ class BoardConfig:
         """Refuse what cannot be run."""
         for name in ("runs", "output"):
             given(name, getattr(self, name))
-
-
-@dataclass
-class ScoreConfig:
-    """Rewards for conversations in a file."""
-
-    model: str = say("Model folder or Hub id.", default="")
-    data: str = say("Rows with prompt + completion, messages, or preference pairs.", default="")
-    output: str = say("A .parquet or .jsonl file: id, and one column per objective.", default="")
-    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
-    check: bool = say("First prove that the model still gives its golden scores.", default=True)
-    overwrite: bool = say("Replace the output file.", default=False)
-    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
-
-    def validate(self) -> None:
-        """Refuse what cannot be run."""
-        for name in ("model", "data", "output"):
-            given(name, getattr(self, name))
-        if not self.output.endswith((".parquet", ".jsonl")):
-            raise UsageError(f"--output ends with .parquet or .jsonl, got '{self.output}'")
 
 
 @dataclass
@@ -392,7 +382,9 @@ class LintConfig:
 
 @dataclass
 class DoctorConfig:
-    """Nothing to set."""
+    """How to tell what works here."""
+
+    json: bool = say("Nothing but the JSON object on stdout.", default=False)
 
     def validate(self) -> None:
         """Nothing to refuse."""

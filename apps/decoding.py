@@ -18,6 +18,7 @@ from ..rm.adapter_settings import SETTINGS, load_settings
 from ..rm.contract import FILE, load_contract
 from ..rm.data import as_prompt, collect, column
 from ..rm.errors import DataError, UsageError
+from ..rm.escapes import terminal, terminal_json
 from ..rm.models.autoregressive import autoregressive
 from ..rm.preferences import Preference, parse_preference, preference_vector, simplex_grid
 from ..rm.trunks import fingerprint, load_causal_lm, load_tokenizer, sharing
@@ -195,9 +196,10 @@ def _answers(
 def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
     """A single answer as it is written; of several each in a line of JSON when it is finished."""
     if alone:
-        print(piece.text, end="" if piece.answer is None else "\n", file=out, flush=True)
+        text = terminal(piece.text) if out.isatty() else piece.text
+        print(text, end="" if piece.answer is None else "\n", file=out, flush=True)
     elif piece.answer is not None:
-        print(json.dumps(_row(asked, piece.answer), ensure_ascii=False), file=out, flush=True)
+        print(terminal_json(json.dumps(_row(asked, piece.answer), ensure_ascii=False)), file=out, flush=True)
 
 
 def _warn(asked: Asked, answer: Answer) -> None:

@@ -1,6 +1,5 @@
 """Finished runs of `rewardlab eval` and `rewardlab judge`, read back, and two of them compared on their cases."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,13 @@ from typing import Any
 from ..benchmarks.compare import Comparison, compare
 from ..benchmarks.types import Suite
 from ..judges.types import Case, Judgment
-from ..rm.errors import DataError, UsageError
+from ..rm.documents import from_json
+from ..rm.errors import UNREADABLE, DataError, UsageError
 from ..rm.plugins import load
 from .tables import read_items, read_judgments
+
+MOST_SAMPLES = 100_000
+"""Of a bootstrap in a summary that is read back."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,46 @@ def open_finished(folder: str) -> Finished:
     if not (path / "summary.json").is_file():
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
     try:
-        summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        summary = from_json((path / "summary.json").read_text(encoding="utf-8"))
         suite, version = _suite(summary["suite"]), summary["version"]
-    except (ValueError, KeyError, TypeError) as error:
+        _check(summary)
+    except UNREADABLE as error:
         raise DataError(f"{path / 'summary.json'}: damaged ({error}); run rewardlab eval again") from error
     if version != suite.version:
         raise DataError(
             f"{folder} was made with version {version} of {suite.name}, this is {suite.version}; "
             "run rewardlab eval again"
         )
-    return Finished(path, summary, suite, read_items(path), read_judgments(path))
+    return _checked(Finished(path, summary, suite, read_items(path), read_judgments(path)))
+
+
+def _checked(run: Finished) -> Finished:
+    """Its parts are of one run: it has cases, every scorer has judgments, and each has a score for each answer."""
+    if not run.cases:
+        raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
+    answers = {case.id: len(case.answers) for case in run.cases}
+    for row in run.summary["rows"]:
+        for judgment in run.judgments.get(row["scorer"], {"": None}).values():
+            if judgment is None or (judgment.scores and answers.get(judgment.case) != len(judgment.scores)):
+                name = f"'{judgment.case}'" if judgment else "any case"
+                raise DataError(
+                    f"{run.folder}: no scores of '{row['scorer']}' for each answer of {name}; run rewardlab eval again"
+                )
+    return run
+
+
+def _check(summary: Mapping[str, Any]) -> None:
+    """A summary that somebody else wrote says what `evaluate` needs, in the kinds and sizes that it needs."""
+    for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
+        if type(summary[name]) is not int or not least <= summary[name] <= most:
+            raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
+    if not all(isinstance(note, str) for note in (*summary["notes"], *summary["findings"])):
+        raise ValueError("notes and findings are sentences")
+    if not summary["rows"]:
+        raise ValueError("no scorer")
+    for row in summary["rows"]:
+        if not all(isinstance(row[name], str) for name in ("scorer", "role", "contract")):
+            raise ValueError("a scorer has a name, a role and a contract")
 
 
 def _suite(name: str) -> Suite:

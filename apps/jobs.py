@@ -1,9 +1,7 @@
 """What the verbs do, each a function that a notebook can call as well."""
 
-import importlib.util
 import json
 import shutil
-import sys
 import time
 from dataclasses import asdict
 from inspect import signature
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 
 from ..benchmarks.evaluate import Evaluation, evaluate
@@ -20,16 +17,15 @@ from ..benchmarks.render import figure, markdown, reliability_figure
 from ..benchmarks.scorers import load_stored, open_scorer, short_names
 from ..benchmarks.types import Suite
 from ..judges.kinds.reward_model import RewardScorer
-from ..kernels.choose import backend
-from ..rm.checkpoint import load_reward_model
 from ..rm.combination import deviation
 from ..rm.data import load_examples
 from ..rm.errors import UsageError
 from ..rm.plugins import load
 from ..rm.preferences import parse_preference
 from ..rm.types import Example
-from .config import DoctorConfig, EvalConfig, ScoreConfig, StudyConfig
-from .ledger import LEADER, Kept, Process, announce, join, process
+from .config import EvalConfig, StudyConfig
+from .ledger import Kept
+from .processes import LEADER, Process, announce, gathered_columns, join, process
 from .runs import (
     data_hash,
     partial_folder,
@@ -38,10 +34,12 @@ from .runs import (
     say,
     tell_rows,
     trust,
-    versions,
     write_json,
     write_manifest,
 )
+from .score_config import ScoreConfig
+from .serving.named import is_served, open_model, open_served
+from .serving.replicas import open_replicas
 from .tables import margin, write_items, write_scores
 
 CHECKPOINTS = "checkpoints"
@@ -53,7 +51,7 @@ PROGRESS = "progress"
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Judge a suite with the models, the references and every null, and write the run folder."""
-    started, here = time.time(), process(config.processes)
+    started, here = time.time(), process(config.processes, "eval")
     options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
     suite = load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row, **options)
     sources = config.data or [suite.hub]
@@ -99,10 +97,21 @@ def _open_models(config: EvalConfig) -> list[RewardScorer]:
     reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config)
     reading |= {"reference": config.reference_policy} if config.reference_policy else {}
     reading |= {"preference": parse_preference(config.preference)} if config.preference else {}
-    scorers = [open_scorer(name, **reading) for name in config.model]
+    scorers = [
+        _served_scorer(name, config) if is_served(name) else open_scorer(name, **reading) for name in config.model
+    ]
     scorers += [open_scorer(name, role="reference") for name in config.reference]
     short_names(scorers)
     return scorers
+
+
+def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
+    for flag in ("read_as", "reference_policy", "preference"):
+        if getattr(config, flag):
+            raise UsageError(f"{name} is read where it is served; leave --{flag} out")
+    several = [one for one in config.model if is_served(one)]
+    label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"
+    return RewardScorer(label, open_served(name), objective=config.objective)
 
 
 def _kept(models: list[RewardScorer], work: Path, here: Process) -> list[Kept]:
@@ -152,24 +161,35 @@ def save_figure(drawing: Figure, path: Path) -> None:
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
     """Rewards of every conversation in a file."""
+    here = process(config.processes, "score")
     if Path(config.output).exists() and not config.overwrite:
         raise UsageError(
             f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
         )
-    model = load_reward_model(config.model, check=config.check, **trust(config))
+    model = _scoring_model(config)
     named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
     tell_rows("data", rows)
-    rewards = model.rate([example for _, example in named])
-    columns = {"id": [name for name, _ in named]}
-    columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}
-    columns |= _spread_columns(model, [example for _, example in named])
+    columns = gathered_columns(_score_columns(model, named[here.rank :: here.world]), len(named), here)
+    told = {"scores": config.output, "rows": len(named), "dropped": len(rows.dropped)}
+    told |= {"contract": model.contract.hash()}
+    if not here.leads:
+        return told | {"rank": here.rank}
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
-    return {
-        "scores": config.output,
-        "rows": len(named),
-        "dropped": len(rows.dropped),
-        "contract": model.contract.hash(),
-    }
+    return told
+
+
+def _score_columns(model: Any, named: list[tuple[str, Example]]) -> dict[str, list[Any]]:
+    examples = [example for _, example in named]
+    rewards = model.rate(examples)
+    columns: dict[str, list[Any]] = {"id": [name for name, _ in named]}
+    columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}
+    return columns | _spread_columns(model, examples)
+
+
+def _scoring_model(config: ScoreConfig) -> Any:
+    if config.servers:
+        return open_replicas(config.servers, "--servers", in_flight=config.in_flight)
+    return open_model(config.model, check=config.check, **trust(config))
 
 
 def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
@@ -223,24 +243,3 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
         for name, evaluation in found.evaluations.items()
     }
     return {"run": config.output, "study": config.name, "seconds": round(time.time() - started, 1), "overall": overall}
-
-
-# ---- doctor ----
-
-
-def doctor(_config: DoctorConfig) -> dict[str, Any]:
-    """Versions, devices, and which extras are there."""
-    devices = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
-    facts = {
-        "versions": versions(),
-        "python": sys.version.split()[0],
-        "devices": devices or ["cpu"],
-        "threads": torch.get_num_threads(),
-        "kernels": backend(),
-        "extras": {
-            name: importlib.util.find_spec(name) is not None for name in ("triton", "vllm", "wandb", "playwright")
-        },
-    }
-    for name, value in facts.items():
-        say(f"{name:>10}  {value}")
-    return facts

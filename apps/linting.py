@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import parse_pair
 from ..rm.encode import Encoder
-from ..rm.errors import CheckFailed, DataError, UsageError
+from ..rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ..rm.lint import UNUSABLE, Finding, Linted, lint, markdown
 from ..rm.plugins import load
 from ..rm.readers import Row, read_rows
@@ -79,7 +79,7 @@ def read_pairs(sources: Sequence[str]) -> Read:
                 if row.error:
                     raise ValueError(row.error)
                 pair, first = _pair(row.values)
-            except ValueError as error:
+            except UNREADABLE as error:
                 read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
             else:
                 read.places.append(len(read.rows) - 1)

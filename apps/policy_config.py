@@ -75,7 +75,8 @@ class RlConfig:
         "A reward that fails or is infinite ends the run, or its answers are not trained on.", default="stop"
     )
     rollout_server: str | None = say(
-        "Address of a server that writes the answers, such as vLLM's with a saved policy; without, this process does.",
+        "Address of a server that writes the answers, such as vLLM's with a saved policy, or '[http://a:8000, "
+        "http://b:8000]' of several that take turns by groups; without, this process does.",
         default=None,
     )
     scaffold: str | None = say(
@@ -84,7 +85,9 @@ class RlConfig:
         default=None,
     )
     rollouts: str | None = say(
-        "Search some of each group's answers: one of policy/searches, such as 'sage(r=2)'.", default=None
+        "Search some of each group's answers: one of policy/searches, such as 'sage(r=2)'; or have vLLM write them in "
+        "a process of its own, which is restarted on the policy: 'vllm(every=8)'.",
+        default=None,
     )
     exchange: str | None = say(
         "Folder through which agents that train at the same time, each in a run of its own, exchange their answers: of "
@@ -101,6 +104,7 @@ class RlConfig:
     lora_alpha: int = say("Scale is alpha / r.", default=32)
     lora_dropout: float = say("Dropout before the adapters; needs --disable_dropout False.", default=0.0)
     lora_target_modules: list[str] = say("Layers that get adapters.", default_factory=lambda: ["all-linear"])
+    processes: int = say("How many torchrun started; they share every step's answers.", default=1)
     resume: bool = say("Continue a run that was cut off.", default=False)
     overwrite: bool = say("Replace the run folder.", default=False)
 

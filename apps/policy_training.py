@@ -21,21 +21,24 @@ from ..policy.scaffolding import Rollouts, scaffolded
 from ..policy.server_rollouts import server_rollouts
 from ..policy.trainer import PolicyTrainer
 from ..policy.voices import Voice, positions, shared_vocabulary, voice
+from ..rm.checkpointing import last_complete_checkpoint
 from ..rm.errors import UsageError, did_you_mean
-from ..rm.trainer import last_complete_checkpoint
+from ..rm.together import whole_state
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
 from ..rm.types import prompt_text
 from .composition import build_algorithm, named_sources, open_rewards, rehearse
 from .policy_config import RlConfig
 from .policy_prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_of
+from .processes import shared_run_folder, told_by_leader, trained_by
 from .rubrics.hints import hints_by_prompt
 from .run_facts import RunFacts
-from .runs import data_hash, plain, run_folder, say, trust, write_manifest
+from .runs import data_hash, plain, say, seconds_since, trust, write_manifest
 from .specs import build
+from .stopping_trainings import train_until_asked
 from .tables import STEPS
 
 POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
-FREE = ("resume", "overwrite", "output", "exchange_timeout")  # may be others when a run is resumed
+FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may be others when a run is resumed
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
@@ -44,15 +47,18 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
     if not output:
         raise UsageError("--output is missing")
     check_together(config, arguments)
-    recipe = _recipe(config, arguments)
-    with run_folder(output, recipe, overwrite=config.overwrite, resume=config.resume, keep=STEPS) as work:
+    here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
+    kept = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
+    with shared_run_folder(output, recipe, here, **kept) as work:
         arguments.output_dir = str(work)
         trainer, account = prepare(config, arguments, work)
         facts = run(trainer, work, resume=config.resume)
+        if not here.leads:
+            return {"output": output, "processes": here.world, "rank": here.rank}
         data = [*config.data, *config.eval_data]
         account["arguments"] = arguments.to_sanitized_dict()
         write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **facts)
-    return {"output": output, "policy": f"{output}/{POLICY}", **facts, "seconds": round(time.time() - started, 1)}
+    return {"output": output, "policy": f"{output}/{POLICY}", **facts, "seconds": round(seconds_since(started), 1)}
 
 
 def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
@@ -61,9 +67,9 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
     build_algorithm(config, [*trained])
-    devices = max(arguments.world_size, arguments.n_gpu)
-    if devices > 1:
-        raise UsageError(f"rl works on one device and sees {devices}; choose one with CUDA_VISIBLE_DEVICES=0")
+    alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
+    if config.processes > 1 and alone:
+        raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
     if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
         raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
     if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
@@ -198,15 +204,20 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
 
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     """Train, from the last complete checkpoint if that is wanted and there is one; what came of it."""
-    checkpoint = last_complete_checkpoint(work) if resume else None
+    leads = trainer.accelerator.is_main_process
+    checkpoint = told_by_leader(last_complete_checkpoint(work, say) if resume and leads else None)
     if checkpoint:
         say(f"resuming from {checkpoint.name}")
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    arguments = trainer.args
+    train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps
     if trainer.eval_dataset is not None:
         trainer.evaluate()
     trainer.model.config.use_cache = True  # Transformers' loop switches it off
-    trainer.model.save_pretrained(work / POLICY)
+    weights = whole_state(trainer.model)
+    if not leads:
+        return {}
+    trainer.model.save_pretrained(work / POLICY, state_dict=weights)
     trainer.processing_class.save_pretrained(work / POLICY)
     for name, source in trainer.sources.learners.items():
         source.model.save(work / REWARDS / name)
@@ -297,11 +308,13 @@ class WriteSteps(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Lines after the checkpoint, and one that a kill cut off, are written anew."""
-        self._write(state.log_history, "w")
+        if state.is_world_process_zero:
+            self._write(state.log_history, "w")
 
     def on_log(self, args, state, control, **kwargs):
         """The line that was logged just now."""
-        self._write(state.log_history[-1:], "a")
+        if state.is_world_process_zero:
+            self._write(state.log_history[-1:], "a")
 
     def _write(self, rows: Sequence[Mapping[str, Any]], mode: str) -> None:
         with self.path.open(mode, encoding="utf-8") as lines:

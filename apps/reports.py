@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ..benchmarks import board as boards
 from ..benchmarks import compare as comparing
 from ..benchmarks.compare import Comparison
@@ -15,6 +13,8 @@ from ..benchmarks.evaluate import OVERALL, evaluate
 from ..benchmarks.render import markdown
 from ..benchmarks.scorers import StoredScores
 from ..judges.types import Judgment
+from ..rm.checkpoint import check_files
+from ..rm.documents import from_yaml
 from ..rm.errors import CheckFailed, UsageError
 from .config import BoardConfig, CompareConfig, VerifyConfig
 from .finished import Finished, compare_finished, open_finished, shared_cases
@@ -25,7 +25,9 @@ from .runs import plain, run_folder, say, write_json
 
 
 def run_verify(config: VerifyConfig) -> dict[str, Any]:
-    """Add every table up again from the per-item scores; a figure that differs fails the check."""
+    """Add every table up again from the per-item scores, or hash a model's files; a difference fails the check."""
+    if (files := check_files(Path(config.run), whole=True)) is not None:
+        return {"run": config.run, "verified": True, "files": files}
     run = open_finished(config.run)
     scorers = [
         StoredScores(
@@ -64,7 +66,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     """The second run against the first; with --gate a drop beyond the rules fails the check."""
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
-    gate = _read_gate(config.gate) if config.gate else []
+    gate = read_gate(config.gate) if config.gate else []
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
@@ -91,11 +93,11 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     }
 
 
-def _read_gate(path: str) -> list[dict[str, Any]]:
+def read_gate(path: str) -> list[dict[str, Any]]:
     """Rules `- {area: overall, max_drop: 0.01}`; `area` is a section, a subset or overall."""
     try:
-        rules = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        rules = from_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as rules ({error})") from error
     good = isinstance(rules, list) and all(
         isinstance(rule, dict) and {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", "even_if_noise"}

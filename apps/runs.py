@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import shutil
 import subprocess
@@ -18,11 +19,17 @@ from typing import Any, TextIO
 import yaml
 
 from ..rm.data import RowReport
-from ..rm.errors import UsageError
+from ..rm.errors import CheckFailed, DataError, UsageError
+from ..rm.escapes import redacted, terminal
+from ..rm.hub import RESOLVED
 from ..rm.readers import is_local
+from ..rm.room import file_of, no_room, told_full
+from .run_lock import only_writer
+from .stopping import Terminated
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
 RESULTS: ContextVar[TextIO] = ContextVar("results")  # where a verb writes what was asked for, while stdout is stderr
+IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
 
@@ -33,7 +40,7 @@ def partial_folder(final: Path) -> Path:
 
 def say(message: str) -> None:
     """Progress goes to stderr; stdout is for results."""
-    print(message, file=sys.stderr, flush=True)
+    print(terminal(message), file=sys.stderr, flush=True)
 
 
 def tell_rows(name: str, rows: RowReport) -> None:
@@ -54,9 +61,32 @@ def run_folder(
     """A folder to write to, which takes the name `output` when the block ends well.
 
     If the block fails, the folder is removed, unless it holds something that matches the pattern `keep`. A later run
-    with `resume` and the same settings continues there; None says that this kind of run cannot be resumed.
+    with `resume` and the same settings continues there; None says that this kind of run cannot be resumed. A second
+    writer is refused with the first one's name, and a full disk is a `DataError`.
     """
     final = Path(output).absolute()
+    with only_writer(final), _room_in(partial_folder(final)):
+        with _unfinished(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
+            yield work
+        replace_folder(work, final)
+
+
+@contextmanager
+def _room_in(work: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        reason = None if isinstance(error, DataError | UsageError | CheckFailed) else told_full(error)
+        if reason is None:
+            raise
+        again = ", and go on with --resume" if work.is_dir() else " and run it again: nothing half-written was left"
+        raise DataError(no_room(Path(file_of(error) or work), reason) + again) from error
+
+
+@contextmanager
+def _unfinished(
+    final: Path, config: Mapping[str, Any], *, overwrite: bool, resume: bool | None, keep: str
+) -> Iterator[Path]:
     work = partial_folder(final)
     _check_free(final, work, overwrite, resume)
     if resume and work.exists():
@@ -67,11 +97,12 @@ def run_folder(
         (work / CONFIG).write_text(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True), encoding="utf-8")
     try:
         yield work
-    except BaseException:
+    except BaseException as error:
         if not (keep and any(work.glob(keep))):
             shutil.rmtree(work)
+        elif isinstance(error, Terminated):
+            error.goes_on()
         raise
-    replace_folder(work, final)
 
 
 def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
@@ -121,10 +152,11 @@ def replace_folder(new: Path, final: Path) -> None:
 def replace_file(path: Path, write) -> None:
     """Write a file under a temporary name and give it its own in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}{PARTIAL}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")  # two programs may write the same file
     try:
-        write(temporary)
-        temporary.replace(path)
+        with _room_in(path):
+            write(temporary)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -161,18 +193,25 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
     write_json(
         folder / MANIFEST,
         {
-            "command": ["rewardlab", *sys.argv[1:]],
+            "command": ["rewardlab", *redacted(sys.argv[1:])],
             "versions": versions(),
             "commit": _commit(),
             "python": platform.python_version(),
             "machine": f"{platform.system()} {platform.machine()}",
             "seed": seed,
             "data": {source: data_hash(source) for source in data},
+            "hub": dict(RESOLVED),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-            "seconds": round(time.time() - started, 1),
+            "seconds": round(seconds_since(started), 1),
             **facts,
         },
     )
+
+
+def seconds_since(started: float) -> float:
+    """Seconds that have passed since a wall-clock time of this process, however the clock has been set since then."""
+    wall, steady = IMPORTED
+    return time.monotonic() - steady - (started - wall)
 
 
 def versions() -> dict[str, str]:

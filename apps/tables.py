@@ -4,17 +4,21 @@ The names of files that one verb writes and another reads stand here as well.
 """
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..benchmarks.evaluate import Evaluation
 from ..judges.types import Case, Judgment
-from ..rm.errors import DataError
+from ..rm.data import as_prompt
+from ..rm.documents import from_json
+from ..rm.errors import UNREADABLE, DataError
 from ..rm.types import prompt_text
 
+Thing = TypeVar("Thing")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
 STEPS = "steps.jsonl"
 """A line for each step of a policy's training, in its run folder."""
@@ -61,28 +65,46 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
 
 def read_items(folder: Path) -> list[Case]:
     """The cases of a run, as they were judged."""
-    return [
-        Case(
-            id=row["case"],
-            prompt=tuple(json.loads(row["messages"])),
-            answers=tuple(row["answers"]),
-            best=tuple(row["best"]),
-            subset=row["subset"],
-            cluster=row["cluster"],
-            values=tuple(row["values"]),
-            sets=tuple(row["sets"]),
-        )
-        for row in _rows(folder / ITEMS)
-    ]
+    path = folder / ITEMS
+    return [_read(_case, row, path, number) for number, row in enumerate(_rows(path), start=1)]
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    texts = {name: row[name] for name in ("subset", "cluster")} | {"id": row["case"]}
+    if not all(isinstance(one, str) for one in (*texts.values(), *row["answers"])):
+        raise ValueError("a case's id, subset, cluster and answers are texts")
+    if not all(type(place) is int for place in (*row["best"], *row["sets"])):
+        raise ValueError("the right answers and the sets are whole numbers")
+    return Case(
+        **texts,
+        prompt=as_prompt(from_json(row["messages"])),
+        answers=tuple(row["answers"]),
+        best=tuple(row["best"]),
+        values=tuple(map(float, row["values"])),
+        sets=tuple(row["sets"]),
+    )
+
+
+def _read(parse: Callable[[Mapping[str, Any]], Thing], row: Mapping[str, Any], path: Path, number: int) -> Thing:
+    try:
+        return parse(row)
+    except UNREADABLE as error:
+        what = "has no column" if isinstance(error, KeyError) else "cannot be read:"
+        raise DataError(f"{path}: row {number} {what} {error}; run rewardlab eval again") from error
 
 
 def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
     """Scorer -> case -> judgment."""
     found: dict[str, dict[str, Judgment]] = {}
-    for row in _rows(folder / SCORES):
-        judgment = Judgment(row["case"], scores=tuple(row["scores"] or ()), abstained=row["abstained"] or "")
-        found.setdefault(row["scorer"], {})[row["case"]] = judgment
+    for number, row in enumerate(_rows(folder / SCORES), start=1):
+        scorer, judgment = _read(_judgment, row, folder / SCORES, number)
+        found.setdefault(scorer, {})[judgment.case] = judgment
     return found
+
+
+def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:
+    scores = tuple(map(float, row["scores"] or ()))
+    return str(row["scorer"]), Judgment(str(row["case"]), scores=scores, abstained=str(row["abstained"] or ""))
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

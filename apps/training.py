@@ -3,28 +3,36 @@
 import json
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..rm.adapter_settings import AdapterSettings
 from ..rm.checkpoint import check_golden, load_reward_model, write_golden
+from ..rm.checkpointing import last_complete_checkpoint
 from ..rm.data import RowReport, load_pairs
 from ..rm.errors import UsageError
 from ..rm.losses.sequence_logistic import sequence_logistic
 from ..rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
 from ..rm.plugins import load
 from ..rm.preference_task import PreferenceTask, encode_preferences
-from ..rm.preferences import Sampler, at_vertices, dirichlet, on_grid, once_per_batch
+from ..rm.preferences import Sampler, at_vertices, dirichlet, on_grid
 from ..rm.scored import Judged, load_judged
-from ..rm.trainer import RewardArguments, RewardTrainer, last_complete_checkpoint
-from ..rm.types import OVERALL, PreferencePair
+from ..rm.streaming import PairStream, Place
+from ..rm.together import aside, is_sharded
+from ..rm.trainer import RewardArguments, RewardTrainer
+from ..rm.types import OVERALL, Example, PreferencePair
 from .config import GuideConfig, TrainConfig
 from .ensembling import make_boosted, make_ensemble
-from .runs import data_hash, run_folder, say, tell_rows, trust, write_manifest
+from .processes import Process, shared_run_folder, told_by_leader, trained_by
+from .runs import data_hash, say, tell_rows, trust, write_manifest, write_rows
 from .several_config import SeveralConfig
+from .stopping_trainings import train_until_asked
 from .training_scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown, tell_encoding
 
 CHECKPOINTS = "checkpoints"
+FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
+BY_GRADIENT = ("scalar", "multi_head", "autoregressive")
 
 
 def train(
@@ -34,6 +42,9 @@ def train(
     output = config.output or arguments.output_dir
     if not output:
         raise UsageError("--output is missing")
+    here = trained_by(config.processes, "train", arguments)
+    if here.world > 1 and config.kind not in BY_GRADIENT:
+        raise UsageError(f"a {config.kind} reward model is trained by one process; leave --processes out")
     names = objectives_of(config, guide)
     several.validate(config.kind, len(names))
     if config.kind == "ensemble":
@@ -44,26 +55,30 @@ def train(
         guide.validate()
     elif config.kind != "scalar" and len(names) > 1:
         raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
+    if config.stream:
+        check_stream(config, guide, several, arguments)
     started = time.time()
     recipe = _recipe(config, guide, several, arguments)
-    with run_folder(output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{CHECKPOINTS}/*") as work:
-        data, rows = _load(config.data, config, guide)
+    kept = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
+    with shared_run_folder(output, recipe, here, **kept) as work:
+        data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide)
         held, held_rows = _load(config.eval_data, config, guide)
         tell_rows("data", rows)
         if config.kind in ("scalar", "multi_head"):
-            _check_one_device(arguments)
             prepared = prepare_scalar(config, names, several, arguments, data, held)
-            facts = _run(prepared, config, arguments, work)
+            facts = _run(prepared, config, arguments, work, here)
             model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
             facts |= more
         elif config.kind == "autoregressive":
-            _check_one_device(arguments)
             prepared = _prepare_guide(config, guide, arguments, data.pairs, held.pairs)
-            model, facts = prepared.model, _run(prepared, config, arguments, work)
+            model, facts = prepared.model, _run(prepared, config, arguments, work, here)
         else:
             model, facts = _train_head(config, names[0], data.pairs)
-        model.save(work)
-        write_golden(model, shown(data)[: config.golden], work)
+        told = {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()}
+        told |= {"processes": here.world} if here.world > 1 else {}
+        _save(model, shown(data)[: config.golden], work, here)
+        if not here.leads:
+            return told | {"rank": here.rank}
         facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
         facts |= {
             "arguments": arguments.to_sanitized_dict(),
@@ -73,17 +88,27 @@ def train(
         }
         sources = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
-    told = ("train_", "eval_loss", "eval_accuracy", "weights")
-    return {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()} | {
-        name: value for name, value in facts.items() if name.startswith(told)
-    }
+    shared = ("train_", "eval_loss", "eval_accuracy", "weights")
+    return told | {name: value for name, value in facts.items() if name.startswith(shared)}
+
+
+def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
+    """Weights and golden scores into the run's folder; where every process has a share, all of them take part."""
+    if here.leads or is_sharded(model.model):
+        with aside(work, writes=here.leads) as folder:
+            model.save(folder)
+            write_golden(model, examples, folder)
 
 
 def _recipe(
     config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
 ) -> dict[str, Any]:
     """The settings that decide the result; resuming with others is refused."""
-    own = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "output")}
+    own = {
+        name: value
+        for name, value in asdict(config).items()
+        if name not in ("resume", "overwrite", "output", "processes")
+    }
     own |= asdict(guide) if config.kind == "autoregressive" else several.changed()
     own |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
     defaults = RewardArguments()
@@ -122,6 +147,34 @@ def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[
     return data, report
 
 
+# ---- streams ----
+
+
+def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:
+    """Refuse what needs every pair at once."""
+    if arguments.max_steps < 1:
+        raise UsageError("--stream reads without end; say with --max_steps how long to train")
+    if config.kind not in ("scalar", "autoregressive") or several.weights:
+        raise UsageError("--stream trains a scalar or an autoregressive reward model without --weights; leave it out")
+    if config.kind == "scalar" and not config.model:
+        raise UsageError("a small model from scratch learns its tokens from all of the text; name one with --model")
+    if labelled := [source for source in config.data if _source(source, guide)[0]]:
+        raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
+
+
+def _first_block(config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
+    """What can be checked and shown before training, of the pairs that come first."""
+    stream = PairStream(config.data, list, block=config.stream_block, on_bad_row=config.on_bad_row)
+    pairs, _ = stream.read(Place())
+    return Judged(pairs, []), stream.report
+
+
+def _stream(config: TrainConfig, arguments: RewardArguments, prepared: Prepared) -> PairStream:
+    assert prepared.encode is not None
+    more = {"block": config.stream_block, "seed": arguments.seed, "on_bad_row": config.on_bad_row}
+    return PairStream(config.data, prepared.encode, **more)
+
+
 def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
     """Linear and embedding reward models: fixed features, one convex fit."""
     options: dict[str, Any] = {}
@@ -140,35 +193,32 @@ def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]
     return model, {"over_length": over}
 
 
-def _check_one_device(arguments: RewardArguments) -> None:
-    if arguments.world_size > 1 or arguments.n_gpu > 1:
-        raise UsageError(
-            f"train works on one device and sees {max(arguments.world_size, arguments.n_gpu)}; "
-            "choose one with CUDA_VISIBLE_DEVICES=0"
-        )
-
-
-def _run(prepared: Prepared, config: TrainConfig, arguments: RewardArguments, work: Path) -> dict[str, Any]:
+def _run(
+    prepared: Prepared, config: TrainConfig, arguments: RewardArguments, work: Path, here: Process
+) -> dict[str, Any]:
     """Train under Transformers' Trainer, from the last complete checkpoint if there is one; what came of it."""
     folder = work / CHECKPOINTS
+    stream = _stream(config, arguments, prepared) if config.stream else None
     trainer = RewardTrainer(
         prepared.model,
         _for_folder(arguments, folder, evaluates=prepared.eval_rows is not None),
         prepared.task,
-        prepared.encoding.rows,
+        stream or prepared.encoding.rows,
         prepared.eval_rows,
     )
-    checkpoint = last_complete_checkpoint(folder) if config.resume else None
+    checkpoint = told_by_leader(last_complete_checkpoint(folder, say) if config.resume and here.leads else None)
     if checkpoint:
         say(f"resuming from {checkpoint.name}")
-    result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    result = train_until_asked(trainer, checkpoint)
     facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
+    if stream:
+        facts["stream"] = stream.counts | {"read": stream.report.read, "dropped": len(stream.report.dropped)}
     if prepared.eval_rows is not None:
         facts |= {
             name: value for name, value in trainer.evaluate().items() if "runtime" not in name and "per_s" not in name
         }
-    with open(work / "metrics.jsonl", "w", encoding="utf-8") as lines:
-        lines.writelines(json.dumps(line) + "\n" for line in trainer.state.log_history)
+    if here.leads:
+        write_rows(work / "metrics.jsonl", trainer.state.log_history)
     return facts
 
 
@@ -201,6 +251,7 @@ def _prepare_guide(
         _sampler(guide),
         reference=guide.subtract_reference,
         normalised=guide.normalise_length,
+        per_batch=guide.per_batch,
         seed=arguments.seed,
     )
     encoding = tell_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
@@ -209,7 +260,8 @@ def _prepare_guide(
     if eval_pairs:
         evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
         eval_rows = tell_encoding("eval_data", evaluation, config).rows
-    return Prepared(model, task, encoding, eval_rows)
+    more = partial(encode_preferences, model.encoder, objectives=guide.objectives, on_long=config.on_long)
+    return Prepared(model, task, encoding, eval_rows, encode=more)
 
 
 def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> AutoregressiveRewardModel:
@@ -245,8 +297,7 @@ def _sampler(guide: GuideConfig) -> Sampler:
         "vertices": lambda: at_vertices(k),
         "grid": lambda: on_grid(k),
     }
-    sampler = samplers[guide.preferences]()
-    return once_per_batch(sampler) if guide.per_batch else sampler
+    return samplers[guide.preferences]()
 
 
 def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:

@@ -1,6 +1,7 @@
 """Scalar reward models of one or several objectives: from settings and data to what the trainer needs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +37,8 @@ class Prepared(NamedTuple):
     encoding: Encoding
     eval_rows: list[Any] | None
     facts: Mapping[str, Any] = MappingProxyType({})
+    encode: Callable[[list[PreferencePair]], Encoding] | None = None
+    """Of more pairs, as those of the encoding were; None where there are rated answers."""
 
 
 def objectives_of(config: TrainConfig, guide: GuideConfig) -> list[str]:
@@ -62,6 +65,8 @@ def prepare_scalar(
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
     if len(names) > 1 and getattr(losses[names[0]], "reads_other", False):
         raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")
+    if config.stream and getattr(losses[names[0]], "other", None) is not None:
+        raise UsageError(f"--loss {config.loss} reads another model's gaps of all pairs; leave --stream out")
     model = build_scalar(config, outputs if len(names) > 1 else OBJECTIVES, data, arguments.seed)
     say(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
     if len(names) == 1:
@@ -70,7 +75,8 @@ def prepare_scalar(
         encoding = _encode(model, known, names[0], config, "data")
         eval_rows = _encode(model, known_held, names[0], config, "eval_data").rows if held.pairs else None
         task.check(encoding.rows)
-        return Prepared(model, task, encoding, eval_rows)
+        more = partial(encode_pairs, model.encoder, objective=names[0], on_long=config.on_long)
+        return Prepared(model, task, encoding, eval_rows, encode=more)
     task = ObjectivesTask(losses, several.regression_weight)
     encoding = _encode_several(model, data, names, config, "data")
     eval_rows = _encode_several(model, held, names, config, "eval_data").rows if held.pairs or held.answers else None
@@ -79,7 +85,8 @@ def prepare_scalar(
     for name, count in counts.items():
         said = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
         say(f"data: {said}, {count['unlabelled']} rows without")
-    return Prepared(model, task, encoding, eval_rows, {"labels": counts})
+    more = partial(encode_objectives, model.encoder, objectives=names, on_long=config.on_long)
+    return Prepared(model, task, encoding, eval_rows, {"labels": counts}, None if data.answers else more)
 
 
 def finish_scalar(

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..judges.types import Case, Judgment
+from ..rm.escapes import harmless
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
 from .render import COLOURS, table
 from .statistics import share_interval, tied_groups
@@ -88,9 +89,8 @@ def as_csv(boards: Sequence[Board]) -> str:
     writer.writerow(HEADER)
     for one in boards:
         for p in one.places:
-            writer.writerow(
-                [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, one.suite, one.version, one.cases]
-            )
+            row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, one.suite, one.version, one.cases]
+            writer.writerow(map(harmless, row))
     return text.getvalue()
 
 

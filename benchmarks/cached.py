@@ -6,6 +6,7 @@ hash.
 
 import importlib.metadata
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,10 +15,12 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 
+from ..rm.errors import UNREADABLE, DataError
 from ..rm.types import content_hash
 from .types import Say
 
@@ -48,8 +51,16 @@ class Job(ABC):
             unfinished = file.with_suffix(f".{os.getpid()}.npz")
             np.savez(unfinished, **self.work(cache))
             unfinished.replace(file)
-        with np.load(file) as kept:
+        return read_arrays(file)
+
+
+def read_arrays(file: Path) -> Arrays:
+    """What `Job.result` kept; a file that is cut off, or holds objects that would be unpickled, is a `DataError`."""
+    try:
+        with np.load(file, allow_pickle=False) as kept:
             return dict(kept)
+    except (*UNREADABLE, EOFError, MemoryError, BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DataError(f"{file}: not a kept result ({error}); delete it, and it is made again") from error
 
 
 def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
+from ..rm.escapes import inert
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
 from .render import table
 from .statistics import Discordant, bootstrap_p, holm, items_to_see, mcnemar, percentile_interval
@@ -122,15 +123,17 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
         ]
         return table(["", comparison.first, comparison.second, "difference", "p"], rows)
 
+    before, after = inert(comparison.first), inert(comparison.second)
     up = sum(flip.after > flip.before for flip in comparison.flips)
     exact = comparison.discordant
     return "\n".join(
         [
-            f"# {comparison.second} against {comparison.first}",
+            f"# {after} against {before}",
             "",
-            f"{verdict(comparison)} {comparison.cases} cases; {comparison.left_out} that one left unscored are out.",
-            f"McNemar's exact test over items: only {comparison.first} right {exact.only_first}, only "
-            f"{comparison.second} right {exact.only_second}, p = {exact.p:.3f}.",
+            f"{inert(verdict(comparison))} {comparison.cases} cases; {comparison.left_out} that one left unscored are "
+            "out.",
+            f"McNemar's exact test over items: only {before} right {exact.only_first}, only "
+            f"{after} right {exact.only_second}, p = {exact.p:.3f}.",
             "",
             lines(comparison.areas),
             "",
@@ -140,7 +143,7 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
             "",
             f"## Flips: {up} gained, {len(comparison.flips) - up} lost",
             "",
-            *(f"- {'gained' if f.after > f.before else 'lost'} `{f.case}`" for f in comparison.flips[:flips]),
+            *(f"- {'gained' if f.after > f.before else 'lost'} `{inert(f.case)}`" for f in comparison.flips[:flips]),
             *([f"- … and {len(comparison.flips) - flips} more"] if len(comparison.flips) > flips else []),
             "",
         ]

@@ -22,7 +22,7 @@ from ..rm.logprobs import answer_logprobs
 from ..rm.losses.sequence_logistic import sequence_logistic
 from ..rm.modulation import Embedding, Generator
 from ..rm.preference_task import PreferenceRow, PreferenceTask, encode_preferences
-from ..rm.preferences import at_vertices, dirichlet, on_grid, once_per_batch, simplex_grid
+from ..rm.preferences import at_vertices, dirichlet, on_grid, simplex_grid
 from ..rm.texts import repetition
 from ..rm.trunks import small_config
 from ..rm.types import Messages, PreferencePair, prompt_text
@@ -135,13 +135,13 @@ class Recipe:
             "vertices": lambda: at_vertices(k),
             "grid": lambda: on_grid(k, self.preference_steps),
         }
-        sampler = samplers[self.preferences]()
         return PreferenceTask(
             adapter,
             adapter.objectives,
             sequence_logistic(self.beta, weight=self.weight if k > 1 else 0.0, form=self.form),
-            once_per_batch(sampler) if self.per_batch else sampler,
+            samplers[self.preferences](),
             reference=self.reference,
+            per_batch=self.per_batch,
             seed=seed,
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..rm.escapes import inert
 from ..rm.markdown import table
 from .evaluate import OVERALL
 from .statistics import reliability
@@ -29,7 +30,7 @@ def markdown(report: Report) -> str:
         ["subset", "cases", *(row.scorer for row in rows)],
         [[name, str(size), *(_cell(row.subsets[name]) for row in rows)] for name, size in sorted(report.sizes.items())],
     )
-    contracts = [f"- `{row.contract}` {row.scorer}" for row in rows if row.contract]
+    contracts = [f"- `{inert(row.contract)}` {inert(row.scorer)}" for row in rows if row.contract]
     return "\n".join(
         [
             f"# {report.suite}",
@@ -41,7 +42,7 @@ def markdown(report: Report) -> str:
             "",
             "## What the nulls say",
             "",
-            *(f"- {note}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
+            *(f"- {inert(note)}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
             "",
             *_style(rows),
             "## Subsets",
@@ -77,7 +78,7 @@ def _slope(value: float) -> str:
 
 def _ceiling(rows: Sequence[Row]) -> str:
     golds = [row for row in rows if row.role == "reference"]
-    told = ", ".join(f"{row.scorer} {100 * row.overall.value:.1f}" for row in golds)
+    told = ", ".join(f"{inert(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
     return (
         f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {told}."
         if golds

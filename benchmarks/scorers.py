@@ -10,7 +10,7 @@ import numpy as np
 from ..judges.kinds.reward_model import RewardScorer
 from ..judges.types import Case, Judge, Judgment, scored
 from ..rm.checkpoint import load_reward_model
-from ..rm.data import collect, column
+from ..rm.data import collect, column, is_number
 from ..rm.errors import DataError, UsageError
 from ..rm.plugins import load
 from ..rm.preferences import Preference
@@ -146,6 +146,6 @@ def _stored_row(values: Mapping[str, Any]) -> tuple[str, tuple[float, ...] | str
         return name, str(values["abstained"])
     pair = "score_chosen" in values
     found = [column(values, "score_chosen"), column(values, "score_rejected")] if pair else column(values, "scores")
-    if not isinstance(found, list) or not all(isinstance(s, int | float) and not isinstance(s, bool) for s in found):
+    if not isinstance(found, list) or not all(isinstance(one, float) or is_number(one) for one in found):
         raise ValueError(f"'scores' is not a list of numbers: {str(found)[:60]}")
     return name, tuple(float(score) for score in found)

@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..policy.engines import SeparateModels
@@ -24,6 +23,7 @@ from ..policy.requests import Request, mixing_logits
 from ..policy.voices import voice
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import pair_row
+from ..rm.documents import from_yaml
 from ..rm.errors import DataError, UsageError, did_you_mean
 from ..rm.types import Example, PreferencePair
 from .cached import Arrays, Job
@@ -78,16 +78,22 @@ class Recipe(NamedTuple):
 
 def read_recipe(file: Path) -> Recipe:
     """A recipe's YAML; a key that is missing, unknown or of no known measure is refused."""
-    found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    try:
+        found = from_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: not a recipe ({error}); write YAML") from error
     known, needed = Recipe._fields, Recipe._fields[:4]
     if not isinstance(found, dict) or {*found} - {*known} or not {*found} >= {*needed}:
         raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe share or logged; it has {found}")
-    if found["measure"] not in MEASURES:
-        raise DataError(f"{file}: no measure '{found['measure']}'; {did_you_mean(found['measure'], [*MEASURES])}")
-    sides = {
-        name: tuple((one,) if isinstance(one, str) else tuple(one) for one in found[name])
-        for name in ("plain", "system")
-    }
+    if (measure := str(found["measure"])) not in MEASURES:
+        raise DataError(f"{file}: no measure '{measure}'; {did_you_mean(measure, [*MEASURES])}")
+    try:
+        sides = {
+            name: tuple((one,) if isinstance(one, str) else tuple(one) for one in found[name])
+            for name in ("plain", "system")
+        }
+    except TypeError as error:
+        raise DataError(f"{file}: plain and system are lists of commands ({error})") from error
     return Recipe(**found | sides)
 
 
@@ -154,7 +160,7 @@ class Side(Job):
         return {"accuracy": gold_accuracy(load_reward_model(str(folder)), first, second)}
 
     def _of_policy(self, folder: Path, start: PreTrainedModel) -> dict[str, float]:
-        trained = AutoModelForCausalLM.from_pretrained(folder / "policy").eval()
+        trained = AutoModelForCausalLM.from_pretrained(folder / "policy", use_safetensors=True).eval()
         unseen = split_prompts()[1]
         asked = [unseen[place % len(unseen)] for place in range(self.budget.asked)]
         requests = [

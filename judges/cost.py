@@ -1,13 +1,13 @@
 """What asking costs: prices, a running bill with a limit, and an estimate before anything is asked."""
 
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ..rm.errors import DataError, UsageError, did_you_mean
+from ..rm.documents import from_toml
+from ..rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
 from .chat import Ask, Reply
 
 MILLION = 1_000_000
@@ -45,14 +45,14 @@ FREE = Prices()
 def read_prices(path: Path, model: str) -> Prices:
     """The model's prices from a TOML file with a table per model: `[model]`, then `prompt` and `completion`."""
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = from_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: no readable TOML file of prices ({error})") from error
     if model not in tables:
         raise UsageError(f"{path}: no prices for '{model}'; {did_you_mean(model, tables, 'add a table for it')}")
     try:
         return Prices(**{name: float(price) for name, price in tables[model].items()})
-    except (AttributeError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: '{model}' needs the numbers prompt and completion ({error})") from error
 
 

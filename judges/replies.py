@@ -31,7 +31,8 @@ BEGINS_JSON = re.compile(r"[{\[]\s*[\"'{]")
 OPENING = re.compile(r"[{\[]")
 BRACKET = re.compile(r"[{}\[\]]")
 SENTENCE_END = re.compile(r"(?<=[.!?。])[\"”')\]]*\s+")
-DECORATION = re.compile(r"[*`]|^[ \t]*(?:#+|[-•+]|\d+[.)])[ \t]+|^\W*[\U0001F300-\U0001FAFF✅⭐☑️]+[ \t]*")
+LAYERS = 8  # of decoration: a reply of nothing else would take its length squared
+DECORATION = re.compile(r"[*`]|^[ \t]*(?:(?:#+|[-•+]|\d+[.)])[ \t]+)+|^\W*[\U0001F300-\U0001FAFF✅⭐☑️]+[ \t]*")
 
 
 class Repeated(ValueError):
@@ -211,6 +212,6 @@ def undecorated(unit: str) -> str:
     ('Winner: A', 'Verdict: answer a')
     """
     unit = unit.replace("：", ":").replace("_", " ").strip()
-    while (rest := DECORATION.sub("", unit).strip()) != unit:
-        unit = rest
+    for _ in range(LAYERS):
+        unit = DECORATION.sub("", unit).strip()
     return unit

@@ -2,11 +2,11 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..rm import documents
 from .replies import FENCE
 
 KINDS = ("must", "forbid")
@@ -126,7 +126,7 @@ def parse(text: str) -> Rubric:
     """
     fenced = FENCE.findall(text)
     try:
-        values = json.loads(fenced[0] if len(fenced) == 1 else text)
+        values = documents.from_json(fenced[0] if len(fenced) == 1 else text)
     except ValueError as error:
         raise ValueError(f"rubric: no JSON object ({error}): {text.strip()[:60]!r}") from error
     return from_values(values)
@@ -159,7 +159,10 @@ def _row(row: Any, fields: Mapping[str, type], place: str) -> dict[str, Any]:
         number = kind is float and isinstance(row.get(name), int) and not isinstance(row.get(name), bool)
         if name in row and not isinstance(row[name], kind) and not number:
             raise ValueError(f"{place}: '{name}' is a {kind.__name__}, got {row[name]!r}")
-    return {name: fields[name](value) for name, value in row.items()}
+    try:
+        return {name: fields[name](value) for name, value in row.items()}
+    except OverflowError as error:
+        raise ValueError(f"{place}: a weight that large is no number ({error})") from error
 
 
 def _known(values: Iterable[str], names: Iterable[str], place: str) -> None:
@@ -170,9 +173,10 @@ def _known(values: Iterable[str], names: Iterable[str], place: str) -> None:
 def from_toml(text: str) -> Rubric:
     """A rubric file: tables `[[rules]]` and `[[principles]]`, and `source`."""
     try:
-        return from_values(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+        values = documents.from_toml(text)
+    except ValueError as error:
         raise ValueError(f"rubric: no TOML ({error})") from error
+    return from_values(values)
 
 
 # ---- writing ----

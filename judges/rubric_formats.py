@@ -1,10 +1,9 @@
 """Rubrics as public data sets write them: HealthBench's signed points and BiGGen Bench's five levels."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..rm.data import column
+from ..rm.data import column, is_number
 from .rubric import Principle, Rubric
 
 LEVELS = 5
@@ -46,16 +45,23 @@ def healthbench(row: Mapping[str, Any]) -> Rubric:
     return Rubric(
         principles=tuple(
             Principle(f"c{number}", str(column(one, "criterion")), _points(one, number))
-            for number, one in enumerate(column(row, "rubrics"), 1)
+            for number, one in enumerate(_criteria(row), 1)
         ),
         source="HealthBench",
     )
 
 
+def _criteria(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = column(row, "rubrics")
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise ValueError(f"'rubrics' is a list of objects with criterion and points, got {str(found)[:60]}")
+    return found
+
+
 def _points(one: Mapping[str, Any], number: int) -> float:
     points = column(one, "points")
-    if isinstance(points, bool) or not isinstance(points, int | float) or not math.isfinite(points) or points == 0:
-        raise ValueError(f"criterion {number}: points are a number other than 0, got {points!r}")
+    if not is_number(points) or points == 0:
+        raise ValueError(f"criterion {number}: points are a number other than 0, got {points!r:.60}")
     return float(points)
 
 

@@ -99,9 +99,14 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
     return _from_text(said, grammar, quoted)
 
 
+LEADING = 400  # characters before a document that may say what it is; of more, many documents would take too long
+
+
 def is_own(said: str, found: Found, quoted: Sequence[str]) -> bool:
     """Whether a document is the judge's: the whole reply is; not one that an answer has too, nor an example."""
-    document, before = said[found.start : found.end], said[: found.start].rsplit("\n", 1)[-1]
+    document = said[found.start : found.end]
+    line = said.rfind("\n", 0, found.start) + 1
+    before = said[max(line, found.start - LEADING) : found.start]
     whole = len(document) > 0.9 * len(said)
     return whole or not (any(document in one for one in quoted) or HYPOTHESIS.search(before) or DENIAL.search(before))
 

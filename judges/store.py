@@ -13,7 +13,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..rm.errors import DataError, UsageError
+from ..rm.documents import from_json
+from ..rm.errors import UNREADABLE, DataError, UsageError
 from ..rm.types import content_hash
 from .chat import Arrived, Ask, Chat, Reply
 from .cost import FREE, Prices
@@ -143,13 +144,13 @@ def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
 
 def _parsed(line: bytes, place: str) -> tuple[str, Reply, float]:
     try:
-        values = json.loads(line)
+        values = from_json(line)
         key, cost = values.pop("key"), float(values.pop("cost", 0.0))
         wrong = {name for name, kind in TYPES.items() if not isinstance(values[name], kind)}
         if wrong or not isinstance(key, str):
             raise ValueError(f"{', '.join(sorted(wrong)) or 'key'} of the wrong type")
         return key, Reply(**values), cost
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{place}: no kept reply ({error}); delete the line, and it is asked again") from error
 
 

@@ -1,9 +1,10 @@
 """OpenAI's chat protocol: an ask as a request, a response as a reply, a failure as what to do about it."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..rm.documents import from_json
+from ..rm.errors import UNREADABLE
 from ..rm.types import content_hash
 from .chat import Ask, Reply, failed
 from .pacing import retry_after
@@ -59,12 +60,12 @@ def read_reply(text: str) -> Reply:
     >>> read_reply('{"choices": [{"message": {"content": "A"}, "finish_reason": "length"}], "usage": null}')
     Reply(text='A', finish='length', prompt_tokens=0, completion_tokens=0, seconds=0.0, error='')
     """
-    said = json.loads(text)
+    said = from_json(text)
     try:
         choice, usage = said["choices"][0], said.get("usage") or {}
         content, finish = choice["message"].get("content"), choice.get("finish_reason") or "stop"
         tokens = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise ValueError(f"the response is no completion: {text[:200]}") from error
     if not isinstance(content, str) or not content:
         refusal = choice["message"].get("refusal")

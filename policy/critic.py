@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ..rm.together import same_gradients, same_start
+
 
 @dataclass(frozen=True)
 class CriticArguments:
@@ -62,6 +64,7 @@ class CriticLearner:
     def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
         self.arguments = arguments
         self.critic = Critic(width, arguments.hidden).to(device)
+        same_start(self.critic)
         self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
         self.seen: list[tuple[Tensor, Targets]] = []
 
@@ -77,19 +80,17 @@ class CriticLearner:
         (found * targets.share).backward()
         return (found / own.sum().clamp_min(1)).item()
 
-    def step(self, accelerator: Any) -> None:
+    def step(self) -> None:
         """Move, as often as there are passes, with the gradients of all processes."""
-        self._move(accelerator)
+        self._move()
         for _ in range(self.arguments.passes - 1):
             for states, targets in self.seen:
                 self._add(states, targets)
-            self._move(accelerator)
+            self._move()
         self.seen.clear()
 
-    def _move(self, accelerator: Any) -> None:
-        for one in self.critic.parameters():
-            if one.grad is not None:
-                one.grad = accelerator.reduce(one.grad, reduction="sum")
+    def _move(self) -> None:
+        same_gradients(self.critic.parameters(), "sum")
         nn.utils.clip_grad_norm_(self.critic.parameters(), self.arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

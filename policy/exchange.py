@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..rm.encode import pad
-from ..rm.errors import DataError, UsageError
+from ..rm.errors import UNREADABLE, DataError, UsageError
 from ..rm.types import content_hash
 from .head import Answers
 from .scaffolding import Rollouts
@@ -160,7 +160,11 @@ def read(path: Path, asked: Asked, number: int) -> Written:
         with safe_open(path, "pt") as file:
             of = Asked(**file.metadata())
             tokens, lengths, logprobs = (file.get_tensor(name) for name in ("tokens", "lengths", "logprobs"))
-    except (SafetensorError, TypeError) as error:
+            if not all(one.ndim == 1 for one in (tokens, lengths, logprobs)) or (lengths < 0).any():
+                raise ValueError("its tensors are no rows")
+            if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
+                raise ValueError("its lengths are not those of its answers")
+    except (*UNREADABLE, SafetensorError) as error:
         raise DataError(f"{path}: no answers of an agent ({error}); delete it and resume that agent") from error
     if of.tokenizer != asked.tokenizer:
         raise DataError(

@@ -63,11 +63,14 @@ def install(model: Any, *, temperature: float = 1.0) -> None:
     Logits are divided by the temperature that answers are drawn at. `model` is the causal language model itself.
     """
     original = model.forward
-    read = _by_states if head_reads_last_states(model) else _by_logits
+    head_reads_last_states(model)  # tried now, while nothing wraps the model
 
     @functools.wraps(type(model).forward)  # `generate` looks at the signature
     def forward(self: Any, *args: Any, answers: Answers | None = None, **options: Any) -> Any:
-        return original(*args, **options) if answers is None else read(self, original, answers, temperature)
+        if answers is None:
+            return original(*args, **options)
+        read = _by_states if head_reads_last_states(self) else _by_logits
+        return read(self, original, answers, temperature)
 
     model.forward = MethodType(forward, model)
 

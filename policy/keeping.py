@@ -3,13 +3,40 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..rm.errors import DataError
 
+if TYPE_CHECKING:
+    from .trainer import PolicyTrainer
+
 FORMULAS, TENSORS = "algorithm.json", "beside.pt"
+
+
+def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
+    """What formulas, critic, replay, curriculum and learning rewards remember."""
+    backlog = trainer.backlog
+    tensors = {
+        "learner": trainer.learner.state() if trainer.learner else None,
+        "sources": {name: one.state() for name, one in trainer.learners.items()},
+        "past": backlog.kept() if backlog else None,
+    }
+    replay = backlog.state if backlog else {}
+    save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay}, tensors)
+
+
+def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
+    """The same back."""
+    formulas, tensors = load_state(folder)
+    trainer.algorithm.load(formulas["algorithm"])
+    if trainer.learner:
+        trainer.learner.load(tensors["learner"])
+    for name, one in trainer.learners.items():
+        one.load(tensors["sources"][name])
+    if trainer.backlog:
+        trainer.backlog.load(formulas["replay"], tensors["past"])
 
 
 def save_state(folder: Path, formulas: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:

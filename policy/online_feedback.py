@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
 from ..rm.errors import DataError, UsageError
 from ..rm.losses.grebt import GroupLosses, Pairs, extremes, grebt, omega
 from ..rm.models.feedback import FeedbackRewardModel, reward_tokens
+from ..rm.together import same_gradients
 from ..rm.trunks import fingerprint
 from ..rm.types import Example, Labeller, content_hash
 from .feedback_controls import FeedbackArguments, States
@@ -155,19 +158,17 @@ class OnlineFeedback:
         return _told(version, losses, facts)
 
     def _annotation(self, cycle: Cycle) -> _Annotation:
+        """Of all answers: every process has rated its own, and all make the same update on all of them."""
         examples = [*cycle.examples]
-        if len(cycle.rollout.group) != len(examples):
-            raise UsageError(
-                f"the cycle has {len(cycle.rollout.group)} answers and this process {len(examples)}; a reward model "
-                "that learns from groups works on one process"
-            )
+        here, own = PartialState(), len(examples) // PartialState().num_processes
+        examples = examples[here.process_index * own : (here.process_index + 1) * own]
         found = next((one for one in reversed(self._annotations) if one.examples == examples), None)
         if found is None:
             raise UsageError(
                 f"the reward model, at version {self.updates}, has not rated these {len(examples)} answers, and it "
                 "learns from its own rewards; call rate before every learn"
             )
-        return found
+        return _joined(gather_object([found._replace(tokens=found.tokens.cpu())]), found.tokens.device)
 
     def _lesson(self, cycle: Cycle, annotation: _Annotation) -> _Lesson:
         states = annotation.states
@@ -217,6 +218,7 @@ class OnlineFeedback:
         if self.optimizer is None or not counts.any():
             return
         loss[counts].mean().backward()
+        same_gradients(self.learning)
         nn.utils.clip_grad_norm_(self.learning, self.arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -234,9 +236,11 @@ class OnlineFeedback:
         drawn = torch.randperm(len(lesson.rows), generator=random)[: anchor.groups]
         drawn = drawn[~pairs.wins[drawn].isnan()]
         says = torch.full_like(pairs.wins, torch.nan)
+        labeller = anchor.labeller if PartialState().is_main_process else _nobody  # one process asks for all
         for group in drawn.tolist():
             best, worst = (lesson.examples[lesson.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
-            says[group] = ask(anchor.labeller, best, worst, random)
+            says[group] = ask(labeller, best, worst, random)
+        says = broadcast_object_list([says])[0]
         self.calls += len(drawn)
         wins = torch.full_like(says, torch.nan) if anchor.only else pairs.wins.clone()
         wins[drawn] = says[drawn]
@@ -287,6 +291,15 @@ class OnlineFeedback:
         }
 
 
+def _joined(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
+    """Of the processes in their order."""
+    examples, tokens, rewards, states = zip(*parts, strict=True)
+    kept = None if None in states else [one for some in states for one in some]
+    return _Annotation(
+        [one for some in examples for one in some], torch.cat(tokens).to(device), torch.cat(rewards), kept
+    )
+
+
 def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
     """The rows of every group, in order; groups of different sizes are a `ValueError`."""
     sizes = torch.unique(group, return_counts=True)[1]
@@ -303,6 +316,11 @@ def ask(labeller: Labeller, first: Example, second: Example, random: Generator) 
     if not (np.isnan(chance) or 0 <= chance <= 1):
         raise DataError(f"a labeller gives P(first is better) in [0, 1] or NaN, got {chance} for {answers[0][:60]!r}")
     return 1 - chance if swapped else chance
+
+
+def _nobody(*_: Any) -> float:
+    """A labeller that abstains."""
+    return float("nan")
 
 
 def _learning(model: FeedbackRewardModel, learns: str) -> list[nn.Parameter]:

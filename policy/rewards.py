@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..rm.errors import DataError, UsageError
+from ..rm.errors import CheckFailed, DataError, UsageError
 from ..rm.types import Example, RewardModel
 from .groups import groups
 from .types import Rewards
@@ -108,6 +108,8 @@ class RewardSources:
         try:
             said = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
             rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in said]
+        except CheckFailed:  # such as a server that scores under another contract by now
+            raise
         except Exception as error:  # a user's function raises what it likes
             return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if len(rows) != len(examples):

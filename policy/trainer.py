@@ -13,11 +13,12 @@ from trl import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
 from ..kernels.ops.policy_loss import ClipRule, PolicyLoss, policy_loss
+from ..rm.checkpointing import MarkComplete
 from ..rm.contract import ScoringContract
 from ..rm.data import as_prompt
 from ..rm.encode import Encoder, describe_tokenizer
 from ..rm.errors import UsageError
-from ..rm.trainer import MarkComplete
+from ..rm.steady_steps import Piece, SteadySteps
 from ..rm.types import Example
 from .advantages.gae import gae
 from .algorithm import Algorithm, Scored
@@ -27,7 +28,7 @@ from .backlog import Backlog, Batch
 from .critic import CriticArguments, CriticLearner, Targets
 from .drawn_prompts import CURRICULUM, DrawnPrompts
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
-from .keeping import load_state, save_state
+from .keeping import load_beside, save_beside
 from .reference import frozen_copy
 from .rewards import RewardSources
 from .rollouts import write_rollouts
@@ -39,13 +40,14 @@ from .whole_answers import whole_answers
 UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
 
-class PolicyTrainer(GRPOTrainer):
+class PolicyTrainer(GRPOTrainer, SteadySteps):
     """Trains a policy on our reward models. Read beside `GRPOTrainer`: each method with a name of TRL's replaces it.
 
     `reference` is what the policy is kept near and compared with; by default the policy as it started: the adapter
     switched off, or a frozen copy.
     """
 
+    loss_name = "the policy's loss"
     args: PolicyArguments
     model: Any
     accelerator: Any
@@ -174,19 +176,19 @@ class PolicyTrainer(GRPOTrainer):
         if not training:
             self.algorithm.load(before)
         own = torch.tensor([one.get("own", True) for one in inputs], device=rows.tokens.device)
-        self._tell(scored, rollout, len(faults), self._gather(own))
+        self._tell(scored, rollout, int(self._sum(len(faults))), self._gather(own))
         batch |= self._trained_on(scored, rollout, rows.response.shape[1])
         if "sampling_per_token_logps" in batch and not self.use_vllm:  # a rollout function knows who wrote them
             written = batch["sampling_per_token_logps"]
             batch["old_per_token_logps"] = torch.where(written.isnan(), batch["old_per_token_logps"], written)
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
-            examples = gather_object(self._examples) if writes else []
+            examples = gather_object(self._examples) if writes or self.learners else []
             if writes and self.accelerator.is_main_process:
                 path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
                 story = (scored.rewards, scored.advantages, self.sources.versions)
                 write_rollouts(path, self.state.global_step, examples, rollout, *story)
-            self._cycle = Cycle(self._examples, rollout, scored.total, None, scored.advantage)
+            self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)
             if self.backlog:
                 self.backlog.turn(batch, scored, rollout)
         return batch
@@ -216,7 +218,13 @@ class PolicyTrainer(GRPOTrainer):
 
     def _gather(self, x: Tensor) -> Tensor:
         """Rows of all processes, as wide as the widest."""
+        if x.dtype == torch.bool:  # padding would make it int64, in some processes only
+            return self._gather(x.byte()).bool()
         return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1) if x.dim() > 1 else x)
+
+    def _sum(self, number: Any) -> float:
+        """Over all processes."""
+        return self.accelerator.reduce(torch.as_tensor(number, device=self.accelerator.device).float()).item()
 
     def _rewards_everywhere(self, own: Rewards) -> Rewards:
         values, steps, members = (
@@ -275,9 +283,18 @@ class PolicyTrainer(GRPOTrainer):
 
     def _prepare_inputs(self, generation_batch):
         """TRL's micro-batch, or in a replay's pass one of the previous answers."""
+        if isinstance(generation_batch, Piece):
+            return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
         turn, place = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
-        return self.backlog.micro_batches[place] if self.backlog and turn == 0 and self.model.training else inputs
+        past = self.backlog.micro_batches if self.backlog and turn == 0 and self.model.training else None
+        inputs = past[place] if past else inputs
+        return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
+
+    def rows_of(self, inputs):
+        """Answers; a loss of whole answers reads groups, and several processes take their means together."""
+        alone = self.accelerator.num_processes == 1
+        return len(inputs["weights"]) if alone and isinstance(self.algorithm.rule, ClipRule) else None
 
     # ---- the loss ----
 
@@ -309,7 +326,7 @@ class PolicyTrainer(GRPOTrainer):
         self._account(found, read, rows)
         if self.backlog and self.model.training:
             self.backlog.saw(inputs["row"], found.sums)
-        if self.learner and self.model.training and weights.any():
+        if self.learner and self.model.training and weights.any() and "valued" not in inputs:
             self._learn_values(self.learner, read, rows, inputs)
         if self.sources.learners and self.sources.reads_states and self.model.training:
             own = own_states(read.states.detach(), rows)
@@ -318,10 +335,11 @@ class PolicyTrainer(GRPOTrainer):
         return found.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
-        tokens = inputs["known"].sum().clamp_min(1).item()
-        share = 1 / (tokens * self.args.gradient_accumulation_steps * self.accelerator.num_processes)
+        share = 1 / (max(1, inputs["all_known"]) * self.args.gradient_accumulation_steps)
         targets = Targets(inputs["values"], inputs["returns"], inputs["known"], share)
-        self._note("critic/loss", learner.learn(at_answers(read.states.detach(), rows), targets))
+        self.check_finite(loss := learner.learn(at_answers(read.states.detach(), rows), targets), "the critic's loss")
+        self._note("critic/loss", loss)
+        inputs["valued"] = True  # a piece whose policy gradient runs out of memory is not learnt from twice
 
     def _account(self, found: PolicyLoss, read: Reading, rows: Answers) -> None:
         """Means over the micro-batch's tokens."""
@@ -344,34 +362,19 @@ class PolicyTrainer(GRPOTrainer):
         """TRL's, and what formulas, critic, replay, curriculum and learning rewards remember."""
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
-            tensors = {
-                "learner": self.learner.state() if self.learner else None,
-                "sources": {name: one.state() for name, one in self.learners.items()},
-                "past": self.backlog.kept() if self.backlog else None,
-            }
-            replay = self.backlog.state if self.backlog else {}
-            save_state(folder, {"algorithm": self.algorithm.state, "replay": replay}, tensors)
+            save_beside(self, Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}")
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         """TRL's, and ours."""
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
-            return
-        formulas, tensors = load_state(Path(checkpoint))
-        self.algorithm.load(formulas["algorithm"])
-        if self.learner:
-            self.learner.load(tensors["learner"])
-        for name, one in self.learners.items():
-            one.load(tensors["sources"][name])
-        if self.backlog:
-            self.backlog.load(formulas["replay"], tensors["past"])
+        if checkpoint is not None:
+            load_beside(self, Path(checkpoint))
 
     # ---- around an optimizer step ----
 
     def before_step(self, optimizer: Any) -> None:
         """Where nothing was to learn, nothing moves: a zero gradient would still move AdamW."""
-        if not self.live:
+        if not self._sum(self.live):
             optimizer.zero_grad(set_to_none=True)
             self._note("skipped_steps", 1.0)
         self.live = False
@@ -379,13 +382,13 @@ class PolicyTrainer(GRPOTrainer):
     def after_step(self) -> None:
         """The critic's step, and at the end of a cycle that of reward models that learn."""
         if self.learner:
-            self.learner.step(self.accelerator)
+            self.learner.step()
 
     def after_cycle(self) -> None:
         """The answers were learnt from; reward models may learn from them now."""
         if self._cycle is None or self._step % self.args.cycle:
             return
-        states = [self._states[row] for row in range(len(self._cycle.examples))] if self._states else None
+        states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
         for name, one in self.learners.items():
             for fact, value in one.learn(self._cycle._replace(states=states)).items():
                 self._note(f"{name}/{fact}", value)

@@ -1,11 +1,11 @@
 """What decides an adapter besides its weights, kept as a small JSON file beside them."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .errors import DataError, UsageError
+from .documents import from_json
+from .errors import UNREADABLE, DataError, UsageError
 from .modulation import Embedding, Generator
 
 SETTINGS = "preference_adapter.json"
@@ -71,8 +71,8 @@ class AdapterSettings:
 def load_settings(folder: Path) -> AdapterSettings:
     """What a folder says of its adapter."""
     try:
-        values = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        values = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
         lists = {name: tuple(values[name]) for name in ("objectives", "texts", "targets")}
         return AdapterSettings(**values | lists)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{folder / SETTINGS}: missing or damaged ({error}); restore it") from error

@@ -43,6 +43,7 @@ from .modulation import (
     text_objectives,
 )
 from .preferences import Preference, preference_matrix
+from .together import put, whole
 from .trunks import fingerprint, whole_name
 
 WEIGHTS = "preference_adapter.safetensors"
@@ -231,7 +232,7 @@ class PreferenceAdapter:
     def save_pretrained(self, folder: Path) -> None:
         """Weights and settings; not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({key: value.cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
+        save_file({key: whole(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
         (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
 
     @torch.no_grad()
@@ -245,7 +246,7 @@ class PreferenceAdapter:
         for key in sorted({*own, *kept}):
             if key not in kept or key not in own or own[key].shape != kept[key].shape:
                 raise DataError(f"{folder / WEIGHTS}: '{key}' does not fit {SETTINGS}; restore both files")
-            own[key].copy_(kept[key])
+            put(own[key], kept[key])
 
 
 class _ServedLinear(nn.Module):

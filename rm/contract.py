@@ -1,11 +1,13 @@
 """The scoring contract: everything that decides which number an answer gets, kept beside the weights."""
 
 import json
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from .errors import DataError
+from .documents import from_json
+from .errors import UNREADABLE, DataError
 from .types import content_hash
 
 FILE = "scoring.json"
@@ -61,14 +63,37 @@ class ScoringContract:
 _DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
 
 
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+def _check(contract: ScoringContract) -> None:
+    """Refuse a field of another kind than the class says: a file from elsewhere may hold anything."""
+    texts = (contract.kind, contract.date_string, *contract.objectives)
+    optional = (contract.tokenizer, contract.template, contract.backbone)
+    length, beta = contract.max_length, contract.beta
+    right = {
+        "kind, date_string, objectives": all(isinstance(one, str) for one in texts) and contract.objectives,
+        "tokenizer, template, backbone": all(one is None or isinstance(one, str) for one in optional),
+        "dtype": contract.dtype in DTYPES,
+        "bos, eos": {contract.bos, contract.eos} <= {"template", "once", None},
+        "truncation": contract.truncation in ("left", "right", None),
+        "pooling": contract.pooling in ("last", "first", "mean", "model", None),
+        "max_length": length is None or (type(length) is int and length > 0),
+        "beta": beta is None or (isinstance(beta, int | float) and math.isfinite(beta)),
+    }
+    if wrong := [name for name, holds in right.items() if not holds]:
+        raise ValueError(f"{wrong[0]}: of another kind, or no such choice")
+
+
 def load_contract(folder: Path) -> ScoringContract:
     """The contract in a model folder; a file that was edited by hand no longer has its hash and is refused."""
     path = folder / FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = from_json(path.read_text(encoding="utf-8"))
         stated = values.pop("hash", None)
         contract = ScoringContract(**values | {"objectives": tuple(values["objectives"])})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        _check(contract)
+    except UNREADABLE as error:
         known = ", ".join(field.name for field in fields(ScoringContract))
         raise DataError(f"{path}: not a scoring contract ({error}); its fields are {known}") from error
     if stated != contract.hash():

@@ -1,15 +1,15 @@
 """Preference data of every common shape become pairs; a row that cannot is refused with file, line and reason."""
 
 import json
-import math
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import commonprefix
 from typing import Any, Literal, TypeVar
 
-from .errors import DataError, UsageError
-from .readers import read_rows
+from .errors import UNREADABLE, DataError, UsageError
+from .readers import Row, read_rows
 from .types import OVERALL, ROLES, Example, Message, Messages, PreferencePair, content_hash, user_turn
 
 T = TypeVar("T")
@@ -63,25 +63,38 @@ def collect(
     """What `parse` makes of every row of every source; it says with a `ValueError` what is wrong with one."""
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
-    parsed, report = [], RowReport()
-    for source in [sources] if isinstance(sources, str) else sources:
-        for row in read_rows(source):
-            report.read += 1
-            try:
-                if row.error:
-                    raise ValueError(row.error)
-                parsed.append(parse(row.values))
-            except ValueError as error:
-                if on_bad_row == "refuse":
-                    raise DataError(
-                        f"{row.place}: {error}; mend the row, or drop such rows with --on_bad_row skip"
-                    ) from error
-                report.dropped.append((row.place, str(error)))
-    if not parsed:
+    report = RowReport()
+    found = [
+        one
+        for source in ([sources] if isinstance(sources, str) else sources)
+        for one in parsed(read_rows(source), parse, on_bad_row, report)
+    ]
+    if not found:
         raise DataError(
             f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}"
         )
-    return parsed, report
+    return found, report
+
+
+def parsed(
+    rows: Iterable[Row], parse: Callable[[Mapping[str, Any]], T], on_bad_row: OnBadRow, report: RowReport
+) -> Iterator[T]:
+    """What `parse` makes of rows, one after the other; those that it cannot use are refused, or added to the report."""
+    for row in rows:
+        report.read += 1
+        try:
+            if row.error:
+                raise ValueError(row.error)
+            found = parse(row.values)
+        except UNREADABLE as error:
+            why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
+            if on_bad_row == "refuse":
+                raise DataError(
+                    f"{row.place}: {why}; mend the row, or drop such rows with --on_bad_row skip"
+                ) from error
+            report.dropped.append((row.place, why))
+        else:
+            yield found
 
 
 def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
@@ -136,12 +149,21 @@ def column(values: Mapping[str, Any], name: str) -> Any:
     return values[name]
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value from outside is a finite number that float64 holds.
+
+    >>> is_number(1), is_number(True), is_number(10**400), is_number(float("nan")), is_number("1")
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def _number(values: Mapping[str, Any], name: str) -> float | None:
     value = values.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"'{name}' is not a finite number: {value!r}")
+    if not is_number(value):
+        raise ValueError(f"'{name}' is not a finite number: {value!r:.60}")
     return float(value)
 
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from .contract import ScoringContract
 from .errors import DataError
+from .templates import check_growth, check_template
 from .types import Example, Message, Messages, content_hash
 
 
@@ -60,6 +61,7 @@ def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | No
 def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether the chat template puts something after an answer that marks its end."""
     turns = [Message(role="user", content="question"), Message(role="assistant", content="answer")]
+    check_template(tokenizer.chat_template, tokenizer.name_or_path)
     try:
         text = str(tokenizer.apply_chat_template(turns, tokenize=False)) if tokenizer.chat_template else "answer"
     except Exception as error:  # Jinja's errors, and whatever the template raises itself
@@ -110,6 +112,7 @@ class Encoder:
                 f"the chat template of '{tokenizer.name_or_path}' writes today's date, so a score would change "
                 "tomorrow; give one that does not with --chat_template FILE"
             )
+        check_template(tokenizer.chat_template, tokenizer.name_or_path)
         self.tokenizer = tokenizer
         self.contract = contract
         self._edges: list[Any] = [
@@ -123,7 +126,9 @@ class Encoder:
     def _fill(self, turns: Sequence[Message], **options: Any) -> str:
         try:
             date = self.contract.date_string
-            return str(self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options))
+            text = self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options)
+            check_growth(str(text), turns)
+            return str(text)
         except Exception as error:  # templates raise what they like, on roles and orders that they do not know
             roles = [turn["role"] for turn in turns]
             raise DataError(

@@ -16,6 +16,11 @@ class CheckFailed(Exception):
     """A check that was asked for did not hold (exit code 5)."""
 
 
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a file may raise whose values are not what they should be: a missing key, a text for a number, a number
+that no type holds, brackets that are nested too deeply."""
+
+
 def did_you_mean(value: str, choices: Iterable[str], otherwise: str = "") -> str:
     """The end of a message about an unknown name: the choice that is close, else `otherwise`, else every choice.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .data import normal_prompt
+from .escapes import inert
 from .leaks import Leak, leaks
 from .markdown import table
 from .overlap import WORDS, Overlap, Shared, overlaps, shared
@@ -212,7 +213,7 @@ def markdown(found: Linted, places: Callable[[int], str], rows: int, shown: int 
         parts.append(table(header, [[one.benchmark, *(f"{n:,}" for n in one[1:])] for one in found.shared]))
     if not found.leaks:
         return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
-    leaks = [f"- {one.sentence} (first at {places(one.rows[0])})" for one in found.leaks[: 3 * shown]]
+    leaks = [f"- {inert(f'{one.sentence} (first at {places(one.rows[0])})')}" for one in found.leaks[: 3 * shown]]
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 

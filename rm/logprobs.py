@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..kernels.ops.linear_logprob import LinearLogprob, linear_logprob
 from .encode import right_padded
+from .together import is_partitioned
 from .trunks import embedding_rows
 
 LOGITS = 2**24  # numbers in one chunk of logits: 64 MB in float32
@@ -70,8 +71,10 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
 
     `rows` is for an adapter that has a preference for so many.
     """
+    head: Any = model.get_output_embeddings()
+    if head is not None and is_partitioned(head.weight):
+        return False
     if model not in _READABLE:
-        head = model.get_output_embeddings()
         readable = type(head) is nn.Linear and model.get_decoder() is not model
         if readable:
             training = model.training

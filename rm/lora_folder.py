@@ -9,11 +9,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .errors import DataError
+from .errors import UNREADABLE, DataError
 from .trunks import load_classifier
 from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
 
 ADAPTER = "adapter_config.json"
+RANK = 65_536  # more than any layer is wide; a file that says more would take all memory
 
 
 def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
@@ -22,8 +23,19 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
     refuse_pickles(folder)
     if not weights.exists():
         raise DataError(f"{folder}: {ADAPTER} without adapter_model.safetensors; give the whole folder")
-    config = LoraConfig.from_pretrained(str(folder))
-    model, absent = load_classifier(config.base_model_name_or_path, objectives, fresh_head=True, **loading)
+    try:
+        config = LoraConfig.from_pretrained(str(folder))
+        if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
+            raise ValueError("it names no base model, or is of another kind of adapter")
+        if not all(
+            type(rank) is int and 0 < rank <= RANK for rank in (config.r, *(config.rank_pattern or {}).values())
+        ):
+            raise ValueError(f"a rank is a whole number from 1 to {RANK}")
+    except UNREADABLE as error:
+        raise DataError(f"{folder / ADAPTER}: no settings of a LoRA ({error}); restore it") from error
+    base = config.base_model_name_or_path
+    base = f"{base}@{config.revision}" if config.revision and not Path(base).exists() else base
+    model, absent = load_classifier(base, objectives, fresh_head=True, **loading)
     head = stored_head(str(folder))
     try:
         with safe_open(weights, framework="pt") as tensors:
@@ -45,7 +57,7 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
             adapted = PeftModel.from_pretrained(model, folder, is_trainable=trainable)
         else:
             adapted = _with_head(model, config, load_file(weights), trainable)
-    except RuntimeError as error:  # tensors of another shape
+    except Exception as error:  # tensors of another shape, settings and patterns that PEFT does not understand
         raise _other_base(folder, config) from error
     if not _fits(adapted, kept):
         raise _other_base(folder, config)

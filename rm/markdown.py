@@ -2,9 +2,11 @@
 
 from collections.abc import Container, Sequence
 
+from .escapes import inert
+
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]], *, right: Container[str] | None = None) -> str:
-    r"""A Markdown table; bars in cells are escaped, line ends in them are blanks.
+    r"""A Markdown table; bars in cells are escaped, line ends in them are blanks, HTML and images are text.
 
     `right` names the columns that are set to the right, as numbers are; without it all but the first.
 
@@ -13,7 +15,7 @@ def table(header: Sequence[str], lines: Sequence[Sequence[str]], *, right: Conta
     | --- | ---: |
     | a\|b | 1 |
     """
-    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in [header, *lines]]
+    cells = [[inert(str(cell)).replace("|", "\\|") for cell in line] for line in [header, *lines]]
     to_the_right = header[1:] if right is None else right
     rule = ["---:" if name in to_the_right else "---" for name in header]
     return "\n".join(f"| {' | '.join(line)} |" for line in [cells[0], rule, *cells[1:]])

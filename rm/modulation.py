@@ -92,7 +92,11 @@ class BilinearCore(nn.Module):
     def __init__(self, k: int, shared_rank: int, rank: int):
         super().__init__()
         self.shared_rank, self.rank = shared_rank, rank
-        self.shared = nn.Parameter(torch.empty(shared_rank, shared_rank))
+        self.shared: Tensor
+        if shared_rank:
+            self.shared = nn.Parameter(torch.empty(shared_rank, shared_rank))
+        else:  # FSDP cannot split a parameter without numbers
+            self.register_buffer("shared", torch.empty(0, 0))
         self.mixed = nn.Parameter(torch.empty(k, rank * rank))
         for weight in (self.shared, self.mixed):
             if weight.numel():

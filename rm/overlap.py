@@ -112,6 +112,8 @@ def _alike(
 
 def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
     """[N, 2^22] of 0 and 1."""
+    if not texts:
+        return sparse.csr_matrix((0, 2**22), dtype=np.float32)
     hashed = HashingVectorizer(
         ngram_range=(WORDS, WORDS), n_features=2**22, binary=True, norm=None, alternate_sign=False,
         token_pattern=r"\S+", dtype=np.float32,

@@ -1,6 +1,7 @@
 """How an autoregressive reward model learns from pairs labelled for several objectives."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from transformers import EvalPrediction
 from .adapters import PreferenceAdapter
 from .encode import Encoder, pad
 from .errors import DataError
+from .inside import inside
 from .logprobs import answer_logprobs
 from .losses.sequence_logistic import SequenceLogistic
 from .preferences import Sampler, at_vertices, simplex_grid
@@ -64,7 +66,8 @@ class PreferenceTask:
     """Each row at a preference of its own: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x), then the loss at α.
 
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
-    are means per token. Without an adapter the whole model is trained, for one objective. In an evaluation nothing is
+    are means per token; with `per_batch` a step has one preference for all rows, as the public code of PARM does, for
+    comparison. Without an adapter the whole model is trained, for one objective. In an evaluation nothing is
     drawn: the loss is the mean over a fixed grid of preferences, and accuracies are read at the vertices.
     """
 
@@ -77,12 +80,14 @@ class PreferenceTask:
         *,
         reference: bool = False,
         normalised: bool = False,
+        per_batch: bool = False,
         seed: int = 0,
         grid: int = 4,
     ):
         self.adapter, self.objectives = adapter, tuple(objectives)
         self.sequence_logistic, self.sampler = loss, sampler
-        self.reference, self.normalised, self.seed = reference, normalised, seed
+        self.reference, self.normalised = reference, normalised
+        self.per_batch, self.seed = per_batch, seed
         self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
 
     def check(self, rows: Sequence[PreferenceRow]) -> None:
@@ -103,16 +108,21 @@ class PreferenceTask:
         }
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        """The mean loss at preferences that the seed, the step and the first row decide; Δ(α) [B]."""
-        wins, generator = inputs["wins"], torch.Generator()
-        generator.manual_seed(hash((self.seed, step, int(inputs["place"][0]))) % 2**63)
-        alpha = self.sampler(len(wins), generator).to(wins)
+        """The mean loss at preferences that the seed, the step and each row decide; Δ(α) [B]."""
+        wins, draws = inputs["wins"], self._draws(inputs["place"].tolist(), step)
+        alpha = torch.cat([self.sampler(1, draw) for draw in draws]).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
         gap = self.gap(model, inputs, alpha)
         if self.sequence_logistic.needs_vertices:
-            vertex = at_vertices(len(self.objectives))(len(wins), generator).to(wins)
+            at_vertex = at_vertices(len(self.objectives))
+            vertex = torch.cat([at_vertex(1, draw) for draw in draws]).to(wins)
             extra |= {"vertex": vertex, "vertex_gap": self.gap(model, inputs, vertex)}
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
+
+    def _draws(self, places: Sequence[int], step: int) -> list[torch.Generator]:
+        """One for every row: a row draws the same whatever shares its batch, and whichever process has it."""
+        rows = [0] * len(places) if self.per_batch else places
+        return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The mean loss over the grid, its global term at the same preferences; Δ at the vertices [B, K]."""
@@ -129,6 +139,9 @@ class PreferenceTask:
 
     def gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
         """Δ(α) of a collated batch, in nats."""
+        return inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
+
+    def _gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
         if self.adapter is not None and self.adapter.settings.follows_preference:
             self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]

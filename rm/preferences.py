@@ -112,8 +112,3 @@ def on_grid(k: int, steps: int = 10) -> Sampler:
         return grid[torch.randint(len(grid), (n,), generator=generator)]
 
     return draw
-
-
-def once_per_batch(sampler: Sampler) -> Sampler:
-    """The same α for all rows, as the public code of PARM does; for comparison."""
-    return lambda n, generator: sampler(1, generator).expand(n, -1)

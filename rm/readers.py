@@ -3,15 +3,18 @@
 import csv
 import gzip
 import io
-import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import DataError, UsageError
+from .documents import from_json
+from .errors import UNREADABLE, DataError, UsageError
+from .hub import note_data
 
+RATIO, LEAST = 200, 64 << 20
+"""A gzip file may unpack to so many times its size, or to so many bytes."""
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
@@ -45,10 +48,18 @@ def _content(path: str) -> bytes:
     raw = Path(path).read_bytes()
     if not path.endswith(".gz"):
         return raw
+    most = max(LEAST, RATIO * len(raw))
     try:
-        return gzip.decompress(raw)
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            content = file.read(most + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path}: the gzip file is damaged or cut off ({error}); fetch it again") from error
+    if len(content) > most:
+        raise DataError(
+            f"{path}: unpacks to more than {RATIO} times its {len(raw):,} bytes, which no text does; where it is meant "
+            "so, unpack it with gunzip"
+        )
+    return content
 
 
 def _jsonl_rows(path: str) -> Iterator[Row]:
@@ -56,19 +67,19 @@ def _jsonl_rows(path: str) -> Iterator[Row]:
         if raw.strip():
             place = f"{path}:{number}"
             try:
-                yield _row(place, json.loads(raw.decode("utf-8")))
+                yield _row(place, from_json(raw.decode("utf-8")))
             except UnicodeDecodeError as error:
                 yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
-            except json.JSONDecodeError as error:
+            except ValueError as error:
                 yield Row(place, {}, f"not JSON: {error}")
 
 
 def _json_rows(path: str) -> Iterator[Row]:
     try:
-        rows = json.loads(_content(path).decode("utf-8"))
+        rows = from_json(_content(path).decode("utf-8"))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
     if isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
         rows = [row for group in rows.values() for row in group]
@@ -96,10 +107,10 @@ def _parquet_rows(path: str) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.ParquetFile(pa.BufferReader(_content(path))).read()
-    except (pa.ArrowException, OSError) as error:
+        rows = pq.ParquetFile(pa.BufferReader(_content(path))).read().to_pylist()
+    except (pa.ArrowException, *UNREADABLE) as error:  # a text in it may be no UTF-8
         raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
-    for number, values in enumerate(table.to_pylist(), start=1):
+    for number, values in enumerate(rows, start=1):
         yield Row(f"{path}: row {number}", values)
 
 
@@ -110,6 +121,7 @@ def _dataset_rows(source: str) -> Iterator[Row]:
     name, _, revision = name.partition("@")
     try:
         dataset = load_dataset(name, split=split or None, revision=revision or None)
+        note_data(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
     except Exception as error:  # the library has one error per transport and layout
         raise UsageError(
             f"no file and no dataset '{source}': {str(error).splitlines()[0]}; give a .jsonl, .json or .parquet file, "

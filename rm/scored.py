@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .data import OnBadRow, RowReport, collect, column, parse_examples, parse_pair
+from .data import OnBadRow, RowReport, collect, column, is_number, parse_examples, parse_pair
 from .types import Example, PreferencePair
 
 
@@ -63,6 +63,6 @@ def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
         raise ValueError(f"scores are {{objective: number}}, got {str(stated)[:60]}")
     known = {name: stated[name] for name in objectives if stated.get(name) is not None}
     for name, value in known.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
-            raise ValueError(f"the score '{name}' is not a finite number: {value!r}")
+        if not is_number(value):
+            raise ValueError(f"the score '{name}' is not a finite number: {value!r:.60}")
     return {name: float(value) for name, value in known.items()}

@@ -1,9 +1,7 @@
 """One thin subclass of the Transformers Trainer for every kind of reward model that is trained by gradient."""
 
-import json
-import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -11,16 +9,19 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import torch
 from torch import nn
-from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
+from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 
+from .checkpointing import MarkComplete
 from .encode import Encoder, pad
 from .errors import DataError
+from .inside import install
 from .losses.bradley_terry import PairLoss
 from .pair_losses import OTHER, check_margins, check_other, fit_to, learnt, load_losses, pair_values, save_losses
+from .steady_steps import Piece, SteadySteps
+from .streaming import PairStream
+from .together import aside, is_sharded, same_gradients
 from .trunks import sequence_scores
 from .types import PreferencePair
-
-COMPLETE = "complete.json"
 
 
 @dataclass
@@ -243,7 +244,7 @@ class ScalarTask:
         load_losses(self.modules, folder)
 
 
-class RewardTrainer(Trainer):
+class RewardTrainer(SteadySteps):
     """Trains a reward model on pairs; what is done with a batch is handed in. Everything else is Transformers' own."""
 
     def __init__(
@@ -251,12 +252,18 @@ class RewardTrainer(Trainer):
         reward_model: Any,
         args: RewardArguments,
         task: Task,
-        train_rows: Sequence[Any],
+        train_rows: Sequence[Any] | PairStream,
         eval_rows: Sequence[Any] | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ):
         if args.disable_dropout:
             _disable_dropout(reward_model.model)
+        install(reward_model.model)
+        self.stream = train_rows if isinstance(train_rows, PairStream) else None
+        if self.stream:
+            own: Any = args.accelerator_config
+            own.dispatch_batches = False  # every process reads the stream and takes its own rows
+            args.ignore_data_skip = True  # the stream goes on by itself
         super().__init__(
             model=reward_model.model,
             args=args,
@@ -267,13 +274,18 @@ class RewardTrainer(Trainer):
             compute_metrics=task.metrics,
             callbacks=[MarkComplete(), *callbacks],
         )
-        self.task = task
+        self.task, self.loss_name = task, _name_of(task)
         self.model_accepts_loss_kwargs = False  # ours is a mean per micro-batch, so accumulation must divide it
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """The mean loss of the task, in nats, and its outputs."""
+        """The mean loss of the task, in nats, and its outputs; of a piece its share of the mean."""
         loss, outputs = self.task.loss(model, inputs, self.state.global_step)
+        loss = loss * inputs.share if isinstance(inputs, Piece) else loss
         return (loss, outputs) if return_outputs else loss
+
+    def rows_of(self, inputs):
+        """Pairs; a batch of pairs and rated answers has a mean of each."""
+        return None if "second" in inputs else len(inputs["wins"])
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         """Loss, outputs and labels of an evaluation batch."""
@@ -289,21 +301,41 @@ class RewardTrainer(Trainer):
         for one in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
             one.to(self.args.device)
             optimizer.add_param_group({"params": [*one.parameters()], "lr": one.learning_rate, "weight_decay": 0.0})
+            optimizer.register_step_pre_hook(lambda *_, own=one: same_gradients(own.parameters()))
             # the Trainer clears the gradients of its model only
             optimizer.register_step_post_hook(lambda *_, own=one: own.zero_grad())
         return optimizer
 
-    def _save(self, output_dir=None, state_dict=None):
-        super()._save(output_dir, state_dict)
-        self.task.save(Path(output_dir or self.args.output_dir))
+    def save_model(self, output_dir=None, _internal_call=False):
+        """Transformers', which every process calls and one writes, and what it does not know of."""
+        super().save_model(output_dir, _internal_call)
+        with aside(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
+            if self.args.should_save or is_sharded(self.model):
+                self.task.save(folder)
+            if self.stream:
+                self.stream.save(folder, self.state.global_step * self.rows_a_step)
+
+    @property
+    def rows_a_step(self) -> int:
+        """Of all processes."""
+        args = self.args
+        return args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
 
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         self.task.load(Path(resume_from_checkpoint))
+        if self.stream:
+            self.stream.load(Path(resume_from_checkpoint))
 
     def _load_best_model(self):
         super()._load_best_model()
         self.task.load(Path(str(self.state.best_model_checkpoint)))
+
+
+def _name_of(task: Any) -> str:
+    loss = getattr(task, "pair_loss", None)
+    name = getattr(loss, "__qualname__", type(task if loss is None else loss).__name__)
+    return f"the loss '{name.partition('.')[0]}'"
 
 
 def _disable_dropout(model: torch.nn.Module) -> None:
@@ -311,40 +343,3 @@ def _disable_dropout(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Dropout) and "lora_dropout" not in name:
             module.p = 0.0
-
-
-# ---- checkpoints that a kill cannot spoil ----
-
-
-class MarkComplete(TrainerCallback):
-    """Writes the sizes of a checkpoint's files as its last file: without them a checkpoint was cut off."""
-
-    def on_save(self, args, state, control, **kwargs):
-        """Called when every file of the checkpoint is written."""
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            unfinished = folder / f"{COMPLETE}.tmp"
-            unfinished.write_text(json.dumps(_sizes(folder), indent=1))
-            unfinished.rename(folder / COMPLETE)
-
-
-def _sizes(folder: Path) -> Mapping[str, int]:
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(COMPLETE))
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(files)}
-
-
-def is_complete(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end and is as it was then."""
-    try:
-        return json.loads((checkpoint / COMPLETE).read_text()) == _sizes(checkpoint)
-    except (OSError, ValueError):
-        return False
-
-
-def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint; what a kill left half-written is removed."""
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-    complete = [checkpoint for checkpoint in checkpoints if is_complete(checkpoint)]
-    for checkpoint in set(checkpoints) - set(complete):
-        shutil.rmtree(checkpoint)
-    return complete[-1] if complete else None

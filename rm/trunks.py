@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +21,12 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from .claims import check_claims, check_layers
 from .contract import FILE, PLAIN_TEMPLATE, load_contract
 from .encode import edge_tokens, right_padded
-from .errors import DataError, UsageError
+from .errors import UNREADABLE, DataError, UsageError
+from .hub import note_model, place_of
+from .templates import check_template
 from .value_heads import HEAD, put_head, refuse_pickles, stored_head
 
 PAD = "<|pad|>"
@@ -41,12 +44,17 @@ def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
     """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
+    place = place_of(source, trust_remote_code=trust_remote_code)
+    check_layers(source)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(
+            place.name, revision=place.revision, trust_remote_code=trust_remote_code
+        )
     except Exception as error:  # damaged files raise what their parser raises
         raise DataError(f"{source}: no tokenizer there ({_first_line(error)})") from error
     if chat_template is not None:
         tokenizer.chat_template = _template(chat_template)
+    check_template(tokenizer.chat_template, source)
     return tokenizer
 
 
@@ -55,7 +63,10 @@ def _template(name: str) -> str:
         return PLAIN_TEMPLATE
     if not Path(name).is_file():
         raise UsageError(f"no chat template file {name}; give a Jinja file, or plain")
-    return Path(name).read_text(encoding="utf-8")
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name}: no text of a chat template ({error}); give a Jinja file in UTF-8") from error
 
 
 def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
@@ -155,7 +166,7 @@ def load_classifier(
     torch.manual_seed(seed)
 
     def load() -> Any:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
+        config = load_config(source, trust_remote_code=trust_remote_code)
         if config.is_encoder_decoder:
             raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
         _name_labels(config, objectives)
@@ -216,17 +227,32 @@ def _looks_ahead(model: Any) -> bool:
 
 def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
     """A model from safetensors, and the tensors that its weights lack or have in another shape."""
+    place = place_of(source, trust_remote_code=bool(options.get("trust_remote_code")))
     if Path(source).is_dir():
         refuse_pickles(Path(source))
+        check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
     model, facts = auto.from_pretrained(
-        source,
+        place.name,
+        revision=place.revision or "main",
         dtype=getattr(torch, dtype),
         use_safetensors=True,
         ignore_mismatched_sizes=True,
         output_loading_info=True,
         **options,
     )
+    note_model(source)
     return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
+
+
+def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
+    """The config.json of a folder or of `id[@revision]`."""
+    place = place_of(source, trust_remote_code=trust_remote_code)
+    check_layers(source)
+    return AutoConfig.from_pretrained(place.name, revision=place.revision, trust_remote_code=trust_remote_code)
+
+
+def _trusting(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in options.items() if name == "trust_remote_code"}
 
 
 def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
@@ -234,7 +260,7 @@ def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
         return load()
     except DataError:
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (*UNREADABLE, RuntimeError, ImportError, AssertionError, SafetensorError) as error:
         raise DataError(
             f"{source}: cannot be loaded as a {what} ({_first_line(error)}); give a folder or Hub id with "
             "config.json and safetensors weights"

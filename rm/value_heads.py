@@ -1,6 +1,5 @@
 """Heads that Transformers' sequence classifiers do not read by themselves: TRL's value head, and any head's bias."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers.utils import cached_file
 
-from .errors import DataError
+from .documents import from_json
+from .errors import UNREADABLE, DataError
+from .hub import place_of
 
 HEAD = "score"  # the name of the head of every decoder with a sequence classifier in transformers
 VALUE = "v_head.summary"
@@ -48,8 +49,8 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
     paths = [path for name in files if (path := _file(source, name))]
     if not paths and (index := _file(source, INDEX)):
         try:
-            shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        except (ValueError, KeyError, TypeError) as error:
+            shards = from_json(index.read_text(encoding="utf-8"))["weight_map"]
+        except UNREADABLE as error:
             raise DataError(f"{index}: damaged ({error}); fetch it again") from error
         paths = [path for name in sorted({shards[n] for n in names if n in shards}) if (path := _file(source, name))]
     found: dict[str, Tensor] = {}
@@ -65,8 +66,9 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
 def _file(source: str, name: str) -> Path | None:
     if Path(source).is_dir():
         return Path(source) / name if (Path(source) / name).exists() else None
+    place = place_of(source)
     try:
-        found = cached_file(source, name)
+        found = cached_file(place.name, name, revision=place.revision)
     except OSError:  # the Hub does not have it, or is not there
         return None
     return Path(found) if found else None

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from ...benchmarks.scorers import open_scorer
 from ...rm.contract import FILE, load_contract
-from ...rm.errors import DataError, UsageError
+from ...rm.documents import from_yaml
+from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.preferences import parse_preference
 from ..finished import Finished, open_finished
 from ..runs import CONFIG, replace_text, trust
@@ -61,10 +61,10 @@ def measured_of(config: CardConfig, name: str) -> Measured:
 def _reading(run: Finished) -> dict[str, Any]:
     """How the run read its models."""
     try:
-        asked = yaml.safe_load((run.folder / CONFIG).read_text(encoding="utf-8"))
+        asked = from_yaml((run.folder / CONFIG).read_text(encoding="utf-8"))
         preference = parse_preference(asked["preference"]) if asked.get("preference") else None
         return {"objective": asked.get("objective"), "kind": asked.get("read_as"), "preference": preference}
-    except (OSError, yaml.YAMLError, AttributeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from huggingface_hub import EvalResult, ModelCardData
 
 from ...benchmarks.evaluate import OVERALL
 from ...benchmarks.render import table
 from ...benchmarks.statistics import reliability
 from ...rm.contract import ScoringContract
+from ...rm.documents import from_json, from_yaml
 from ...rm.errors import DataError
+from ...rm.escapes import CONTROL
 from ...rm.lora_folder import ADAPTER
 from ..finished import Finished
 from ..runs import CONFIG, MANIFEST
@@ -52,7 +53,7 @@ def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) 
 
 def text(value: object) -> str:
     """Somebody's text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
-    flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", str(value)).strip()
+    flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", CONTROL.sub(" ", str(value))).strip()
     return re.sub(r"([\\`*_\[\]~#])", r"\\\1", html.escape(flat, quote=False))
 
 
@@ -254,11 +255,11 @@ def _finite(value: Any) -> bool:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return _mapping(path, json.loads)
+    return _mapping(path, from_json)
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    return _mapping(path, yaml.safe_load)
+    return _mapping(path, from_yaml)
 
 
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:
@@ -267,7 +268,7 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
         return {}
     try:
         found = parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: damaged ({error}); restore it, or delete it to go without") from error
     if not isinstance(found, dict):
         raise DataError(f"{path}: damaged (no mapping in it); restore it, or delete it to go without")

@@ -11,6 +11,7 @@ from ...judges.grammars import LABELS
 from ...judges.statements import NoVerdict
 from ...judges.types import Criterion
 from ...judges.verdicts import pair_verdict
+from ...rm.errors import UNREADABLE, DataError
 from ..tables import JUDGMENTS
 from . import html
 from .database import query, table
@@ -53,20 +54,27 @@ def grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
     if not path.is_file():
         return None
     found = query(ROW, {"judgments": path}, {"scorer": scorer, "case": case}, way_out="run `rewardlab judge` again")
-    return _grounds(*found[0]) if found else None
+    try:
+        return _grounds(*found[0]) if found else None
+    except UNREADABLE as error:
+        raise DataError(f"{path}: the judgment of '{case}' cannot be read ({error})") from error
 
 
 def _grounds(criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost) -> Grounds:
     return Grounds(
-        tuple(Criterion(**one) for one in criteria or ()),
-        reasoning or "",
-        tuple(raw or ()),
-        tuple(tuple(order) for order in orders or ()),
-        prompt_tokens or 0,
-        completion_tokens or 0,
-        seconds or 0.0,
-        cost or 0.0,
+        tuple(_criterion(**one) for one in criteria or ()),
+        str(reasoning or ""),
+        tuple(map(str, raw or ())),
+        tuple(tuple(map(int, order)) for order in orders or ()),
+        int(prompt_tokens or 0),
+        int(completion_tokens or 0),
+        float(seconds or 0.0),
+        float(cost or 0.0),
     )
+
+
+def _criterion(answer: Any, name: Any, value: Any, evidence: Any, quoted: Any) -> Criterion:
+    return Criterion(int(answer), str(name), float(value), str(evidence), bool(quoted))
 
 
 # ---- evidence in an answer ----

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ...rm.data import pair_row, parse_pair
 from ...rm.errors import DataError, UsageError
+from ...rm.escapes import harmless
 from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..tables import ROWS
 from .annotations import Annotation, of
@@ -21,7 +22,6 @@ from .judgments import Filter, Run, places
 FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
 LABELS = ("data", "readers")
 """Whose preference the pairs have: the data's, or the newest reader's of each case."""
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 COLUMNS = {
     "case": pa.string(),
     "subset": pa.string(),
@@ -133,17 +133,6 @@ def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> int:
             count += 1
             table.writerow({name: harmless(value) for name, value in row.items()})
     return count
-
-
-def harmless(value: Any) -> Any:
-    """A cell that no spreadsheet calculates; numbers stay numbers.
-
-    >>> harmless("=1+1"), harmless(" @SUM(A1)"), harmless("a = b"), harmless(-1.5)
-    ("'=1+1", "' @SUM(A1)", 'a = b', -1.5)
-    """
-    if isinstance(value, str) and (value.startswith(FORMULA) or value.lstrip().startswith(FORMULA)):
-        return f"'{value}"
-    return value
 
 
 def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> int:

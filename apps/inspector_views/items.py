@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from ...benchmarks.evaluate import ALL
 from ...benchmarks.types import Interval
-from ...rm.errors import UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.types import Messages
+from ..tables import ITEMS
+from .database import WAY_OUT
 from .index import ITEM_COLUMNS, ITEM_TABLE, OUTCOME, SCORE_TABLE, Index, index
 from .judgments import Run, Scorer
 
@@ -70,11 +72,16 @@ def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
     tables = index(run.folder)
     texts = tables.rows(ITEM_TABLE, ITEM_COLUMNS, rows)
     judged = _judged(tables, run, {texts[row][0]: row for row in rows})
-    return [_item(run, scorer, texts[row], judged[texts[row][0]]) for row in rows]
+    try:
+        return [_item(run, scorer, texts[row], judged[texts[row][0]]) for row in rows]
+    except UNREADABLE as error:
+        raise DataError(f"{run.folder}: {ITEMS} is damaged ({error}); {WAY_OUT}") from error
 
 
 def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple]) -> Item:
     case, subset, cluster, prompt, messages, answers, best = texts
+    if not {*best} <= {*range(len(answers))} or not all(isinstance(one, str) for one in (case, prompt, *answers)):
+        raise ValueError(f"case '{case}': a text is missing, or a right answer that is not there")
     return Item(
         scorer,
         case,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...benchmarks.types import Interval
-from ...rm.errors import DataError, UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
 from ..tables import ITEMS, SCORES
 from .database import WAY_OUT
 from .html import number
@@ -187,7 +187,10 @@ def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items"
     )
     texts = tables.rows(ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [place for place, *_ in found])
     scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in found])
-    return [_line(outcome, margin, *scores[line], *texts[place]) for place, line, outcome, margin in found]
+    try:
+        return [_line(outcome, margin, *scores[line], *texts[place]) for place, line, outcome, margin in found]
+    except UNREADABLE as error:
+        raise DataError(f"{run.folder}: {ITEMS} or {SCORES} is damaged ({error}); {WAY_OUT}") from error
 
 
 def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from ...judges import rubric_score
 from ...judges.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
 from ...judges.rubric_score import RubricScore
+from ...rm.documents import from_yaml
 from ...rm.errors import DataError, UsageError
 from ..judge.config import SCORES
 from ..rubrics.files import ENDINGS, OURS, read_rubrics
@@ -86,8 +85,8 @@ def _allowed(name: str, root: Path) -> Path | None:
 def read_settings(folder: Path) -> Mapping[str, Any]:
     """The settings that a run was made with; empty where they cannot be read."""
     try:
-        found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        found = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...rm.errors import DataError, UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
 from ..token_texts import pieces
 from .html import STYLE, number, shown
 from .tokens import STYLE as HEAT
@@ -114,7 +114,7 @@ def _rollout(step: int, place: int, row: Mapping[str, Any]) -> Rollout:
         for name, value in row.items():
             if name.startswith("reward/"):
                 _, stage, component = name.split("/", 2)
-                rewards.setdefault(stage, {})[component] = value
+                rewards.setdefault(stage, {})[component] = None if value is None else float(value)
         of_tokens = {"log π": "logprobs", "log base": "base", "value": "values"}
         return Rollout(
             step=step,
@@ -123,13 +123,13 @@ def _rollout(step: int, place: int, row: Mapping[str, Any]) -> Rollout:
             prompt=str(row["prompt"]),
             answer=str(row["answer"]),
             finished=bool(row["finished"]),
-            tokens=tuple(row.get("tokens") or ()),
+            tokens=tuple(map(int, row.get("tokens") or ())),
             rewards=rewards,
             advantages={name: _array(row[f"advantage/{name}"]) for name in _named(row, "advantage/")},
             numbers={name: _array(row[column]) for name, column in of_tokens.items() if row.get(column)},
             versions={name: row[f"version/{name}"] for name in _named(row, "version/")},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise DataError(f"the answers of step {step} lack a column ({error}); {WAY_OUT}") from error
 
 
@@ -240,10 +240,11 @@ def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
     """What the tokens can be coloured by, the last advantage first; one number for all of them is repeated."""
     T = len(rollout.tokens)
     found = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
-    if {"log π", "log base"} <= rollout.numbers.keys():
-        found["log π - log base"] = rollout.numbers["log π"] - rollout.numbers["log base"]
-    if "value" in rollout.numbers:
-        found["value"] = rollout.numbers["value"]
+    known = {name: values for name, values in rollout.numbers.items() if len(values) == T}
+    if {"log π", "log base"} <= known.keys():
+        found["log π - log base"] = known["log π"] - known["log base"]
+    if "value" in known:
+        found["value"] = known["value"]
     return {name: values for name, values in found.items() if len(values) == T}
 
 

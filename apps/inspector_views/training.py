@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
-import yaml
 
-from ...rm.errors import DataError, UsageError
+from ...rm.documents import from_yaml
+from ...rm.errors import UNREADABLE, DataError, UsageError
 from ..runs import CONFIG
 from ..specs import named
 from ..tables import STEPS
@@ -48,7 +48,7 @@ class Sources(NamedTuple):
 def read_sources(folder: Path) -> Sources:
     """From `config.yaml`; a run without one names none, and all its rewards count."""
     try:
-        settings = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+        settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
         trained, watched = (
             tuple(named(str(text))[0] for text in settings.get(name) or ()) for name in ("reward", "watch")
         )
@@ -56,7 +56,7 @@ def read_sources(folder: Path) -> Sources:
         return Sources(trained, watched, {name: float(value) for name, _, value in pairs})
     except FileNotFoundError:
         return Sources((), (), {})
-    except (OSError, yaml.YAMLError, ValueError, AttributeError, TypeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{folder / CONFIG} is damaged ({error}); {WAY_OUT}") from error
 
 

@@ -1,6 +1,5 @@
 """What a reward model's score rests on: rewards of tokens, effects of sentences, objectives. The model is handed in."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from ...rm.documents import from_json
+from ...rm.errors import UNREADABLE
 from ...rm.types import Example, Messages, RewardModel
 from ..runs import MANIFEST
 from ..token_texts import pieces
@@ -149,9 +150,9 @@ def _without(parts: Sequence[str], place: int) -> str:
 def contracts_of(folder: Path) -> dict[str, str]:
     """The contract of every scorer of a run, as its manifest states them; empty where it does not."""
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
+        found = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
         return {str(name): str(contract) for name, contract in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return {}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...rm.errors import UsageError
+from ...rm.rotation import addresses
 from ...rm.types import OVERALL
 from ..config import as_list, given, one_of, say
 
@@ -17,8 +18,10 @@ CHANCES = ("bradley_terry", "shares")
 class ChatConfig:
     """The language models that are asked: by name behind an endpoint, or in this process."""
 
-    endpoint: str | None = say(
-        "Address of a server that speaks OpenAI's chat protocol, such as http://127.0.0.1:8000/v1.", default=None
+    endpoint: list[str] = say(
+        "Address of a server that speaks OpenAI's chat protocol, such as http://127.0.0.1:8000/v1, or of several that "
+        "hold the same models: they take turns, and one that fails is left alone for a growing time.",
+        default_factory=list,
     )
     model: list[str] = say("Models by the names that the server gives them.", default_factory=list)
     local: list[str] = say("Language models to run in this process: folders or Hub ids.", default_factory=list)
@@ -26,8 +29,8 @@ class ChatConfig:
     concurrency: int = say("Requests in flight.", default=16)
     timeout: float = say("Seconds for one attempt.", default=120.0)
     retries: int = say("Further attempts after one that failed in a way that may pass.", default=6)
-    requests_per_minute: float = say("Of each model.", default=math.inf)
-    tokens_per_minute: float = say("Of each model, prompt and reply together.", default=math.inf)
+    requests_per_minute: float = say("Of each model, of every server.", default=math.inf)
+    tokens_per_minute: float = say("Of each model, prompt and reply together, of every server.", default=math.inf)
     prices: str | None = say(
         "TOML file with a table per model: prompt and completion, per million tokens.", default=None
     )
@@ -44,6 +47,7 @@ class ChatConfig:
 
     def __post_init__(self):
         self.model, self.local = as_list(self.model), as_list(self.local)
+        self.endpoint = [*addresses(self.endpoint, "--endpoint")] if self.endpoint else []
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +59,7 @@ class ChatConfig:
         if self.model and not self.endpoint:
             raise UsageError(f"--model {self.model[0]} stands behind a server; give its address with --endpoint")
         if self.endpoint and not [*self.model, *others]:
-            raise UsageError(f"--endpoint {self.endpoint} is asked for a model by name; give it with --model")
+            raise UsageError(f"--endpoint {' '.join(self.endpoint)} is asked for a model by name; give it with --model")
         if self.prices and (self.prompt_price or self.completion_price):
             raise UsageError("--prices has every model's prices; leave --prompt_price and --completion_price out")
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
@@ -63,8 +67,9 @@ class ChatConfig:
             raise UsageError(f"--batch_size is at least 1, got {self.batch_size}")
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide a reply; a run that was cut off goes on under the same."""
-        return {name: getattr(self, name) for name in ("endpoint", "model", "local", "dtype", "chat_template")}
+        """The settings that decide a reply; a run that was cut off goes on under the same, and with more servers."""
+        same = {name: getattr(self, name) for name in ("model", "local", "dtype", "chat_template")}
+        return {"endpoint": self.endpoint[0] if self.endpoint else None} | same
 
 
 @dataclass

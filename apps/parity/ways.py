@@ -16,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ...rm.checkpoint import load_reward_model
 from ...rm.errors import UsageError
 from ...rm.faults import Scored, device_of, whole_ids
+from ...rm.hub import place_of
 from ...rm.lora_folder import ADAPTER
 from ...rm.models.scalar import ScalarRewardModel
 from ...rm.parity import TOGETHER, Way
@@ -48,7 +49,9 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
     _check_scalar(source, model)
     if (Path(source) / ADAPTER).exists():
         return {"plain PEFT": plain(source, _peft(source, model, options), options)}
-    other = AutoModelForSequenceClassification.from_pretrained(source, use_safetensors=True, **options)
+    place = place_of(source)
+    revision = {"revision": place.revision or "main"}
+    other = AutoModelForSequenceClassification.from_pretrained(place.name, use_safetensors=True, **revision, **options)
     return {"plain Transformers": plain(source, other.to(device_of(model)), options)}
 
 
@@ -80,7 +83,8 @@ def _check_scalar(source: str, model: Any) -> None:
 
 def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
     """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one."""
-    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    place = place_of(source)
+    tokenizer = AutoTokenizer.from_pretrained(place.name, revision=place.revision, **options)
     size = 1 if other.config.get_text_config().pad_token_id is None else TOGETHER
     other.eval()
 

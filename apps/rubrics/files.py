@@ -1,7 +1,6 @@
 """Rubrics and levels in files: one in TOML or JSON, or one for each case in JSON lines; and checklists."""
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,9 @@ from ...judges.rubric import Rubric, from_toml, from_values, parse
 from ...judges.rubric_formats import Levels, biggen, healthbench
 from ...judges.types import Case
 from ...rm.data import column
-from ...rm.errors import DataError, UsageError, did_you_mean
+from ...rm.documents import from_json
+from ...rm.documents import from_toml as toml_values
+from ...rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ...rm.readers import read_rows
 from ...rm.types import content_hash, prompt_text
 
@@ -85,7 +86,9 @@ def open_levels(source: str) -> Levels | LevelsSource:
         return by_case(_by_case(path, biggen), path.stem)
     try:
         text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        values = toml_values(text) if path.suffix == ".toml" else from_json(text)
+        if not isinstance(values, dict):
+            raise ValueError(f"levels are an object with criteria and descriptions, got {type(values).__name__}")
         return biggen(values if "score_rubric" in values else {"score_rubric": values})
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
@@ -101,7 +104,7 @@ def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], Thing]) -> dic
             if not isinstance(name, str) or name in found:
                 raise ValueError(f"'case' is the id of a case that no other row has, got {name!r}")
             found[name] = parse_row(row.values)
-        except ValueError as error:
+        except UNREADABLE as error:
             raise DataError(f"{row.place}: {error}") from error
     return found
 
@@ -114,10 +117,10 @@ def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
 def read_checklist(source: str) -> list[Question]:
     """`[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
     try:
-        values = tomllib.loads(Path(source).read_text(encoding="utf-8"))["questions"]
+        values = toml_values(Path(source).read_text(encoding="utf-8"))["questions"]
         return [Question(**{**one, "depends_on": tuple(one.get("depends_on", ()))}) for one in values]
     except OSError as error:
         raise UsageError(f"cannot read the checklist {source}: {error}") from error
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         fields = ", ".join(Question._fields)
         raise DataError(f"{source}: a checklist has tables [[questions]] with {fields}; {error}") from error

@@ -1,10 +1,9 @@
 """A reward model that is served elsewhere: the same `rate`, and a reward function for TRL's trainers."""
 
-import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,14 +14,20 @@ from ...rm.data import as_prompt
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import Example
 from ..access import LOCAL
+from .bodies import body, requests, rewards_of, row
 from .one_number import check_objective, one_number
 
 HEADER = "x-scoring-contract"
 BUSY = (429, 503)
 AGAIN = 0.5
 """Seconds until a connection that failed is tried again."""
-EACH = 256
-"""Conversations of one request, where the server allows as many."""
+
+
+class Busy(NamedTuple):
+    """Why a request was not answered, and the seconds until it may be sent again."""
+
+    delay: float
+    reason: str
 
 
 class TooLong(DataError):
@@ -100,8 +105,8 @@ class ScoringClient:
 
     def _rated(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
-        rows = [_row(place, example) for place, example in enumerate(examples)]
-        for places in self._requests([len(row) for row in rows]):
+        rows = [row(place, example) for place, example in enumerate(examples)]
+        for places in requests([len(one) for one in rows], self.limits):
             try:
                 rewards[places] = self._asked([rows[place] for place in places])
             except TooLong as error:
@@ -112,46 +117,34 @@ class ScoringClient:
                     rewards[short] = self._asked([rows[place] for place in short])
         return rewards
 
-    def _requests(self, sizes: Sequence[int]) -> Iterator[list[int]]:
-        """Places that go together: within the server's limits, as a token has at least a byte."""
-        most = min(self.limits["body_bytes"] // 2, self.limits["request_tokens"])
-        places: list[int] = []
-        held = 0
-        for place, size in enumerate(sizes):
-            if places and (len(places) >= min(EACH, self.limits["request_items"]) or held + size > most):
-                yield places
-                places, held = [], 0
-            places.append(place)
-            held += size
-        if places:
-            yield places
-
     def _asked(self, rows: Sequence[bytes]) -> np.ndarray:
-        head = b'{"truncate":true,' if self.truncate else b"{"
-        results = self._posted(head + b'"conversations":[' + b",".join(rows) + b"]}")["results"]
-        names = self.contract.objectives
-        found = [[np.nan if (value := one["scores"][name]) is None else value for name in names] for one in results]
-        return np.array(found, float)
+        return rewards_of(self._posted(body(rows, truncate=self.truncate)), self.contract.objectives)
 
-    def _posted(self, body: bytes) -> dict[str, Any]:
+    def _posted(self, content: bytes) -> dict[str, Any]:
         until = time.monotonic() + self.patience
-        while True:
-            try:
-                answer = self.http.post(f"{self.url}/score", content=body, headers=self.headers)
-            except httpx.TransportError as error:
-                delay, reason = AGAIN, f"no answer ({type(error).__name__})"
-            else:
-                if HEADER in answer.headers:
-                    self._check_contract(answer.headers[HEADER])
-                if answer.status_code == 200:
-                    return answer.json()
-                if answer.status_code not in BUSY:
-                    self._refused(answer)
-                delay, reason = retry_after(answer), f"status {answer.status_code}"
-            delay *= random.uniform(1.0, 1.5)  # so that those who were refused together do not come back together
+        while isinstance(found := self.once(content), Busy):
+            # longer than told, so that those who were refused together do not come back together
+            delay = found.delay * random.uniform(1.0, 1.5)
             if time.monotonic() + delay > until:
-                raise UsageError(f"{self.url}: {reason} for {self.patience:g} s; raise patience, or serve with more")
+                raise UsageError(
+                    f"{self.url}: {found.reason} for {self.patience:g} s; raise patience, or serve with more"
+                )
             time.sleep(delay)
+        return found
+
+    def once(self, content: bytes) -> dict[str, Any] | Busy:
+        """What /score answers to a single request, or when it may be sent again."""
+        try:
+            answer = self.http.post(f"{self.url}/score", content=content, headers=self.headers)
+        except httpx.TransportError as error:
+            return Busy(AGAIN, f"no answer ({type(error).__name__})")
+        if HEADER in answer.headers:
+            self._check_contract(answer.headers[HEADER])
+        if answer.status_code in BUSY:
+            return Busy(retry_after(answer), f"status {answer.status_code}")
+        if answer.status_code != 200:
+            self._refused(answer)
+        return answer.json()
 
     def _check_contract(self, stated: str) -> None:
         if stated != self.contract.hash():
@@ -178,16 +171,6 @@ def retry_after(answer: httpx.Response) -> float:
     except (ValueError, KeyError, TypeError):
         stated = answer.headers.get("retry-after", "")
         return float(stated) if stated.isdigit() else 1.0
-
-
-def _row(place: int, example: Example) -> bytes:
-    turns = [*example.prompt, {"role": "assistant", "content": example.answer}]
-    try:
-        return json.dumps(turns, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"conversation {place}: half a character cannot be written as UTF-8 ({error.reason})"
-        ) from error
 
 
 def _example(prompt: Any, completion: Any) -> Example:

@@ -278,7 +278,7 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     if options.variant is not None:
         variant, given = VARIANTS[options.variant], Size(**json.loads(options.size))
         assert variant is not None
-        print(json.dumps(measured(variant, given, options.device, torch.load(options.truth))))
+        print(json.dumps(measured(variant, given, options.device, torch.load(options.truth, weights_only=True))))
         return
     found = measure(size or Size(), options.device)
     if options.output is not None:

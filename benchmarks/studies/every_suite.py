@@ -54,7 +54,7 @@ def every_suite(
     asked = [Example(c.prompt, answer) for one in suites.values() for c in one.cases for answer in c.answers]
     jobs = {kind: Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache) for kind in KINDS}
     found = run_jobs([*jobs.values()], workers, say)
-    rewards = {kind: _by_suite(np.load(job.file), suites) for kind, job in jobs.items()}
+    rewards = {kind: _by_suite(np.load(job.file, allow_pickle=False), suites) for kind, job in jobs.items()}
     evaluations: dict[str, Evaluation] = {}
     for name, one in suites.items():
         say(f"adding up {name}")

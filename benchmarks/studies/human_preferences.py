@@ -170,7 +170,7 @@ def as_scorer(name: str, cases: Sequence[Case], rewards: np.ndarray) -> StoredSc
 
 def _rewards(job: Job) -> np.ndarray:
     """Rewards [M, 2], two answers a row."""
-    return np.load(job.file).reshape(-1, 2)
+    return np.load(job.file, allow_pickle=False).reshape(-1, 2)
 
 
 def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:

@@ -101,10 +101,10 @@ def text(name: str, title: str, plan: Plan, found: Mapping[str, Beside]) -> str:
         f"# {title}",
         f"In the garden, whose true (gold) reward is a function of the text; {plan.seeds} seeds of the start policy "
         f"(100,000 weights), of the data and of training. A policy gets {budget.steps} steps of 64 answers, 8 to a "
-        f"prompt{_shorter(budget.steps, found)}, and is measured by {budget.asked} answers to prompts that training does not see; a reward model gets "
-        f"{budget.train_steps} steps of 32 of {budget.pairs:,} pairs. A system has the same answers or pairs as its "
-        "plain loop and may spend more on them: see its cost. Effects are system minus plain, paired by seed; brackets "
-        "are Student's 95 % intervals.",
+        f"prompt{_shorter(budget.steps, found)}, and is measured by {budget.asked} answers to prompts that training "
+        f"does not see; a reward model gets {budget.train_steps} steps of 32 of {budget.pairs:,} pairs. A system has "
+        "the same answers or pairs as its plain loop and may spend more on them: see its cost. Effects are system "
+        "minus plain, paired by seed; brackets are Student's 95 % intervals.",
         *(part for measure in MEASURES for part in _measured(measure, found)),
         "![Effects, paired by seed](effects.png)",
         "## What was run",

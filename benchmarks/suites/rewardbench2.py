@@ -8,6 +8,7 @@ import numpy as np
 
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
+from ...rm.errors import DataError
 from ..statistics import Cells
 from ..suite import StrictSuite, case, missing, read_cases
 
@@ -68,7 +69,10 @@ class RewardBench2(StrictSuite):
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases; the `ref:` and `tied:` rows of one Ties prompt are one case with two sets of answers."""
         rows, notes = read_cases(sources, _case, self.on_bad_row)
-        cases = [case for case in rows if case.subset != "Ties"] + _joined([c for c in rows if c.subset == "Ties"])
+        try:
+            cases = [case for case in rows if case.subset != "Ties"] + _joined([c for c in rows if c.subset == "Ties"])
+        except ValueError as error:
+            raise DataError(f"{', '.join(sources)}: {error}; the ids of Ties are ref:NUMBER and tied:NUMBER") from error
         return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
@@ -92,6 +96,8 @@ def _case(values: Mapping[str, Any]) -> Case:
     subset = str(column(values, "subset"))
     if subset not in SIZES:
         raise ValueError(f"unknown subset '{subset}': subsets are {', '.join(SIZES)}")
+    if not chosen or not rejected:
+        raise ValueError(f"{len(chosen)} chosen and {len(rejected)} rejected answers: at least one of each is needed")
     name = f"{subset}/{column(values, 'id')}"
     return case(name, as_prompt(column(values, "prompt")), [*chosen, *rejected], range(len(chosen)), subset)
 

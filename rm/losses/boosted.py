@@ -12,9 +12,9 @@ def boosted(share: float, before: str | None = None, center: float = 0.0) -> Bes
 
     After the chain of LLMBoost, arXiv:2512.22309, whose successor learns what its predecessor gets wrong; carried over
     to rewards by us, with the weights of boosting (Friedman et al. 2000, doi:10.1214/aos/1016218223: the size of the
-    likelihood's gradient). The mean is over the batch. `before` is the reward model of the stages before, a folder,
-    which stands; without, pairs have its `gaps` as "other". p is `wins`. λ could not be read, so it has no default.
-    `rm.models.boosted` puts the stages together.
+    likelihood's gradient). The mean is over the rows that a device has at once. `before` is the reward model of the
+    stages before, a folder, which stands; without, pairs have its `gaps` as "other". p is `wins`. λ could not be read,
+    so it has no default. `rm.models.boosted` puts the stages together.
     """
     if center < 0 or not share > 0:
         raise UsageError(f"center is a weight >= 0 and share is above 0, got {center} and {share}")

@@ -16,10 +16,12 @@ from ..adapter_settings import SETTINGS as ADAPTER
 from ..adapter_settings import AdapterSettings, load_settings
 from ..adapters import PreferenceAdapter, attach, load_adapter
 from ..contract import FILE, ScoringContract, load_contract
+from ..documents import from_json
 from ..encode import EncodedAnswer, Encoder, describe_tokenizer, pad
-from ..errors import DataError, UsageError
+from ..errors import UNREADABLE, DataError, UsageError
 from ..logprobs import answer_logprobs
 from ..preferences import Preference, preference_vector
+from ..together import whole_state
 from ..trunks import load_causal_lm, load_tokenizer
 from ..types import Example
 from .scalar import batches_of, context_of
@@ -89,7 +91,10 @@ class AutoregressiveRewardModel:
     def save(self, folder: Path) -> None:
         """The language model as plain Transformers writes it, or the adapter alone; tokenizer, β and contract."""
         folder.mkdir(parents=True, exist_ok=True)
-        (self.adapter or self.model).save_pretrained(folder)
+        if self.adapter is None:
+            self.model.save_pretrained(folder, state_dict=whole_state(self.model))
+        else:
+            self.adapter.save_pretrained(folder)
         self.encoder.tokenizer.save_pretrained(folder)
         (folder / SETTINGS).write_text(json.dumps({"beta": self.beta}) + "\n", encoding="utf-8")
         self.encoder.contract.save(folder)
@@ -191,9 +196,9 @@ def answer_contract(
 def read_settings(path: Path) -> dict[str, Any]:
     """The small JSON file that says what is not in the weights."""
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = from_json(path.read_text(encoding="utf-8"))
         return settings | {"beta": float(settings["beta"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 
 

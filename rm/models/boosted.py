@@ -12,7 +12,8 @@ from scipy.special import expit
 
 from ..checkpoint import load_reward_model
 from ..contract import FILE, ScoringContract, load_contract
-from ..errors import DataError, UsageError
+from ..documents import from_json
+from ..errors import UNREADABLE, DataError, UsageError
 from ..types import OVERALL, Example, PreferencePair, RewardModel, content_hash
 
 SETTINGS = "boosted.json"
@@ -81,9 +82,9 @@ def boosted(source: str, **options: Any) -> BoostedRewardModel:
     if not (folder / FILE).exists():
         raise DataError(f"{source}: no boosted reward model; make one with rewardlab train --kind boosted")
     try:
-        saved = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        saved = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
         names, weights = [str(name) for name in saved["members"]], [float(one) for one in saved["weights"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{folder / SETTINGS}: not the settings of a boosted model ({error}); make it again") from error
     model = BoostedRewardModel([load_reward_model(name, **options) for name in names], names, weights)
     if model.contract != load_contract(folder):

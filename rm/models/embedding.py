@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 from ..contract import ScoringContract, load_contract
 from ..encode import pad
 from ..errors import DataError, UsageError
+from ..hub import note_model, place_of
 from ..pairwise_logistic import pairwise_logistic
 from ..types import OVERALL, Example, PreferencePair, content_hash, prompt_text
 
@@ -32,11 +33,14 @@ class Embedder:
     """
 
     def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
+        place = place_of(encoder, trust_remote_code=trust_remote_code)
+        options = {"revision": place.revision or "main", "trust_remote_code": trust_remote_code}
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(encoder, trust_remote_code=trust_remote_code)
+            self.tokenizer = AutoTokenizer.from_pretrained(place.name, **options)
             self.model = AutoModel.from_pretrained(
-                encoder, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=trust_remote_code
+                place.name, dtype=getattr(torch, dtype), use_safetensors=True, **options
             ).eval()
+            note_model(encoder)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise DataError(f"{encoder}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
         self.tokenizer.truncation_side = "left"  # the answer stands at the end

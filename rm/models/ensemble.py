@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import GOLDEN, load_reward_model
+from ..checkpoint import GOLDEN, load_reward_model, read_golden
 from ..combination import Rule, combine_by
 from ..contract import FILE, ScoringContract, load_contract
-from ..errors import DataError, UsageError
+from ..documents import from_json
+from ..errors import UNREADABLE, DataError, UsageError
 from ..types import Example, RewardModel, content_hash
 from ..uncertain import UncertainRewardModel, Voices
 
@@ -78,8 +79,7 @@ def _scale(folder: Path) -> tuple[float, float]:
     golden = folder / GOLDEN
     if not golden.exists():
         return 0.0, 1.0
-    rows = [json.loads(line) for line in golden.read_text(encoding="utf-8").split("\n") if line]
-    rewards = np.array([row["rewards"] for row in rows], float)
+    _, rewards = read_golden(folder)
     return float(rewards.mean()), float(rewards.std()) or 1.0
 
 
@@ -91,11 +91,11 @@ def ensemble(
     saved: dict[str, Any] = {}
     if (folder / FILE).exists():
         try:
-            saved = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+            saved = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
             names = [str(name) for name in saved["members"]]
             kept = rule_of(saved["rule"]) if "rule" in saved else None
-            weight = saved.get("pessimism", 0.0)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            weight = float(saved.get("pessimism", 0.0))
+        except UNREADABLE as error:
             raise DataError(f"{folder / SETTINGS}: not the settings of an ensemble ({error}); make it again") from error
     else:
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in source.split(",")]

@@ -11,7 +11,8 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ..contract import ScoringContract, load_contract
-from ..errors import DataError, UsageError
+from ..documents import from_json
+from ..errors import UNREADABLE, DataError, UsageError
 from ..pairwise_logistic import pairwise_logistic
 from ..types import OVERALL, Example, PreferencePair
 
@@ -67,12 +68,16 @@ def linear(source: str | None = None) -> LinearRewardModel:
     folder = Path(source)
     load_contract(folder)
     try:
-        words = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
+        words = from_json((folder / VOCABULARY).read_text(encoding="utf-8"))
         numbers = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
+        texts = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not texts or len({*words}) < len(words):
+            raise ValueError(f"{VOCABULARY} is no list of different words")
+        sizes = {name: numbers[name].shape for name in ("idf", "weights")}
+    except (*UNREADABLE, SafetensorError) as error:
         raise DataError(f"{folder}: not a whole linear reward model ({error}); train it again") from error
-    if len(numbers["weights"]) != len(words) + 1:
-        raise DataError(f"{folder}: {len(words)} words but {len(numbers['weights'])} weights; train it again")
+    if sizes != {"idf": (len(words),), "weights": (len(words) + 1,)}:
+        raise DataError(f"{folder}: {len(words)} words but {sizes['weights']} weights; train it again")
     vectorizer = TfidfVectorizer(ngram_range=GRAMS, sublinear_tf=True, vocabulary=words)
     vectorizer.idf_ = numbers["idf"]
     return LinearRewardModel(vectorizer, numbers["weights"])

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from ..combination import Rule
 from ..contract import load_contract
-from ..errors import DataError, UsageError
+from ..documents import from_json
+from ..errors import UNREADABLE, DataError, UsageError
 from ..heads import HeadFit, Heads, fit_heads
 from ..trunks import decoder_head
 from ..types import Example, PreferencePair, content_hash
@@ -89,12 +90,12 @@ def multi_head(source: str, *, rule: Rule | None = None, **options: Any) -> Mult
     folder = Path(source)
     body = scalar(str(folder / BODY), **options)
     try:
-        kept = rule or rule_of(json.loads((folder / SETTINGS).read_text(encoding="utf-8"))["rule"])
+        kept = rule or rule_of(from_json((folder / SETTINGS).read_text(encoding="utf-8"))["rule"])
         weights = load_file(folder / HEADS)
         M, D = weights["mean.weight"].shape
         heads = Heads(D, M)
         heads.load_state_dict(weights)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (*UNREADABLE, SafetensorError, RuntimeError) as error:
         raise DataError(f"{folder}: not the heads of a reward model ({error}); give the whole folder") from error
     model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), kept)
     if model.contract != load_contract(folder):

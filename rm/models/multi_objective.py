@@ -14,8 +14,9 @@ from scipy.special import expit, log_expit
 from torch import nn
 
 from ..contract import load_contract
+from ..documents import from_json
 from ..encode import Encoder, pad
-from ..errors import DataError, UsageError, did_you_mean
+from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
 from ..pairwise_logistic import pairwise_logistic
 from ..trunks import check_vocabulary, load_classifier, load_tokenizer
 from ..types import OVERALL, PreferencePair, RewardModel, content_hash
@@ -45,9 +46,9 @@ def multi_objective(source: str, **options: Any) -> MultiObjectiveRewardModel:
     folder = Path(source)
     body = scalar(source, **options)
     try:
-        weights = json.loads((folder / WEIGHTS).read_text(encoding="utf-8"))
+        weights = from_json((folder / WEIGHTS).read_text(encoding="utf-8"))
         same = load_contract(folder).backbone == _hash(weights) and (*weights, OVERALL) == body.contract.objectives
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{folder / WEIGHTS}: no weights of objectives ({error}); give the whole folder") from error
     if not same:
         raise DataError(

@@ -13,13 +13,14 @@ from jaxtyping import Float, Int, Shaped
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from torch import Tensor
 from tqdm import tqdm
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
 from ..errors import UsageError
 from ..lora_folder import ADAPTER, load_lora
 from ..packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
+from ..together import whole_state
 from ..trunks import (
     check_vocabulary,
     classifier_from_config,
@@ -27,6 +28,7 @@ from ..trunks import (
     embedding_rows,
     ensure_pad,
     load_classifier,
+    load_config,
     load_tokenizer,
     sequence_scores,
 )
@@ -85,7 +87,7 @@ class ScalarRewardModel:
         """Weights as plain Transformers (or PEFT) writes them, tokenizer and contract."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._pad_for_others():
-            self.model.save_pretrained(folder)
+            self.model.save_pretrained(folder, state_dict=whole_state(self.model))
         self._cut_for_others().save_pretrained(folder)
         self.contract.save(folder)
 
@@ -181,7 +183,7 @@ def scalar_from_config(
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
     """The objectives of somebody else's model: the names of its outputs where it has several."""
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
+        config = load_config(source, trust_remote_code=trust_remote_code)
         names = config.id2label or {0: OBJECTIVES[0]}
     except (OSError, ValueError):
         return OBJECTIVES  # loading will say what is wrong

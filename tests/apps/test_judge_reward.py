@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from rewardlab.apps.judge.config import ChatConfig
 from rewardlab.apps.judge.kinds import Materials, open_judge
 from rewardlab.apps.judge.rewards import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
 from rewardlab.apps.rewards.judge import judge, labels
@@ -96,6 +97,20 @@ def test_a_judge_that_is_gone_is_a_fault_and_no_missing_reward():
     one = reward(lambda ask: failed("connection refused"))
     with pytest.raises(DataError, match="it: none of the judge's requests has a reply: connection refused"):
         one(answers("a", "b"))
+
+
+def test_a_judge_behind_several_servers_asks_them_in_turn_and_does_without_one_that_is_down():
+    said = {"kind": "pointwise", "model": "qwen", "retries": 0}
+    with ChatServer(answer=longer) as first, ChatServer(answer=longer) as second:
+        urls = f"[{first.url}, {second.url}, http://127.0.0.1:9/v1]"
+        spec = f"judge(endpoint={urls}, {', '.join(f'{name}={one}' for name, one in said.items())})"
+        one = build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
+        assert one(answers("abc", "abcdef", "a", "ab")) == [3.0, 6.0, 1.0, 2.0]
+        assert first.asked.total() and second.asked.total() and one.asked.name == f"qwen at {first.url}"
+    config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
+    assert config.identity() == ChatConfig(endpoint="http://a/v1", model="qwen").identity(), "it goes on with more"  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--endpoint names http://a twice"):
+        ChatConfig(endpoint=["http://a", "http://a"])
 
 
 def test_equal_requests_of_a_call_are_asked_once():

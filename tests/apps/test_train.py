@@ -11,7 +11,7 @@ import pytest
 import yaml
 from rewardlab.apps.cli import main
 from rewardlab.rm.checkpoint import load_reward_model
-from rewardlab.rm.trainer import COMPLETE, is_complete, last_complete_checkpoint
+from rewardlab.rm.checkpointing import COMPLETE, is_complete
 from safetensors.numpy import load_file
 
 RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -128,18 +128,6 @@ def test_resuming_with_other_settings_is_refused(recipe, tmp_path, capsys):
     (work / "config.yaml").write_text(yaml.safe_dump({"learning_rate": 0.5}))
     assert main(["train", "--config", str(recipe[0]), "--output", str(tmp_path / "rm"), "--resume"]) == 2
     assert "was begun with" in capsys.readouterr().err
-
-
-def test_a_damaged_checkpoint_is_not_resumed_from(tmp_path):
-    for step in (4, 8):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        (folder / "model.safetensors").write_bytes(b"x" * step)
-        (folder / COMPLETE).write_text(json.dumps({"model.safetensors": step}))
-    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-8"
-    (tmp_path / "checkpoint-8" / "model.safetensors").write_bytes(b"x" * 7)
-    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
-    assert not (tmp_path / "checkpoint-8").exists()
 
 
 def test_the_folder_tells_its_story_and_gives_its_golden_scores(uninterrupted):

@@ -197,7 +197,7 @@ def test_a_request_that_waits_for_its_turn_is_not_sent_when_the_limit_is_reached
 
         turns = 0
 
-        async def turn(self, ask):
+        async def turn(self, ask, place):
             self.turns += 1
             while self.turns > 1 and not self.bill.replies:
                 await asyncio.sleep(0.001)
@@ -272,12 +272,71 @@ def test_the_name_tells_model_server_and_options():
     assert endpoint("judge", "http://127.0.0.1:8000/v1", name="mine", concurrency=64).name == "mine"
 
 
+# ---- several servers ----
+
+
+def test_servers_of_one_model_take_turns_and_share_the_bill():
+    with ChatServer() as first, ChatServer() as second:
+        chat = endpoint("judge", [first.url, second.url], concurrency=1, prices=A_COIN_EACH)
+        replies = chat.ask(asks(10))
+    assert [reply.text for reply in replies] == [verdict({"messages": list(ask.messages)}) for ask in asks(10)]
+    assert (first.asked.total(), second.asked.total()) == (5, 5) and chat.bill.money == 10.0
+
+
+@pytest.mark.parametrize("wrong", [{"faults": 1.0, "kinds": ["failing"]}, {"faults": 1.0, "kinds": ["reset"]},
+                                   {"faults": 1.0, "kinds": ["busy"], "retry_after": "30"}, {"key": "sk-other"}],
+                         ids=["5xx", "lost", "429", "401"])  # fmt: skip
+def test_what_was_in_flight_at_a_server_that_fails_goes_to_another(wrong):
+    """Without a single retry nothing is lost, and whoever failed is left alone."""
+    with ChatServer(**wrong) as bad, ChatServer() as good:
+        chat = endpoint("judge", f"[{bad.url}, {good.url}]", retries=0, first_wait=30.0, concurrency=4)
+        replies = chat.ask(asks(40))
+    assert not any(reply.error for reply in replies) and good.asked.total() == 40
+    assert 1 <= bad.asked.total() <= 4  # those that were in flight before the first failure was known
+
+
+def test_a_server_that_has_come_back_is_asked_again():
+    with ChatServer(key="sk-right") as bad, ChatServer(latency=0.005) as good:
+        chat = endpoint("judge", [bad.url, good.url], concurrency=1, first_wait=0.02)
+        chat.ask(asks(3))
+        bad.key, before = "", bad.asked.total()
+        time.sleep(0.1)
+        assert not any(reply.error for reply in chat.ask(asks(10))) and bad.asked.total() == before + 5
+
+
+def test_where_all_servers_are_down_it_is_as_with_one():
+    with ChatServer(faults=1.0, kinds=["failing"]) as first, ChatServer(faults=1.0, kinds=["failing"]) as second:
+        replies = endpoint("judge", [first.url, second.url], retries=1, first_wait=0.01).ask(asks(2))
+        assert first.asked.total() + second.asked.total() >= 6
+    assert all("out of order" in reply.error and reply.error.endswith("(attempts: 2)") for reply in replies)
+    with ChatServer(key="a") as first, ChatServer(key="b") as second, pytest.warns(UserWarning, match="Incorrect"):
+        replies = endpoint("judge", [first.url, second.url], concurrency=2).ask(asks(50))
+        assert first.asked.total() <= 2 and second.asked.total() <= 2
+    assert sum(reply.error.startswith("not asked: ") for reply in replies) >= 48
+
+
+def test_replies_are_kept_under_the_first_server_whoever_answered():
+    one, two = (endpoint("judge", urls) for urls in ("http://a/v1", ["http://a/v1", "http://b/v1"]))
+    assert one.name == two.name == "judge at http://a/v1"
+
+
+def test_every_server_has_a_rate_of_its_own():
+    """Each of two gets 4 of 8 requests 50 ms apart, so the last goes after 3 such pauses."""
+    with ChatServer() as first, ChatServer() as second:
+        start = time.monotonic()
+        chat = endpoint("judge", [first.url, second.url], requests_per_minute=1200.0, concurrency=8)
+        chat.ask(asks(8))
+        assert time.monotonic() - start >= 3 * 0.05 and first.asked.total() == second.asked.total() == 4
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"base_url": "127.0.0.1:8000"}, "base_url is an address such as https://api.openai.com/v1"),
         ({"base_url": "https://me:secret@host/v1"}, "the address of host has a user, a password or a query"),
         ({"base_url": "https://host/v1?key=secret"}, "environment variable OPENAI_API_KEY instead"),
+        ({"base_url": ["http://a/v1", "b/v1"]}, "base_url is an address such as .*, got 'b/v1'"),
+        ({"base_url": "[http://a/v1, http://a/v1]"}, "base_url names http://a/v1 twice"),
         ({"concurrency": 0}, "concurrency is 1 or more, got 0"),
         ({"timeout": 0.0}, "timeout is a number of seconds > 0, got 0.0"),
         ({"max_cost": 1.0}, "needs prices"),

@@ -9,10 +9,11 @@ from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.algorithm import Algorithm
 from rewardlab.policy.arguments import PolicyArguments
 from rewardlab.policy.rewards import RewardSources
-from rewardlab.policy.server_rollouts import server_rollouts
+from rewardlab.policy.server_rollouts import server_rollouts, shared_out
 from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.plugins import load
+from rewardlab.rm.rotation import Rotation
 from rewardlab.rm.trunks import small_config
 from transformers import AutoModelForCausalLM
 
@@ -115,6 +116,53 @@ def test_a_server_that_fails_is_named(server, train, broken, error, message):
 def test_no_server_at_all(train):
     with pytest.raises(DataError, match="no answer .*; is the server up"):
         train("http://127.0.0.1:9")
+
+
+# ---- several servers ----
+
+
+def test_two_servers_take_turns_by_whole_groups(base, train):
+    """Two groups of four: each server is asked for one prompt four times over."""
+    StandIn.model, StandIn.requests, StandIn.broken = copy.deepcopy(base), [], ""
+    with running(StandIn) as first, running(StandIn) as second:
+        trainer = train(f"[{first}, {second}/]")
+    prompts = [asked["prompt"] for asked in StandIn.requests]
+    assert [len(one) for one in prompts] == [4, 4] and all(one == [one[0]] * 4 for one in prompts)
+    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    assert ratios == pytest.approx([1], abs=1e-4)
+
+
+def test_what_a_server_that_is_down_was_to_write_goes_to_the_other(server, train):
+    trainer = train(f"[http://127.0.0.1:9, {server}]", steps=2)
+    assert len(StandIn.requests[0]["prompt"]) == 4
+    assert sum(len(asked["prompt"]) for asked in StandIn.requests) == 16
+    assert len([row for row in trainer.state.log_history if "ratio" in row]) == 2
+
+
+def test_groups_are_dealt_again_until_every_server_has_failed_once():
+    """Of three servers the second fails: its third of the groups is dealt to the first and the third."""
+    asked, groups = [], [range(start, start + 2) for start in range(0, 12, 2)]
+
+    def draw(place, rows):
+        asked.append((place, rows))
+        if place == 1:
+            raise DataError("down")
+        return [{"row": row, "by": place} for row in rows]
+
+    turns = Rotation(3, first=1.0)
+    found = shared_out(turns, groups, draw, clock=lambda: 0.0)
+    assert [found[row]["row"] for row in range(12)] == [*range(12)]
+    assert sorted(asked[:3]) == [(0, [0, 1, 6, 7]), (1, [2, 3, 8, 9]), (2, [4, 5, 10, 11])]
+    assert sorted(asked[3:]) == [(0, [2, 3]), (2, [8, 9])] or sorted(asked[3:]) == [(0, [8, 9]), (2, [2, 3])]
+    assert turns.up(0.5) and 1 not in turns.up(0.5) and 1 in turns.up(1.0)
+
+
+def test_where_all_servers_fail_the_last_one_is_told():
+    def draw(place, rows):
+        raise DataError(f"{place} is down")
+
+    with pytest.raises(DataError, match="is down"):
+        shared_out(Rotation(2), [range(2), range(2, 4)], draw, clock=lambda: 0.0)
 
 
 def test_vllms_own_server_writes_for_a_saved_policy(words, train, tmp_path):

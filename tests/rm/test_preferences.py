@@ -6,7 +6,6 @@ from rewardlab.rm.preferences import (
     at_vertices,
     dirichlet,
     on_grid,
-    once_per_batch,
     parse_preference,
     preference_matrix,
     preference_vector,
@@ -69,7 +68,7 @@ def test_a_grid_without_steps_is_refused():
 
 
 def test_draws_lie_on_the_simplex_and_depend_on_the_generator_alone():
-    for sampler in (dirichlet(3), at_vertices(3), on_grid(3, 5), once_per_batch(dirichlet(3))):
+    for sampler in (dirichlet(3), at_vertices(3), on_grid(3, 5)):
         drawn = sampler(500, generator())
         assert drawn.shape == (500, 3) and (drawn >= 0).all()
         torch.testing.assert_close(drawn.sum(dim=1), torch.ones(500))
@@ -88,6 +87,5 @@ def test_other_draws():
     assert {*map(tuple, at_vertices(2)(50, generator()).tolist())} == {(0.0, 1.0), (1.0, 0.0)}
     grid = {tuple(np.round(one, 6)) for one in simplex_grid(2, 4)}
     assert {tuple(np.round(one, 6)) for one in on_grid(2, 4)(200, generator()).tolist()} == grid
-    assert len({*map(tuple, once_per_batch(dirichlet(2))(50, generator()).tolist())}) == 1
     with pytest.raises(UsageError, match="concentration > 0"):
         dirichlet(2, 0.0)

@@ -1,0 +1,38 @@
+"""The settings of `rewardlab score`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..rm.errors import UsageError
+from .config import as_list, given, say
+
+
+@dataclass
+class ScoreConfig:
+    """Rewards for conversations in a file."""
+
+    model: str = say("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
+    servers: list[str] = say(
+        "Addresses of rewardlab serve in place of a model; they take turns. Their token stands in REWARDLAB_TOKEN.",
+        default_factory=list,
+    )
+    in_flight: int = say("Requests on their way to each of the servers.", default=2)
+    data: str = say("Rows with prompt + completion, messages, or preference pairs.", default="")
+    output: str = say("A .parquet or .jsonl file: id, and one column per objective.", default="")
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    check: bool = say("First prove that the model still gives its golden scores.", default=True)
+    processes: int = say("How many torchrun started; they share the rows.", default=1)
+    overwrite: bool = say("Replace the output file.", default=False)
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+
+    def __post_init__(self):
+        self.servers = as_list(self.servers)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        if self.model and self.servers:
+            raise UsageError(f"--servers have the model; leave --model {self.model} out")
+        for name in ("data", "output") if self.servers else ("model", "data", "output"):
+            given(name, getattr(self, name))
+        if not self.output.endswith((".parquet", ".jsonl")):
+            raise UsageError(f"--output ends with .parquet or .jsonl, got '{self.output}'")

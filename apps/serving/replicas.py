@@ -1,0 +1,137 @@
+"""A reward model behind several `rewardlab serve`: the same `rate`, and one that fails loses nothing."""
+
+import math
+import os
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from ...rm.errors import CheckFailed, UsageError
+from ...rm.rotation import Rotation, addresses, check_address
+from ...rm.types import Example
+from .bodies import EACH, body, requests, rewards_of, row
+from .client import Busy, ScoringClient
+from .config import TOKEN
+
+
+class Replicas:
+    """Servers of one model, asked as one.
+
+    Requests take turns among the replicas that are up, with at most `in_flight` on their way for each of them. What is
+    full (429), stops (503) or does not answer rests, for a growing time and never less than it asks for, and its
+    request goes to another; where all rest, it waits for `patience` seconds at most. A replica that scores under
+    another contract is a `CheckFailed`. One that is down at first is asked again later.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str | None = None,
+        *,
+        in_flight: int = 2,
+        truncate: bool = True,
+        patience: float = 120.0,
+        timeout: float = 120.0,
+        connect: Any = ScoringClient,
+    ):
+        for url in urls:
+            check_address(url, "a server's address", key=TOKEN)
+        if in_flight < 1:
+            raise UsageError(f"in_flight is at least 1, got {in_flight}")
+        self.urls, self.in_flight, self.truncate, self.patience = list(urls), in_flight, truncate, patience
+        self._connect = lambda url: connect(url, token, truncate=truncate, timeout=timeout)
+        self.rotation, self.lock = Rotation(len(self.urls)), Lock()
+        self.clients: dict[int, ScoringClient] = {}
+        told = [self._opened(place) for place in range(len(self.urls))]
+        if not self.clients:
+            raise UsageError(next(one.reason for one in told if isinstance(one, Busy)))
+        first = next(iter(self.clients.values()))
+        self.contract = first.contract
+        self.limits = {name: min(one.limits[name] for one in self.clients.values()) for name in first.limits}
+
+    def __enter__(self) -> "Replicas":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for client in self.clients.values():
+            client.close()
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Rewards [N, K] in float64; NaN where the model has no finite score."""
+        rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
+        rows = [row(place, example) for place, example in enumerate(examples)]
+        each = min(EACH, math.ceil(len(rows) / len(self.urls)))
+        parts = list(requests([len(one) for one in rows], self.limits, each))
+
+        def asked(places: list[int]) -> np.ndarray:
+            answer = self._posted(body([rows[place] for place in places], truncate=self.truncate))
+            return rewards_of(answer, self.contract.objectives)
+
+        if parts:
+            pool = ThreadPoolExecutor(min(len(parts), self.in_flight * len(self.urls)))
+            try:
+                for places, found in zip(parts, pool.map(asked, parts), strict=True):
+                    rewards[places] = found
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return rewards
+
+    # ---- one request ----
+
+    def _posted(self, content: bytes) -> dict[str, Any]:
+        until, tried = time.monotonic() + self.patience, set[int]()
+        while True:
+            with self.lock:
+                place = self.rotation.choose(time.monotonic(), but=tried)
+            sent, client = time.monotonic(), self._opened(place)
+            found = client if isinstance(client, Busy) else client.once(content)
+            with self.lock:
+                now = time.monotonic()
+                if not isinstance(found, Busy):
+                    self.rotation.worked(place)
+                    return found
+                self.rotation.failed(place, now, asked=found.delay, since=sent)
+                tried.add(place)
+                if self.rotation.up(now, but=tried):
+                    continue
+                wait = self.rotation.wait(now) * random.uniform(1.0, 1.5)
+            tried = set()
+            if now + wait > until:
+                raise UsageError(
+                    f"none of {', '.join(self.urls)} answers for {self.patience:g} s, the last: {found.reason}; raise "
+                    "patience, or serve with more"
+                )
+            time.sleep(wait)
+
+    def _opened(self, place: int) -> ScoringClient | Busy:
+        """A replica that says what it is, under the contract of the others."""
+        if place in self.clients:
+            return self.clients[place]
+        try:
+            found = self._connect(self.urls[place])
+        except UsageError as error:
+            return Busy(0.0, str(error))
+        for other in [*self.clients.values()]:
+            if (ours := found.contract.hash()) != (theirs := other.contract.hash()):
+                raise CheckFailed(
+                    f"{found.url} scores under contract {ours}, and {other.url} under {theirs}; their scores cannot "
+                    "stand beside each other, serve one model on both"
+                )
+        if small := [name for name, most in getattr(self, "limits", {}).items() if found.limits[name] < most]:
+            raise UsageError(f"{found.url} has a lower --{small[0]} than the others; serve all with the same limits")
+        self.clients[place] = found
+        return found
+
+
+def open_replicas(urls: str | Sequence[str], what: str = "urls", **settings: Any) -> Replicas:
+    """By their addresses as somebody wrote them, with the token that `rewardlab serve` takes from the environment."""
+    return Replicas(addresses(urls, what), os.environ.get(TOKEN) or None, **settings)

@@ -1,0 +1,114 @@
+"""Decoding with a key-value cache, alone or guided: bytes held, bytes read for a token, and operations."""
+
+from typing import Literal, NamedTuple
+
+from .choices import Precision
+from .flops import Adapters, Answered, adapter_flops, adapter_parameters, attention_flops, forward_flops, linear_flops
+from .memory import WIDE, Step, cache_bytes, reading_bytes
+from .shapes import Shape
+
+Guiding = Literal["none", "shared", "late", "separate"]
+SAMPLING = 3  # float32 copies of a row's logits while a token is drawn: base, guide, mixture
+
+
+class Decoding(NamedTuple):
+    """A batch of answers, all of one length."""
+
+    shape: Shape
+    rows: int
+    prompt: int
+    completion: int
+    size: int
+    """Bytes of a number."""
+    guiding: Guiding = "none"
+    adapters: Adapters | None = None
+    """The guide's. On a shared backbone: one forward of 2 N rows, below `from_layer` of N if it branches late."""
+    guide: Shape | None = None
+    """A guide with weights of its own."""
+    held: bool = True
+    """Whether the weights are counted here, or are there already."""
+
+    @property
+    def positions(self) -> int:
+        """Of a finished answer, its prompt included."""
+        return self.prompt + self.completion
+
+    @property
+    def branches_at(self) -> int:
+        """The first layer that a guide on the same backbone sees as well; all of them, where there is none."""
+        if self.guiding == "shared":
+            return 0
+        return self.adapters.from_layer if self.guiding == "late" and self.adapters else self.shape.layers
+
+    @property
+    def row_layers(self) -> int:
+        """Rows times layers of the backbone:  N (layers + those that the guide runs again)."""
+        return self.rows * (2 * self.shape.layers - self.branches_at)
+
+    @property
+    def models(self) -> tuple[Shape, ...]:
+        """Those that have weights of their own."""
+        return (self.shape, self.guide) if self.guide else (self.shape,)
+
+    @property
+    def voices(self) -> int:
+        """Whose logits each row gets."""
+        return 1 if self.guiding == "none" else 2
+
+
+def all_cache_bytes(work: Decoding, positions: int) -> int:
+    """Keys and values of base and guide:  2 G d c S (rows · layers), of each model."""
+    found = cache_bytes(work.shape, work.row_layers, positions, work.size, layers=1)
+    return found + (cache_bytes(work.guide, work.rows, positions, work.size) if work.guide else 0)
+
+
+def held_bytes(work: Decoding) -> int:
+    """Weights: a shared backbone's once, with its adapter; those of a separate guide beside them."""
+    own = adapter_parameters(work.guide or work.shape, work.adapters) * WIDE if work.adapters else 0
+    return work.shape.parameters * work.size + own + (work.guide.parameters * work.size if work.guide else 0)
+
+
+def decoding_bytes(work: Decoding) -> dict[str, int]:
+    """At the widest of two moments.
+
+    prefill   the prompts' cache and a layer's widest moment over all prompts
+    end       the whole cache, logits, and the copy in which a layer's keys grow by one position
+    """
+    doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
+    read = Step(doubled, work.prompt, Answered(doubled), Precision(work.size, work.size))
+    logits = work.rows * work.shape.vocabulary * (work.voices * work.size + SAMPLING * WIDE)
+    grown = max(cache_bytes(one, doubled, work.positions, work.size, layers=1) for one in work.models) // 2
+    reading = max(reading_bytes(one, read) for one in work.models)
+    moments = [
+        {"KV cache": all_cache_bytes(work, work.prompt), "workspace": reading},
+        {"KV cache": all_cache_bytes(work, work.positions), "head and logits": logits, "workspace": grown},
+    ]
+    weights = {"weights": held_bytes(work)} if work.held else {}
+    return weights | max(moments, key=lambda moment: sum(moment.values()))
+
+
+def decoding_read_bytes(work: Decoding) -> int:
+    """What a token of every row reads: each weight but the embedding's other rows once, and the cache at half-way."""
+    weights = sum(work.size * one.trunk for one in work.models)  # of embedding and head one is read, tied or not
+    return weights + all_cache_bytes(work, work.prompt + work.completion // 2)
+
+
+def decoding_flops(work: Decoding) -> tuple[int, int]:
+    """Of all prompts, and of one token of every row at half-way."""
+    half = work.prompt + work.completion // 2
+    return _passed(work, work.prompt, 0), _passed(work, 1, half)
+
+
+def _passed(work: Decoding, length: int, cached: int) -> int:
+    """Rows of so many new positions through base and guide; each reads the head at the last one."""
+    tokens = length * work.rows
+    layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
+    heads = 2 if work.branches_at < work.shape.layers else 1
+    found = work.row_layers * layer + heads * 2 * work.shape.width * work.shape.vocabulary * work.rows
+    if work.adapters:
+        guide = work.guide or work.shape
+        adapted = guide.layers - work.adapters.from_layer
+        found += adapted * tokens * adapter_flops(work.adapters, work.adapters.linears(guide))
+    if work.guide:
+        found += forward_flops(work.guide, work.rows, length, Answered(work.rows), cached=cached)
+    return found

@@ -1,0 +1,220 @@
+"""Training, policy training, guided decoding and scoring as phases: what each holds on a GPU, and its seconds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from .choices import PRECISIONS, Spread
+from .decoding import Decoding, decoding_bytes, decoding_flops, decoding_read_bytes
+from .flops import Answered, forward_flops, training_flops
+from .gpus import Gpu, compute_seconds, read_seconds
+from .memory import WIDE, Step, reading_bytes
+from .shapes import Shape
+from .steps import Parts, resident_parts, step_parts, weight_bytes
+
+MOST = 2**20  # rows beyond which nobody asks
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A kind of GPU, how many, what is on them, and the assumed shares of their peaks."""
+
+    gpu: Gpu
+    spread: Spread
+    mfu: float
+    """Model FLOPs utilisation: the share of the peak operations a second that work reaches."""
+    mbu: float
+    """Model bandwidth utilisation: the same of the memory's bandwidth, for decoding."""
+    reserve: float
+    """Share of the memory left to CUDA's context, communication and fragments."""
+
+    def __post_init__(self) -> None:
+        """Refuse shares that are none."""
+        for name in ("mfu", "mbu"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} lies in (0, 1], got {getattr(self, name)}")
+        if not 0 <= self.reserve < 1:
+            raise ValueError(f"reserve lies in [0, 1), got {self.reserve}")
+
+    @property
+    def room(self) -> float:
+        """Bytes that tensors may take:  memory (1 - reserve)."""
+        return self.gpu.memory * 1e9 * (1 - self.reserve)
+
+    def computing(self, flops: float, step: Step) -> float:
+        """Seconds."""
+        return compute_seconds(flops, self.gpu, self.mfu, narrow=step.precision.compute < WIDE)
+
+
+class Phase(NamedTuple):
+    """A part of the work, on one GPU."""
+
+    name: str
+    parts: Parts
+    flops: int
+    seconds: float
+    bound: Literal["operations", "memory"] = "operations"
+
+    @property
+    def bytes(self) -> int:
+        """At its widest moment."""
+        return sum(self.parts.values())
+
+
+class Plan(NamedTuple):
+    """One round of the work on all GPUs: an optimizer step, or a batch."""
+
+    phases: tuple[Phase, ...]
+    items: float
+    """Pairs, prompts or conversations of a round, all GPUs together."""
+    host: int = 0
+    """Bytes beside the GPU that grow with the batch, a process."""
+
+    @property
+    def widest(self) -> Phase:
+        """The phase that decides what fits."""
+        return max(self.phases, key=lambda phase: phase.bytes)
+
+    @property
+    def seconds(self) -> float:
+        """Of a round."""
+        return sum(phase.seconds for phase in self.phases)
+
+    def fits(self, machine: Machine) -> bool:
+        """On each GPU."""
+        return self.widest.bytes <= machine.room
+
+
+def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
+    """The largest number up to `most` that fits, 0 where none does; what fits n fits every smaller number.
+
+    >>> largest(lambda n: n * n <= 50), largest(lambda n: False), largest(lambda n: True, most=64)
+    (7, 0, 64)
+    """
+    low, high = 0, 1
+    while high <= most and fits(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+# ---- jobs ----
+
+
+def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
+    """An optimizer step of a reward model; `step` is a micro-batch, chosen and rejected answers as rows."""
+    parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
+    flops = accumulation * _training(shape, step)
+    update = Phase("step", parts, flops, machine.computing(flops, step))
+    return Plan((update,), step.rows / 2 * accumulation * machine.spread.gpus)
+
+
+def score_plan(shape: Shape, step: Step, machine: Machine) -> Plan:
+    """A batch through a scalar reward model; every GPU has the whole model and rows of its own."""
+    return Plan((_reading("score", {}, shape, step, step.rows, machine),), step.rows * machine.spread.gpus)
+
+
+def decode_plan(work: Decoding, machine: Machine) -> Plan:
+    """A batch of answers; every GPU has the whole models and prompts of its own."""
+    phase = _decoding("decode", {}, work, machine, narrow=work.size < WIDE)
+    return Plan((phase,), work.rows * machine.spread.gpus)
+
+
+class Rl(NamedTuple):
+    """What stands around a policy that is trained."""
+
+    prompt: int
+    group: int
+    rewards: Sequence[Shape] = ()
+    reward_size: int = WIDE
+    """Bytes of a reward model's weight."""
+    reference: bool = True
+    critic: bool = False
+    feedback: bool = False
+    """R2M: the first reward model's head reads the policy's states and is trained."""
+    accumulation: int = 1
+
+
+def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str) -> Plan:
+    """An optimizer step of a policy: answers, their rewards, the reference's word, the update.
+
+    Reward models are whole on every GPU. The reference is a frozen copy, or nothing beside adapters, which are switched
+    off for it. Sharded weights are gathered whole to write answers, under autocast the float32 ones; keys and values
+    are taken to be as wide.
+    """
+    spread, rollouts = machine.spread, step.rows * work.accumulation
+    own = resident_parts(shape, step, spread, optimizer)
+    others = others_bytes(shape, step, work, spread)
+    around = own | others
+    whole = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
+    writing = Decoding(shape, rollouts, work.prompt, step.length - work.prompt, step.precision.weights, held=False)
+    narrow = step.precision.compute < WIDE
+    phases = [_decoding("answers", around | whole, writing, machine, narrow=narrow)]
+    reads = int(work.reference) + int(work.critic or work.feedback)
+    if reads:
+        states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}
+        phases.append(_reading("log-probabilities", around | states, shape, step, rollouts, machine, times=reads))
+    phases += [_rewarding(one, around, step, rollouts, work, machine) for one in work.rewards]
+    flops = work.accumulation * _training(shape, step)
+    parts = step_parts(shape, step, spread, optimizer, accumulated=work.accumulation > 1) | others
+    phases.append(Phase("update", parts, flops, machine.computing(flops, step)))
+    host = rollouts * step.length * shape.width * 2 if work.feedback else 0
+    return Plan(tuple(phases), rollouts * spread.gpus / work.group, host)
+
+
+def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str, int]:
+    """What is held beside the policy.
+
+    critic    4 (D + 1) numbers: weight, gradient and AdamW's two states, in float32
+    R2M       4 (2 D_r d + 2 D d) numbers with d = D: W_q, W_o [D_r, d] and W_k, W_v [D, d]        arXiv:2601.22664
+    """
+    found = {"reward models": sum(work.reward_size * (one.trunk + one.width) for one in work.rewards)}
+    if work.reference and step.adapters is None:
+        found["reference"] = shape.parameters * step.precision.weights // spread.shares
+    if work.critic:
+        found["critic"] = 4 * WIDE * (shape.width + 1)
+    if work.feedback:
+        found["R2M head"] = 4 * WIDE * 2 * shape.width * (work.rewards[0].width + shape.width)
+    return {name: one for name, one in found.items() if one}
+
+
+# ---- phases ----
+
+
+def _training(shape: Shape, step: Step) -> int:
+    return training_flops(shape, step.rows, step.length, step.top, step.adapters, checkpointing=step.checkpointing)
+
+
+def _reading(
+    name: str, around: Parts, shape: Shape, step: Step, rows: int, machine: Machine, *, times: int = 1
+) -> Phase:
+    """A forward without gradients over `rows` rows, as many at a time as the step has; the weights are around."""
+    parts = {"weights": weight_bytes(shape, step)} if not around else dict(around)
+    share = rows / step.rows
+    top = step.top._replace(head_tokens=int(step.top.head_tokens * share))
+    flops = times * forward_flops(shape, rows, step.length, top, step.adapters)
+    return Phase(name, parts | {"workspace": reading_bytes(shape, step)}, flops, machine.computing(flops, step))
+
+
+def _rewarding(reward: Shape, around: Parts, step: Step, rollouts: int, work: Rl, machine: Machine) -> Phase:
+    precision = PRECISIONS["bfloat16" if work.reward_size < WIDE else "float32"]
+    rows = min(rollouts, max(1, 16_384 // step.length))  # as `ScalarRewardModel.rate` has them
+    read = Step(rows, step.length, Answered(scores=1), precision)
+    return _reading(f"rewards of {reward.name}", around, reward, read, rollouts, machine)
+
+
+def _decoding(name: str, around: Parts, work: Decoding, machine: Machine, *, narrow: bool) -> Phase:
+    """Prefill, and then for every token the longer of computing it and reading what it reads."""
+    prefill, each = decoding_flops(work)
+    parts = dict(around)
+    for part, size in decoding_bytes(work).items():
+        parts[part] = parts.get(part, 0) + size
+    computing = compute_seconds(each, machine.gpu, machine.mfu, narrow=narrow)
+    reading = read_seconds(decoding_read_bytes(work), machine.gpu, machine.mbu)
+    seconds = compute_seconds(prefill, machine.gpu, machine.mfu, narrow=narrow)
+    seconds += work.completion * max(computing, reading)
+    bound = "memory" if reading > computing else "operations"
+    return Phase(name, parts, prefill + work.completion * each, seconds, bound)

@@ -1,0 +1,152 @@
+"""Bytes that a decoder's training and decoding hold, by formula: Transformers' own layers, as autograd saves them.
+
+Letters: N rows, L positions, D width, F of the MLP, H heads of d, G of them with keys of their own, V words; c bytes of
+a number in products, w of a weight. Counted are tensors: what a CUDA context, a communication library and a fragmented
+allocator take comes on top.
+"""
+
+from typing import NamedTuple
+
+from ...kernels.head_chunks import BLOCK
+from ...kernels.ops.linear_logprob import CHUNK
+from .choices import PRECISIONS, Precision
+from .flops import Adapters, Answered, adapter_parameters
+from .shapes import NARROWS, READS, WIDENS, Linear, Shape
+
+WIDE = 4  # bytes: norms, log-probabilities and adapters are float32 whatever the weights are
+
+
+class Step(NamedTuple):
+    """One micro-batch of training, and how."""
+
+    rows: int
+    length: int
+    top: Answered
+    precision: Precision
+    adapters: Adapters | None = None
+    padded: bool = True
+    """Rows of different lengths: a mask, and with it keys and values repeated for all H heads."""
+    checkpointing: bool = False
+    device: str = "cuda"
+    wide_adapters: bool = True
+    """Adapters on bfloat16 weights are float32, as PEFT makes them."""
+
+    @property
+    def tokens(self) -> int:
+        """N L."""
+        return self.rows * self.length
+
+
+def cache_bytes(shape: Shape, rows: int, positions: int, size: int, layers: int | None = None) -> int:
+    """Of keys and values:  2 layers G d c N S."""
+    return 2 * (shape.layers if layers is None else layers) * shape.kv_heads * shape.head_dim * size * rows * positions
+
+
+# ---- activations ----
+
+
+def layer_bytes(shape: Shape, step: Step) -> int:
+    """What one decoder layer saves for its backward, all rows.
+
+    N L times
+        norms       2 · 4 D, each one's input in float32; 2 w D more where their weights are trained
+        matrices    what they read, where they or an adapter on them are trained: c a number, 4 for PEFT's float32
+                    adapters on bfloat16 weights; autocast makes a copy for each matrix
+        attention   c d (2 H + 2 G) for q, k, v and its output, G = H where there is a mask; 4 H log-sums
+        head norms  (4 + c) d (H + G) in Qwen 3, without the c where nothing but adapters is trained
+        MLP         3 c F if gated: gate, its SiLU, up;  else c F
+        mask        c L where rows are padded, which attention makes anew in every layer
+    """
+    c, D, d = step.precision.compute, shape.width, shape.head_dim
+    whole = step.adapters is None
+    keys = shape.heads if step.padded else shape.kv_heads
+    norms = 2 * WIDE * D + (2 * step.precision.weights * D if whole else 0)
+    attention = c * d * (2 * shape.heads + 2 * keys) + WIDE * shape.heads
+    if shape.head_normed:
+        attention += (WIDE + (c if whole else 0)) * d * (shape.heads + shape.kv_heads)
+    mlp = (3 if shape.gated else 1) * c * shape.mlp
+    mask = c * step.length if step.padded else 0
+    return step.tokens * (norms + attention + mlp + mask + _read_bytes(shape, step))
+
+
+def _read_bytes(shape: Shape, step: Step) -> int:
+    """Per token: what matrices and adapters read, and the adapters' features."""
+    c = step.precision.compute
+    if step.adapters is None:
+        return sum(c * D * (len(some) if _autocast(step) else 1) for D, some in _readers(shape.linears))
+    linears = step.adapters.linears(shape)
+    narrow = step.precision == PRECISIONS["bfloat16"] and step.wide_adapters
+    size, copies = WIDE if narrow else c, narrow or _autocast(step)
+    reads = sum(size * D * (len(some) if copies else 1) for D, some in _readers(linears))
+    if narrow:  # attention's output in its own precision is there already; the copies for adapters are not
+        reads += sum(WIDE * one.inputs for one in linears if one.stage not in (READS, WIDENS, NARROWS))
+    features = (1 if step.adapters.kind == "lora" else 2) * (c if _autocast(step) else WIDE)
+    return reads + features * step.adapters.rank * len(linears)
+
+
+def _readers(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
+    """Tensors that only matrices read, with their widths and those matrices; attention keeps its output anyway."""
+    stages = [[one for one in linears if one.stage == stage] for stage in (READS, WIDENS, NARROWS)]
+    return [(some[0].inputs, some) for some in stages if some]
+
+
+def _autocast(step: Step) -> bool:
+    return step.precision.compute < step.precision.weights
+
+
+def kept_bytes(shape: Shape, step: Step) -> int:
+    """What all layers and the last norm save; with checkpointing each layer's input alone, w D."""
+    D = shape.width
+    last = step.tokens * D * (WIDE + (0 if step.adapters else step.precision.weights))
+    if step.checkpointing:
+        return shape.layers * step.tokens * D * step.precision.weights + last
+    adapted = shape.layers - (step.adapters.from_layer if step.adapters else 0)
+    unread = WIDE * D * step.tokens if step.adapters else 0  # what the first adapted layer's norm reads
+    return adapted * layer_bytes(shape, step) - unread + last
+
+
+def cast_bytes(shape: Shape, step: Step) -> int:
+    """Of the copies that autocast makes of layers' matrices, those without a gradient on their way aside:  c Σ m n."""
+    if not _autocast(step):
+        return 0
+    layers = shape.layers - (step.adapters.from_layer if step.adapters else 0)
+    matrices = layers * sum(one.inputs * one.outputs for one in shape.linears)
+    return step.precision.compute * (matrices + (adapter_parameters(shape, step.adapters) if step.adapters else 0))
+
+
+def backward_bytes(shape: Shape, step: Step) -> int:
+    """What a layer's backward holds at its widest, in its MLP:  N L c (D + 2 F)."""
+    return step.tokens * step.precision.compute * (shape.width + (2 if shape.gated else 1) * shape.mlp)
+
+
+def top_bytes(shape: Shape, step: Step) -> int:
+    """What stands on the trunk holds at most:  N L w D of last states, and
+
+    scores    N L (c D + 4 K)
+    head      T D (c + 4) of chosen states and their gradient, 4 min(T, chunk / V) V of logits, and 4 V D of the head's
+              gradient where it is trained; a CPU also takes a block of probabilities, and float32 copies of bfloat16
+              states and head
+    """
+    D, T, V = shape.width, step.top.head_tokens, shape.vocabulary
+    found = step.tokens * D * step.precision.weights
+    if step.top.scores:
+        found += step.tokens * (step.precision.compute * D + WIDE * step.top.scores)
+    if T:
+        rows = min(T, max(1, CHUNK[step.device] // V))
+        narrow = step.precision.weights < WIDE
+        found += T * D * (step.precision.weights + WIDE) + rows * V * WIDE
+        found += (rows * V * 2 if step.device == "cuda" else (T + V) * D * WIDE) if narrow else 0
+        found += 0 if step.adapters else V * D * WIDE
+        found += min(rows * V, BLOCK) * WIDE if step.device == "cpu" else 0
+    return found
+
+
+def reading_bytes(shape: Shape, step: Step) -> int:
+    """What a forward without gradients holds: a layer's widest moment, and the top.
+
+    N L (w D + c (2 D + 3 F) + 4 D) + (1 + c) N L² where rows are padded: residual, norm in float32, MLP, mask
+    """
+    c, D = step.precision.compute, shape.width
+    layer = step.tokens * (D * (step.precision.weights + 2 * c + WIDE) + (3 if shape.gated else 2) * c * shape.mlp)
+    logits = min(step.top.head_tokens, max(1, CHUNK[step.device] // shape.vocabulary)) * shape.vocabulary * WIDE
+    return layer + logits + ((1 + c) * step.rows * step.length**2 if step.padded else 0)

@@ -1,0 +1,74 @@
+"""Texts of strangers on their way out: to a terminal, a spreadsheet, a page of Markdown, a manifest.
+
+Names of models and subsets, prompts, answers and messages of errors come from files and models, and each place has
+characters that would be taken for more than text.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a cursor, colours, hides or turns round; tabs and line ends are left."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+SCRIPTED = re.compile(r"\](?=[(:]\s*<?\s*(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
+SECRET = re.compile(
+    r"(?P<name>[\w-]*(?:token|secret|password|api[_-]?key)(?!s|\w*env\b)\w*)(?P<sign>=|:\s*)(?P<value>[^\s,)&]+)",
+    re.IGNORECASE,
+)
+SECRET_FLAG = re.compile(r"--[\w-]*(?:token|secret|password|api[_-]?key)(?!s|\w*env\b)\w*", re.IGNORECASE)
+KEYS = re.compile(r"\b(?:hf_|sk-|ghp_|xox[bp]-)[\w-]{16,}|(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
+HIDDEN = "***"
+
+
+def terminal(text: str) -> str:
+    r"""Without what a terminal would obey; line ends stay.
+
+    >>> terminal("\x1b[31mred\x1b[0m\n\u202etxt")
+    '�[31mred�[0m\n�txt'
+    """
+    return CONTROL.sub("\ufffd", text)
+
+
+def terminal_json(text: str) -> str:
+    r"""JSON of one line, whose values stay what they are: such characters are written as escapes.
+
+    >>> terminal_json('["\x9b31m"]')
+    '["\\u009b31m"]'
+    """
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def harmless(value: Any) -> Any:
+    """A cell that no spreadsheet calculates; numbers stay numbers.
+
+    >>> harmless("=1+1"), harmless(" @SUM(A1)"), harmless("a = b"), harmless(-1.5)
+    ("'=1+1", "' @SUM(A1)", 'a = b', -1.5)
+    """
+    if isinstance(value, str) and (value.startswith(FORMULA) or value.lstrip().startswith(FORMULA)):
+        return f"'{value}"
+    return value
+
+
+def inert(text: str) -> str:
+    """One line of Markdown without HTML, images and links that run something; other marks stay.
+
+    >>> inert("a <b>x</b> ![p](http://x) [c](javascript:f) p < 0.05")
+    'a &lt;b>x&lt;/b> !\\\\[p](http://x) [c\\\\](javascript:f) p < 0.05'
+    """
+    flat = " ".join(terminal(text).split("\n"))
+    return SCRIPTED.sub(r"\\]", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", flat).replace("![", "!\\["))
+
+
+def redacted(words: Sequence[str]) -> list[str]:
+    """The words of a command without tokens, keys and passwords.
+
+    >>> redacted(["serve", "--token", "abc", "--max_tokens", "9", "--judge", "j(api_key=xyz, n=1)", "http://u:p@h/"])
+    ['serve', '--token', '***', '--max_tokens', '9', '--judge', 'j(api_key=***, n=1)', 'http://***@h/']
+    """
+    found, hide = [], False
+    for word in words:
+        named = SECRET.sub(rf"\g<name>\g<sign>{HIDDEN}", word)
+        found.append(HIDDEN if hide else KEYS.sub(HIDDEN, named))
+        hide = bool(SECRET_FLAG.fullmatch(word))
+    return found

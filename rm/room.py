@@ -1,0 +1,68 @@
+"""A disk without room for what is written: known by its errors, whichever library wrote, and told in one sentence."""
+
+import errno
+import re
+import resource
+import shutil
+from pathlib import Path
+
+FULL = {
+    errno.ENOSPC: "no space left on device",
+    errno.EDQUOT: "disk quota exceeded",
+    errno.EFBIG: "file too large",
+}
+WORDS = re.compile(
+    r"no space left|quota exceeded|file too large|StorageFull|FileTooLarge|PytorchStreamWriter|unexpected pos|"
+    rf"\bcode: ({errno.ENOSPC}|{errno.EDQUOT}|{errno.EFBIG})\b",
+    re.IGNORECASE,
+)
+"""How PyArrow, safetensors and torch say it; torch does not say why its writer failed."""
+
+
+def told_full(error: BaseException) -> str | None:
+    """Why there was no room, if that is what an error or one of its causes says."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and one.errno in FULL:
+            return FULL[one.errno]
+        if not isinstance(one, ValueError) and isinstance(one, Exception) and WORDS.search(str(one)):
+            return "the file could not be written to its end"
+        one = one.__cause__ or one.__context__
+    return None
+
+
+def file_of(error: BaseException) -> str | None:
+    """The file that an error or one of its causes names."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and one.filename:
+            return str(one.filename)
+        one = one.__cause__ or one.__context__
+    return None
+
+
+def no_room(place: Path, reason: str) -> str:
+    """One sentence about a file or folder that did not fit: why, how much room there is, and the way out.
+
+    Sizes are in bytes, with decimal prefixes.
+    """
+    there = next(one for one in (place, *place.absolute().parents) if one.exists())
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    most = f", and a file may have {size(limit)} (ulimit -f)" if limit != resource.RLIM_INFINITY else ""
+    return f"{place}: {reason}; its disk has {size(shutil.disk_usage(there).free)} free{most}; make room"
+
+
+def size(number: int) -> str:
+    """Bytes as people read them.
+
+    >>> size(999), size(65_400_000_000)
+    ('999 B', '65.4 GB')
+    """
+    value, units = float(number), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

@@ -1,0 +1,141 @@
+"""`rewardlab plan` as a user runs it."""
+
+import json
+
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.rm.capacity.shapes import table_config
+
+
+@pytest.fixture
+def plan(capsys):
+    """A run of the verb: its exit code, its last line, and what it said."""
+
+    def run(*words):
+        code = main(["plan", *map(str, words)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err
+
+    return run
+
+
+def parts(found, phase=0):
+    return found["phases"][phase]["gigabytes"]
+
+
+def test_a_full_fine_tuning_needs_sixteen_bytes_a_parameter_besides_activations(plan):
+    code, found, said = plan("--model", "7b", "--gpus", 8, "--batch", 1, "--length", 8, "--dtype", "float32")
+    assert code == 0 and not found["fits"] and found["largest_batch"] == 0
+    trunk = (7_615_616_512 - 152_064 * 3584 + 3584) * 1e-9  # a score head in place of the output head
+    assert parts(found)["weights"] == pytest.approx(4 * trunk, abs=1e-3)
+    assert parts(found)["optimizer"] == pytest.approx(8 * trunk, abs=1e-3)
+    assert parts(found)["gradients"] == parts(found)["buckets"] == pytest.approx(4 * trunk, abs=1e-3)
+    assert "**Does not fit**" in said and "No batch fits." in said
+
+
+def test_shares_of_the_model_make_it_fit_and_the_largest_batch_is_the_last_that_does(plan):
+    words = "--model", "7b", "--gpus", 8, "--strategy", "fsdp", "--gradient_checkpointing", "--batch"
+    most = plan(*words, 1)[1]["largest_batch"]
+    assert most > 1
+    assert [plan(*words, batch)[1]["fits"] for batch in (most, most + 1)] == [True, False]
+
+
+def test_a_rounds_time_is_its_operations_over_the_assumed_share(plan):
+    _, found, _ = plan("--model", "0.6b", "--batch", 4, "--length", 128, "--examples", 80, "--epochs", 2, "--mfu", 0.5)
+    seconds = found["phases"][0]["teraflops"] / (989 * 0.5)
+    assert found["rounds"] == 40 and found["seconds_per_round"] == pytest.approx(seconds, abs=1e-3)
+    assert found["gpu_hours"] == pytest.approx(40 * seconds / 3600, abs=0.01)
+
+
+def test_an_adapter_has_the_only_gradients_and_states(plan):
+    _, found, _ = plan("--model", "8b", "--lora_r", 16, "--dtype", "bfloat16", "--batch", 1, "--length", 64)
+    # q and o 4096 to 4096, k and v to 1024, three of 4096 and 12288, 36 layers of rank 16; a score head of 4096
+    adapter = 36 * 16 * (2 * 8192 + 2 * 5120 + 3 * 16384)
+    assert found["adapter_parameters"] == adapter
+    assert parts(found)["optimizer"] == pytest.approx(8 * (adapter + 4096) * 1e-9, abs=1e-3)
+
+
+def test_a_policys_phases_hold_what_stands_around_it(plan):
+    _, found, said = plan(
+        "--model", "0.6b", "--job", "rl", "--reward_model", "8b", "--critic", "--r2m", "--accumulation", 4
+    )
+    names = [phase["name"] for phase in found["phases"]]
+    assert names == ["answers", "log-probabilities", "rewards of qwen3-8b", "update"]
+    for phase in range(4):
+        assert {"weights", "optimizer", "reward models", "reference", "critic", "R2M head"} <= {*parts(found, phase)}
+    assert parts(found)["KV cache"] == pytest.approx(2 * 28 * 8 * 128 * 4 * 32 * 1024 * 1e-9, abs=1e-3)
+    assert found["host_gigabytes"] == pytest.approx(32 * 1024 * 1024 * 2e-9, abs=1e-3)
+    assert "reward models" in said and "of host memory" in said
+
+
+def test_adapters_need_no_reference(plan):
+    _, found, _ = plan("--model", "0.6b", "--job", "rl", "--lora_r", 8)
+    assert "reference" not in parts(found, -1)
+
+
+def test_a_shared_backbone_holds_weights_once_and_two_caches_and_a_late_one_fewer(plan):
+    def decode(guide):
+        found = plan("--model", "8b", "--job", "decode", "--guide", guide, "--completion", 2048)[1]
+        return [parts(found)[name] for name in ("weights", "KV cache")]
+
+    none, shared, late, separate = map(decode, ("none", "shared", "late", "separate"))
+    assert separate[0] == pytest.approx(2 * none[0], rel=0.01) and shared[0] == pytest.approx(none[0], rel=0.01)
+    assert [one[1] / none[1] for one in (shared, late, separate)] == pytest.approx([2, 1.25, 2], rel=1e-3)
+
+
+def test_scoring_takes_a_folder_with_a_config_alone(plan, tmp_path):
+    table_config("qwen2.5-0.5b").save_pretrained(tmp_path / "model")
+    _, found, _ = plan("--model", tmp_path / "model", "--job", "score", "--gpu", "l4")
+    assert found["parameters"] == 494_032_768 and found["fits"]
+    assert parts(found)["weights"] == pytest.approx(2 * (494_032_768 + 896) * 1e-9, abs=1e-3)
+
+
+def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path):
+    folder = tmp_path / "plan"
+    _, found, said = plan("--model", "0.6b", "--output", folder)
+    written = json.loads((folder / "plan.json").read_text())
+    assert found == written | {"output": str(folder)}
+    page = (folder / "report.md").read_text()
+    assert (
+        page.startswith("# qwen3-0.6b: train on 1 × NVIDIA H100")
+        and "--mfu" in page
+        and page.split("![")[0].strip() in said
+    )
+    assert (folder / "memory.png").read_bytes().startswith(b"\x89PNG")
+    assert plan("--model", "0.6b", "--output", folder)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("--job train", 2, "--model is missing"),
+        ("--model qwen3-9b", 2, "no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'?"),
+        ("--model 7b --gpus 0", 2, "--gpus is at least 1, got 0"),
+        ("--model 7b --job tune", 2, "--job is one of train, rl, decode, score, got 'tune'"),
+        ("--model 7b --gpu h1000", 2, "no GPU 'h1000' in the table; did you mean 'h100'?"),
+        ("--model 7b --strategy zero", 2, "--strategy is one of ddp, fsdp, zero3, got 'zero'"),
+        ("--model 7b --mfu 40", 2, "--mfu is a share in (0, 1], got 40.0"),
+        ("--model 7b --reserve 1", 2, "--reserve is a share in [0, 1), got 1.0"),
+        ("--model 7b --epochs nan", 2, "--epochs is a number above 0, got nan"),
+        ("--model 7b --job rl --length 64", 2, "--length belongs to train and score; rl counts --prompt"),
+        ("--model 7b --job rl --batch 6 --group 4", 2, "a step has 6 answers"),
+        ("--model 7b --job decode --strategy fsdp", 2, "decode holds whole models on every GPU"),
+        ("--model 7b --job score --dtype mixed", 2, "score trains nothing; say --dtype float32 or bfloat16"),
+        ("--model 7b --adapter pblora", 2, "--adapter pblora is an autoregressive model's"),
+        ("--model 7b --adapter none --lora_r 8", 2, "--lora_r 8 is an adapter's rank"),
+        (
+            "--model 7b --lora_r 8 --lora_target_modules query",
+            2,
+            "no layer of qwen2.5-7b is called query; its layers are",
+        ),
+        ("--model 7b --lora_r 8 --from_layer 28", 2, "--from_layer lies in 0..27 for qwen2.5-7b, got 28"),
+        ("--model 7b --length 40000", 2, "qwen2.5-7b has 32768 positions and a sequence 40000 tokens"),
+        ("--model 7b --job decode --adapter none", 2, "--guide shared is an adapter on the base"),
+        ("--model 7b --job decode --guide_model 1b", 2, "--guide_model has weights of its own; add --guide separate"),
+        ("--model EMPTY", 3, "no config.json can be read there"),
+    ],
+)
+def test_what_cannot_be_planned_is_told_in_a_sentence(plan, tmp_path, words, code, sentence):
+    found, _, said = plan(*(str(tmp_path) if word == "EMPTY" else word for word in words.split()))
+    assert found == code and sentence in said
+    assert "Traceback" not in said

@@ -1,0 +1,252 @@
+"""Every loss on a model that FSDP2 has split over two processes, beside that on the whole model; run by torchrun."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rewardlab.kernels.ops.policy_loss import ClipRule, policy_loss
+from rewardlab.policy.head import Answers, install
+from rewardlab.policy.rows import bounds_of_rows
+from rewardlab.policy.whole_answers import whole_answers
+from rewardlab.rm.adapter_settings import AdapterSettings
+from rewardlab.rm.adapters import attach
+from rewardlab.rm.checkpoint import check_golden, load_reward_model, write_golden
+from rewardlab.rm.inside import install as install_reading
+from rewardlab.rm.losses.grebt import extremes, grebt
+from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.objective_task import ObjectiveRow, ObjectivesTask
+from rewardlab.rm.plugins import load, names
+from rewardlab.rm.preference_task import PreferenceRow, PreferenceTask
+from rewardlab.rm.preferences import dirichlet
+from rewardlab.rm.together import whole
+from rewardlab.rm.trainer import PairRow, ScalarTask
+from rewardlab.rm.trunks import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.types import Example, user_turn
+from safetensors.torch import load_file
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoModelForCausalLM
+
+ROWS, GROUP, LENGTH, PROMPT = 8, 4, 9, 3
+TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
+WORDS = small_tokenizer(TEXTS, 120)
+DRAWS = torch.Generator().manual_seed(0)
+TOKENS = torch.randint(4, 100, (2 * ROWS, LENGTH), generator=DRAWS)
+SETTINGS = {
+    "boosted": {"share": 0.5},
+    "kimi": {"tau": 0.5},
+    "p3o": {"epsilon": 0.2},
+    "rpo": {"beta": 0.5, "eta": 1.0},
+    "cispo": {"high": 1.3},
+    "hacpo": {"delta": 0.8},
+}
+BOTH = ("helpful", "harmless")
+ADAPTERS = ("none", "lora", "pblora")
+
+
+def chance(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, generator=DRAWS)
+
+
+# ---- models, and what is done with them ----
+
+
+def classifier(outputs: tuple[str, ...] = ("reward",)):
+    return scalar_from_config(small_config(WORDS, hidden=32), WORDS, objectives=outputs).model
+
+
+def language_model(kind: str = "none"):
+    torch.manual_seed(0)
+    config = small_config(WORDS, hidden=32)
+    model = AutoModelForCausalLM.from_config(config)
+    if kind == "none":
+        return model, None
+    settings = AdapterSettings(kind=kind, objectives=objectives_of(kind), rank=4, embedding="random")
+    adapter = attach(model, settings)
+    with torch.no_grad():
+        for one in adapter.model.parameters():
+            if one.requires_grad:
+                one.add_(0.1 * torch.randn(one.shape, generator=torch.Generator().manual_seed(one.numel())))
+    return adapter.model, adapter
+
+
+def objectives_of(kind: str) -> tuple[str, ...]:
+    return BOTH if kind in ("pblora", "moslora") else ("reward",)
+
+
+def scalar_case(name: str):
+    loss = load("rm.losses", name)(**SETTINGS.get(name, {}))
+    task, rows = ScalarTask(loss), TOKENS.tolist()
+    other, margin = chance(ROWS // 2).repeat(2).tolist(), (1 + chance(ROWS)).tolist()  # `boosted` divides by a mean
+    pairs = [
+        PairRow(rows[place], rows[ROWS + place][: 4 + place % 5], 1.0, margin[place], other[place])
+        for place in range(ROWS)
+    ]
+    task.check(pairs)
+    return classifier(), lambda model, own: task.loss(model, task.collate(pairs[own]))[0]
+
+
+def objectives_case():
+    task, rows = ObjectivesTask({name: load("rm.losses", "bradley_terry")() for name in BOTH}), TOKENS.tolist()
+    scores = chance(ROWS, 2).tolist()
+    made = [ObjectiveRow(rows[i], rows[ROWS + i], (1.0, 0.0), (1.0, 1.0), tuple(scores[i])) for i in range(ROWS)]
+    return classifier(BOTH), lambda model, own: task.loss(model, task.collate(made[own]))[0]
+
+
+def preference_case(kind: str, form: str):
+    model, adapter = language_model(kind)
+    named = objectives_of(kind)
+    loss = sequence_logistic(0.5, weight=0.5 if len(named) > 1 else 0.0, form=form)
+    task = PreferenceTask(adapter, named, loss, dirichlet(len(named)), reference=kind == "lora")
+    rows, wins = TOKENS.tolist(), chance(ROWS, len(named)).round().tolist()
+    made = [
+        PreferenceRow(rows[i], rows[ROWS + i], (PROMPT, PROMPT), tuple(wins[i]), tuple(wins[i]), i) for i in range(ROWS)
+    ]
+
+    return model, lambda model, own: task.loss(model, task.collate(made[own]), 3)[0]
+
+
+def group_case():
+    groups = torch.arange(ROWS).view(-1, GROUP)
+
+    def value(model, own):
+        rewards = sequence_scores(model, TOKENS[:ROWS][own], torch.ones(ROWS, LENGTH)[own])[:, 0]
+        table = rewards.view(-1, GROUP)
+        return grebt(0.3)(table, extremes(table.detach())).loss.mean()
+
+    assert groups.numel() == ROWS
+    return classifier(), value
+
+
+def policy_case(name: str):
+    rule = load("policy.losses", name)(**SETTINGS.get(name, {}))
+    model, _ = language_model()
+    response = torch.arange(LENGTH - PROMPT) < torch.randint(2, 7, (ROWS, 1), generator=DRAWS)
+    advantages = torch.randn(ROWS, 1, generator=DRAWS).expand(-1, LENGTH - PROMPT).contiguous()
+    attention = torch.cat([torch.ones(ROWS, PROMPT, dtype=torch.bool), response], 1)
+    weights = response / response.sum()
+    made = Answers(TOKENS[:ROWS], attention, torch.full((ROWS,), PROMPT), response)
+    old = torch.randn(ROWS, LENGTH - PROMPT, generator=DRAWS) * 0.1 - 4.5
+
+    def value(model, own):
+        rows, share = Answers(*(one[own] for one in made)), weights[own] * ROWS / len(weights[own])
+        read = model(answers=rows)
+        if isinstance(rule, ClipRule):
+            flat = (read.logprob, old[own], advantages[own], share)
+            mask = rows.response.flatten()
+            bounds = bounds_of_rows(read.logprob)
+            return policy_loss(*(one.flatten() for one in flat), bounds, rule=rule, mask=mask).total
+        inputs = {"advantages": advantages[own], "row": torch.arange(len(share)), "old_per_token_logps": old[own]}
+        inputs["base"] = old[own] - 0.05
+        answered = whole_answers(read.logprob, rows.response, share, inputs, GROUP, 0)
+        return (share.sum(1) * rule(answered)).sum()
+
+    return model, value
+
+
+PAIR_LOSSES = [one for one in names("rm.losses") if one not in ("attribute_regression", "grebt", "sequence_logistic")]
+CASES: dict[str, Callable[[], tuple[Any, Callable[[Any, slice], Any]]]] = {
+    **{f"rm/{name}": partial(scalar_case, name) for name in PAIR_LOSSES},
+    "rm/attribute_regression": objectives_case,
+    "rm/grebt": group_case,
+    **{f"rm/sequence_logistic, {kind}": partial(preference_case, kind, FORMS[0]) for kind in ADAPTERS},
+    **{f"rm/sequence_logistic, moslora, {form}": partial(preference_case, "moslora", form) for form in FORMS},
+    **{f"policy/{name}": partial(policy_case, name) for name in names("policy.losses")},
+}
+
+
+# ---- whole beside split ----
+
+
+def made(name: str):
+    """The same every time."""
+    DRAWS.manual_seed(0)
+    return CASES[name]()
+
+
+def read_inside(model, name: str) -> None:
+    own = model.get_base_model() if hasattr(model, "get_base_model") else model
+    install(own) if name.startswith("policy/") else install_reading(model)
+
+
+def split(model, mesh):
+    own = model.get_base_model() if hasattr(model, "get_base_model") else model
+    for layer in own.model.layers:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def gradients(model) -> dict[str, torch.Tensor]:
+    return {name: whole(one.grad) for name, one in model.named_parameters() if one.grad is not None}
+
+
+def compare(name: str, mesh) -> float:
+    """The largest difference of a gradient, in units of the largest gradient."""
+    (model, value), (other, other_value) = made(name), made(name)
+    for one in (model, other):
+        one.train()
+        read_inside(one, name)
+    expected = value(model, slice(0, ROWS))
+    expected.backward()
+    half = ROWS // distributed.get_world_size()
+    mine = slice(distributed.get_rank() * half, (distributed.get_rank() + 1) * half)
+    found = other_value(split(other, mesh), mine)
+    found.backward()
+    losses = torch.stack([found.detach()])
+    distributed.all_reduce(losses)
+    torch.testing.assert_close(losses[0] / distributed.get_world_size(), expected.detach(), rtol=1e-5, atol=1e-6)
+    truth, ours = gradients(model), gradients(other)
+    assert truth.keys() == ours.keys(), {*truth} ^ {*ours}
+    largest = max(one.abs().max() for one in truth.values())
+    assert largest > 0
+    return max(((ours[key] - one).abs().max() / largest).item() for key, one in truth.items())
+
+
+def saved_whole(folder: Path, mesh) -> None:
+    """A split reward model is saved whole: opened again it gives the scores that the processes gave together."""
+    model = scalar_from_config(small_config(WORDS, hidden=32), WORDS, objectives=BOTH)
+    examples = [Example(user_turn(text), "the dog " * (1 + place % 4)) for place, text in enumerate(TEXTS[:12])]
+    before = model.rate(examples)
+    split(model.model, mesh)
+    own = folder / str(distributed.get_rank())
+    model.save(own)
+    write_golden(model, examples, own)
+    if distributed.get_rank() == 0:
+        again = load_reward_model(str(own), check=False)
+        assert again.contract == model.contract and check_golden(again, own) < 1e-5 * abs(before).max()
+        assert abs(again.rate(examples) - before).max() < 1e-6
+
+
+def adapter_saved_whole(folder: Path, mesh) -> None:
+    """A split adapter is saved whole, and put back in its shares."""
+    model, adapter = language_model("moslora")
+    before = {name: one.clone() for name, one in adapter.state().items()}
+    split(model, mesh)
+    own = folder / f"adapter-{distributed.get_rank()}"
+    adapter.save_pretrained(own)
+    kept = load_file(own / "preference_adapter.safetensors")
+    assert kept.keys() == before.keys() and all(torch.equal(kept[name], one) for name, one in before.items())
+    for one in adapter.model.parameters():
+        torch.nn.init.zeros_(one)
+    adapter.load_weights(own)
+    assert all(torch.equal(whole(adapter.state()[name]), one) for name, one in before.items())
+
+
+if __name__ == "__main__":
+    distributed.init_process_group("gloo")
+    assert distributed.get_world_size() == 2, "start me with torchrun --nproc_per_node 2"
+    mesh = init_device_mesh("cpu", (2,))
+    worst = {}
+    for name in CASES:
+        worst[name] = compare(name, mesh)
+        if distributed.get_rank() == 0:
+            print(f"{worst[name]:.1e}  {name}", flush=True)
+    saved_whole(Path(sys.argv[1]), mesh)
+    adapter_saved_whole(Path(sys.argv[1]), mesh)
+    distributed.destroy_process_group()
+    sys.exit(max(worst.values()) > 1e-5)

@@ -1,0 +1,480 @@
+"""The formulas of `rewardlab plan`: by hand, by their properties, and beside what PyTorch counts and allocates."""
+
+import json
+
+import pytest
+import torch
+from rewardlab.benchmarks.live_bytes import LiveBytes
+from rewardlab.benchmarks.speed import capacity
+from rewardlab.benchmarks.speed import policy as policies
+from rewardlab.benchmarks.speed.capacity import BOUNDS, GUIDES, KINDS, Case
+from rewardlab.benchmarks.speed.decoding import Size as DecodingSize
+from rewardlab.benchmarks.worlds import models
+from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
+from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
+from rewardlab.rm.capacity.flops import (
+    Adapters,
+    Answered,
+    adapter_parameters,
+    attention_flops,
+    forward_flops,
+    linear_flops,
+    training_flops,
+)
+from rewardlab.rm.capacity.gpus import GPUS, compute_seconds, find_gpu, read_seconds
+from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan, train_plan
+from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_bytes, top_bytes
+from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, shape_of, table_config
+from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.trainer import PairRow, RewardArguments, RewardTrainer, ScalarTask
+from transformers import AutoConfig
+
+FLOAT = PRECISIONS["float32"]
+H100 = find_gpu("h100")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Shape:
+    """2 layers of width 4: 2 heads of 2 on one of keys, an MLP of 6, 10 words, a tied head."""
+    config = AutoConfig.for_model(
+        "llama",
+        vocab_size=10,
+        hidden_size=4,
+        intermediate_size=6,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=2,
+        tie_word_embeddings=True,
+    )
+    return shape_of(config, "tiny")
+
+
+def machine(gpus: int = 1, strategy: str = "ddp", **settings: float) -> Machine:
+    return Machine(H100, Spread(gpus, strategy), **{"mfu": 0.4, "mbu": 0.4, "reserve": 0.1} | settings)
+
+
+def a_step(rows: int = 3, length: int = 5, **settings) -> Step:
+    return Step(rows, length, settings.pop("top", Answered(scores=1)), settings.pop("precision", FLOAT), **settings)
+
+
+# ---- shapes ----
+
+
+def test_parameters_are_those_of_the_architecture(tiny):
+    # q and o 4 x 4, k and v 4 x 2, three of 4 x 6, two norms of 4; 10 x 4 words, the last norm
+    assert tiny.layer_parameters == 16 + 16 + 8 + 8 + 3 * 24 + 2 * 4
+    assert tiny.parameters == 2 * 128 + 40 + 4 == tiny.trunk
+    assert (tiny.mlp, tiny.kv_heads, tiny.gated, tiny.tied, tiny.head_normed) == (6, 1, True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-8b", 8_190_735_360),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("llama3-1b", 1_235_814_400),
+        ("llama3-8b", 8_030_261_248),
+        ("llama3-70b", 70_553_706_496),
+    ],
+)
+def test_the_table_has_the_published_numbers_of_parameters(name, published):
+    assert find_shape(name).parameters == published
+
+
+def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():
+    assert all(full_name(name) == name for name in SIZES)
+    assert full_name("8B") == "qwen3-8b" and full_name("70b") == "llama3-70b"
+
+
+def test_a_folder_needs_a_config_and_no_weights(tmp_path):
+    table_config("qwen3-0.6b").save_pretrained(tmp_path)
+    assert find_shape(str(tmp_path)).parameters == 596_049_920
+    assert [one.name for one in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_folder_without_a_config_is_told_so(tmp_path):
+    with pytest.raises(DataError, match=r"no config.json can be read there .*; give a size such as 7b"):
+        find_shape(str(tmp_path))
+
+
+def test_an_unknown_size_is_answered_with_one_that_there_is():
+    with pytest.raises(UsageError, match="no size 'qwen3-9b', and no folder of that name; did you mean 'qwen3-8b'"):
+        find_shape("qwen3-9b")
+
+
+@pytest.mark.parametrize(
+    ("family", "mixes", "gated"), [("gpt2", "c_proj", False), ("phi3", "o_proj", True), ("opt", "out_proj", False)]
+)
+def test_other_decoders_are_read_too(family, mixes, gated):
+    shape = shape_of(AutoConfig.for_model(family), family)
+    assert [one.name for one in shape.linears if one.stage == 1] == [mixes]
+    assert shape.gated is gated
+
+
+@pytest.mark.parametrize(
+    ("family", "sentence"),
+    [("mixtral", "a mixture of experts"), ("mamba", "dense decoders"), ("t5", "makes no causal language model")],
+)
+def test_what_the_formulas_are_not_for_is_refused(family, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        shape_of(AutoConfig.for_model(family), family)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_hidden_layers", 5000), ("hidden_size", -4), ("num_hidden_layers", 0)]
+)
+def test_a_config_that_makes_no_model_is_told_so(tmp_path, name, value):
+    table_config("qwen3-0.6b").save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text()) | {name: value, "layer_types": None}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    with pytest.raises((UsageError, DataError), match=str(tmp_path)):
+        find_shape(str(tmp_path))
+
+
+# ---- operations by hand ----
+
+
+def test_operations_of_a_forward_are_the_products(tiny):
+    assert linear_flops(tiny) == 2 * (16 + 8 + 8 + 16 + 72)  # 240
+    assert attention_flops(tiny, 5, 5) == 2 * (2 * 2 * 2 * 25)  # q kᵀ and times v: 2 heads of 2, 25 pairs
+    layer = 15 * 240 + 3 * 400
+    assert forward_flops(tiny, 3, 5, Answered()) == 2 * layer
+    assert forward_flops(tiny, 3, 5, Answered(head_tokens=6)) == 2 * layer + 6 * 2 * 40
+    assert forward_flops(tiny, 3, 5, Answered(scores=2)) == 2 * layer + 15 * 2 * 8
+
+
+def test_a_token_behind_a_cache_attends_to_what_was_read_and_itself(tiny):
+    assert forward_flops(tiny, 3, 1, Answered(3), cached=7) == 2 * (3 * 240 + 3 * 4 * 4 * 8) + 3 * 80
+
+
+def test_training_all_weights_costs_three_forwards_but_for_what_is_made_again(tiny):
+    linear, attention, head = 2 * 15 * 240, 2 * 3 * 400, 15 * 8
+    found = {fused: training_flops(tiny, 3, 5, Answered(scores=1), fused=fused) for fused in (True, False)}
+    assert found[False] == 3 * (linear + attention + head)
+    assert found[True] == found[False] + attention // 2
+    assert training_flops(tiny, 3, 5, Answered(6)) == 3 * linear + 7 * attention // 2 + 4 * 6 * 80
+
+
+def test_a_frozen_matrix_has_no_gradient_of_its_own(tiny):
+    adapters = Adapters(1, ("o_proj",), from_layer=1)
+    linear, attention = 15 * 240, 3 * 400
+    added = 15 * 2 * (4 + 4)
+    # behind o_proj of layer 1 the gradient passes gate, up and down; the adapter's A reads what wants none
+    back = 15 * 2 * 72 + 2 * added - 15 * 2 * 4
+    assert training_flops(tiny, 3, 5, Answered(), adapters) == 2 * (linear + attention) + added + back
+
+
+def test_checkpointing_computes_layers_again_but_their_last_product(tiny):
+    once = training_flops(tiny, 3, 5, Answered(scores=1))
+    again = training_flops(tiny, 3, 5, Answered(scores=1), checkpointing=True)
+    assert again - once == 2 * (15 * (240 - 48) + 3 * 400)
+
+
+def test_parameters_of_adapters(tiny):
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",))) == 2 * 3 * 8
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 1)) == 3 * 8
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "pblora", 2), shared_rank=1) == 2 * (24 + 2 * 4 + 1)
+    assert adapter_parameters(tiny, Adapters(3, ("q_proj",), 0, "moslora", 2, 4)) == 2 * (24 + 2 * 3 * 4)
+
+
+# ---- bytes by hand ----
+
+
+def test_bytes_that_a_layer_saves(tiny):
+    # per token: 3 numbers for each of two norms (input, normed, output: 4 wide), q, k, v, output of attention with
+    # keys repeated (4 wide each) and 2 log-sums, gate, SiLU, up and their product (6 wide), 5 of the mask's row
+    numbers = 2 * 3 * 4 + 4 * 4 + 2 + 4 * 6 + 5
+    assert layer_bytes(tiny, a_step()) == 4 * 15 * numbers
+    unpadded = numbers - 2 * 2 - 5  # keys and values of one head
+    assert layer_bytes(tiny, a_step(padded=False)) == 4 * 15 * unpadded
+    # in bfloat16 the norms' inputs and the log-sums stay float32
+    narrow = layer_bytes(tiny, a_step(precision=PRECISIONS["bfloat16"]))
+    assert narrow == 15 * (2 * (numbers - 8 - 2) + 4 * (8 + 2))
+
+
+def test_with_adapters_only_what_they_read_is_kept(tiny):
+    step = a_step(adapters=Adapters(3, ("q_proj",)))
+    # two norms' inputs, one norm's output, attention as before, gate, SiLU and up, 3 features
+    assert layer_bytes(tiny, step) == 4 * 15 * (2 * 4 + 4 + 4 * 4 + 2 + 3 * 6 + 5 + 3)
+
+
+def test_checkpointing_keeps_the_inputs_of_layers(tiny):
+    assert kept_bytes(tiny, a_step(checkpointing=True)) == 15 * (2 * 4 * 4 + 2 * 4 * 4)
+
+
+def test_weights_gradients_and_states_of_all_and_of_adapters(tiny):
+    assert trained_parameters(tiny, a_step()) == tiny.parameters + 4
+    assert resident_parts(tiny, a_step(), Spread(), "adamw") == {"weights": 4 * 304, "optimizer": 8 * 304}
+    adapted = a_step(adapters=Adapters(3, ("q_proj",)), precision=PRECISIONS["bfloat16"])
+    assert weight_bytes(tiny, adapted) == 2 * 300 + 4 * (48 + 4)
+    assert resident_parts(tiny, adapted, Spread(), "adamw")["optimizer"] == 8 * (48 + 4)
+    assert [optimizer_bytes(10, 4, name) for name in STATES] == [80, 20, 40, 0]
+
+
+def test_the_cache_has_a_key_and_a_value_of_every_kv_head(tiny):
+    assert cache_bytes(tiny, 3, 7, 2) == 2 * 2 * 1 * 2 * 2 * 3 * 7
+    shared = Decoding(tiny, 3, 4, 3, 2, "shared", Adapters(2))
+    late = shared._replace(guiding="late", adapters=Adapters(2, from_layer=1))
+    plain, separate = shared._replace(guiding="none", adapters=None), Decoding(tiny, 3, 4, 3, 2, "separate", None, tiny)
+    one = cache_bytes(tiny, 3, 7, 2)
+    assert [all_cache_bytes(work, 7) for work in (plain, late, shared, separate)] == [one, 1.5 * one, 2 * one, 2 * one]
+
+
+def test_a_shared_backbone_is_held_and_read_once(tiny):
+    plain = Decoding(tiny, 3, 4, 2, 2)
+    separate = plain._replace(guiding="separate", guide=tiny)
+    shared = plain._replace(guiding="shared", adapters=Adapters(2, ("q_proj",)))
+    assert held_bytes(separate) == 2 * held_bytes(plain) == 2 * 2 * 300
+    assert held_bytes(shared) == 2 * 300 + 4 * 2 * 2 * 8
+    weights = [decoding_read_bytes(work) - all_cache_bytes(work, 5) for work in (plain, shared, separate)]
+    assert weights == [600, 600, 1200]
+    assert decoding_flops(separate)[1] == 2 * decoding_flops(plain)[1]
+
+
+def test_seconds_are_work_over_the_assumed_share_of_the_peak():
+    assert compute_seconds(989e12, H100, 0.5) == pytest.approx(2.0)
+    assert compute_seconds(67e12, H100, 1.0, narrow=False) == pytest.approx(1.0)
+    assert read_seconds(3350e9, H100, 0.25) == pytest.approx(4.0)
+
+
+# ---- properties ----
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_twice_the_batch_is_twice_the_activations(tiny, precision):
+    one, two = (a_step(rows, precision=PRECISIONS[precision]) for rows in (3, 6))
+    assert kept_bytes(tiny, two) == 2 * kept_bytes(tiny, one)
+    assert top_bytes(tiny, two) == 2 * top_bytes(tiny, one)
+    assert training_flops(tiny, 6, 5, Answered(scores=1)) == 2 * training_flops(tiny, 3, 5, Answered(scores=1))
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "zero3"])
+def test_sharding_divides_weights_gradients_and_states(tiny, strategy):
+    alone, spread = Spread(), Spread(4, strategy)
+    whole, share = (resident_parts(tiny, a_step(), one, "adamw") for one in (alone, spread))
+    assert {name: 4 * size for name, size in share.items()} == whole
+    parts = [step_parts(tiny, a_step(), one, accumulated=True) for one in (alone, spread)]
+    assert parts[0]["gradients"] == 4 * parts[1]["gradients"] and parts[0]["activations"] == parts[1]["activations"]
+
+
+def test_a_copy_on_every_gpu_is_not_divided_and_has_buckets(tiny):
+    alone, eight = (step_parts(tiny, a_step(), Spread(gpus)) for gpus in (1, 8))
+    assert eight == alone | {"buckets": 4 * 304}
+    assert gathered_bytes(tiny, a_step(), Spread()) == 0
+
+
+def test_zero_keeps_the_narrow_weights_beside_their_masters(tiny):
+    mixed = a_step(precision=PRECISIONS["mixed"])
+    fsdp, zero = (resident_parts(tiny, mixed, Spread(2, name), "adamw")["weights"] for name in ("fsdp", "zero3"))
+    assert zero - fsdp == 2 * 300 // 2
+
+
+def test_a_round_on_eight_gpus_does_eight_times_the_work_in_the_same_time(tiny):
+    one, eight = (train_plan(tiny, a_step(4), machine(gpus), "adamw") for gpus in (1, 8))
+    assert (one.items, eight.items) == (2, 16) and one.seconds == eight.seconds
+
+
+def test_the_reference_costs_nothing_beside_adapters(tiny):
+    work = Rl(prompt=2, group=2, rewards=[tiny])
+
+    def parts(adapters=None):
+        step = a_step(2, top=Answered(6), adapters=adapters)
+        return rl_plan(tiny, step, work, machine(), "adamw").phases[-1].parts
+
+    assert parts()["reference"] == 4 * 300 and "reference" not in parts(Adapters(2))
+    assert parts()["reward models"] == 4 * (300 + 4)
+
+
+def test_the_critic_and_the_head_that_reads_states_are_held_with_their_states(tiny):
+    work = Rl(prompt=2, group=2, rewards=[tiny], critic=True, feedback=True)
+    plan = rl_plan(tiny, a_step(2, top=Answered(6)), work, machine(), "adamw")
+    assert plan.phases[-1].parts["critic"] == 4 * 4 * 5
+    assert plan.phases[-1].parts["R2M head"] == 4 * 4 * (2 * 16 + 2 * 16)
+    assert plan.host == 2 * 5 * 4 * 2  # bfloat16 states of 2 answers of 5 tokens
+    assert [phase.name for phase in plan.phases] == ["answers", "log-probabilities", "rewards of tiny", "update"]
+
+
+def test_sharded_weights_are_whole_while_answers_are_written(tiny):
+    plan = rl_plan(tiny, a_step(2, top=Answered(6)), Rl(2, 2, [tiny]), machine(2, "fsdp"), "adamw")
+    assert plan.phases[0].parts["sharding"] == 4 * 300 and plan.phases[0].parts["weights"] == 2 * 300
+
+
+def test_the_largest_batch_is_the_last_that_fits():
+    shape, gpu = find_shape("8b"), machine()
+
+    def plan(rows: int) -> Plan:
+        return decode_plan(Decoding(shape, rows, 512, 512, 2), gpu)
+
+    most = largest(lambda rows: plan(rows).fits(gpu))
+    assert plan(most).fits(gpu) and not plan(most + 1).fits(gpu)
+    assert largest(lambda rows: plan(rows).fits(machine(reserve=0.9))) == 0
+
+
+def test_decoding_waits_for_memory_with_few_rows_and_for_operations_with_many():
+    shape = find_shape("0.6b")
+    bounds = [decode_plan(Decoding(shape, rows, 8, 8, 2), machine()).phases[0].bound for rows in (1, 4096)]
+    assert bounds == ["memory", "operations"]
+
+
+def test_scoring_holds_the_trunk_a_score_head_and_one_forward(tiny):
+    phase = score_plan(tiny, a_step(), machine()).phases[0]
+    assert phase.parts["weights"] == 4 * 304 and phase.flops == forward_flops(tiny, 3, 5, Answered(scores=1))
+
+
+def test_the_table_of_gpus_is_in_gigabytes_and_tera_operations():
+    for gpu in GPUS.values():
+        assert 20 <= gpu.memory <= 300 and 100 <= gpu.bfloat16 <= 3000 and 250 <= gpu.bandwidth <= 9000
+        assert gpu.float32 < gpu.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Spread(0), "gpus is at least 1, got 0"),
+        (lambda: Spread(2, "fsdp2"), "no strategy 'fsdp2'; did you mean 'fsdp'"),
+        (lambda: optimizer_bytes(1, 4, "adam"), "no optimizer 'adam' in the table; did you mean 'adamw'"),
+        (lambda: find_gpu("h1000"), "no GPU 'h1000' in the table; did you mean 'h100'"),
+        (lambda: machine(mfu=1.5), r"mfu lies in \(0, 1\], got 1.5"),
+        (lambda: machine(reserve=1.0), r"reserve lies in \[0, 1\), got 1.0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+# ---- beside what PyTorch counts ----
+
+
+def test_the_tracker_counts_every_storage_once_from_its_birth_to_its_end():
+    before = torch.zeros(100)
+    with LiveBytes([before]) as live:
+        assert (live.bytes, live.peak) == (400, 400)
+        first = torch.zeros(1000)
+        view = first[:10]
+        second = torch.ones(500)
+        assert (live.bytes, live.peak) == (6400, 6400)
+        del second
+        assert (live.bytes, live.peak) == (4400, 6400)
+        del first
+        assert live.bytes == 4400  # the view holds it
+        del view
+        assert live.bytes == 400
+        live.restart()
+        assert live.peak == 400
+
+
+def test_the_tracker_sees_what_autograd_saves_and_the_gradients_it_leaves():
+    weight = torch.ones(100, requires_grad=True)
+    with LiveBytes([weight]) as live:
+        out = (weight * 2).exp()  # exp saves its output; the product is gone
+        assert live.bytes == 400 + 400
+        kept = out.sum()
+        del out
+        assert live.bytes == 400 + 400 + 4
+        kept.backward()
+        del kept
+        assert live.bytes == 400 + 400  # weight and gradient
+
+
+def within(pair: tuple[int, int], bound: str) -> None:
+    formula, counted = pair
+    assert abs(formula / counted - 1) <= BOUNDS[bound], f"{formula:,} by formula, {counted:,} counted"
+
+
+SMALL = capacity.Size(layers=3, width=64, mlp=160, heads=4, kv_heads=2, vocabulary=300, rank=4, rows=4, length=24)
+LONG = SMALL.__class__(layers=2, width=48, mlp=96, heads=3, kv_heads=1, vocabulary=200, rank=2, rows=2, length=96)
+OPERATIONS = [
+    *(Case(kind, size=SMALL) for kind in KINDS),
+    *(Case(kind, "llama", size=LONG) for kind in ("scalar", "arm lora", "policy")),
+    *(Case(kind, "llama", attention="eager", size=SMALL) for kind in ("scalar", "arm")),
+    *(Case(kind, checkpointing=True, size=SMALL) for kind in ("scalar", "scalar lora", "arm moslora")),
+]
+
+
+@pytest.mark.parametrize("case", OPERATIONS, ids=lambda case: f"{case.name}, {case.attention}, L={case.size.length}")
+def test_operations_are_those_that_pytorch_counts(case):
+    for pair in capacity.training_operations(case).values():
+        within(pair, "operations")
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
+def test_operations_of_a_token_behind_a_cache_are_those_that_pytorch_counts(architecture):
+    within(capacity.step_operations(Case("policy", architecture, size=SMALL)), "operations")
+
+
+BYTES = [
+    *(Case(kind) for kind in KINDS),
+    *(Case(kind, "llama", "bfloat16") for kind in ("scalar", "arm moslora", "policy")),
+    *(Case(kind, "llama", "mixed") for kind in ("scalar lora", "arm", "policy lora")),
+    *(Case(kind, "qwen3", "mixed", True) for kind in ("scalar", "arm lora", "policy")),
+]
+
+
+@pytest.mark.parametrize("case", BYTES, ids=lambda case: case.name)
+def test_bytes_of_a_step_are_those_that_are_alive(case):
+    within(capacity.training_bytes(case), "bytes")
+
+
+@pytest.mark.parametrize("guiding", GUIDES)
+def test_bytes_of_decoding_are_those_that_are_alive(guiding):
+    size = DecodingSize(layers=4, hidden=192, vocabulary=300, rank=4, tokens=32, prompt=24)
+    within(capacity.decoded_bytes(guiding, 8, size), "bytes")
+
+
+def watched(trainer, rows_of) -> tuple[int, ...]:
+    """The most that was alive in a step after the optimizer's first; rows and tokens of its micro-batches."""
+    own, found = trainer.training_step, []
+
+    def step(model, inputs, *more):
+        if not trainer.state.global_step:
+            return own(model, inputs, *more)
+        ready = trainer._prepare_inputs(inputs)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trainer, "_prepare_inputs", lambda _: ready)
+            states = [value for state in trainer.optimizer.state.values() for value in state.values()]
+            gradients = [one.grad for one in model.parameters() if one.grad is not None]
+            with LiveBytes([*model.parameters(), *gradients, *states]) as live:
+                live.restart()
+                loss = own(model, inputs, *more)
+            found.append((live.peak, *rows_of(ready)))
+        return loss
+
+    trainer.training_step = step
+    trainer.train()
+    return max(found)
+
+
+def test_bytes_of_a_reward_models_own_trainer_are_those_that_are_alive(tmp_path):
+    config = capacity.configuration(Case("scalar"))
+    words = models.tokenizer()
+    model = scalar_from_config(config, words, max_length=64)
+    draw = torch.Generator().manual_seed(0)
+    answers = torch.randint(8, 200, (16, 2, 48), generator=draw).tolist()
+    rows = [PairRow(chosen, rejected[:-3], 1.0, 0.0) for chosen, rejected in answers]
+    arguments = RewardArguments(str(tmp_path), per_device_train_batch_size=8, save_strategy="no", use_cpu=True)
+    arguments.disable_tqdm = True
+    trainer = RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows)
+    peak, number, length = watched(trainer, lambda inputs: inputs["tokens"].shape)
+    assert (number, length) == (16, 48)
+    step = Step(number, length, Answered(scores=1), FLOAT, device="cpu")
+    within((sum(step_parts(shape_of(config, "own"), step).values()), peak), "bytes")
+
+
+def test_bytes_of_a_policys_own_update_are_those_that_are_alive(tmp_path):
+    size = policies.Size(layers=4, hidden=192, vocabulary=9200, rows=16, prompt=24, answer=48, steps=2)
+    start = policies.start_in(str(tmp_path), size)
+    trainer = policies.trainer("ours", size, policies.Answers(size), start, str(tmp_path / "run"))
+    peak, rows, prompt, answer = watched(
+        trainer, lambda batch: (*batch["prompt_ids"].shape, batch["completion_ids"].shape[1])
+    )
+    assert (rows, answer) == (8, 48)
+    step = Step(rows, prompt + answer, Answered(rows * answer), FLOAT, padded=False, device="cpu")
+    parts = step_parts(shape_of(start.config, "own"), step, accumulated=True)
+    within((sum(parts.values()), peak), "bytes")
