@@ -71,10 +71,10 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
 
     `rows` is for an adapter that has a preference for so many.
     """
-    head: Any = model.get_output_embeddings()
-    if head is not None and is_partitioned(head.weight):
+    if any(is_partitioned(one) for one in model.parameters()):
         return False
     if model not in _READABLE:
+        head = model.get_output_embeddings()
         readable = type(head) is nn.Linear and model.get_decoder() is not model
         if readable:
             training = model.training

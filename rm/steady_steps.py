@@ -101,7 +101,8 @@ class SteadySteps(Trainer):
         before = [(one, one.grad, _version(one.grad)) for one in self._trained() if one.requires_grad]
         if not before:  # the gradient was complete when memory ran out
             with torch.no_grad():
-                return self.compute_loss(model, piece).detach() / self.current_gradient_accumulation_steps
+                value: Any = self.compute_loss(model, piece)
+                return value.detach() / self.current_gradient_accumulation_steps
         loss, failure = None, ""
         with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
             try:

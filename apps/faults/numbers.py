@@ -1,5 +1,7 @@
 """Losses and gradients that are no numbers, and memory that runs out within a step."""
 
+from typing import Any
+
 from ..runs import partial_folder
 from .injection import Seen, injection, seen
 from .programs import Hook
@@ -18,7 +20,7 @@ def _spoilt_loss(value: float, step: int) -> Hook:
         whole = RewardTrainer.compute_loss
 
         def spoilt(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-            loss = whole(self, model, inputs, return_outputs, num_items_in_batch)
+            loss: Any = whole(self, model, inputs, return_outputs, num_items_in_batch)
             return loss * value if self.state.global_step + 1 == step and not return_outputs else loss
 
         RewardTrainer.compute_loss = spoilt

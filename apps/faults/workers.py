@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,38 +114,38 @@ def _undisturbed(world: World) -> Path:
     return output
 
 
-@injection("the same figures; no reply that was kept is paid for again")
-def judge_killed(world: World) -> Seen:
-    """Kill -9 of `judge` after 24 replies, then --resume."""
-    alone, output = _undisturbed(world), world.new("judge-killed")
+def _interrupted(world: World, name: str, end: Callable[[Any], Any]) -> tuple[Any, Any, dict[str, bool]]:
+    """`judge` is ended after some replies and goes on: what `end` gave, how the resumed run ended, and what held."""
+    alone, output = _undisturbed(world), world.new(name)
     with ChatServer(latency=0.05) as server:
         program = world.start(*_judging(world, server.url, output, 0))
         came = program.until(lambda: len(server.requests) >= ASKED)
-        program.kill()
-        before = len(_replies(partial_folder(output)))
-        asked = len(server.requests)
+        given = end(program)
+        before, asked = len(_replies(partial_folder(output))), len(server.requests)
         ended = world.run(*_judging(world, server.url, output, 0), "--resume")
         again = len(server.requests) - asked
-    total = len(_replies(output))
+    once = came and ended.code == 0 and again == len(_replies(output)) - before
     same = ended.code == 0 and _verdicts(output) == _verdicts(alone)
-    return seen(ended, (), 0, same_figures=same, asked_once=came and again == total - before)
+    return given, ended, {"same_figures": same, "asked_once": once}
+
+
+@injection("the same figures; no reply that was kept is paid for again")
+def judge_killed(world: World) -> Seen:
+    """Kill -9 of `judge` after 24 replies, then --resume."""
+    _, ended, held = _interrupted(world, "judge-killed", lambda program: program.kill())
+    return seen(ended, (), 0, **held)
 
 
 @injection("the same figures; no reply that was kept is paid for again")
 def sigterm_to_judge(world: World) -> Seen:
     """SIGTERM to `judge` after 24 replies, then --resume."""
-    alone, output = _undisturbed(world), world.new("judge-sigterm")
-    with ChatServer(latency=0.05) as server:
-        program = world.start(*_judging(world, server.url, output, 0))
-        came = program.until(lambda: len(server.requests) >= ASKED)
+
+    def terminated(program: Any) -> Any:
         program.send(signal.SIGTERM)
-        ended = program.end()
-        before, asked = len(_replies(partial_folder(output))), len(server.requests)
-        resumed = world.run(*_judging(world, server.url, output, 0), "--resume")
-        again = len(server.requests) - asked
-    same = resumed.code == 0 and _verdicts(output) == _verdicts(alone)
-    once = came and resumed.code == 0 and again == len(_replies(output)) - before
-    return seen(ended, ("ended by SIGTERM",), 143, same_figures=same, asked_once=once)
+        return program.end()
+
+    ended, _, held = _interrupted(world, "judge-sigterm", terminated)
+    return seen(ended, ("ended by SIGTERM",), 143, **held)
 
 
 @injection("the torn line is dropped and asked again; the same figures")

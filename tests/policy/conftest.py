@@ -4,10 +4,19 @@ import copy
 
 import pytest
 import torch
+from datasets import Dataset
+from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.policy.algorithm import Algorithm
+from rewardlab.policy.arguments import PolicyArguments
+from rewardlab.policy.rewards import RewardSources
+from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.policy.voices import voice
 from rewardlab.rm.adapter_settings import AdapterSettings
 from rewardlab.rm.adapters import attach
+from rewardlab.rm.plugins import load
+
+from tests.conftest import SMALL_RUN
 
 KINDS = {
     "moslora": {"kind": "moslora", "embedding": "random"},
@@ -60,3 +69,28 @@ def make_guide(base, words):
         return voice(model, tokenizer or words, adapter)
 
     return make
+
+
+@pytest.fixture
+def train_written_by(base, words, tmp_path):
+    """A short run whose answers a rollout function writes, on the gold reward."""
+
+    def run(rollouts, *, policy=None, evaluates=False, lora=False, **settings):
+        data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
+        formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
+        args = PolicyArguments(**SMALL_RUN | {"output_dir": str(tmp_path), "num_generations_eval": 4} | settings)
+        trainer = PolicyTrainer(
+            policy or copy.deepcopy(base),
+            RewardSources({"gold": garden.gold()}),
+            Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
+            args,
+            data,
+            tokenizer=words,
+            eval_dataset=data if evaluates else None,
+            rollout_func=rollouts,
+            peft_config=LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM") if lora else None,
+        )
+        trainer.train()
+        return trainer
+
+    return run

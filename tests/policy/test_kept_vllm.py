@@ -1,26 +1,17 @@
 """`--rollouts vllm(every=M)`: a server of the run's own, restarted on the policy; with a stand-in for vLLM."""
 
-import copy
 import math
 import sys
 
 import pytest
 import torch
-from datasets import Dataset
-from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy import kept_server
-from rewardlab.policy.algorithm import Algorithm
-from rewardlab.policy.arguments import PolicyArguments
-from rewardlab.policy.rewards import RewardSources
 from rewardlab.policy.searches.vllm import LOG, vllm
-from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.plugins import load
 from rewardlab.rm.trunks import small_config
 from transformers import AutoModelForCausalLM
 
-from tests.conftest import SMALL_RUN
 from tests.policy.test_kept_server import STAND_INS, gone, told
 from tests.vllm_server import vllm_python
 
@@ -35,37 +26,14 @@ def stand_in(monkeypatch, tmp_path):
     return tmp_path / LOG
 
 
-@pytest.fixture
-def train(base, words, tmp_path):
-    def run(rollouts, *, policy=None, evaluates=False, lora=False, **settings):
-        data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
-        formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
-        args = PolicyArguments(**SMALL_RUN | {"output_dir": str(tmp_path), "num_generations_eval": 4} | settings)
-        trainer = PolicyTrainer(
-            policy or copy.deepcopy(base),
-            RewardSources({"gold": garden.gold()}),
-            Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
-            args,
-            data,
-            tokenizer=words,
-            eval_dataset=data if evaluates else None,
-            rollout_func=rollouts,
-            peft_config=LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM") if lora else None,
-        )
-        trainer.train()
-        return trainer
-
-    return run
-
-
 def logged(trainer, name):
     return [row[name] for row in trainer.state.log_history if name in row]
 
 
-def test_the_server_is_restarted_on_the_policy_and_the_lag_is_logged(stand_in, train, base):
+def test_the_server_is_restarted_on_the_policy_and_the_lag_is_logged(stand_in, train_written_by, base):
     """Of five steps with every=2 those after 0, 2 and 4 start one: the policy is 0, 1, 0, 1 and 0 steps old."""
     rollouts = vllm(every=2, options="--max-model-len 64")
-    trainer = train(rollouts, max_steps=5)
+    trainer = train_written_by(rollouts, max_steps=5)
     assert logged(trainer, "rollouts/lag") == [0, 1, 0, 1, 0]
     assert len(logged(trainer, "rollouts/restart_seconds")) == 3
     starts = told(stand_in)
@@ -76,15 +44,15 @@ def test_the_server_is_restarted_on_the_policy_and_the_lag_is_logged(stand_in, t
     assert not rollouts.saved.exists(), "what was served is removed"
 
 
-def test_ratios_are_taken_against_what_the_server_says(stand_in, train, words):
+def test_ratios_are_taken_against_what_the_server_says(stand_in, train_written_by, words):
     """It draws evenly from the vocabulary: log V nats under the policy's own log-probability."""
-    trainer = train(vllm(every=1), max_steps=1)
+    trainer = train_written_by(vllm(every=1), max_steps=1)
     (gap,) = logged(trainer, "ratio")
     assert 0 < gap != pytest.approx(1, abs=0.05) and math.isfinite(gap)
 
 
-def test_an_evaluation_is_the_present_policys_and_ends_its_server(stand_in, train):
-    trainer = train(vllm(every=9), evaluates=True, max_steps=2)
+def test_an_evaluation_is_the_present_policys_and_ends_its_server(stand_in, train_written_by):
+    trainer = train_written_by(vllm(every=9), evaluates=True, max_steps=2)
     assert gone([pid for one in told(stand_in) for pid in one["pids"]])
     trainer.evaluate()
     starts = told(stand_in)
@@ -92,10 +60,10 @@ def test_an_evaluation_is_the_present_policys_and_ends_its_server(stand_in, trai
     assert gone([pid for one in starts for pid in one["pids"]])
 
 
-def test_an_adapter_is_served_merged_and_stays_one(stand_in, train, base):
+def test_an_adapter_is_served_merged_and_stays_one(stand_in, train_written_by, base):
     (elsewhere := stand_in.parent / "elsewhere").mkdir()
     (elsewhere / "another's").touch()
-    trainer = train(vllm(every=1, folder=str(elsewhere)), lora=True, max_steps=2)
+    trainer = train_written_by(vllm(every=1, folder=str(elsewhere)), lora=True, max_steps=2)
     first, second = told(stand_in)
     assert {*second["names"]} <= {*base.state_dict()}, "names of a plain model"
     assert first["weights"] != second["weights"] and hasattr(trainer.model, "peft_config")
@@ -118,7 +86,7 @@ def test_what_cannot_be_started_is_told_before_anything_is_loaded(settings, erro
         vllm(**settings)
 
 
-def test_vllms_own_server_is_restarted_on_a_policy_that_learns(words, train, tmp_path):
+def test_vllms_own_server_is_restarted_on_a_policy_that_learns(words, train_written_by, tmp_path):
     """Its log-probabilities are those of the policy that it was started on: ratios are 1 where the lag is 0."""
     vllm_python()
     torch.manual_seed(0)
@@ -127,7 +95,7 @@ def test_vllms_own_server_is_restarted_on_a_policy_that_learns(words, train, tmp
     options = "--enforce-eager --gpu-memory-utilization 0.2 --max-model-len 128"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        trainer = train(vllm(every=2, options=options), policy=policy, max_steps=3)
+        trainer = train_written_by(vllm(every=2, options=options), policy=policy, max_steps=3)
     ratios, lags = logged(trainer, "ratio"), logged(trainer, "rollouts/lag")
     print(f"\nratios {ratios}, lags {lags}, seconds of a restart {logged(trainer, 'rollouts/restart_seconds')}")
     assert lags == [0, 1, 0]

@@ -4,15 +4,9 @@ import copy
 
 import pytest
 import torch
-from datasets import Dataset
 from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.policy.algorithm import Algorithm
-from rewardlab.policy.arguments import PolicyArguments
-from rewardlab.policy.rewards import RewardSources
 from rewardlab.policy.server_rollouts import server_rollouts, shared_out
-from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.plugins import load
 from rewardlab.rm.rotation import Rotation
 from rewardlab.rm.trunks import small_config
 from transformers import AutoModelForCausalLM
@@ -63,26 +57,10 @@ def server(base):
 
 
 @pytest.fixture
-def train(base, words, tmp_path):
+def train(train_written_by):
     def run(url, policy=None, steps=1):
-        data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
-        formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
-        args = PolicyArguments(
-            output_dir=str(tmp_path), use_cpu=True, per_device_train_batch_size=8, num_generations=4, max_steps=steps,
-            max_completion_length=8, gradient_checkpointing=False, save_strategy="no", disable_tqdm=True,
-            learning_rate=1e-3, lr_scheduler_type="constant",
-        )  # fmt: skip
-        trainer = PolicyTrainer(
-            policy or copy.deepcopy(base),
-            RewardSources({"gold": garden.gold()}),
-            Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
-            args,
-            data,
-            tokenizer=words,
-            rollout_func=server_rollouts(url),
-        )
-        trainer.train()
-        return trainer
+        changed = {"max_steps": steps, "gradient_accumulation_steps": 1, "max_completion_length": 8}
+        return train_written_by(server_rollouts(url), policy=policy, **changed)
 
     return run
 
