@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from rewardlab.kernels.ops.policy_loss import ClipRule, policy_loss
-from rewardlab.policy.head import Answers, install
+from rewardlab.policy.critic import CriticArguments, CriticLearner, Targets
+from rewardlab.policy.head import Answers, at_answers, install, own_states
 from rewardlab.policy.rows import bounds_of_rows
 from rewardlab.policy.whole_answers import whole_answers
 from rewardlab.rm.adapter_settings import AdapterSettings
@@ -22,7 +24,7 @@ from rewardlab.rm.objective_task import ObjectiveRow, ObjectivesTask
 from rewardlab.rm.plugins import load, names
 from rewardlab.rm.preference_task import PreferenceRow, PreferenceTask
 from rewardlab.rm.preferences import dirichlet
-from rewardlab.rm.together import whole
+from rewardlab.rm.together import same_gradients, whole
 from rewardlab.rm.trainer import PairRow, ScalarTask
 from rewardlab.rm.trunks import sequence_scores, small_config, small_tokenizer
 from rewardlab.rm.types import Example, user_turn
@@ -123,14 +125,20 @@ def group_case():
     return classifier(), value
 
 
+def some_answers() -> Answers:
+    """Eight answers of 2 to 6 tokens."""
+    response = torch.arange(LENGTH - PROMPT) < torch.randint(2, 7, (ROWS, 1), generator=DRAWS)
+    attention = torch.cat([torch.ones(ROWS, PROMPT, dtype=torch.bool), response], 1)
+    return Answers(TOKENS[:ROWS], attention, torch.full((ROWS,), PROMPT), response)
+
+
 def policy_case(name: str):
     rule = load("policy.losses", name)(**SETTINGS.get(name, {}))
     model, _ = language_model()
-    response = torch.arange(LENGTH - PROMPT) < torch.randint(2, 7, (ROWS, 1), generator=DRAWS)
+    made = some_answers()
+    response = made.response
     advantages = torch.randn(ROWS, 1, generator=DRAWS).expand(-1, LENGTH - PROMPT).contiguous()
-    attention = torch.cat([torch.ones(ROWS, PROMPT, dtype=torch.bool), response], 1)
     weights = response / response.sum()
-    made = Answers(TOKENS[:ROWS], attention, torch.full((ROWS,), PROMPT), response)
     old = torch.randn(ROWS, LENGTH - PROMPT, generator=DRAWS) * 0.1 - 4.5
 
     def value(model, own):
@@ -207,6 +215,34 @@ def compare(name: str, mesh) -> float:
     return max(((ours[key] - one).abs().max() / largest).item() for key, one in truth.items())
 
 
+def states_read_alike(mesh) -> None:
+    """R2M and PPO's critic read a split policy's states as a whole one's; the critic's gradients are added up."""
+    DRAWS.manual_seed(0)
+    rows, values = some_answers(), torch.randn(2, ROWS, LENGTH - PROMPT, generator=DRAWS)
+    (model, _), (other, _) = language_model(), language_model()
+    for one in (model, other):
+        install(one)
+    with torch.no_grad():
+        truth, found = model(answers=rows), split(other, mesh)(answers=rows)
+    torch.testing.assert_close(found.states, truth.states, rtol=1e-5, atol=1e-5)
+    for one, expected in zip(own_states(found.states, rows), own_states(truth.states, rows), strict=True):
+        torch.testing.assert_close(one, expected, rtol=1e-2, atol=1e-2)  # bfloat16
+    torch.manual_seed(distributed.get_rank())  # each draws a critic of its own, and the first one's is taken
+    alone, shared = (CriticLearner(32, CriticArguments(hidden=8), torch.device("cpu")) for _ in range(2))
+    shared.critic.load_state_dict(alone.critic.state_dict())
+    half = ROWS // distributed.get_world_size()
+    for learner, read, own in (
+        (alone, truth, slice(0, ROWS)),
+        (shared, found, slice(distributed.get_rank() * half, (distributed.get_rank() + 1) * half)),
+    ):
+        mine = Answers(*(one[own] for one in rows))
+        targets = Targets(values[0][own], values[1][own], mine.response, 1 / rows.response.sum().item())
+        learner.learn(at_answers(read.states[own], mine), targets)
+    same_gradients(shared.critic.parameters(), "sum")
+    for one, expected in zip(shared.critic.parameters(), alone.critic.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, expected.grad, rtol=1e-4, atol=1e-6)
+
+
 def saved_whole(folder: Path, mesh) -> None:
     """A split reward model is saved whole: opened again it gives the scores that the processes gave together."""
     model = scalar_from_config(small_config(WORDS, hidden=32), WORDS, objectives=BOTH)
@@ -238,7 +274,7 @@ def adapter_saved_whole(folder: Path, mesh) -> None:
 
 
 if __name__ == "__main__":
-    distributed.init_process_group("gloo")
+    PartialState(cpu=True)  # which joins the processes
     assert distributed.get_world_size() == 2, "start me with torchrun --nproc_per_node 2"
     mesh = init_device_mesh("cpu", (2,))
     worst = {}
@@ -246,6 +282,7 @@ if __name__ == "__main__":
         worst[name] = compare(name, mesh)
         if distributed.get_rank() == 0:
             print(f"{worst[name]:.1e}  {name}", flush=True)
+    states_read_alike(mesh)
     saved_whole(Path(sys.argv[1]), mesh)
     adapter_saved_whole(Path(sys.argv[1]), mesh)
     distributed.destroy_process_group()
