@@ -248,7 +248,11 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
         _named(".processes:settle_devices")()
     settings = parse(name, verb, words)
     settings[0].validate()
-    return _named(f".{verb.function}")(*settings)
+    try:
+        return _named(f".{verb.function}")(*settings)
+    finally:
+        if "WORLD_SIZE" in os.environ:
+            _named(".processes:leave")()
 
 
 def _help(name: str, verb: Verb, words: list[str]) -> None:
@@ -300,7 +304,10 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
 def _read_config(words: Sequence[str]) -> None:
     """The file of `--config` can be read in time: brackets without an end, and aliases of aliases, are refused."""
     if "--config" in words[:-1]:
-        from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
+        try:
+            from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UsageError(f"the file given with --config is not YAML: {error}") from error
 
 
 def _refuse(message: str) -> NoReturn:

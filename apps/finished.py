@@ -62,16 +62,16 @@ def open_finished(folder: str) -> Finished:
 
 
 def _checked(run: Finished) -> Finished:
-    """Its parts are of one run: it has cases, every scorer has judgments, and each has a score for each answer."""
+    """Its parts are of one run: it has cases, and who scores one scores each of its answers."""
     if not run.cases:
         raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
     answers = {case.id: len(case.answers) for case in run.cases}
     for row in run.summary["rows"]:
-        for judgment in run.judgments.get(row["scorer"], {"": None}).values():
-            if judgment is None or (judgment.scores and answers.get(judgment.case) != len(judgment.scores)):
-                name = f"'{judgment.case}'" if judgment else "any case"
+        for judgment in run.judgments.get(row["scorer"], {}).values():
+            if judgment.scores and answers.get(judgment.case) != len(judgment.scores):
                 raise DataError(
-                    f"{run.folder}: no scores of '{row['scorer']}' for each answer of {name}; run rewardlab eval again"
+                    f"{run.folder}: no scores of '{row['scorer']}' for each answer of '{judgment.case}'; run rewardlab "
+                    "eval again"
                 )
     return run
 

@@ -41,6 +41,12 @@ def settle_devices() -> None:
             os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 
 
+def leave() -> None:
+    """Take leave of the other processes in time: what is left to the interpreter's end may abort it."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 def process(expected: int, verb: str) -> Process:
     """This process; more or fewer of them than expected is an error, as some launchers silently start one."""
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))

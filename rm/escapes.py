@@ -13,10 +13,10 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 SCRIPTED = re.compile(r"\](?=[(:]\s*<?\s*(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 SECRET = re.compile(
-    r"(?P<name>[\w-]*(?:token|secret|password|api[_-]?key)(?!s|\w*env\b)\w*)(?P<sign>=|:\s*)(?P<value>[^\s,)&]+)",
+    r"(?P<name>[\w-]*(?:token|secret|password|api[_-]?key)(?!s|izer|\w*env\b)\w*)(?P<sign>=|:\s*)(?P<value>[^\s,)&]+)",
     re.IGNORECASE,
 )
-SECRET_FLAG = re.compile(r"--[\w-]*(?:token|secret|password|api[_-]?key)(?!s|\w*env\b)\w*", re.IGNORECASE)
+SECRET_FLAG = re.compile(r"--[\w-]*(?:token|secret|password|api[_-]?key)(?!s|izer|\w*env\b)\w*", re.IGNORECASE)
 KEYS = re.compile(r"\b(?:hf_|sk-|ghp_|xox[bp]-)[\w-]{16,}|(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
 HIDDEN = "***"
 

@@ -230,6 +230,7 @@ def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tupl
     place = place_of(source, trust_remote_code=bool(options.get("trust_remote_code")))
     if Path(source).is_dir():
         refuse_pickles(Path(source))
+    if (Path(source) / "config.json").exists():  # an adapter's folder has none
         check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
     model, facts = auto.from_pretrained(
         place.name,

@@ -94,7 +94,8 @@ def ensemble(
             saved = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
             names = [str(name) for name in saved["members"]]
             kept = rule_of(saved["rule"]) if "rule" in saved else None
-            weight = float(saved.get("pessimism", 0.0))
+            weight = saved.get("pessimism", 0.0)
+            float(weight)  # which stays what it was, as it is part of the contract
         except UNREADABLE as error:
             raise DataError(f"{folder / SETTINGS}: not the settings of an ensemble ({error}); make it again") from error
     else:

@@ -57,13 +57,6 @@ def test_bfloat16_states_are_read_in_float32():
     assert Critic(3)(torch.zeros(1, 2, 3, dtype=torch.bfloat16)).dtype == torch.float32
 
 
-class Alone:
-    """What a learner needs of accelerate in one process."""
-
-    def reduce(self, x, reduction):
-        return x
-
-
 def test_passes_are_so_many_steps_on_all_micro_batches_of_a_step():
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(6, 5, 8, generator=generator)  # one state behind the 4 tokens
@@ -75,10 +68,10 @@ def test_passes_are_so_many_steps_on_all_micro_batches_of_a_step():
     losses = []
     for _ in range(3):
         losses.append(whole.learn(states, targets))
-        whole.step(Alone())
+        whole.step()
     for part in (slice(0, 2), slice(2, 6)):
         split.learn(states[part], Targets(*(one[part] for one in targets[:3]), 1 / 24))
-    split.step(Alone())
+    split.step()
     torch.testing.assert_close(split.critic.head.weight, whole.critic.head.weight)
     assert losses[0] > losses[1] > losses[2] and split.seen == []
     other = CriticLearner(8, CriticArguments(learning_rate=0.1), torch.device("cpu"))
