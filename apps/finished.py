@@ -1,7 +1,7 @@
 """Finished runs of `rewardlab eval` and `rewardlab judge`, read back, and two of them compared on their cases."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def open_finished(folder: str) -> Finished:
 
 
 def _checked(run: Finished) -> Finished:
-    """Its parts are of one run: it has cases, and who scores one scores each of its answers."""
+    """Its parts are of one run: it has cases, and who scores one scores each of its answers, or abstains."""
     if not run.cases:
         raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
     answers = {case.id: len(case.answers) for case in run.cases}
@@ -73,7 +73,10 @@ def _checked(run: Finished) -> Finished:
                     f"{run.folder}: no scores of '{row['scorer']}' for each answer of '{judgment.case}'; run rewardlab "
                     "eval again"
                 )
-    return run
+    names = [row["scorer"] for row in run.summary["rows"]]
+    absent = [name for name in names if len(run.judgments.get(name, {})) < len(run.cases)]
+    filled = {name: {one.case: one for one in run.of(name, run.cases)} for name in absent}
+    return replace(run, judgments=run.judgments | filled)
 
 
 def _check(summary: Mapping[str, Any]) -> None:
