@@ -147,7 +147,7 @@ def offline(monkeypatch):
 def test_no_loader_breaks_the_law(tmp_path, offline):
     """The same files in every run: what is found here can be looked for."""
     said: list[str] = []
-    tallies = fuzz(targets(), tmp_path, seed=20, seconds=SECONDS, say=said.append)
+    tallies = fuzz(targets(), tmp_path, seed=0, seconds=SECONDS, say=said.append)
     assert not said, "\n".join(said)
     assert all(tally.executions for tally in tallies) and sum(tally.kinds["refused"] for tally in tallies) > 100
 
