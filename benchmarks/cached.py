@@ -59,7 +59,7 @@ def read_arrays(file: Path) -> Arrays:
     try:
         with np.load(file, allow_pickle=False) as kept:
             return dict(kept)
-    except (*UNREADABLE, EOFError, MemoryError, BadZipFile, zlib.error, NotImplementedError) as error:
+    except (*UNREADABLE, EOFError, MemoryError, BadZipFile, zlib.error, RuntimeError) as error:
         raise DataError(f"{file}: not a kept result ({error}); delete it, and it is made again") from error
 
 

@@ -1,8 +1,6 @@
 """A policy's forward over whole answers: log-probabilities, entropies and hidden states, never all logits at once."""
 
-import functools
 from collections.abc import Mapping, Sequence
-from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +9,7 @@ from torch import Tensor
 
 from ..kernels.choose import wide
 from ..rm.encode import Encoder, pad, right_padded
+from ..rm.inside import answer_to
 from ..rm.logprobs import head_logprobs, head_reads_last_states
 from ..rm.types import Example
 
@@ -59,23 +58,18 @@ def answers_of(batch: Mapping[str, Any]) -> Answers:
 def install(model: Any, *, temperature: float = 1.0) -> None:
     """Let `model(answers=Answers(...))` return a `Reading`; every other call is as before.
 
-    Inside the model's own forward, so that whatever wraps it (DDP, FSDP, PEFT, autocast) sees every use of its weights.
-    Logits are divided by the temperature that answers are drawn at. `model` is the causal language model itself.
+    Logits are divided by the temperature that answers are drawn at. `model` is the causal language model itself, before
+    anything wraps it: see `rm.inside`.
     """
-    original = model.forward
-    head_reads_last_states(model)  # tried now, while nothing wraps the model
+    head_reads_last_states(model)  # tried now, and remembered
 
-    @functools.wraps(type(model).forward)  # `generate` looks at the signature
-    def forward(self: Any, *args: Any, answers: Answers | None = None, **options: Any) -> Any:
-        if answers is None:
-            return original(*args, **options)
-        read = _by_states if head_reads_last_states(self) else _by_logits
-        return read(self, original, answers, temperature)
+    def read(own: Any, rows: Answers) -> Reading:
+        return (_by_states if head_reads_last_states(own) else _by_logits)(own, rows, temperature)
 
-    model.forward = MethodType(forward, model)
+    answer_to(model, "answers", read)
 
 
-def _by_states(model: Any, original: Any, rows: Answers, temperature: float) -> Reading:
+def _by_states(model: Any, rows: Answers, temperature: float) -> Reading:
     states = model.get_decoder()(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False
     ).last_hidden_state
@@ -84,9 +78,9 @@ def _by_states(model: Any, original: Any, rows: Answers, temperature: float) -> 
     return Reading(*(_in_place(one, rows) for one in found), states)
 
 
-def _by_logits(model: Any, original: Any, rows: Answers, temperature: float) -> Reading:
+def _by_logits(model: Any, rows: Answers, temperature: float) -> Reading:
     """Through the model's own logits, where the head does more than a product."""
-    found = original(
+    found = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
     )
     logits = at_answers(found.logits, rows)[:, :-1][rows.response]

@@ -10,16 +10,25 @@ from accelerate.utils import extract_model_from_parallel
 T = TypeVar("T")
 
 
+def answer_to(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
+    """Let `model(word=x)` return `read(model, x)` inside the model's own forward; every other call is as before.
+
+    `model` is the language model itself, before anything wraps it; `read` may call `model.forward`.
+    """
+    original = model.forward.__func__  # of no instance, so that a copy of the model runs its own weights
+
+    @functools.wraps(type(model).forward)  # `generate` looks at the signature
+    def forward(self: Any, *args: Any, **options: Any) -> Any:
+        asked = options.pop(word, None)
+        return original(self, *args, **options) if asked is None else read(self, asked)
+
+    model.forward = MethodType(forward, model)
+
+
 def install(model: Any) -> None:
-    """Let `model(read=f)` return f(language model); every other call is as before. Before anything wraps the model."""
+    """Let `model(read=f)` return f(language model), with or without an adapter around it; see `answer_to`."""
     own = _language_model(model)
-    original = own.forward.__func__  # of no instance, so that a copy of the model runs its own weights
-
-    @functools.wraps(type(own).forward)
-    def forward(self: Any, *args: Any, read: Callable[[Any], Any] | None = None, **options: Any) -> Any:
-        return original(self, *args, **options) if read is None else read(self)
-
-    own.forward = MethodType(forward, own)
+    answer_to(own, "read", lambda inner, read: read(inner))
     own.read_inside = True
 
 

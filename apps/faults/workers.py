@@ -151,16 +151,14 @@ def sigterm_to_judge(world: World) -> Seen:
 @injection("the torn line is dropped and asked again; the same figures")
 def kept_reply_torn(world: World) -> Seen:
     """A kept reply's line is torn by a kill, then --resume."""
-    alone, output = _undisturbed(world), world.new("judge-torn")
-    with ChatServer(latency=0.05) as server:
-        program = world.start(*_judging(world, server.url, output, 0))
-        program.until(lambda: len(server.requests) >= ASKED)
+
+    def torn(program: Any) -> None:
         program.kill()
-        path = _replies_file(partial_folder(output))
+        path = _replies_file(partial_folder(world.folder / "runs" / "judge-torn"))
         path.write_bytes(path.read_bytes()[:-30])
-        ended = world.run(*_judging(world, server.url, output, 0), "--resume")
-    same = ended.code == 0 and _verdicts(output) == _verdicts(alone)
-    return seen(ended, ("was cut off",), 0, same_figures=same)
+
+    _, ended, held = _interrupted(world, "judge-torn", torn)
+    return seen(ended, ("was cut off",), 0, same_figures=held["same_figures"])
 
 
 def _replies_file(folder: Path) -> Path:

@@ -43,7 +43,7 @@ def outcomes(page: Any) -> set[str]:
     return set(page.locator('#items [data-col="2"]').all_inner_texts())
 
 
-def reload(page: Any) -> None:
-    """Once nothing is under way: a browser tells of every request that a new page cuts off."""
-    page.wait_for_timeout(3_000)
-    page.reload()
+def again(visit: Any, page: Any, **options: Any) -> Any:
+    """A fresh browser at the address that this page has come to; to reload it would cut off what is under way."""
+    address, _, query = page.url.partition("?")
+    return visit(address, f"?{query}", **options)

@@ -4,6 +4,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.apps.inspector.acts import again
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
 from tests.apps.inspector.ponds import NULL, write_run
 
@@ -47,8 +48,7 @@ def test_two_runs_are_compared_and_flips_lead_to_their_case(address, visit):
         "scorer": ["small"],
         "item": [],
     }
-    page.reload()
-    page.locator("#statistics").wait_for()
+    page = again(visit, page, ready="#statistics")
     assert page.locator("#agreement tbody tr").nth(1).inner_text().split() == ["wrong", "8", "4", "0", "4"]
 
 

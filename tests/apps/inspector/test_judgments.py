@@ -16,7 +16,7 @@ from rewardlab.apps.inspector_views import runs as runs_of
 from rewardlab.apps.inspector_views.runs import open_root
 from rewardlab.rm.data import load_pairs
 
-from tests.apps.inspector.acts import choose, expect_cases, expect_place, outcomes, pick, reload
+from tests.apps.inspector.acts import again, choose, expect_cases, expect_place, outcomes, pick
 from tests.apps.inspector.ponds import HOSTILE, MODEL, NULL, write_run
 
 WRONG = ("a1", "a2", "a7", "a1-1", "a2-1", "a7-1", "a1-2", "a2-2", "a7-2", "a1-3")
@@ -131,7 +131,7 @@ def test_an_address_leads_back_to_what_was_shown(visit, address):
     page.keyboard.press("j")
     expect_place(page, "item 4 of 4")
     page.wait_for_url("**item=a6-3*")
-    reload(page)
+    page = again(visit, page, ready=ITEM)
     expect_place(page, "item 4 of 4")
     expect_cases(page, "a6", "a6-1", "a6-2", "a6-3")
     assert page.get_by_label("Search").input_value() == "moss"
@@ -154,7 +154,7 @@ def test_readers_annotate_and_take_a_selection_away(visit, address, runs, tmp_pa
         page.locator("#note textarea, #note input").fill(note)
         page.get_by_role("button", name="annotate").click()
         page.locator("#said", has_text=note).wait_for()
-    reload(page)
+    page = again(visit, page, ready=ITEM)
     page.locator("#said", has_text="Ada <b>").wait_for()
     page.get_by_label("annotated").check()
     expect_cases(page, "a2")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.apps.inspector.acts import again
 from tests.apps.inspector.trainings import HOSTILE, keep_answers, logged, write_training
 
 
@@ -34,7 +35,7 @@ def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
     page.locator("#rollout-place", has_text="answer 3 of 3").wait_for()
     page.get_by_text("A reward of this answer is missing").wait_for()
     page.wait_for_url("**answer=2")
-    page.reload()
+    page = again(visit, page)
     page.locator("#rollout-place", has_text="answer 3 of 3").wait_for()
 
 
