@@ -25,7 +25,7 @@ from ..rm.trunks import fingerprint, load_causal_lm, load_tokenizer, sharing
 from ..rm.types import Messages, content_hash, user_turn
 from .arms import arms, base_of
 from .config import DecodeConfig
-from .runs import PARTIAL, RESULTS, plain, say, trust
+from .runs import PARTIAL, RESULTS, plain, say, seconds_since, trust
 from .token_texts import pieces
 
 
@@ -60,7 +60,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
         "answers": len(asked),
         "decoded": finished,
         "tokens": tokens,
-        "seconds": round(time.time() - started, 2),
+        "seconds": round(seconds_since(started), 2),
         "output": config.output,
         "forwards": engine.counters.forwards,
     }

@@ -1,6 +1,5 @@
 """What the verbs do, each a function that a notebook can call as well."""
 
-import json
 import shutil
 import time
 from dataclasses import asdict
@@ -32,10 +31,12 @@ from .runs import (
     replace_file,
     run_folder,
     say,
+    seconds_since,
     tell_rows,
     trust,
     write_json,
     write_manifest,
+    write_rows,
 )
 from .score_config import ScoreConfig
 from .serving.named import is_served, open_model, open_served
@@ -209,7 +210,7 @@ def _write_columns(columns: dict[str, list], path: Path, parquet: bool) -> None:
         pq.write_table(pa.table(columns), path)
     else:
         lines = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+        write_rows(path, lines)
 
 
 # ---- studies ----
@@ -242,4 +243,4 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
         name: {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
         for name, evaluation in found.evaluations.items()
     }
-    return {"run": config.output, "study": config.name, "seconds": round(time.time() - started, 1), "overall": overall}
+    return {"run": config.output, "study": config.name, "seconds": round(seconds_since(started), 1), "overall": overall}

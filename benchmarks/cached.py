@@ -8,23 +8,21 @@ import importlib.metadata
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
 
 from ..rm.errors import UNREADABLE, DataError
 from ..rm.types import content_hash
 from .types import Say
+from .workers import in_processes
 
-REVISION = 1  # to be raised when the code that trains or decodes changes a number
+REVISION = 2  # to be raised when the code that trains or decodes changes a number
 Arrays = dict[str, np.ndarray]
 
 
@@ -68,20 +66,8 @@ def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
     wanted = {job.file(cache): job for job in jobs}
     waiting = [job for file, job in wanted.items() if not file.exists()]
     say(f"{len(wanted) - len(waiting)} of {len(wanted)} results are in the cache")
-    for place, name in enumerate(_done(waiting, cache, workers), start=1):
+    for place, name in enumerate(in_processes(partial(_run, cache), waiting, workers), start=1):
         say(f"{place} of {len(waiting)}: {name}")
-
-
-def _done(jobs: Sequence[Job], cache: Path, workers: int) -> Iterable[str]:
-    if workers < 2 or len(jobs) < 2:
-        yield from (_run(cache, job) for job in jobs)
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        yield from pool.map(partial(_run, cache), jobs)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def _run(cache: Path, job: Job) -> str:

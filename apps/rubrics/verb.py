@@ -13,7 +13,7 @@ from ...judges.rubric import lint
 from ...rm.data import collect
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ..judge.config import ChatConfig
-from ..runs import data_hash, run_folder, say, tell_rows, trust, write_manifest
+from ..runs import data_hash, run_folder, say, seconds_since, tell_rows, trust, write_manifest
 from .applying import apply
 from .building import build
 from .config import RubricsConfig
@@ -50,7 +50,7 @@ def train_model(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict
         train(model, records, work, how, tokenizer)
         (work / "README.md").unlink(missing_ok=True)  # TRL's model card, of a model whose name it does not know
         write_manifest(work, data=list(map(str, files)), seed=how.seed, started=started, records=len(records))
-    return {"output": config.output, "records": len(records), "seconds": round(time.time() - started, 1)}
+    return {"output": config.output, "records": len(records), "seconds": round(seconds_since(started), 1)}
 
 
 def _base(config: RubricsConfig, chats: ChatConfig) -> tuple[Any, Any]:

@@ -3,8 +3,6 @@
 import importlib.metadata
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -22,6 +20,7 @@ from ..scorers import StoredScores
 from ..suites.pairs import Pairs, as_cases
 from ..suites.rewardbench import rewardbench
 from ..types import Say, Study
+from ..workers import in_processes
 
 SOURCES = {
     "HH harmless": ["hh_rlhf/harmless_base_test.public.jsonl.gz"],
@@ -185,22 +184,10 @@ def run_jobs(jobs: Sequence[Job], workers: int, say: Say) -> int:
     """Run what the cache lacks, in `workers` processes of one thread each; the number that it had."""
     waiting = [job for job in jobs if not job.file.exists()]
     say(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")
-    if workers < 2 or len(waiting) < 2:
-        for job in waiting:
-            say(f"done: {_train_and_rate(job)}")
-        return len(jobs) - len(waiting)
     longest_first = sorted(waiting, key=lambda job: (job.kind != "linear", len(job.train)), reverse=True)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        for name in pool.map(_train_and_rate, longest_first):
-            say(f"done: {name}")
+    for name in in_processes(_train_and_rate, longest_first, workers):
+        say(f"done: {name}")
     return len(jobs) - len(waiting)
-
-
-def _one_thread() -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-
-    torch.set_num_threads(1)
 
 
 def _train_and_rate(job: Job) -> str:
