@@ -16,6 +16,7 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
     best_worst   the group's best and worst alike, nothing else
     best_random  4 for the best, 1 for every other
 
+    Tied scores have the same weight: every completion with the group's highest score is its best.
     The paper picks the kind whose answers' rewards agree best with their true quality. The weights are the released
     code's; here they are taken within groups, with mean 1 in each, so that no prompt is left out.
     """
@@ -35,10 +36,9 @@ def pf_ppo(kind: str, *, power: float = 2.0) -> Scheduler:
 
 
 def _raw(scores: Float[Tensor, " M"], kind: str, power: float) -> Float[Tensor, " M"]:
-    best = torch.nn.functional.one_hot(scores.argmax(), len(scores)).to(scores.dtype)
+    best = scores == scores.max()
     if kind == "power":
         return scores.abs() ** power
     if kind == "best_random":
-        return 1 + 3 * best
-    worst = torch.nn.functional.one_hot(scores.argmin(), len(scores)).to(scores.dtype)
-    return torch.maximum(best, worst)
+        return torch.where(best, 4, 1).to(scores.dtype)
+    return (best | (scores == scores.min())).to(scores.dtype)

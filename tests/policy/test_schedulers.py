@@ -21,10 +21,20 @@ def test_weights_worked_out_by_hand():
     # squares 1, 4, 9 of three rows: 3/14, 12/14, 27/14; scores of 0 leave nothing to prefer
     assert weights("power") == pytest.approx([3 / 14, 12 / 14, 27 / 14, 0, 1, 1])
     assert weights("power", power=1.0) == pytest.approx([0.5, 1, 1.5, 0, 1, 1])
-    # the best and the worst of three rows; of equal ones the first is both
-    assert weights("best_worst") == pytest.approx([0, 1.5, 1.5, 0, 2, 0])
-    # 1, 1, 4 of three rows; 4, 1 of two
-    assert weights("best_random") == pytest.approx([0.5, 0.5, 2, 0, 1.6, 0.4])
+    # the best and the worst of three rows; equal ones are both
+    assert weights("best_worst") == pytest.approx([0, 1.5, 1.5, 0, 1, 1])
+    # 1, 1, 4 of three rows; 4, 4 of two
+    assert weights("best_random") == pytest.approx([0.5, 0.5, 2, 0, 1, 1])
+
+
+def test_tied_scores_have_the_same_weight():
+    scores, one_group = torch.tensor([1.0, 1.0, 0.0, 0.0]), ROLLOUT._replace(group=torch.zeros(4, dtype=torch.long))
+
+    def weights_of(kind: str) -> list[float]:
+        return load("policy.schedulers", "pf_ppo")(kind)({}, scores, one_group)[1].tolist()
+
+    assert weights_of("best_worst") == [1, 1, 1, 1]
+    assert weights_of("best_random") == pytest.approx([1.6, 1.6, 0.4, 0.4])
 
 
 @pytest.mark.parametrize("kind", ["power", "best_worst", "best_random"])
