@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ..types import Rollout, State, Transform
 
+FEWEST = 4  # good tokens of a prompt that principal components are fitted to, as in the released code
 NOTHING = 1e-6  # of singular values and residuals of states with variance 1: rounding
 
 
@@ -22,9 +23,10 @@ def resrl(
 
     w_t rises from `floor` to 1 between the `low` and the `high` quantile of ‖h_t - projection of h_t‖² / D, where h_t
     is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper's is of the layer
-    before the last) and the projection is on the `rank` first principal components of good answers' states, of at most
-    `most` of them, evenly drawn. The settings are the released code's. Without good tokens, and where all residuals are
-    equal, w is 1.
+    before the last) and the projection is on the `rank` first principal components of the states of the same prompt's
+    good answers, of at most `most` of them, evenly drawn. Components and quantiles are each prompt's own, and the
+    settings are those of the released code. Where a prompt has fewer than 4 good tokens, and where all its residuals
+    are equal, w is 1.
     """
     if rank < 1 or not 0 <= low < high <= 1 or not 0 <= floor <= 1 or positive < 0 or most < 1:
         raise ValueError(
@@ -40,11 +42,14 @@ def resrl(
             advantages = advantages[:, None].expand_as(rollout.response)
         good, bad = rollout.response & (advantages > 0), rollout.response & (advantages < 0)
         found = torch.where(good, positive * advantages, advantages)
-        if good.any() and bad.any():
-            near = hidden[good]
+        for number in rollout.group.unique():
+            rows = (rollout.group == number)[:, None]
+            near, far = hidden[good & rows], bad & rows
+            if len(near) < FEWEST or not far.any():
+                continue
             near = near[torch.linspace(0, len(near) - 1, min(most, len(near)), device=near.device).long()]
-            weight = residual_weight(hidden[bad].float(), near.float(), rank, low, high, floor)
-            found[bad] = found[bad] * weight.to(found.dtype)
+            weight = residual_weight(hidden[far].float(), near.float(), rank, low, high, floor)
+            found[far] = found[far] * weight.to(found.dtype)
         return state, found
 
     return Transform("advantage", change, stage=4, reads=("states",))

@@ -53,9 +53,28 @@ def test_good_answers_count_a_tenth_and_bad_tokens_by_their_weight():
     found = resrl(rank=3).change({}, advantages, batch)[1]
     assert found[0].tolist() == pytest.approx([0.1] * 5) and not found[2].any()
     bad = batch.response & (advantages < 0)[:, None]
+    bad[3] = False  # its prompt has no good answer
     weight = residual_weight(states[bad], states[0], 3, 0.2, 0.8, 0.1)
-    torch.testing.assert_close(found[bad], advantages[:, None].expand(4, 5)[bad] * weight)
+    torch.testing.assert_close(found[bad], -2 * weight)
     assert weight.min() == pytest.approx(0.1) and weight.max() == 1
+    assert found[3, :4].tolist() == [-1.0] * 4
+
+
+def test_components_and_quantiles_are_each_prompts_own():
+    states, advantages = drawn(8, 5, 8), torch.tensor([1.0, -1.0, -2.0, 1.0, 2.0, -1.0, 1.0, -1.0])
+    batch = rollout(states)
+    together = resrl(rank=2).change({}, advantages, batch)[1]
+    for number in range(4):
+        rows = batch.group == number
+        alone = Rollout(batch.group[rows], batch.response[rows], batch.finished[rows])._replace(states=states[rows])
+        torch.testing.assert_close(together[rows], resrl(rank=2).change({}, advantages[rows], alone)[1])
+
+
+def test_three_good_tokens_are_too_few_for_principal_components():
+    states = drawn(2, 5, 8)
+    batch = rollout(states)._replace(response=torch.arange(5) < torch.tensor([3, 5])[:, None])
+    found = resrl(rank=2).change({}, torch.tensor([1.0, -1.0]), batch)[1]
+    assert found[1].tolist() == [-1.0] * 5
 
 
 def test_where_nothing_tells_them_apart_bad_tokens_stay():
