@@ -1,7 +1,7 @@
 """A bonus for the shortest answers of a group and a malus for the longest."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..types import Rewards, Rollout, State, Transform
@@ -10,24 +10,26 @@ from ..types import Rewards, Rollout, State, Transform
 def length(*, correct: str, name: str = "length") -> Transform:
     """λ_i = 1/2 - (n_i - min n) / (max n - min n);  r = λ if the answer is right, else min(0, λ)
 
-    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens, min and max those of the group; where all are equally long
-    the reward is 0. It becomes a component `name` of its own. `correct` > 0 is right; NaN where that is missing.
+    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens, min and max those of the group's answers whose `correct` is
+    known; where all of them are equally long the reward is 0. It becomes a component `name` of its own. `correct` > 0
+    is right; NaN where that is missing.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        right, bonus = rewards[correct], shortness(rollout)
+        right = rewards[correct]
+        bonus = shortness(rollout, ~right.isnan())
         value = torch.where(right > 0, bonus, bonus.clamp_max(0)).to(right.dtype)
         return state, rewards.replaced(name, torch.where(right.isnan(), right, value))
 
     return Transform("reward", change)
 
 
-def shortness(rollout: Rollout) -> Float[Tensor, " N"]:
-    """λ of every answer, from 1/2 for its group's shortest to -1/2 for the longest."""
+def shortness(rollout: Rollout, known: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Return λ of the `known` answers: 1/2 for the shortest of a group to -1/2 for its longest; 0 for the others."""
     tokens = rollout.response.sum(1).double()
-    place = torch.unique(rollout.group, return_inverse=True)[1]
+    group = torch.unique(rollout.group, return_inverse=True)[1]
     least, most = (
-        torch.zeros_like(tokens).scatter_reduce(0, place, tokens, how, include_self=False)[place]
+        torch.zeros_like(tokens).scatter_reduce(0, group[known], tokens[known], how, include_self=False)[group]
         for how in ("amin", "amax")
     )
-    return torch.where(most > least, 0.5 - (tokens - least) / (most - least).clamp_min(1), 0)
+    return torch.where(known & (most > least), 0.5 - (tokens - least) / (most - least).clamp_min(1), 0)

@@ -9,16 +9,19 @@ def pessimism(*, reward: str, share: float) -> Transform:
     """r' = λ r + (1 - λ) min_m r_m                                       Reward-robust RLHF (BRME), arXiv:2409.15360
 
     λ = `share` in [0, 1] has to be given: the paper's value could not be read. r is what the ensemble says as a whole,
-    r_m are its members.
+    r_m are its members. Where r is missing r' is, and so it is where no member has a score.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"pessimism: share lies in [0, 1], got {share}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         place = rewards.place(reward)
-        if rewards.members is None or rewards.members[:, place].isnan().all():
+        members = None if rewards.members is None else rewards.members[:, place]
+        r = rewards[reward]
+        if members is None or (members.isnan().all() and not r.isnan().all()):
             raise ValueError(f"pessimism: '{reward}' comes from a single model; train an ensemble or leave it out")
-        lowest = rewards.members[:, place].nan_to_num(torch.inf).amin(1)
-        return state, rewards.replaced(reward, share * rewards[reward] + (1 - share) * lowest)
+        known = ~members.isnan()
+        lowest = members.masked_fill(~known, torch.inf).amin(1).masked_fill(~known.any(1), torch.nan)
+        return state, rewards.replaced(reward, share * r + (1 - share) * lowest)
 
     return Transform("reward", change)

@@ -12,6 +12,7 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
     `share` is β: 0.5 for Qwen, 0.9 for Llama and 1.0 for Gemma in the released code, which filters from its sixth step
     on (`first`). std is that of a group's N - 1, the mean is over answers. Ours: s̄ is that of the steps before, so that
     no prompt's fate hangs on its neighbours, and begins with the first step's mean. What is dropped is missing.
+    A prompt with a single reward has no std and is kept.
     """
     if share < 0 or not 0 <= decay < 1:
         raise ValueError(f"std_filter: share is >= 0 and decay lies in [0, 1), got {share} and {decay}")
@@ -22,7 +23,8 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
         spread, before = seen.variance.sqrt(), state["spread"]
         now = spread[seen.valid].mean().item() if seen.valid.any() else before
         after = now if before is None or now is None else decay * before + (1 - decay) * now
-        low = spread < share * before if before is not None and step >= first else torch.zeros_like(r, dtype=torch.bool)
+        filters = before is not None and step >= first
+        low = seen.valid & (spread < share * before) if filters else torch.zeros_like(seen.valid)
         filtered = rewards.replaced(reward, torch.where(low, torch.nan, r))
         return {"step": step, "spread": after}, filtered
 

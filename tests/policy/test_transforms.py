@@ -93,10 +93,35 @@ def test_pessimism_lies_between_the_ensemble_and_its_lowest_member():
 
 def test_short_right_answers_gain_and_wrong_ones_never_do():
     # lengths 2 and 4: +1/2 and -1/2; 3 and 3: 0
-    assert shortness(a_rollout()).tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert shortness(a_rollout(), torch.ones(4, dtype=torch.bool)).tolist() == [0.5, -0.5, 0.0, 0.0]
     assert numbers(applied("length")["length"]) == [0.5, -0.5, 0.0, None]
     wrong = Rewards(torch.zeros(4, 1), ("right",))
     assert made("length").change({}, wrong, a_rollout())[1]["length"].tolist() == [0.0, -0.5, 0.0, 0.0]
+
+
+def test_the_length_of_an_answer_without_a_verdict_bounds_nobody():
+    rollout = a_rollout((2, 4, 6, 3), (0, 0, 0, 1))
+    verdicts = Rewards(torch.tensor([[1.0], [1.0], [NAN], [1.0]]), ("right",))
+    found = made("length").change({}, verdicts, rollout)[1]["length"]
+    assert numbers(found) == [0.5, -0.5, None, 0.0]  # with the third answer's 6 tokens the second would have 0
+
+
+def test_a_prompt_with_a_single_reward_has_no_deviation_to_be_dropped_by():
+    values = torch.tensor([[1.0], [3.0], [5.0], [NAN]], dtype=torch.float64)
+    filtering = made("std_filter", share=0.5, reward="style")
+    after, found = filtering.change({"step": 5, "spread": 1.0}, Rewards(values, ("style",)), a_rollout())
+    assert numbers(found["style"]) == [1.0, 3.0, 5.0, None]
+    assert after["spread"] == pytest.approx(0.99 + 0.01 * math.sqrt(2))  # of the first prompt alone
+
+
+def test_pessimism_of_a_step_without_rewards_is_missing():
+    nothing = torch.full((4, 2), NAN)
+    pessimism = made("pessimism")
+    found = pessimism.change({}, Rewards(nothing, ("style", "right"), members=nothing[..., None]), a_rollout())[1]
+    assert found["style"].isnan().all()
+    some = Rewards(torch.tensor([[1.0], [2.0]]), ("style",), members=torch.tensor([[[0.0, NAN]], [[NAN, NAN]]]))
+    two = a_rollout((2, 4), (0, 0))
+    assert numbers(pessimism.change({}, some, two)[1]["style"]) == [0.6, None]
 
 
 def test_clipped_steps_only_cost():
