@@ -43,9 +43,14 @@ def check_finite(rewards: Tensor) -> None:
         raise ValueError(f"the reward at {place} is {rewards[place].item()}; a missing reward is NaN, never infinite")
 
 
+def as_float(rewards: Tensor) -> Tensor:
+    """Return rewards that are integers or booleans as float64, so that what is made of them is not truncated."""
+    return rewards if rewards.is_floating_point() else rewards.double()
+
+
 def kept(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], like: Tensor) -> Float[Tensor, " N"]:
-    """0 where a row does not count; in the rewards' dtype."""
-    return torch.where(valid, advantages, 0).to(like.dtype)
+    """0 where a row does not count; in the rewards' dtype, or float64 where that is of integers."""
+    return torch.where(valid, advantages, 0).to(as_float(like).dtype)
 
 
 def standardised(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:

@@ -78,6 +78,11 @@ class Rewards:
     members: Float[Tensor, "N K M"] | None = None
     """What each of an ensemble's M members says."""
 
+    def __post_init__(self) -> None:
+        """Convert integers to float64, which has room for NaN and for what is computed from them."""
+        if not self.values.is_floating_point():
+            object.__setattr__(self, "values", self.values.double())
+
     def __getitem__(self, name: str) -> Float[Tensor, " N"]:
         """A component by its name."""
         return self.values[:, self.place(name)]

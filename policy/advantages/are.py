@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import check_finite, kept
+from ..groups import as_float, check_finite, kept
 from ..types import AdvantageEstimator, Rollout
 
 STAGES, STEPS = 8, 20  # of graduated non-convexity, and re-weighted means in each
@@ -34,7 +34,7 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
         known = ~rewards.isnan()
         r = rewards[known].double()
         if len(r) < 2 or bool(r.min() == r.max()):
-            return torch.zeros_like(rewards)
+            return torch.zeros_like(as_float(rewards))
         if len(r.unique()) == 2:
             warnings.warn(
                 "are: of rewards with two values the centre is the more frequent one; take grpo", stacklevel=2

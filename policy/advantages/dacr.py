@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..groups import check_finite, groups, kept
+from ..groups import as_float, check_finite, groups, kept
 from ..types import AdvantageEstimator, Rollout
 from .are import location
 
@@ -65,7 +65,7 @@ def adv_dacr(
         raise ValueError(f"dacr: agents are two, got {answers.shape[1]}")
     for one in (answers, rewrites):
         check_finite(one)
-    total = rewrites + gamma * (rewrites - answers).flip(1)
+    total = as_float(rewrites) + gamma * (rewrites - answers).flip(1)
     return torch.stack([_advantage(one, group, loc, epsilon) for one in total.unbind(1)], 1)
 
 

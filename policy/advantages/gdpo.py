@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import groups, kept, standardised
+from ..groups import as_float, groups, kept, standardised
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -22,6 +22,7 @@ def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> Ad
         w = [1.0] * rewards.shape[1] if weights is None else list(weights)
         if len(w) != rewards.shape[1]:
             raise ValueError(f"gdpo: {len(w)} weights for {rewards.shape[1]} rewards; give one for each")
+        rewards = as_float(rewards)
         missing = rewards.isnan().any(1)
         parts = [groups(one.masked_fill(missing, torch.nan), rollout.group) for one in rewards.unbind(1)]
         terms = [

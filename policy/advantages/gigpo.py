@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.ops.discounted_scan import discounted_scan
-from ..groups import check_finite, groups, kept
+from ..groups import as_float, check_finite, groups, kept
 from ..rows import at_last_token, bounds_of_rows
 from ..types import AdvantageEstimator, Rollout
 
@@ -37,7 +37,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         state = states(rollout.tokens, rollout.response, rollout.group)
         steps[live] = against(returns[live], state[live], epsilon)
         advantages = against(total, rollout.group, epsilon)[:, None] + omega * steps
-        return torch.where(live, advantages, 0).to(rewards.dtype)
+        return torch.where(live, advantages, 0).to(as_float(rewards).dtype)
 
     return estimate
 

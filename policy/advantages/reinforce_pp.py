@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...kernels.ops.discounted_scan import discounted_scan
-from ..groups import check_finite, standardised
+from ..groups import as_float, check_finite, standardised
 from ..rows import at_last_token, bounds_of_rows
 from ..types import AdvantageEstimator, Rollout
 
@@ -20,12 +20,12 @@ def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstim
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         check_finite(rewards)
-        r = at_last_token(rewards, rollout.response)
+        r = at_last_token(as_float(rewards), rollout.response)
         live = rollout.response & ~r.isnan().any(1, keepdim=True)
         flat = torch.where(live, r, 0).flatten()
         back = discounted_scan(flat, bounds_of_rows(r), discount=gamma).view_as(r)
         advantages = torch.zeros_like(back)
         advantages[live] = standardised(back[live], epsilon)
-        return advantages.to(rewards.dtype)
+        return advantages.to(r.dtype)
 
     return estimate
