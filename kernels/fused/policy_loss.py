@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..ops.policy_loss import ClipRule, PolicyLoss, log_bounds
+from ..ops.policy_loss import FARTHEST, ClipRule, PolicyLoss, log_bounds
 from .launch import launch
 
 BLOCK = 1024
@@ -62,7 +62,8 @@ class _Fused(torch.autograd.Function):
             **{name: one.contiguous() for name, one in tokens.items()},
             **{"bounds": bounds.contiguous(), "gradient": gradient, "sums": sums, "shares": shares},
             **dict(zip(("low", "high", "low_negative", "high_negative"), log_bounds(rule), strict=True)),
-            **{"beta": float(beta), "THROUGH": rule.through, "LEVEL": rule.level, "MASK": mask is not None},
+            **{"farthest": FARTHEST, "beta": float(beta)},
+            **{"THROUGH": rule.through, "LEVEL": rule.level, "MASK": mask is not None},
             **{"KL": "none" if base is None else kl, "PENALTY": beta != 0, "CORRECTED": corrected, "BLOCK": BLOCK},
             num_warps=8,
         )
@@ -81,7 +82,7 @@ class _Fused(torch.autograd.Function):
 @triton.jit
 def sequence_loss(
     logprob, old, advantage, weight, mask, base, bounds, gradient, sums, shares,
-    low, high, low_negative, high_negative, beta,
+    low, high, low_negative, high_negative, farthest, beta,
     THROUGH: tl.constexpr, LEVEL: tl.constexpr, MASK: tl.constexpr, KL: tl.constexpr, PENALTY: tl.constexpr,
     CORRECTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -120,7 +121,7 @@ def sequence_loss(
         total = loss
         if KL != "none":
             gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - said
-            distance, steepness = divergence(gap, own, KL, CORRECTED)
+            distance, steepness = divergence(gap, own, farthest, KL, CORRECTED)
             apart += tl.sum(distance, 0)
             if PENALTY:
                 total += beta * w * distance
@@ -130,7 +131,7 @@ def sequence_loss(
         lost += tl.sum(loss, 0)
         out += tl.sum((outside & live).to(tl.float32), 0)
         count += tl.sum(live.to(tl.float32), 0)
-        ratios += tl.sum(tl.where(live, tl.exp(log_r), 0.0), 0)
+        ratios += tl.sum(tl.where(live, clamped(log_r, -farthest, farthest), 0.0), 0)
     tl.store(shares + sequence, share)
     at = sums + sequence * 5
     tl.store(at, lost)
@@ -184,7 +185,7 @@ def slope(x, low, high, weighted):
 
 
 @triton.jit
-def divergence(gap, log_r, KL: tl.constexpr, CORRECTED: tl.constexpr):
+def divergence(gap, log_r, farthest, KL: tl.constexpr, CORRECTED: tl.constexpr):
     """The estimate and its derivative by log π, of gap = log base - log π; times the token's own ratio if corrected."""
     if KL == "k1":
         value = -gap
@@ -199,8 +200,10 @@ def divergence(gap, log_r, KL: tl.constexpr, CORRECTED: tl.constexpr):
         value = tl.exp(gap) * k3(-gap)
         steepness = -gap * tl.exp(gap)
     if CORRECTED:
-        steepness = tl.exp(log_r) * (steepness + value)
-        value = tl.exp(log_r) * value
+        r = clamped(log_r, -farthest, farthest)
+        moving = (log_r >= -farthest) & (log_r <= farthest)  # beyond, the ratio itself has no gradient
+        steepness = r * (steepness + tl.where(moving, value, 0.0))
+        value = r * value
     return value, steepness
 
 

@@ -14,6 +14,7 @@ from ..packed import bounds_of, check_bounds
 THROUGH = ("ratio", "logprob")
 LEVELS = ("token", "sequence", "sequence-token")
 DIVERGENCES = ("k1", "k2", "k3", "forward")
+FARTHEST = 20.0  # of a log-ratio: e^20 is 4.9e8, and from e^89 on float32 has no number for the ratio
 LANES = 64  # a sequence's sum on a CPU is that many smaller ones
 
 _PPO = ((0.0, 1.2), (0.8, math.inf), "ratio")
@@ -118,6 +119,9 @@ def policy_loss(
     (DeepSeek-V3.2, arXiv:2512.02556). Rows [N, L] are sequences of length L with a mask. A token that is masked or has
     weight 0 is no token: not read, not counted, its gradient exactly 0.
 
+    A log-ratio counts within ±20, as in verl: beyond that the ratio is e^±20 and has no gradient, also where the rule
+    has no bound (PPO where A < 0), so that no ratio overflows.
+
     The result is float32 (float64 for float64); only `logprob` gets a gradient, formed along with the loss. Bounds
     rise from 0 to T; they are not checked on a GPU, which would wait for it.
     """
@@ -160,9 +164,10 @@ def divergence(kind: str, logprob: Float[Tensor, " T"], base: Float[Tensor, " T"
 
 
 def log_bounds(rule: ClipRule) -> tuple[float, float, float, float]:
-    """Logarithms of low and high where A >= 0, of low and high where A < 0; clamped there, no ratio overflows."""
+    """Logarithms of low and high where A >= 0, of low and high where A < 0; within ±20, so that no ratio overflows."""
     low, high, low_negative, high_negative = (
-        math.log(bound) if bound > 0 else -math.inf for bound in (*rule.positive, *rule.negative)
+        min(max(math.log(bound), -FARTHEST), FARTHEST) if bound > 0 else -FARTHEST
+        for bound in (*rule.positive, *rule.negative)
     )
     return low, high, low_negative, high_negative
 
@@ -203,10 +208,16 @@ def _per_token(
     through = ratio if rule.through == "ratio" else ratio.detach() * tokens.logprob
     loss = -through * tokens.advantage * tokens.weight
     gap = torch.zeros_like(loss) if tokens.base is None else divergence(kl, tokens.logprob, tokens.base)
-    gap = gap * (tokens.logprob - tokens.old).exp() if corrected else gap
+    gap = gap * bounded_ratio(tokens.logprob - tokens.old) if corrected else gap
     clipped = (log_ratio < low) | (log_ratio > high)
-    facts = torch.stack([loss, gap, clipped & tokens.live, tokens.live, log_ratio.exp() * tokens.live], 1).detach()
+    r = bounded_ratio(log_ratio) * tokens.live
+    facts = torch.stack([loss, gap, clipped & tokens.live, tokens.live, r], 1).detach()
     return loss if beta == 0 else loss + beta * tokens.weight * gap, facts
+
+
+def bounded_ratio(log_ratio: Float[Tensor, " T"]) -> Float[Tensor, " T"]:
+    """Return e^x of log-ratios x within ±20, and e^±20 without a gradient beyond."""
+    return log_ratio.clamp(-FARTHEST, FARTHEST).exp()
 
 
 def _at_level(log_ratio: Float[Tensor, " T"], drift: Float[Tensor, " T"], level: str) -> Float[Tensor, " T"]:

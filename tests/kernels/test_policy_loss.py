@@ -169,7 +169,6 @@ def test_nan_is_seen_where_a_token_is_live(way, rule):
     assert out.total.isnan() and out.sums[0, 0].isnan() and out.sums[1:].isfinite().all()
 
 
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter's; Σ r is inf indeed
 @pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
 def test_a_ratio_beyond_floats_is_bounded_like_any_other(way, rule):
     logprob, bounds = torch.tensor([-0.5, -0.5]).requires_grad_(), torch.tensor([0, 2])
@@ -179,6 +178,28 @@ def test_a_ratio_beyond_floats_is_bounded_like_any_other(way, rule):
     total, slope = (2 * high * 0.5, -high) if rule is CISPO else (-2 * high, 0.0)
     for one, expected in zip(value_and_gradient(out.total, logprob), (total, slope), strict=True):
         torch.testing.assert_close(one, torch.full_like(one, expected))
+
+
+@pytest.mark.parametrize("rule", [PPO, GSPO, DAPO, GSPO._replace(level="sequence-token")], ids=str)
+def test_where_a_rule_has_no_bound_a_log_ratio_counts_up_to_20(way, rule):
+    logprob, bounds = torch.tensor([-0.5, -0.5]).requires_grad_(), torch.tensor([0, 2])
+    old, weight = torch.tensor([-90.5, -90.5]), torch.ones(2)  # a ratio of e^90, which float32 does not have
+    out = policy_loss(logprob, old, -torch.ones(2), weight, bounds, rule=rule)
+    total, slope = value_and_gradient(out.total, logprob)
+    torch.testing.assert_close(total, torch.tensor(2 * math.exp(20)))
+    assert slope.tolist() == [0.0, 0.0]
+    assert out.sums[0, 2:].tolist() == pytest.approx([2, 2, 2 * math.exp(20)])
+    near = policy_loss(logprob, torch.tensor([-20.0, -20.0]), -torch.ones(2), weight, bounds, rule=rule)
+    torch.testing.assert_close(torch.autograd.grad(near.total, logprob)[0], torch.full((2,), math.exp(19.5)))
+
+
+def test_a_corrected_kl_of_a_ratio_beyond_floats_is_finite(way):
+    logprob, old, base = torch.tensor([-0.5]).requires_grad_(), torch.tensor([-90.5]), torch.tensor([-1.5])
+    chosen = {"rule": PPO, "base": base, "beta": 1.0, "kl": "k1", "corrected": True}
+    out = policy_loss(logprob, old, torch.zeros(1), torch.ones(1), torch.tensor([0, 1]), **chosen)
+    total, slope = value_and_gradient(out.total, logprob)  # e^20 times log π - log base, which is 1
+    torch.testing.assert_close(total, torch.tensor(math.exp(20)))
+    torch.testing.assert_close(slope, torch.tensor([math.exp(20)]))
 
 
 @pytest.mark.parametrize("rule", [PPO, GSPO, CISPO], ids=str)
