@@ -71,9 +71,11 @@ class RewardSources:
         self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S D"]] | None = None
     ) -> tuple[Rewards, list[Fault]]:
         """The rewards of all components, and what went wrong."""
-        columns, faults = [], []
+        columns, members, faults = [], {}, []
         for name, source in self.sources.items():
             values, found = self._ask(name, source, examples, states)
+            if hasattr(source, "spread"):
+                members[name], values, found = self._ask_members(name, source, examples, values, found)
             columns.append(values)
             faults += found
         if self.record is not None:
@@ -82,7 +84,7 @@ class RewardSources:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other answers")
         values = torch.from_numpy(np.concatenate(columns, 1))
-        return Rewards(values, self.names, members=self._members(examples)), faults
+        return Rewards(values, self.names, members=self._members(members, len(examples))), faults
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
@@ -128,15 +130,34 @@ class RewardSources:
         """Components that come from several members."""
         return [name for key, one in self.sources.items() if hasattr(one, "spread") for name in self._components(key)]
 
-    def _members(self, examples: Sequence[Example]) -> Float[Tensor, "N K M"] | None:
+    def _ask_members(
+        self, name: str, source: Any, examples: Sequence[Example], values: np.ndarray, faults: list[Fault]
+    ) -> tuple[np.ndarray, np.ndarray, list[Fault]]:
+        """Return the scores [M, N, K] of an ensemble's members, its values [N, K] and its faults.
+
+        Where a value is missing so are the members' scores; where the members fail so does the ensemble.
+        """
+        nothing = np.full((1, *values.shape), np.nan)
+        if np.isnan(values).all():
+            return nothing, values, faults
+        try:
+            members = np.asarray(source.spread(examples), dtype=float)
+        except CheckFailed:
+            raise
+        except Exception as error:  # what a user's model raises, as in `_ask`
+            return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
+        if members.shape[1:] != values.shape:
+            reason = f"gave members' scores of shape {members.shape} for {len(examples)} answers"
+            return nothing, nothing[0], [*faults, Fault(name, None, reason, None)]
+        return np.where(np.isnan(values), np.nan, members), values, faults
+
+    def _members(self, scores: Mapping[str, np.ndarray], number: int) -> Float[Tensor, "N K M"] | None:
         """Of the ensembles, NaN where a component comes from a single model or its ensemble has fewer members."""
-        ensembles: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "spread")}
-        said = {name: one.spread(examples) for name, one in ensembles.items()}
-        if not said:
+        if not scores:
             return None
-        most = max(len(one) for one in said.values())
-        found = np.full((len(examples), len(self.names), most), np.nan)
-        for name, one in said.items():
+        most = max(len(one) for one in scores.values())
+        found = np.full((number, len(self.names), most), np.nan)
+        for name, one in scores.items():
             places = [self.names.index(component) for component in self._components(name)]
             found[:, places, : len(one)] = np.moveaxis(one, 0, 2)
         return torch.from_numpy(found)

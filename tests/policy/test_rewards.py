@@ -61,6 +61,46 @@ def test_an_ensemble_keeps_its_members_beside_other_rewards():
     assert rewards.members[0, 1].tolist() == [6, 8] and rewards.members[:, 0].isnan().all()
 
 
+class Failing(Members):
+    """An ensemble that fails as a whole, or whose members do."""
+
+    def __init__(self, fails: str):
+        self.fails = fails
+
+    def rate(self, examples):
+        if self.fails == "rate":
+            raise RuntimeError("no server")
+        return np.array([[math.inf if self.fails == "inf" and not one.answer else 1.0] for one in examples])
+
+    def spread(self, examples):
+        if self.fails in ("rate", "spread"):
+            raise RuntimeError("no server")
+        return super().spread(examples)[:, : 2 if self.fails == "shape" else None]
+
+
+FAILS = {
+    "rate": "raised RuntimeError: no server",
+    "spread": "raised RuntimeError: no server",
+    "shape": "gave members' scores of shape (2, 2, 1) for 3 answers",
+}
+
+
+@pytest.mark.parametrize(("fails", "reason"), FAILS.items())
+def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing(fails, reason):
+    rewards, faults = RewardSources({"rm": Failing(fails), "length": lengths}, skip=True)(EXAMPLES)
+    assert [str(fault) for fault in faults] == [f"reward 'rm' {reason}"]
+    assert rewards["rm"].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
+    assert rewards.members.isnan().all() and len(rewards.members) == 3
+    with pytest.raises(DataError, match="reward 'rm'"):
+        RewardSources({"rm": Failing(fails)})(EXAMPLES)
+
+
+def test_the_members_of_an_answer_with_a_fault_are_missing_too():
+    rewards, faults = RewardSources({"rm": Failing("inf")}, skip=True)(EXAMPLES)
+    assert [fault.row for fault in faults] == [1]
+    assert rewards.members[:, 0].isnan().any(1).tolist() == [False, True, False]
+
+
 FAULTS = {
     "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; mend"),
     "counts": (lambda examples: [1.0, 2.0], r"reward 'x' gave 2 values for 3 answers; mend"),
