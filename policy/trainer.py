@@ -25,6 +25,7 @@ from .algorithm import Algorithm, Scored
 from .arguments import PolicyArguments
 from .around_steps import AroundSteps
 from .backlog import Backlog, Batch
+from .completion_slopes import attach_slopes, completions_of
 from .critic import CriticArguments, CriticLearner, Targets
 from .drawn_prompts import CURRICULUM, DrawnPrompts
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
@@ -35,7 +36,7 @@ from .rollouts import write_rollouts
 from .rows import bounds_of_rows
 from .telling import means, told
 from .types import Cycle, Replay, Rewards, Rollout
-from .whole_answers import whole_answers
+from .whole_answers import compares_completions, completion_loss
 
 UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
@@ -75,6 +76,10 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if replay and args.num_iterations < 2:
             raise UsageError(
                 "a replay takes the first pass over each batch of answers; give num_iterations of 2 or more"
+            )
+        if compares_completions(algorithm.rule) and not args.disable_dropout:
+            raise UsageError(
+                "this loss reads every completion twice, which dropout would change; set disable_dropout True"
             )
         compares = args.measure_kl or algorithm.penalty.beta != 0
         if compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
@@ -289,12 +294,16 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         turn, place = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
         past = self.backlog.micro_batches if self.backlog and turn == 0 and self.model.training else None
         inputs = past[place] if past else inputs
+        if compares_completions(self.algorithm.rule):
+            micro_batches = past or (self._buffered_inputs if self.model.training else [inputs])
+            if place == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
+                attach_slopes(self, micro_batches)
+            inputs = micro_batches[place if self.model.training else 0]
         return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
 
     def rows_of(self, inputs):
-        """Answers; a loss of whole answers reads groups, and several processes take their means together."""
-        alone = self.accelerator.num_processes == 1
-        return len(inputs["weights"]) if alone and isinstance(self.algorithm.rule, ClipRule) else None
+        """Answers; several processes take their means together."""
+        return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     # ---- the loss ----
 
@@ -320,9 +329,9 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             corrected=penalty.corrected and penalty.place == "loss",
         )
         if whole:
-            updates = self._step % self.args.cycle // self.args.gradient_accumulation_steps
-            answered = whole_answers(read.logprob, rows.response, weights, inputs, self._size, updates)
-            found = found._replace(total=found.total + (weights.sum(1) * algorithm.rule(answered)).sum())
+            completions = completions_of(self, read.logprob, rows, weights, inputs)
+            of_rule = completion_loss(algorithm.rule, completions, weights.sum(1), inputs)
+            found = found._replace(total=found.total + of_rule)
         self._account(found, read, rows)
         if self.backlog and self.model.training:
             self.backlog.saw(inputs["row"], found.sums)

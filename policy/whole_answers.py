@@ -1,11 +1,14 @@
-"""What a loss of whole answers is told of them."""
+"""What a loss of whole answers is told of them, and its gradient where it compares answers of several micro-batches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from ..kernels.ops.policy_loss import ClipRule
 
 
 class WholeAnswers(NamedTuple):
@@ -18,7 +21,7 @@ class WholeAnswers(NamedTuple):
     advantage: Float[Tensor, " N"]
     """NaN: the answer has no loss."""
     group: Int[Tensor, " N"]
-    """Answers to one prompt share a number; some of them may be in other micro-batches."""
+    """Answers to one prompt share a number. A `PerCompletionLoss` may see a part of them, every other loss sees all."""
     length: Int[Tensor, " N"]
     """Tokens."""
     place: Int[Tensor, " N"]
@@ -32,7 +35,59 @@ class WholeAnswers(NamedTuple):
 
 
 AnswerLoss = Callable[[WholeAnswers], Tensor]
-"""-> [N], which the answers' weights are multiplied with."""
+"""-> [N], which the answers' weights are multiplied with. It may compare the completions of a group, as `p3o` does."""
+
+
+@dataclass(frozen=True)
+class PerCompletionLoss:
+    """A loss whose value for a completion depends on that completion alone, so that micro-batches are read apart."""
+
+    compute: AnswerLoss
+
+    def __call__(self, completions: WholeAnswers) -> Tensor:
+        """Return the loss [N]."""
+        return self.compute(completions)
+
+
+def compares_completions(rule: ClipRule | AnswerLoss) -> bool:
+    """Return whether the loss of a completion may depend on the others of its group."""
+    return not isinstance(rule, ClipRule | PerCompletionLoss)
+
+
+def joined(parts: Sequence[WholeAnswers], gather: Callable[[Tensor], Tensor]) -> WholeAnswers:
+    """Concatenate the completions of several micro-batches, and `gather` those of all processes."""
+    columns = zip(*parts, strict=True)
+    return WholeAnswers(*(gather(torch.cat(one)) if isinstance(one[0], Tensor) else one[0] for one in columns))
+
+
+def shares_and_slopes(
+    rule: AnswerLoss, completions: WholeAnswers, weight: Float[Tensor, " N"]
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Return w_i L_i of every completion i, and d_i = ∂(Σ_j w_j L_j) / ∂ log π(y_i).
+
+    The loss sees the policy through the log π(y_i) alone, so that its gradient is Σ_i d_i ∇ log π(y_i): once the d_i
+    are known every completion may be read in a micro-batch of its own.
+    """
+    with torch.enable_grad():
+        logprob = completions.logprob.detach().requires_grad_()
+        share = weight.detach() * rule(completions._replace(logprob=logprob))
+        if not share.requires_grad:
+            return share, torch.zeros_like(logprob)
+        (slope,) = torch.autograd.grad(share.sum(), logprob)
+    return share.detach(), slope
+
+
+def completion_loss(
+    rule: AnswerLoss, completions: WholeAnswers, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
+) -> Float[Tensor, ""]:
+    """Return Σ_i w_i L_i of a micro-batch, with the gradient that its completions have in the whole step's loss.
+
+    Where the loss compares completions, `inputs` has what `completion_slopes.attach_slopes` computed.
+    """
+    if "loss_slope" not in inputs:
+        return (weight * rule(completions)).sum()
+    moved = completions.logprob - completions.logprob.detach()
+    return (inputs["loss_share"] + inputs["loss_slope"] * moved).sum()
 
 
 def whole_answers(

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..whole_answers import AnswerLoss, WholeAnswers, own_answers
+from ..whole_answers import PerCompletionLoss, WholeAnswers, own_answers
 
 FARTHEST = 20.0  # of a token's mean log-ratio: it would overflow long after any bound
 
@@ -17,7 +17,7 @@ def hacpo(
     low: float = 3e-4,
     high: float = 4e-4,
     agents: int = 1,
-) -> AnswerLoss:
+) -> PerCompletionLoss:
     """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is whoever wrote y                        HACPO: arXiv:2603.02604
 
     own answers       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
@@ -50,4 +50,4 @@ def hacpo(
         foreign = torch.where(s >= least, bounded * bounded.detach() ** alpha * A, 0)
         return -torch.where(answers.place < own_answers(answers.size, agents), own, foreign)
 
-    return loss
+    return PerCompletionLoss(loss)

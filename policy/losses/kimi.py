@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..whole_answers import AnswerLoss, WholeAnswers
+from ..whole_answers import PerCompletionLoss, WholeAnswers
 
 
-def kimi(*, tau: float) -> AnswerLoss:
+def kimi(*, tau: float) -> PerCompletionLoss:
     """L_i = -A_i log π(y_i) + τ/2 (log π(y_i) - log π_old(y_i))²           Kimi k1.5 2025, arXiv:2501.12599, sec. 2.3.2
 
     log π(y) is the sum over the answer's tokens, nats; A_i = r_i minus the group's mean (`advantages.dr_grpo`); τ > 0
@@ -23,4 +23,4 @@ def kimi(*, tau: float) -> AnswerLoss:
         gain = answers.advantage.detach().nan_to_num(0) * torch.where(known, answers.logprob, 0)
         return tau / 2 * drift.square() - gain
 
-    return loss
+    return PerCompletionLoss(loss)

@@ -15,7 +15,7 @@ from rewardlab.policy.losses.gspo import gspo
 from rewardlab.policy.losses.hacpo import hacpo
 from rewardlab.policy.rewards import RewardSources
 from rewardlab.policy.trainer import PolicyTrainer
-from rewardlab.policy.whole_answers import WholeAnswers
+from rewardlab.policy.whole_answers import PerCompletionLoss, WholeAnswers
 from rewardlab.rm.plugins import load
 
 from tests.conftest import SMALL_RUN
@@ -137,7 +137,7 @@ def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(base, words,
     trainer = PolicyTrainer(
         copy.deepcopy(base),
         RewardSources({"gold": garden.gold()}),
-        Algorithm(advantage, keep, aggregation),
+        Algorithm(advantage, PerCompletionLoss(keep), aggregation),
         PolicyArguments(**SMALL_RUN | arguments),
         data,
         tokenizer=words,
