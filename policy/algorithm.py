@@ -12,7 +12,7 @@ from torch import Tensor
 from ..kernels.ops.policy_loss import ClipRule, divergence
 from .compose import Composed, weighted_sum
 from .rows import at_last_token
-from .types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, Transform
+from .types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, TokenEstimator, Transform
 from .whole_answers import AnswerLoss
 
 PLACES = ("loss", "token", "answer")
@@ -47,6 +47,11 @@ class Penalty:
             raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
         found = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
         return torch.where(rollout.response, self.beta * found.view_as(rollout.base), 0)
+
+
+def rewards_by_token(rewards: Rewards, penalty: Penalty) -> bool:
+    """Return whether single tokens are rewarded, by process rewards or by a KL in the tokens' rewards."""
+    return rewards.steps is not None or (penalty.in_reward and penalty.place == "token")
 
 
 class Scored(NamedTuple):
@@ -130,13 +135,18 @@ class Algorithm:
         total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
         estimate = self.advantage(self._seen(last, shares, total, rollout), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
+        self._check_levels(stages, token_rewards=rewards_by_token(last, self.penalty))
         return Scored(rewards_by_stage, total, stages, self._weights(total, rollout))
 
     def _seen(
         self, rewards: Rewards, shares: Mapping[str, float], total: Float[Tensor, " N"], rollout: Rollout
     ) -> Tensor:
-        """What the estimator is given: [N], [N, K] apart, or [N, L] where tokens have rewards of their own."""
+        """Return what the estimator reads: [N], [N, K] apart, or [N, L] if it is of tokens and they have rewards."""
         if self.apart:
+            if rewards.steps is not None:
+                raise ValueError(
+                    "an estimator that is given the components apart reads no rewards of steps; take another advantage"
+                )
             return rewards.values[:, [rewards.place(name) for name, share in shares.items() if share]]
         if self.penalty.in_reward and self.penalty.place == "answer":
             total = total - self.penalty.cost(rollout).sum(1)
@@ -145,7 +155,25 @@ class Algorithm:
             tokens.append(-self.penalty.cost(rollout))
         if not tokens:
             return total
-        return at_last_token(total, rollout.response) + torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
+        earned = torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
+        if isinstance(self.advantage, TokenEstimator):
+            return at_last_token(total, rollout.response) + earned
+        return total + earned.sum(1)
+
+    def _check_levels(self, stages: Mapping[str, Tensor], *, token_rewards: bool) -> None:
+        """Refuse advantages of tokens where their rewards were summed, or where the loss is of whole completions."""
+        of_tokens = next((name for name, advantage in stages.items() if advantage.dim() == 2), None)
+        if token_rewards and of_tokens == "estimate" and not isinstance(self.advantage, TokenEstimator):
+            raise ValueError(
+                "the estimator returns advantages of tokens and there are rewards of tokens, which it is not given; "
+                "return a policy.types.TokenEstimator of it"
+            )
+        if of_tokens and not isinstance(self.rule, ClipRule):
+            stage = "the estimator" if of_tokens == "estimate" else f"'{of_tokens}'"
+            raise ValueError(
+                f"a loss of whole completions reads one advantage for each, and {stage} returns one for every token; "
+                "take another one, or a clip rule such as ppo for the loss"
+            )
 
     def _weights(self, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N L"]:
         known = ~total.isnan()

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+ONLY_VERDICTS = "leave their weight at 1, and a KL in the loss"
+
 
 class Groups(NamedTuple):
     """Statistics of every row's group, over the rows with a reward; float64."""

@@ -52,8 +52,23 @@ class AdvantageEstimator(Protocol):
     """
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, " N"] | Float[Tensor, "N L"]:
-        """Rewards are [N], one an answer, or [N, L], one a token."""
+        """Rewards are [N], one an answer, or of a `TokenEstimator` also [N, L], one a token."""
         ...
+
+
+@dataclass(frozen=True)
+class TokenEstimator:
+    """An estimator that reads rewards of tokens, [N, L], and returns advantages of tokens.
+
+    Every other estimator is of whole completions: it reads rewards [N], in which what single tokens earned (the rewards
+    of steps, a KL in the tokens' rewards) is summed over the completion.
+    """
+
+    estimate: AdvantageEstimator
+
+    def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
+        """Return the advantages."""
+        return self.estimate(rewards, rollout)
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import groups, kept
+from ..groups import ONLY_VERDICTS, groups, kept
 from ..types import AdvantageEstimator, Rollout
 
 HALVINGS = 60  # of [0, 1]: finer than float64
@@ -23,7 +23,9 @@ def debiased() -> AdvantageEstimator:
         found = groups(rewards, rollout.group)
         odd = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
         if odd.any():
-            raise ValueError(f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item()}")
+            raise ValueError(
+                f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
+            )
         mixed = found.valid & (found.variance > 0)
         return kept(rewards - pass_rate(found.mean, found.number), mixed, rewards)
 

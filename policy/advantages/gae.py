@@ -7,7 +7,7 @@ from torch import Tensor
 from ...kernels.ops.discounted_scan import discounted_scan
 from ..groups import check_finite
 from ..rows import at_last_token, bounds_of_rows, last_token
-from ..types import AdvantageEstimator, Rollout
+from ..types import AdvantageEstimator, Rollout, TokenEstimator
 
 
 def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
@@ -35,4 +35,4 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
         advantages = discounted_scan(delta.flatten(), bounds_of_rows(delta), discount=gamma * lam)
         return torch.where(live, advantages.view_as(delta), 0).to(values.dtype)
 
-    return estimate
+    return TokenEstimator(estimate)

@@ -7,7 +7,7 @@ from torch import Tensor
 from ...kernels.ops.discounted_scan import discounted_scan
 from ..groups import as_float, check_finite, groups, kept
 from ..rows import at_last_token, bounds_of_rows
-from ..types import AdvantageEstimator, Rollout
+from ..types import AdvantageEstimator, Rollout, TokenEstimator
 
 
 def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> AdvantageEstimator:
@@ -39,7 +39,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         advantages = against(total, rollout.group, epsilon)[:, None] + omega * steps
         return torch.where(live, advantages, 0).to(as_float(rewards).dtype)
 
-    return estimate
+    return TokenEstimator(estimate)
 
 
 def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import check_finite, kept
+from ..groups import ONLY_VERDICTS, check_finite, kept
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -23,7 +23,9 @@ def noise_forward(*, false_negative: float) -> AdvantageEstimator:
         known = ~rewards.isnan()
         odd = known & (rewards != 0) & (rewards != 1)
         if odd.any():
-            raise ValueError(f"noise_forward: rewards are verdicts of 0 or 1, got {rewards[odd][0].item()}")
+            raise ValueError(
+                f"noise_forward: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
+            )
         return kept(rewards.double() - (1 - false_negative), known, rewards)
 
     return estimate

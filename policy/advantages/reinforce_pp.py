@@ -7,7 +7,7 @@ from torch import Tensor
 from ...kernels.ops.discounted_scan import discounted_scan
 from ..groups import as_float, check_finite, standardised
 from ..rows import at_last_token, bounds_of_rows
-from ..types import AdvantageEstimator, Rollout
+from ..types import AdvantageEstimator, Rollout, TokenEstimator
 
 
 def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstimator:
@@ -28,4 +28,4 @@ def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstim
         advantages[live] = standardised(back[live], epsilon)
         return advantages.to(r.dtype)
 
-    return estimate
+    return TokenEstimator(estimate)

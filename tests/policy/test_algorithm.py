@@ -68,6 +68,72 @@ def test_steps_rewards_join_the_answers():
     assert scored.advantage[0, :2].tolist() == pytest.approx([0.5 + 0.95, 1.0])
 
 
+COMPLETIONS = {
+    "are": {"shape": 0.5},
+    "canon": {},
+    "debiased": {},
+    "dr_grpo": {},
+    "fixed_baseline": {},
+    "grpo": {},
+    "lite_ppo": {},
+    "noise_forward": {"false_negative": 0.2},
+    "rloo": {},
+}
+"""Estimators of whole completions."""
+
+
+def test_an_estimator_of_completions_reads_the_sum_of_what_their_tokens_earn():
+    scored = made("fixed_baseline", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 3, 0, 4]), rollout())
+    # Σ log pi - log base: 0.5, 0, 2, -1; every token of a completion has the completion's advantage
+    assert scored.advantage[:, 0].tolist() == pytest.approx([0.95, 3, -0.2, 4.1])
+    assert scored.advantage[0].tolist() == pytest.approx([0.95] * 3)
+
+
+@pytest.mark.parametrize("name", sorted({*COMPLETIONS} - {"debiased", "noise_forward"}))
+def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions(name):
+    found = []
+    for place in ("token", "answer"):
+        estimator = load("policy.advantages", name)(**COMPLETIONS[name])
+        algorithm = made(penalty=Penalty(0.1, place, "k1"))
+        algorithm.advantage = estimator
+        found.append(algorithm(rewards([1, 3, 0, 4]), rollout()).advantages["estimate"])
+    torch.testing.assert_close(*found)
+    assert found[0].shape == (4,)
+
+
+def test_steps_rewards_are_summed_for_an_estimator_of_completions():
+    steps = torch.full((4, 3), NAN, dtype=torch.float64)
+    steps[0, 0], steps[0, 1], steps[2, 2] = 0.5, 0.25, 1.0
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), steps)
+    assert made("dr_grpo")(process, rollout()).advantages["estimate"].tolist() == [0.375, -0.375, 0.5, -0.5]
+
+
+def test_verdicts_with_a_kl_in_them_are_refused_where_only_verdicts_are_read():
+    with pytest.raises(
+        ValueError, match="debiased: rewards are verdicts of 0 or 1, got 0.95; leave .* a KL in the loss"
+    ):
+        made("debiased", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 0, 0, 1]), rollout())
+
+
+def test_an_estimator_of_tokens_that_does_not_say_so_is_refused_rewards_of_tokens():
+    algorithm = made(penalty=Penalty(0.1, "token", "k1"))
+    algorithm.advantage = lambda rewards, rollout: rewards[:, None] * rollout.response
+    with pytest.raises(ValueError, match="return a policy.types.TokenEstimator of it"):
+        algorithm(rewards([1, 3, 0, 4]), rollout())
+
+
+def test_a_loss_of_whole_completions_refuses_advantages_of_tokens():
+    kimi, values = load("policy.losses", "kimi")(tau=0.1), {"values": torch.zeros(4, 3), "after": torch.zeros(4)}
+    algorithm = made("gae")
+    algorithm.rule = kimi
+    with pytest.raises(ValueError, match="reads one advantage for each, and the estimator returns one for every token"):
+        algorithm(rewards([1, 3, 0, 4]), rollout(**values))
+    algorithm = made(advantage_transforms={"masked": load("policy.transforms", "entropy_mask")()})
+    algorithm.rule = kimi
+    with pytest.raises(ValueError, match="and 'masked' returns one for every token; take another one, or a clip rule"):
+        algorithm(rewards([1, 3, 0, 4]), rollout(entropy=torch.rand(4, 3)))
+
+
 def test_components_apart_for_an_estimator_that_weighs_them_itself():
     gdpo = load("policy.advantages", "gdpo")([1.0, 1.0])
     algorithm = made(shares={"style": 1.0, "right": 1.0}, apart=True)
@@ -75,6 +141,12 @@ def test_components_apart_for_an_estimator_that_weighs_them_itself():
     seen = rewards([1, 3, 0, 4], [0, 0, 5, 0])
     direct = gdpo(seen.values[:, [1, 0]], rollout())
     torch.testing.assert_close(algorithm(seen, rollout()).advantages["estimate"], direct)
+
+
+def test_an_estimator_of_components_apart_refuses_rewards_of_steps():
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), torch.zeros(4, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="reads no rewards of steps"):
+        made("gdpo", apart=True)(process, rollout())
 
 
 def test_every_stage_is_kept():
