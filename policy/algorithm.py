@@ -1,7 +1,7 @@
 """Rewards of a step's answers -> what the loss is made of: advantages, token weights, and how they came about."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,6 +61,10 @@ class Scored(NamedTuple):
     """By stage: `sources`, then each transform."""
     total: Float[Tensor, " N"]
     """Σ_k w_k r_k after the transforms, before any KL; NaN where it is missing."""
+    earned: Float[Tensor, "N ..."]
+    """The total less any KL in a reward, [N]; [N, L] where tokens have rewards, with the total at the last token."""
+    terminal: bool
+    """Whether `total` is a reward for the completion as a whole; otherwise only its steps have rewards."""
     advantages: dict[str, Tensor]
     """By stage: `estimate` [N] or [N, L], then each transform; the last is trained on."""
     weights: Float[Tensor, "N L"]
@@ -133,13 +137,17 @@ class Algorithm:
         for name in shares:
             last.place(name)
         total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
-        estimate = self.advantage(self._seen(last, shares, total, rollout), rollout)
+        trained = [name for name, share in shares.items() if share]
+        if trained:
+            rollout = rollout._replace(after=None)
+        earned = self._earned(last, total, rollout)
+        estimate = self.advantage(self._seen(last, trained, earned, total), rollout)
         stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
         self._check_levels(stages, token_rewards=rewards_by_token(last, self.penalty))
-        return Scored(rewards_by_stage, total, stages, self._weights(total, rollout))
+        return Scored(rewards_by_stage, total, earned, bool(trained), stages, self._weights(total, rollout))
 
     def _seen(
-        self, rewards: Rewards, shares: Mapping[str, float], total: Float[Tensor, " N"], rollout: Rollout
+        self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
     ) -> Tensor:
         """Return what the estimator reads: [N], [N, K] apart, or [N, L] if it is of tokens and they have rewards."""
         if self.apart:
@@ -147,7 +155,13 @@ class Algorithm:
                 raise ValueError(
                     "an estimator that is given the components apart reads no rewards of steps; take another advantage"
                 )
-            return rewards.values[:, [rewards.place(name) for name, share in shares.items() if share]]
+            return rewards.values[:, [rewards.place(name) for name in trained]]
+        if earned.dim() == 1 or isinstance(self.advantage, TokenEstimator):
+            return earned
+        return torch.where(total.isnan(), total, earned.sum(1))
+
+    def _earned(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
+        """Return the rewards of completions [N], or of tokens [N, L] where there are any."""
         if self.penalty.in_reward and self.penalty.place == "answer":
             total = total - self.penalty.cost(rollout).sum(1)
         tokens = [] if rewards.steps is None else [rewards.steps.nan_to_num(0)]
@@ -155,10 +169,7 @@ class Algorithm:
             tokens.append(-self.penalty.cost(rollout))
         if not tokens:
             return total
-        earned = torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
-        if isinstance(self.advantage, TokenEstimator):
-            return at_last_token(total, rollout.response) + earned
-        return total + earned.sum(1)
+        return at_last_token(total, rollout.response) + torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
 
     def _check_levels(self, stages: Mapping[str, Tensor], *, token_rewards: bool) -> None:
         """Refuse advantages of tokens where their rewards were summed, or where the loss is of whole completions."""

@@ -10,6 +10,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..rm.together import same_gradients, same_start
+from .advantages.gae import gae
+from .algorithm import Scored
+from .types import Rollout
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,13 @@ class Targets(NamedTuple):
     response: Bool[Tensor, "N L"]
     share: float
     """What the sum of losses over tokens is multiplied by."""
+
+
+def critic_returns(scored: Scored, rollout: Rollout, lam: float) -> Float[Tensor, "N L"]:
+    """R = V + GAE(γ = 1, λ) of the rewards that advantages are estimated from: those of steps and a KL included."""
+    assert rollout.values is not None
+    seen = rollout._replace(after=None) if scored.terminal else rollout
+    return rollout.values + gae(gamma=1.0, lam=lam)(scored.earned, seen).to(rollout.values.dtype)
 
 
 class CriticLearner:

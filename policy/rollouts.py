@@ -24,10 +24,12 @@ def write_rollouts(
     """One row an answer, written whole or not at all.
 
     `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
-    transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
+    transform made of it (the advantage waterfall). `logprobs` are under whoever wrote the tokens, as far as it told, and
+    `policy_logprobs` under the policy that learns. An advantage is a list: one number, or one for each of the answer's
     tokens. NaN becomes null: an absent reward is no number. `versions` say which one a reward model that learns was.
     """
     response = rollout.response
+    log_of = (response, pa.float32())
     columns: dict[str, Any] = {
         "step": pa.array([step] * len(examples), pa.int64()),
         "group": pa.array(rollout.group.tolist(), pa.int64()),
@@ -36,7 +38,8 @@ def write_rollouts(
         "finished": rollout.finished.tolist(),
         "length": pa.array(response.sum(1).tolist(), pa.int32()),
         "tokens": _of_answers(rollout.tokens, response, pa.int32()),
-        "logprobs": _of_answers(rollout.logprobs, response, pa.float32()),
+        "logprobs": _of_answers(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
+        "policy_logprobs": _of_answers(rollout.logprobs, *log_of),
         "base": _of_answers(rollout.base, response, pa.float32()),
         "values": _of_answers(rollout.values, response, pa.float32()),
     }

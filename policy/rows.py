@@ -17,6 +17,20 @@ def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
     return response & (left == 1)
 
 
+def behind(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:
+    """Return the column behind the last of a completion's own tokens, 0 for an empty one."""
+    columns = torch.arange(1, response.shape[1] + 1, device=response.device)
+    return (response * columns).amax(1)
+
+
+def own_first(response: Bool[Tensor, "N L"]) -> Int[Tensor, "N L"]:
+    """Return the order of columns in which a completion's own tokens come first, as they follow each other.
+
+    Where a tool wrote in between, they do not stand together.
+    """
+    return (~response).byte().sort(dim=1, stable=True).indices
+
+
 def at_last_token(rewards: Float[Tensor, "N ..."], response: Bool[Tensor, "N L"]) -> Float[Tensor, "N L"]:
     """Rewards of answers [N] where the answers end; rewards of tokens [N, L] as they are."""
     if rewards.dim() == 2:

@@ -20,20 +20,19 @@ from ..rm.encode import Encoder, describe_tokenizer
 from ..rm.errors import UsageError
 from ..rm.steady_steps import Piece, SteadySteps
 from ..rm.types import Example
-from .advantages.gae import gae
 from .algorithm import Algorithm, Scored
 from .arguments import PolicyArguments
 from .around_steps import AroundSteps
 from .backlog import Backlog, Batch
 from .completion_slopes import attach_slopes, completions_of
-from .critic import CriticArguments, CriticLearner, Targets
+from .critic import CriticArguments, CriticLearner, Targets, critic_returns
 from .drawn_prompts import CURRICULUM, DrawnPrompts
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
 from .keeping import load_beside, save_beside
 from .reference import frozen_copy
 from .rewards import RewardSources
 from .rollouts import write_rollouts
-from .rows import bounds_of_rows
+from .rows import behind, bounds_of_rows
 from .telling import means, told
 from .types import Cycle, Replay, Rewards, Rollout
 from .whole_answers import compares_completions, completion_loss
@@ -176,6 +175,10 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
         rewards, faults = self.sources(self._examples, states)
         rollout = self._everywhere(batch, rows, read, base)
+        if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
+            written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
+            written = torch.where(written.isnan(), rollout.logprobs, written) * rollout.response
+            rollout = rollout._replace(written=written)
         before = self.algorithm.state
         scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
         if not training:
@@ -183,9 +186,6 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         own = torch.tensor([one.get("own", True) for one in inputs], device=rows.tokens.device)
         self._tell(scored, rollout, int(self._sum(len(faults))), self._gather(own))
         batch |= self._trained_on(scored, rollout, rows.response.shape[1])
-        if "sampling_per_token_logps" in batch and not self.use_vllm:  # a rollout function knows who wrote them
-            written = batch["sampling_per_token_logps"]
-            batch["old_per_token_logps"] = torch.where(written.isnan(), batch["old_per_token_logps"], written)
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
             examples = gather_object(self._examples) if writes or self.learners else []
@@ -206,7 +206,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if self.learner and read is not None:
             with torch.no_grad():
                 found = self.learner.critic(at_answers(read.states, rows))
-            values, after = found[:, :-1] * rows.response, found.gather(1, rows.response.sum(1)[:, None]).squeeze(1)
+            values, after = found[:, :-1] * rows.response, found.gather(1, behind(rows.response)[:, None]).squeeze(1)
         finished = self._gather((ends & rows.response).any(1))
         return Rollout(
             group=torch.arange(len(finished), device=finished.device) // self._size,
@@ -248,11 +248,12 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         }
         if rollout.base is not None:
             found["base"] = rollout.base
-        if rollout.logprobs is not None:
-            found["old_per_token_logps"] = rollout.logprobs
+        if rollout.logprobs is not None:  # vLLM's are corrected by an importance weight instead
+            old = rollout.logprobs if self.use_vllm or rollout.written is None else rollout.written
+            found["old_per_token_logps"] = old
         if self.learner and rollout.values is not None:
-            seen = gae(gamma=1.0, lam=self.learner.arguments.lam)(scored.total, rollout)
-            found |= {"values": rollout.values, "returns": rollout.values + seen.to(rollout.values.dtype)}
+            returns = critic_returns(scored, rollout, self.learner.arguments.lam)
+            found |= {"values": rollout.values, "returns": returns}
             found["known"] = rollout.response & ~scored.total.isnan()[:, None]
         size = len(rollout.finished) // self.accelerator.num_processes
         mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
@@ -311,14 +312,14 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; the critic learns beside it."""
         rows, algorithm = answers_of(inputs), self.algorithm
         read = model(answers=rows)
-        weights = inputs["weights"] * inputs.get("importance_sampling_ratio", 1.0)
+        weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         base, penalty = inputs.get("base"), algorithm.penalty
         whole = not isinstance(algorithm.rule, ClipRule)
         found = policy_loss(
             read.logprob.flatten(),
             (read.logprob.detach() if old is None else old).flatten(),
-            (inputs["advantages"] * (not whole)).flatten(),
+            (inputs["advantages"] * importance * (not whole)).flatten(),  # not in the weights: the KL has none
             weights.flatten(),
             bounds_of_rows(read.logprob),
             rule=UNBOUNDED if whole else algorithm.rule,
@@ -329,8 +330,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             corrected=penalty.corrected and penalty.place == "loss",
         )
         if whole:
-            completions = completions_of(self, read.logprob, rows, weights, inputs)
-            of_rule = completion_loss(algorithm.rule, completions, weights.sum(1), inputs)
+            completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
+            of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
             found = found._replace(total=found.total + of_rule)
         self._account(found, read, rows)
         if self.backlog and self.model.training:

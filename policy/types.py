@@ -28,19 +28,21 @@ class Rollout(NamedTuple):
     """Whether the answer ended by itself; the others were cut off."""
     tokens: Int[Tensor, "N L"] | None = None
     logprobs: Float[Tensor, "N L"] | None = None
-    """Under the policy that wrote them, in nats; 0 outside the answer."""
+    """Under the policy when they were scored, in nats; 0 outside the answer."""
     base: Float[Tensor, "N L"] | None = None
     """Under the policy that training started from."""
     values: Float[Tensor, "N L"] | None = None
     """The critic's expectation where the token is chosen, so of what precedes it."""
     after: Float[Tensor, " N"] | None = None
-    """The critic's expectation behind the last token, which a cut-off answer is credited with."""
+    """The critic's expectation behind the last token: what follows a cut-off completion without a terminal reward."""
     entropy: Float[Tensor, "N L"] | None = None
     """Of the policy that wrote them, where the token was chosen, in nats; 0 outside the answer."""
     states: Float[Tensor, "N L D"] | None = None
     """The policy's last hidden states, where the token was chosen."""
     total: Float[Tensor, " N"] | None = None
     """Their rewards, as transforms of advantages see them: after the rewards' transforms, before any KL."""
+    written: Float[Tensor, "N L"] | None = None
+    """Under whoever wrote them: a server or a partner where it told, else the policy; nats, 0 outside the answer."""
 
 
 @runtime_checkable

@@ -11,8 +11,8 @@ def entropy_mask(*, share: float = 0.2) -> Transform:
     """A'_t = A_t where H_t >= τ, else 0;  τ is the (1 - ρ) quantile of H      Wang et al. 2025, arXiv:2506.01939
 
     H_t is the policy's entropy where token t was chosen (`rollout.entropy`, nats), ρ = `share` in (0, 1]; 1 changes
-    nothing. The quantile is over all tokens of the step that have an advantage: those of equal or missing rewards
-    neither count nor change. Aggregation still divides by all tokens, as in the paper.
+    nothing. The quantile is over all tokens of completions with an advantage: those of equal or missing rewards,
+    whose advantages are all 0, neither count nor change. Aggregation still divides by all tokens, as in the paper.
     """
     if not 0 < share <= 1:
         raise ValueError(f"entropy_mask: share lies in (0, 1], got {share}")
@@ -23,7 +23,8 @@ def entropy_mask(*, share: float = 0.2) -> Transform:
             raise ValueError("entropy_mask: the rollout has no entropies of its tokens; leave it out")
         if advantages.dim() == 1:
             advantages = advantages[:, None].expand_as(rollout.response)
-        undecided = uncertain(entropy, rollout.response & (advantages != 0), share)
+        learns = (rollout.response & (advantages != 0)).any(1, keepdim=True)
+        undecided = uncertain(entropy, rollout.response & learns, share)
         return state, torch.where(undecided, advantages, 0)
 
     return Transform("advantage", change, stage=5, reads=("entropy",))

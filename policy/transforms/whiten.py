@@ -11,13 +11,15 @@ from ..types import Rollout, State, Transform
 def whiten(*, epsilon: float = 1e-8) -> Transform:
     """A' = (A - mean A) / (std A + ε) over the answers' tokens           as in released PPO code
 
-    Tokens of advantage exactly 0 have none (a missing reward): they neither count nor change.
+    Tokens of completions without a reward (`rollout.total` is NaN) do not count and stay 0.
     """
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:
         if advantages.dim() == 1:
             advantages = advantages[:, None].expand_as(rollout.response)
-        live = rollout.response & (advantages != 0)
+        live = rollout.response
+        if rollout.total is not None:
+            live = live & ~rollout.total.isnan()[:, None]
         white = torch.zeros_like(advantages)
         white[live] = standardised(advantages[live], epsilon)
         return state, white

@@ -112,7 +112,7 @@ def test_gae_is_its_plain_loop():
     rewards = torch.tensor(REWARDS, dtype=torch.float64)
     found = load("policy.advantages", "gae")(gamma=gamma, lam=lam)(rewards, batch)
     for row, (length, reward) in enumerate(zip(LENGTHS, REWARDS, strict=True)):
-        V = batch.values[row, 2 : 2 + length].tolist() + [0.0 if batch.finished[row] else batch.after[row].item()]
+        V = batch.values[row, 2 : 2 + length].tolist() + [0.0]  # the reward is terminal, cut off or not
         expected, ahead = [], 0.0
         for t in reversed(range(length)):
             delta = (reward if t == length - 1 else 0.0) + gamma * V[t + 1] - V[t]
@@ -127,8 +127,31 @@ def test_gae_worked_out_by_hand():
                     finished=torch.tensor([True]))  # fmt: skip
     found = load("policy.advantages", "gae")(lam=0.5)(torch.tensor([5.0]), batch)
     assert found[0, 2:4].tolist() == [2.5, 3.0]
-    cut = batch._replace(finished=torch.tensor([False]))  # the critic's 7 follows: delta = 5 + 7 - 2
-    assert load("policy.advantages", "gae")(lam=0.5)(torch.tensor([5.0]), cut)[0, 2:4].tolist() == [6.0, 10.0]
+
+
+def test_gae_bootstraps_a_truncated_completion_only_without_a_terminal_reward():
+    gae = load("policy.advantages", "gae")(lam=0.5)
+    batch = rollout((2,), (0,), values=torch.tensor([[9.0, 9, 1, 2, 9, 9, 9, 9]]), after=torch.tensor([7.0]),
+                    finished=torch.tensor([False]))  # fmt: skip
+    # a reward of 5 for the completion ends it: delta = (2 - 1, 5 - 2), and the critic's 7 counts for nothing
+    assert gae(torch.tensor([5.0]), batch)[0, 2:4].tolist() == [2.5, 3.0]
+    # a step's reward of 5 at the last token does not: delta = (2 - 1, 5 + 7 - 2)
+    steps = torch.zeros(1, 8).index_fill(1, torch.tensor([3]), 5.0)
+    assert gae(steps, batch)[0, 2:4].tolist() == [6.0, 10.0]
+    assert gae(steps, batch._replace(finished=torch.tensor([True])))[0, 2:4].tolist() == [2.5, 3.0]
+    assert gae(steps, batch._replace(after=None))[0, 2:4].tolist() == [2.5, 3.0]
+
+
+def test_gae_reads_past_what_a_tool_wrote():
+    """The same completion with and without three tokens of a tool between its first and second token."""
+    gae = load("policy.advantages", "gae")(gamma=0.9, lam=0.5)
+    own = torch.tensor([[True, True, True]]), torch.tensor([[1.0, 2.0, 3.0]])
+    interrupted = torch.tensor([[True, False, False, False, True, True]]), torch.tensor([[1.0, 8, 8, 8, 2.0, 3.0]])
+    plain, apart = (
+        gae(torch.tensor([5.0]), Rollout(torch.tensor([0]), response, torch.tensor([True]), values=values))
+        for response, values in (own, interrupted)
+    )
+    assert apart[:, [0, 4, 5]].tolist() == plain.tolist() and not apart[:, 1:4].any()
 
 
 def test_gae_without_a_critic_says_so():
@@ -151,7 +174,7 @@ def test_reinforce_pp_is_the_return_in_units_of_all_tokens():
 
 
 def test_rewards_of_tokens_are_taken_as_they_are():
-    batch = rollout()
+    batch = rollout(after=None)
     rewards = torch.tensor([0.0 if math.isnan(r) else r for r in REWARDS], dtype=torch.float64)
     last = torch.zeros(8, 8, dtype=torch.float64)
     last[torch.arange(8), 1 + torch.tensor(LENGTHS)] = rewards

@@ -4,14 +4,18 @@ import math
 
 import pytest
 import torch
+from rewardlab.policy.algorithm import Algorithm, Penalty
 from rewardlab.policy.critic import (
     Critic,
     CriticArguments,
     CriticLearner,
     Targets,
+    critic_returns,
     explained_variance,
     value_loss,
 )
+from rewardlab.policy.types import Rewards, Rollout
+from rewardlab.rm.plugins import load
 
 HERE = torch.ones(1, 4, dtype=torch.bool)
 
@@ -55,6 +59,38 @@ def test_a_critic_starts_at_nothing_learns_and_never_moves_the_states():
 
 def test_bfloat16_states_are_read_in_float32():
     assert Critic(3)(torch.zeros(1, 2, 3, dtype=torch.bfloat16)).dtype == torch.float32
+
+
+def scored_by(steps: list[float] | None = None, penalty: Penalty = Penalty(), share: float = 1.0, **fields):
+    """One completion of three tokens with a reward of 10, and the critic's targets for it at λ = 1."""
+    given = {"logprobs": torch.tensor([[-1.0, -2.0, -3.0]]), "base": torch.tensor([[-2.0, -2.0, -5.0]])}
+    rollout = Rollout(
+        torch.zeros(1, dtype=torch.long), torch.ones(1, 3, dtype=torch.bool), torch.tensor([True]),
+        **given, values=torch.zeros(1, 3), after=torch.tensor([7.0]),
+    )._replace(**fields)  # fmt: skip
+    algorithm = Algorithm(
+        load("policy.advantages", "gae")(lam=1.0), load("policy.losses", "ppo")(),
+        load("policy.aggregations", "token_mean")(), penalty=penalty, shares={"right": share},
+    )  # fmt: skip
+    rewards = Rewards(torch.tensor([[10.0]]), ("right",), None if steps is None else torch.tensor([steps]))
+    scored = algorithm(rewards, rollout)
+    returns = critic_returns(scored, rollout, lam=1.0)
+    assert torch.equal(returns, scored.advantage), "with values of 0 both are the rewards that follow"
+    return returns[0].tolist()
+
+
+def test_the_critics_targets_are_the_rewards_that_advantages_are_made_of():
+    assert scored_by() == [10.0, 10.0, 10.0]
+    assert scored_by([1.0, math.nan, 2.0]) == [13.0, 12.0, 12.0]
+    # log π - log base is 1, 0, 2: half of it is what the tokens cost
+    assert scored_by(penalty=Penalty(0.5, "token", "k1")) == [8.5, 9.0, 9.0]
+    assert scored_by([1.0, math.nan, 2.0], penalty=Penalty(0.5, "token", "k1")) == [11.5, 11.0, 11.0]
+
+
+def test_what_follows_a_truncated_completion_counts_only_without_a_reward_for_the_whole_of_it():
+    cut = {"finished": torch.tensor([False])}
+    assert scored_by([1.0, 0.0, 2.0], **cut) == [13.0, 12.0, 12.0]
+    assert scored_by([1.0, 0.0, 2.0], share=0.0, **cut) == [10.0, 9.0, 9.0]  # the critic's 7 follows the steps' 3
 
 
 def test_passes_are_so_many_steps_on_all_micro_batches_of_a_step():

@@ -16,6 +16,7 @@ from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.algorithm import Algorithm, Penalty
 from rewardlab.policy.arguments import PolicyArguments
 from rewardlab.policy.critic import CriticArguments
+from rewardlab.policy.head import at_answers
 from rewardlab.policy.rewards import RewardSources
 from rewardlab.policy.trainer import PolicyTrainer
 from rewardlab.policy.types import Transform
@@ -37,7 +38,7 @@ def data():
 def train(base, words, data, tmp_path):
     """A finished run on a copy of the toy policy."""
 
-    def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, **changes):
+    def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, kind=PolicyTrainer, **changes):
         penalty = changes.pop("penalty", Penalty())
         formulas = {
             name: changes.pop(name) for name in ("reward_transforms", "advantage_transforms") if name in changes
@@ -50,10 +51,10 @@ def train(base, words, data, tmp_path):
             penalty=penalty,
             **formulas,
         )
-        ours = ("critic", "replay", "peft_config", "reference", "callbacks", "eval_dataset")
+        ours = ("critic", "replay", "peft_config", "reference", "callbacks", "eval_dataset", "rollout_func")
         extras = {name: changes.pop(name) for name in ours if name in changes}
         args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SMALL_RUN, "max_steps": steps, **changes})
-        trainer = PolicyTrainer(
+        trainer = kind(
             changes.get("model") or copy.deepcopy(base),
             sources or RewardSources({"gold": garden.gold()}),
             algorithm,
@@ -210,6 +211,77 @@ def test_the_critic_learns_and_never_moves_the_policy(train):
     losses = logged(trainer, "critic/loss")
     assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:2])
     assert logged(trainer, "watch/kl") == pytest.approx([0.0] * 30, abs=1e-4)
+
+
+def test_the_kl_has_no_importance_weight(train):
+    """The loss with weights of 2 is twice the policy's part and once the KL's."""
+    batches = []
+    trainer = train(steps=1, penalty=Penalty(0.5), learning_rate=0.0, done=False)
+    learn = trainer._compute_loss
+
+    def tried(model, inputs):
+        model.eval()
+        with torch.no_grad():
+            inputs = inputs | {"base": inputs["base"] - 0.3}
+            plain, heavy, only_kl = (
+                learn(model, inputs | {"importance_sampling_ratio": torch.full_like(inputs["weights"], weight)}).item()
+                for weight in (1.0, 2.0, 0.0)
+            )
+        batches.append((plain, heavy, only_kl))
+        return learn(model, inputs)
+
+    trainer._compute_loss = tried
+    trainer.train()
+    for plain, heavy, only_kl in batches:
+        assert only_kl > 1e-3 and heavy - only_kl == pytest.approx(2 * (plain - only_kl), abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_rollouts_keep_the_log_probabilities_of_whoever_wrote_them(train, tmp_path, words):
+    """A server's, where it told them, and ratios are against them."""
+
+    def served(prompts, trainer):
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        said = [[5, 6, words.eos_token_id] for _ in ids]
+        return {"prompt_ids": ids, "completion_ids": said, "logprobs": [[-1.0, math.nan, -2.0] for _ in ids]}
+
+    trainer = train(steps=1, rollout_steps=1, rollout_func=served)
+    (file,) = (tmp_path / "run" / "rollouts").iterdir()
+    for row in pq.read_table(file).to_pylist():
+        own = row["policy_logprobs"]
+        assert row["logprobs"] == [-1.0, own[1], -2.0] and own[0] != -1.0
+    assert logged(trainer, "ratio")[0] != pytest.approx(1.0, abs=0.05)
+
+
+class Watched(PolicyTrainer):
+    """A trainer that keeps what its critic read."""
+
+    def _everywhere(self, batch, rows, read, base):
+        rollout = super()._everywhere(batch, rows, read, base)
+        self.critic_read = rollout, at_answers(read.states, rows)
+        return rollout
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_the_value_behind_a_completion_stands_behind_its_last_token(train, words):
+    """Where a tool wrote in between, that is further off than its number of own tokens."""
+
+    def with_a_tool(prompts, trainer):
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        said = [[5, 6, 7, 8] for _ in ids]
+        return {"prompt_ids": ids, "completion_ids": said, "logprobs": None, "env_mask": [[1, 0, 0, 1] for _ in ids]}
+
+    trainer = train(
+        "gae", steps=1, learning_rate=0.0, rollout_func=with_a_tool, kind=Watched, done=False, penalty=Penalty(),
+        critic=CriticArguments(learning_rate=0.0),
+    )  # fmt: skip
+    torch.nn.init.normal_(trainer.learner.critic.head.weight)
+    trainer.train()
+    rollout, states = trainer.critic_read
+    assert rollout.response[0].tolist() == [True, False, False, True]
+    values = trainer.learner.critic(states)
+    torch.testing.assert_close(rollout.after, values[:, 4])
+    torch.testing.assert_close(rollout.values[:, [0, 3]], values[:, [0, 3]])
 
 
 class Again:

@@ -143,10 +143,27 @@ def test_an_answer_that_was_cut_off_costs_something():
 
 def test_white_advantages_have_mean_0_and_deviation_1_over_tokens():
     # tokens of the answers: 1, 1 | 3, 3, 3, 3 | none | 5, 5: mean 3, variance (2·4 + 2·4) / 7
-    found = made("whiten").change({}, torch.tensor([1.0, 3.0, 0.0, 5.0]), a_rollout((2, 4, 3, 2)))[1]
+    batch = a_rollout((2, 4, 3, 2))._replace(total=torch.tensor([1.0, 3.0, NAN, 5.0]))
+    found = made("whiten").change({}, torch.tensor([1.0, 3.0, 0.0, 5.0]), batch)[1]
     scale = math.sqrt(16 / 7)
     assert found[:, 0].tolist() == pytest.approx([-2 / scale, 0, 0, 2 / scale])
-    assert not found[~a_rollout((2, 4, 3, 2)).response].any()
+    assert not found[~batch.response].any()
+
+
+def test_an_advantage_of_0_is_whitened_like_any_other():
+    # one token each of 1, 0, 0, 1: mean 1/2, variance 4 · 1/4 / 3
+    batch = a_rollout((1, 1, 1, 1))._replace(total=torch.tensor([1.0, 0.0, 0.0, 1.0]))
+    found = made("whiten").change({}, torch.tensor([1.0, 0.0, 0.0, 1.0]), batch)[1]
+    scale = math.sqrt(1 / 3)
+    assert found[:, 0].tolist() == pytest.approx([0.5 / scale, -0.5 / scale, -0.5 / scale, 0.5 / scale])
+
+
+def test_an_advantage_of_0_at_one_token_does_not_leave_the_entropy_quantile():
+    # of the first completion's four tokens the two with the highest entropy stay; the second's rewards are equal
+    batch = a_rollout((4, 4), (0, 1))._replace(entropy=torch.tensor([[4.0, 3, 2, 1, 0, 0], [9.0, 9, 9, 9, 0, 0]]))
+    advantages = torch.tensor([[0.0, 0, 1, 1, 0, 0], [0.0, 0, 0, 0, 0, 0]])
+    found = made("entropy_mask", share=0.5).change({}, advantages, batch)[1]
+    assert not found.any()  # the two are the tokens whose advantage is 0
 
 
 # ---- what all of them promise ----
