@@ -24,9 +24,9 @@ def write_rollouts(
     """One row an answer, written whole or not at all.
 
     `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
-    transform made of it (the advantage waterfall). `logprobs` are under whoever wrote the tokens, as far as it told, and
-    `policy_logprobs` under the policy that learns. An advantage is a list: one number, or one for each of the answer's
-    tokens. NaN becomes null: an absent reward is no number. `versions` say which one a reward model that learns was.
+    transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
+    tokens. `logprobs` are under whoever wrote the tokens, as far as it told, `policy_logprobs` under the policy that
+    learns. NaN becomes null: an absent reward is no number. `versions` say which one a reward model that learns was.
     """
     response = rollout.response
     log_of = (response, pa.float32())

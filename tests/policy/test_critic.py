@@ -61,7 +61,7 @@ def test_bfloat16_states_are_read_in_float32():
     assert Critic(3)(torch.zeros(1, 2, 3, dtype=torch.bfloat16)).dtype == torch.float32
 
 
-def scored_by(steps: list[float] | None = None, penalty: Penalty = Penalty(), share: float = 1.0, **fields):
+def scored_by(steps: list[float] | None = None, penalty: Penalty | None = None, share: float = 1.0, **fields):
     """One completion of three tokens with a reward of 10, and the critic's targets for it at λ = 1."""
     given = {"logprobs": torch.tensor([[-1.0, -2.0, -3.0]]), "base": torch.tensor([[-2.0, -2.0, -5.0]])}
     rollout = Rollout(
@@ -70,7 +70,7 @@ def scored_by(steps: list[float] | None = None, penalty: Penalty = Penalty(), sh
     )._replace(**fields)  # fmt: skip
     algorithm = Algorithm(
         load("policy.advantages", "gae")(lam=1.0), load("policy.losses", "ppo")(),
-        load("policy.aggregations", "token_mean")(), penalty=penalty, shares={"right": share},
+        load("policy.aggregations", "token_mean")(), penalty=penalty or Penalty(), shares={"right": share},
     )  # fmt: skip
     rewards = Rewards(torch.tensor([[10.0]]), ("right",), None if steps is None else torch.tensor([steps]))
     scored = algorithm(rewards, rollout)
