@@ -1,6 +1,7 @@
 """Rewards and formulas by name -> what a policy's training is composed of, checked before anything is trained."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,8 +9,10 @@ import torch
 
 from ..kernels.ops.policy_loss import ClipRule
 from ..policy.algorithm import Algorithm, Penalty
+from ..policy.arguments import PolicyArguments
+from ..policy.composition_check import RunInputs, check_composition
 from ..policy.rewards import RewardSources
-from ..policy.types import Rewards, Rollout, Transform
+from ..policy.types import Transform
 from ..policy.whole_answers import WholeAnswers
 from ..rm.checkpoint import load_reward_model
 from ..rm.errors import UsageError
@@ -136,42 +139,27 @@ def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
     return found
 
 
-def rehearse(algorithm: Algorithm, rewards: OpenRewards, *, critic: bool) -> None:
-    """Two groups of two made-up answers through all formulas: names and parts that are missing are told at once.
-
-    A reward that is only watched is absent there, so that one which is trained on after all is found out.
-    """
-    names, watched = rewards.sources.names, rewards.watched
-    values = torch.tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)[:, None].repeat(1, len(names))
-    values[:, [names.index(name) for name in watched]] = torch.nan
-    ensembles = rewards.sources.ensembles
-    members = values[..., None].repeat(1, 1, 2) if ensembles else None
-    if members is not None:
-        members[:, [place for place, name in enumerate(names) if name not in ensembles]] = torch.nan
-    state = algorithm.state
-    try:
-        scored = algorithm(Rewards(values, names, members=members), _made_up(critic))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    algorithm.load(state)
-    if watched and scored.total.isnan().any():
-        raise UsageError(
-            f"the reward that is trained on reads what is only watched ({', '.join(watched)}); name it with --reward, "
-            "and give it a --weight of 0 if only a transform reads it"
-        )
+def check_formulas(algorithm: Algorithm, config: RlConfig, arguments: PolicyArguments) -> None:
+    """Run what does not depend on the rewards' names, which are known only when reward models are loaded."""
+    if not algorithm.apart:
+        bare = replace(algorithm, shares={}, reward_transforms={})
+        check_composition(bare, RunInputs(("reward",), _sizes(config, arguments), _fields(config, arguments)))
 
 
-def _made_up(critic: bool) -> Rollout:
-    zeros = torch.zeros(4, 3)
-    return Rollout(
-        group=torch.tensor([0, 0, 1, 1]),
-        response=torch.ones(4, 3, dtype=torch.bool),
-        finished=torch.ones(4, dtype=torch.bool),
-        tokens=zeros.long(),
-        logprobs=zeros - 1,
-        base=zeros - 1,
-        values=zeros if critic else None,
-        after=zeros[:, 0] if critic else None,
-        entropy=zeros + 1,
-        states=zeros[..., None].repeat(1, 1, 2),
-    )
+def check_with_rewards(
+    algorithm: Algorithm, rewards: OpenRewards, config: RlConfig, arguments: PolicyArguments
+) -> None:
+    """Run all formulas on rewards of the sources' names; one that is only watched is missing there."""
+    sizes, fields, sources = _sizes(config, arguments), _fields(config, arguments), rewards.sources
+    check_composition(algorithm, RunInputs(sources.names, sizes, fields, sources.ensembles, rewards.watched))
+
+
+def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
+    size = arguments.num_generations or 1
+    return [size, arguments.num_generations_eval or size] if config.eval_data else [size]
+
+
+def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
+    """Return what the trainer may compute for formulas that read it."""
+    fields = {"tokens", "logprobs", "entropy", "states"} | ({"values", "after"} if config.critic else set())
+    return fields | ({"base"} if config.kl or arguments.measure_kl else set())

@@ -26,7 +26,7 @@ from ..rm.errors import UsageError, did_you_mean
 from ..rm.together import whole_state
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
 from ..rm.types import prompt_text
-from .composition import build_algorithm, named_sources, open_rewards, rehearse
+from .composition import build_algorithm, check_formulas, check_with_rewards, named_sources, open_rewards
 from .policy_config import RlConfig
 from .policy_prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_of
 from .processes import shared_run_folder, told_by_leader, trained_by
@@ -66,7 +66,7 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
     trained, watched = named_sources(config)
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
-    build_algorithm(config, [*trained])
+    check_formulas(build_algorithm(config, [*trained]), config, arguments)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
     if config.processes > 1 and alone:
         raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
@@ -151,7 +151,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
     curriculum = open_curriculum(config, prompts, arguments.seed)
     rewards = open_rewards(config, facts, work / FAULTS)
     algorithm = build_algorithm(config, rewards.components)
-    rehearse(algorithm, rewards, critic=config.critic)
+    check_with_rewards(algorithm, rewards, config, arguments)
     trainer = PolicyTrainer(
         policy.model,
         rewards.sources,

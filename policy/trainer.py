@@ -25,6 +25,7 @@ from .arguments import PolicyArguments
 from .around_steps import AroundSteps
 from .backlog import Backlog, Batch
 from .completion_slopes import attach_slopes, completions_of
+from .composition_check import RunInputs, check_composition
 from .critic import CriticArguments, CriticLearner, Targets, critic_returns
 from .drawn_prompts import CURRICULUM, DrawnPrompts
 from .head import Answers, Reading, answers, answers_of, at_answers, install, own_states
@@ -106,7 +107,16 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         self._cycle: Cycle | None = None
         self._states: dict[int, Tensor] = {}
         self.live, self.kl = False, 0.0
+        check_composition(algorithm, self._run_inputs())
         self.add_callback(AroundSteps(self))
+
+    def _run_inputs(self) -> RunInputs:
+        """Return what this run has for its formulas."""
+        fields = {"tokens"} | ({"base"} if self._compares else set()) | ({"values", "after"} if self.learner else set())
+        fields |= {"logprobs", "entropy"} if self._annotates else set()
+        sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
+        fields |= self.algorithm.reads & {"states"}
+        return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles)
 
     # ---- what models say of answers ----
 

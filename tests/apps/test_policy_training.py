@@ -252,6 +252,13 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
         (["--reward", GOLD, "--watch", f"seen={GOLD}", "--weight", "seen=1"], "reads what is only watched (seen)"),
         (["--reward", GOLD, "--advantage", "gea"], "no 'gea' in policy.advantages; did you mean 'gae'?"),
         (["--reward", GOLD, "--advantage", "gae"], "has no critic's values; give the run a critic"),
+        (["--reward", "nowhere", "--model", "nowhere", "--advantage", "gae"], "give the run a critic"),
+        (
+            ["--reward", GOLD, "--advantage", "reinforce_pp", "--loss", "kimi(tau=0.1)"],
+            "reads one advantage for each, and the estimator returns one for every token",
+        ),
+        (["--reward", GOLD, "--advantage", "debiased", "--kl", "0.1", "--kl_place", "token"], "verdicts of 0 or 1"),
+        (["--reward", GOLD, "--loss", "rpo(beta=0.1, eta=0)", "--measure_kl", "False"], "leave --measure_kl on"),
         (["--reward", GOLD, "--advantage", "gdpo", "--kl", "0.1", "--kl_place", "token"], "put it in the loss"),
         (["--reward", GOLD, "--reward_transform", "pessimism(reward=gold, share=0.5)"], "comes from a single model"),
         (["--reward", GOLD, "--reward_transform", "missing_eos(reward=rm, cost=1)"], "no reward is called 'rm'"),

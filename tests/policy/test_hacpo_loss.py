@@ -142,6 +142,7 @@ def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(base, words,
         data,
         tokenizer=words,
     )
+    seen.clear()  # of the check before the first step
     trainer.train()
     assert [one.updates for one in seen] == [0, 0, 1, 1] * 2 and {one.size for one in seen} == {4}
     cycle = [torch.cat([getattr(one, name) for one in seen[:4]]).tolist() for name in ("group", "place", "length")]
