@@ -1,10 +1,12 @@
-"""Training of the rubric generator and of the judge: TRL's SFTTrainer on their conversations, for any causal LM."""
+"""Supervised training of any causal LM on conversations by TRL's SFTTrainer, as of rubric generator and judge."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...rm.errors import UsageError
 from .generator import Record, check_records
 
 if TYPE_CHECKING:
@@ -29,7 +31,16 @@ class Training:
     """0 trains every weight."""
     bf16: bool = False
     activation_checkpointing: bool = False
+    weak: str = ""
+    """An earlier, weaker checkpoint of the model, path or Hub id, whose logits are mixed into the loss (WMSS)."""
+    strong_share: float = 0.5
+    """λ of the trained model's logits in the mixture; 1 is plain training."""
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        """Refuse a share that leaves nothing to train."""
+        if not 0 < self.strong_share <= 1:
+            raise UsageError(f"strong_share lies in (0, 1], got {self.strong_share}; 1 is plain training")
 
 
 def train(
@@ -41,15 +52,14 @@ def train(
 ) -> Path:
     """Fine-tune a causal language model (an object, a folder or a Hub id) and save it with its tokenizer.
 
-    Loss is on the completions alone. A LoRA is merged before it is saved, so that whoever loads the folder needs no
-    adapter. `judges.local.local(folder)` reads it back as a chat.
+    Loss is on the completions alone, with `how.weak` that of the mixture in `weak_driven`. A LoRA is merged before it
+    is saved, so that whoever loads the folder needs no adapter. `judges.local.local(folder)` reads it back as a chat.
     """
     from datasets import Dataset
-    from trl import SFTTrainer
 
     check_records(records)
     how = how or Training()
-    trainer = SFTTrainer(
+    trainer = _trainer_class(how, tokenizer)(
         model=model,
         args=_arguments(Path(folder), how),
         train_dataset=Dataset.from_list([dict(record) for record in records]),
@@ -58,6 +68,22 @@ def train(
     )
     trainer.train()
     return _save(trainer, Path(folder))
+
+
+def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -> Any:
+    """Return TRL's trainer, or with `how.weak` the one that mixes that model's logits into the loss."""
+    if not how.weak:
+        from trl import SFTTrainer
+
+        return SFTTrainer
+    from ...rm.trunks import load_causal_lm, load_tokenizer
+    from .weak_driven import WeakDrivenTrainer
+
+    words = load_tokenizer(how.weak)
+    if tokenizer is not None and words.get_vocab() != tokenizer.get_vocab():
+        raise UsageError(f"--weak {how.weak}: its tokenizer differs; give an earlier checkpoint of the same model")
+    weak = load_causal_lm(how.weak, words, dtype="bfloat16" if how.bf16 else "float32")
+    return partial(WeakDrivenTrainer, weak=weak, share=how.strong_share)
 
 
 def _arguments(folder: Path, how: Training) -> Any:

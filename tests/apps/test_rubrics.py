@@ -121,6 +121,15 @@ def test_apply_tells_in_the_manifest_what_it_left_out(rubrics, tmp_path):
 # ---- train, apply ----
 
 
+def test_a_language_model_is_trained_beside_a_weaker_one(rubrics, reader, tmp_path):
+    turns = {"prompt": [{"role": "user", "content": "hi"}], "completion": [{"role": "assistant", "content": "a b"}]}
+    data = write(tmp_path / "demonstrations.jsonl", [turns] * 4)
+    words = ["--data", data, "--base", reader, "--weak", reader, "--steps", 1, "--batch", 4, "--accumulate", 1]
+    code, facts, err, trained = rubrics("train", *words, "--strong_share", 0.42, output="strong")
+    assert code == 0, err
+    assert facts["records"] == 4 and (trained / "model.safetensors").is_file()
+
+
 def test_a_generator_is_trained_on_a_build_and_applied(rubrics, pairs, reader, server):
     """After two steps it writes hardly a rubric; a case without one is counted with the reason."""
     built = rubrics("build", "--data", pairs, "--judge", "judge", output="built")[3]
@@ -190,6 +199,7 @@ def test_a_rubric_file_has_one_of_three_endings(tmp_path):
         (["build"], "--data is missing"),
         (["build", "x", "--data", "y"], "rubrics build takes no 'x'; files are given with --data"),
         (["train", "--data", "y", "--output", "o"], "--base is missing"),
+        (["train", "--data", "y", "--output", "o", "--base", "b", "--strong_share", "2"], "strong_share lies in"),
         (["train", "--data", "y", "--output", "o", "--base", "b"], "y: no folder of rewardlab rubrics build"),
         (["build", "--data", "y", "--output", "o"], "rubrics build is for one writer, got 0"),
     ],

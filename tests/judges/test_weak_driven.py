@@ -1,0 +1,147 @@
+"""judges/cdrrm/weak_driven.py: the loss on the mixed logits of a model and an earlier one, by hand and in training."""
+
+import copy
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.judges.cdrrm.training import Training, train
+from rewardlab.judges.cdrrm.weak_driven import IGNORED, WeakDrivenTrainer, mixed_cross_entropy, mixed_loss
+from rewardlab.rm.errors import UsageError
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+# ---- the formula ----
+
+
+def test_loss_and_gradient_by_hand():
+    """(0, 0) / 2 + (0, ln 9) / 2 = (0, ln 3): 1/4 for token 0, so a loss of ln 4 and (1/4 - 1, 3/4) / 2 as gradient."""
+    strong = torch.zeros(1, 2, 2, requires_grad=True)
+    weak = torch.tensor([[[0.0, math.log(9)], [5.0, 5.0]]], requires_grad=True)
+    loss = mixed_cross_entropy(strong, weak, torch.tensor([[1, 0]]), 0.5)
+    assert loss.tolist() == [[pytest.approx(math.log(4))]]
+    loss.sum().backward()
+    assert strong.grad is not None and weak.grad is None
+    assert strong.grad[0].tolist() == [pytest.approx([-0.375, 0.375]), [0.0, 0.0]]
+
+
+def test_without_a_share_of_the_weak_model_it_is_cross_entropy():
+    strong, weak = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([[1, 2, IGNORED, 4, 5], [0, IGNORED, IGNORED, 6, 3], [0, 0, 0, 0, 0]])
+    plain = cross_entropy(strong[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="none").view(3, 4)
+    torch.testing.assert_close(mixed_cross_entropy(strong, weak, labels, 1.0), plain)
+    assert (plain[labels[:, 1:] == IGNORED] == 0).all()
+
+
+def test_a_solved_token_gets_gradient_again():
+    """The strong model is sure by 20 nats and the weak one knows nothing: e^-20 against e^-10 / 2 of gradient."""
+    strong = torch.tensor([[[20.0, 0.0], [0.0, 0.0]]], requires_grad=True)
+    found = {}
+    for share in (1.0, 0.5):
+        loss = mixed_cross_entropy(strong, torch.zeros(1, 2, 2), torch.tensor([[0, 0]]), share).sum()
+        found[share] = torch.autograd.grad(loss, strong)[0][0, 0, 1].item()
+    assert found[1.0] == pytest.approx(math.exp(-20), rel=1e-3)
+    assert found[0.5] == pytest.approx(math.exp(-10) / 2, rel=1e-3)
+
+
+def test_the_reduction_is_over_learnt_tokens_of_the_step():
+    outputs = type("Outputs", (), {"logits": torch.zeros(2, 3, 4)})
+    labels = torch.tensor([[IGNORED, 1, 2], [IGNORED, IGNORED, 3]])
+    weak = torch.zeros(2, 3, 4)
+    assert mixed_loss(outputs, labels, weak, 0.5).item() == pytest.approx(math.log(4))
+    assert mixed_loss(outputs, labels, weak, 0.5, torch.tensor(12)).item() == pytest.approx(math.log(4) / 4)
+    assert mixed_loss(outputs, torch.full((2, 3), IGNORED), weak, 0.5).item() == 0
+
+
+# ---- training ----
+
+
+@pytest.fixture(scope="module")
+def words():
+    return tokenizer()
+
+
+@pytest.fixture(scope="module")
+def records():
+    return [
+        {"prompt": [dict(turn) for turn in one.prompt], "completion": [{"role": "assistant", "content": one.answer}]}
+        for one in garden.supervised(8, 0)
+    ]
+
+
+def trainer(kind, words, records, folder, **options):
+    args = SFTConfig(output_dir=str(folder), per_device_train_batch_size=4, completion_only_loss=True, use_cpu=True,
+                     bf16=False, report_to="none", max_steps=1, save_strategy="no", disable_tqdm=True)  # fmt: skip
+    model = causal_lm(words, seed=0)
+    return kind(model=model, args=args, train_dataset=Dataset.from_list(records), processing_class=words, **options)
+
+
+def gradients(made, batch):
+    made.model.train()
+    loss = made.compute_loss(made.model, dict(batch))
+    loss.backward()
+    return loss, {name: one.grad for name, one in made.model.named_parameters()}
+
+
+def test_the_trainers_loss_and_gradient_are_the_mixtures(words, records, tmp_path):
+    weak = causal_lm(words, seed=1)
+    before = copy.deepcopy(weak.state_dict())
+    made = trainer(WeakDrivenTrainer, words, records, tmp_path, weak=weak, share=0.4)
+    batch = next(iter(made.get_train_dataloader()))
+    loss, found = gradients(made, batch)
+
+    strong, labels = causal_lm(words, seed=0), batch["labels"][:, 1:]
+    read = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    mixed = 0.4 * strong(**read).logits + 0.6 * causal_lm(words, seed=1)(**read).logits.detach()
+    expected = -mixed[:, :-1].log_softmax(-1)[labels != IGNORED].gather(1, labels[labels != IGNORED][:, None]).mean()
+    expected.backward()
+    torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
+    for name, one in strong.named_parameters():
+        torch.testing.assert_close(found[name], one.grad, atol=1e-5, rtol=1e-4)
+    assert all(one.grad is None and not one.requires_grad for one in weak.parameters())
+    assert all(torch.equal(before[name], one) for name, one in weak.state_dict().items())
+
+
+def test_a_share_of_one_is_plain_training(words, records, tmp_path):
+    mixed = trainer(WeakDrivenTrainer, words, records, tmp_path / "a", weak=causal_lm(words, seed=1), share=1.0)
+    plain = trainer(SFTTrainer, words, records, tmp_path / "b")
+    batch = next(iter(plain.get_train_dataloader()))
+    (loss, found), (other, expected) = gradients(mixed, batch), gradients(plain, batch)
+    torch.testing.assert_close(loss, other, atol=1e-5, rtol=1e-5)
+    for name, one in expected.items():
+        torch.testing.assert_close(found[name], one, atol=1e-5, rtol=1e-4)
+
+
+def test_the_trained_model_alone_is_saved(words, records, tmp_path):
+    weak, strong = (causal_lm(words, seed=seed) for seed in (1, 0))
+    weak.save_pretrained(tmp_path / "weak")
+    words.save_pretrained(tmp_path / "weak")
+    start = copy.deepcopy(strong.state_dict())
+    how = Training(steps=2, batch=2, accumulate=2, learning_rate=1e-3, weak=str(tmp_path / "weak"), strong_share=0.5)
+    folder = train(strong, records, tmp_path / "run", how, words)
+    saved = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    distance = {name: (saved[name] - one).abs().max().item() for name, one in start.items()}
+    assert 0 < max(distance.values()) < 0.01, "two steps of AdamW from the strong model"
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5])
+def test_a_share_outside_its_range_is_refused(share):
+    with pytest.raises(UsageError, match=r"strong_share lies in \(0, 1\], got"):
+        Training(strong_share=share)
+
+
+def test_a_weaker_model_with_other_tokens_is_refused(words, records, tmp_path):
+    other = tokenizer()
+    other.add_tokens(["<other>"])
+    weak = causal_lm(words, seed=1)
+    weak.resize_token_embeddings(len(other))
+    weak.save_pretrained(tmp_path / "weak")
+    other.save_pretrained(tmp_path / "weak")
+    with pytest.raises(UsageError, match="its tokenizer differs; give an earlier checkpoint"):
+        train(causal_lm(words), records, tmp_path / "run", Training(weak=str(tmp_path / "weak")), words)
+    with pytest.raises(UsageError, match="give an earlier checkpoint of the same model"):
+        trainer(WeakDrivenTrainer, words, records, tmp_path / "b", weak=weak, share=0.5)
