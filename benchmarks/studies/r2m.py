@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..cached import Job, run_jobs
-from ..feedback_report import Claim, claims, claims_table, facts, facts_table, gold_table
+from ..feedback_report import Claim, claims, claims_table, design_note, facts, facts_table, gold_table
 from ..feedback_runs import EPOCHS, JUDGE, MEMBERS, PESSIMISM, SAMPLES, Arm, FeedbackRun
 from ..guides import Base
 from ..loops import HELD_OUT, OWN, Loop, Proxy
 from ..overoptimisation import Record, figure
+from ..statistics import Estimate
 from ..types import Say, Study
 from ..worlds.policies import LONGEST
 
 AHEAD = 5
+R2M = Arm()
+START_STD = (2 / (2 * Base(0).hidden)) ** 0.5  # of a Xavier-initialised square matrix
 LABELLED = {"alpha": 0.0, "zero_out": True}
 MAIN_ARMS: dict[str, dict[str, Any]] = {
     "frozen": {"control": "frozen"},
@@ -155,6 +158,19 @@ def results(plan: Plan, runs: Mapping[str, Sequence[FeedbackRun]], cache: Path) 
     return Results(plan, records, calls, {name: [float(one[name]) for one in proxies] for name in (HELD_OUT, OWN)})
 
 
+def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
+    """Return what `text` needs from a finished study's manifest; the claims keep all their digits, the records six."""
+    results = Results(Plan(**manifest["plan"]), manifest["records"], manifest["calls"], manifest["accuracies"])
+
+    def known(bounds: Sequence[float | None]) -> Estimate:
+        return Estimate(*(np.nan if value is None else value for value in bounds))
+
+    return results, [
+        Claim(one["name"], one["sentence"], known(one["found"]), one["seeds"], one["sign"])
+        for one in manifest["claims"]
+    ]
+
+
 def told(results: Results) -> Study:
     """The report, its figures and its facts."""
     found = claims(results.records)
@@ -203,6 +219,8 @@ def _head(results: Results, found: Sequence[Claim]) -> list[str]:
         "brackets are Student's.",
         "",
         claims_table(found),
+        "",
+        design_note(results.records, plan.groups // R2M.batch_groups, R2M.learning_rate, plan.cycles, START_STD),
         "",
         "C4, what it costs, is `rewardlab bench feedback`.",
     ]

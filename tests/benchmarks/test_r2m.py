@@ -5,10 +5,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.feedback_report import areas, claims, gap_area, golds, late_gains, noted, paired, peak
+from rewardlab.benchmarks.feedback_report import (
+    Claim,
+    areas,
+    claims,
+    design_note,
+    gap_area,
+    golds,
+    late_gains,
+    noted,
+    paired,
+    peak,
+)
 from rewardlab.benchmarks.feedback_runs import LABELLERS, Arm, FeedbackRun, pair_accuracy
 from rewardlab.benchmarks.overoptimisation import Curve
-from rewardlab.benchmarks.studies.r2m import MAIN_ARMS, OTHER_ARMS, Plan, r2m, stages
+from rewardlab.benchmarks.side_by_side import RECIPES
+from rewardlab.benchmarks.statistics import Estimate
+from rewardlab.benchmarks.studies.r2m import MAIN_ARMS, OTHER_ARMS, Plan, from_manifest, r2m, stages, text
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.rm.types import user_turn
 
@@ -63,7 +76,25 @@ def test_differences_are_paired_by_seed_and_leave_out_what_is_unknown():
     assert found == pytest.approx((0.1, 0.1, 0.1))
 
 
-def test_a_claim_says_what_its_whole_interval_says():
+@pytest.mark.parametrize(
+    ("bounds", "sign", "verdict"),
+    [
+        ((2.0, 1.0, 3.0), 1, "yes"),
+        ((2.0, -1.0, 3.0), 1, "**not shown**"),
+        ((-2.0, -3.0, -1.0), 1, "**no, the opposite**"),
+        ((-2.0, -3.0, -1.0), -1, "yes"),
+        ((-2.0, -3.0, -1.0), 0, "yes"),
+        ((2.0, 1.0, 3.0), 0, "**no**"),
+        ((2.0, np.nan, np.nan), 1, "unknown"),
+    ],
+)
+def test_a_control_says_what_its_whole_interval_says(bounds, sign, verdict):
+    assert Claim("positive control", "", Estimate(*bounds), 4, sign).verdict == verdict
+    about_r2m = "unknown" if verdict == "unknown" else "not shown either way"
+    assert Claim("C1", "", Estimate(*bounds), 4, sign).verdict == about_r2m
+
+
+def test_claims_about_r2m_are_not_settled_and_controls_are():
     kl, still = [0.0, 30.0], [0.0, 0.0]
     arms = {
         "frozen": 3.0, "iterative head": 3.0, "R2M": 1.0, "stale states": 0.0, "shuffled states": 1.0,
@@ -74,9 +105,19 @@ def test_a_claim_says_what_its_whole_interval_says():
     runs += [("R2M, random labels", [0.0, 3.0], still)]
     rows = [row for arm, gold, proxy in runs for seed in range(4) for row in records(arm, seed, kl, gold, proxy, 0.6)]
     verdicts = [one.verdict for one in claims(rows)]
-    opposite, shown = "**no, the opposite**", "**not shown**"
-    of_areas, of_late_gains = ["yes", "yes", opposite, shown, "yes", opposite], [shown, shown]
-    assert verdicts == [*np.repeat(of_areas, 2), *of_late_gains, "yes", "yes", opposite, "**no**"]
+    assert verdicts == ["not shown either way"] * 15 + ["yes", "**no, the opposite**", "**no**"]
+    note = design_note(rows, 4, 1e-3, 60, 0.125)
+    assert "can move by 0.24, with a standard deviation of 0.125" in note
+    assert "orders 0.60 as gold does at KL 0 and 0.60 at KL 7" in note
+    assert "at KL 10 is +0.00 [+0.00, +0.00] (4 seeds)" in note
+
+
+def test_the_committed_report_is_what_the_code_writes_of_its_manifest():
+    folder = RECIPES.parent / "results" / "r2m"
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    results, found = from_manifest(manifest)
+    assert text(results, found) == (folder / "report.md").read_text(encoding="utf-8")
+    assert [one["holds"] for one in manifest["claims"]] == [one.verdict for one in found]
 
 
 def test_a_late_gain_is_over_the_other_arm_at_the_same_kl():
