@@ -12,7 +12,7 @@ from .contract import FILE, load_contract
 from .documents import from_json
 from .errors import UNREADABLE, CheckFailed, DataError, UsageError, did_you_mean
 from .plugins import load, names
-from .types import Example, RewardModel, prompt_text
+from .types import Example, RewardModel, completion, completion_json, prompt_text
 
 GOLDEN, SUMS = "golden.jsonl", "checksums.json"
 HASHED = 2_000_000_000
@@ -50,7 +50,7 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
     if not np.isfinite(rewards).all():
         raise CheckFailed("the trained model gives rewards that are not finite; lower --learning_rate and train again")
     rows = [
-        {"prompt": list(example.prompt), "answer": example.answer, "rewards": reward.tolist()}
+        {"prompt": list(example.prompt), "answer": completion_json(example.answer), "rewards": reward.tolist()}
         for example, reward in zip(examples, rewards, strict=True)
     ]
     (folder / GOLDEN).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
@@ -79,9 +79,13 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
     try:
         rows = [from_json(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
         kept = np.array([row["rewards"] for row in rows], float)
-        return [Example(tuple(row["prompt"]), row["answer"]) for row in rows], kept
+        return [Example(tuple(row["prompt"]), _answer(row["answer"])) for row in rows], kept
     except UNREADABLE as error:
         raise _damaged(folder, error) from error
+
+
+def _answer(kept: Any) -> str:
+    return completion(kept) if isinstance(kept, list) else kept
 
 
 def _damaged(folder: Path, why: object) -> DataError:

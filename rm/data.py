@@ -5,12 +5,25 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os.path import commonprefix
 from typing import Any, Literal, TypeVar
 
 from .errors import UNREADABLE, DataError, UsageError
+from .messages import as_message, unread_fields, with_columns
 from .readers import Row, read_rows
-from .types import OVERALL, ROLES, Example, Message, Messages, PreferencePair, content_hash, user_turn
+from .types import (
+    OVERALL,
+    Example,
+    Message,
+    Messages,
+    PreferencePair,
+    completion,
+    completion_json,
+    completion_turns,
+    content_hash,
+    user_turn,
+)
 
 T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
@@ -23,15 +36,50 @@ class RowReport:
     read: int = 0
     dropped: list[tuple[str, str]] = field(default_factory=list)
     """(place, reason) of each."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Columns, and fields of messages, that mean nothing here, and in how many rows they stand."""
+
+    def __add__(self, other: "RowReport") -> "RowReport":
+        return RowReport(self.read + other.read, self.dropped + other.dropped, self.ignored + other.ignored)
 
     @property
     def reasons(self) -> dict[str, int]:
         """How many rows were dropped for each reason, most frequent first."""
         return dict(Counter(reason.partition(":")[0] for _, reason in self.dropped).most_common())
 
+    @property
+    def ignored_columns(self) -> str:
+        """For a reader."""
+        return ", ".join(f"{name} ({count} rows)" for name, count in sorted(self.ignored.items()))
+
     def as_json(self) -> dict[str, Any]:
         """For a manifest."""
-        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped}
+        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped} | (
+            {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
+        )
+
+
+class Tracked(Mapping[str, Any]):
+    """A row that knows which of its columns were read."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values_, self.read = values, set[str]()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self.values_[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_)
+
+    def __len__(self) -> int:
+        return len(self.values_)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Columns with a value that were not read, and unknown fields in messages of those that were."""
+        unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]
+        return [*unread, *unread_fields(self.values_, [name for name in self.values_ if name in self.read])]
 
 
 # ---- one row to one pair ----
@@ -85,7 +133,8 @@ def parsed(
         try:
             if row.error:
                 raise ValueError(row.error)
-            found = parse(row.values)
+            values = Tracked(row.values)
+            found = parse(values)
         except UNREADABLE as error:
             why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
             if on_bad_row == "refuse":
@@ -94,17 +143,19 @@ def parsed(
                 ) from error
             report.dropped.append((row.place, why))
         else:
+            report.ignored.update(values.ignored)
             yield found
 
 
 def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
     """One row, in any shape that `load_pairs` understands; a `ValueError` says what is wrong with it."""
     prompt, chosen, rejected = _split(values.get("prompt"), column(values, "chosen"), column(values, "rejected"))
+    prompt = with_columns(prompt, values)
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
     identity = values.get("id", values.get("unique_id"))
     return PreferencePair(
-        id=content_hash([prompt, chosen, rejected]) if identity is None else str(identity),
+        id=content_hash([prompt, *map(completion_json, (chosen, rejected))]) if identity is None else str(identity),
         prompt=prompt,
         chosen=chosen,
         rejected=rejected,
@@ -117,7 +168,10 @@ def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
 
 def pair_row(pair: PreferencePair) -> dict[str, Any]:
     """The row that `parse_pair` reads back as the same pair."""
-    row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": pair.chosen, "rejected": pair.rejected}
+    chosen, rejected = map(completion_json, (pair.chosen, pair.rejected))
+    if isinstance(chosen, str) != isinstance(rejected, str):  # a row with one of each is refused
+        chosen, rejected = (list(completion_turns(answer)) for answer in (pair.chosen, pair.rejected))
+    row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": chosen, "rejected": rejected}
     extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
     extras["gaps"] = dict(pair.gaps) or None
     return row | {name: value for name, value in extras.items() if value is not None}
@@ -135,11 +189,10 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
         example = Example(tuple(prompt), _reply([last], "messages"))
     else:
         name = next((name for name in ("completion", "response", "answer") if name in values), "completion")
-        answer = column(values, name)
-        answer = answer if isinstance(answer, str) else _reply(_turns(answer, name), name)
-        example = Example(as_prompt(column(values, "prompt")), answer)
+        example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
     _check_filled(example.prompt, answer=example.answer)
-    return [(str(values.get("id", content_hash(example))), example)]
+    example = Example(with_columns(example.prompt, values), example.answer)
+    return [(str(values.get("id", content_hash([example.prompt, completion_json(example.answer)]))), example)]
 
 
 def column(values: Mapping[str, Any], name: str) -> Any:
@@ -225,15 +278,7 @@ def _check_filled(prompt: Messages, **answers: str) -> None:
 def _turns(value: Any, name: str) -> list[Message]:
     if not isinstance(value, list | tuple) or not value:
         raise ValueError(f"'{name}' is not text and not a list of messages: {type(value).__name__}")
-    return [_turn(turn, name) for turn in value]
-
-
-def _turn(turn: Any, name: str) -> Message:
-    if not isinstance(turn, Mapping) or not isinstance(turn.get("content"), str):
-        raise ValueError(f"a message of '{name}' is not {{role, content}} with text: {str(turn)[:60]}")
-    if turn.get("role") not in ROLES:
-        raise ValueError(f"unknown role {turn.get('role')!r} in '{name}': roles are {', '.join(ROLES)}")
-    return Message(role=turn["role"], content=turn["content"])
+    return [as_message(turn, name) for turn in value]
 
 
 def as_prompt(value: Any) -> Messages:
@@ -241,10 +286,32 @@ def as_prompt(value: Any) -> Messages:
     return user_turn(value) if isinstance(value, str) else tuple(_turns(value, "prompt"))
 
 
+def row_prompt(values: Mapping[str, Any]) -> Messages:
+    """The prompt of a row, with what its columns `system` and `tools` say."""
+    return with_columns(as_prompt(column(values, "prompt")), values)
+
+
+def as_completion(value: Any, name: str) -> str:
+    """Text, or a list of messages, as a completion."""
+    return value if isinstance(value, str) else _reply(_turns(value, name), name)
+
+
 def _reply(turns: Sequence[Message], name: str) -> str:
-    if len(turns) != 1 or turns[0]["role"] != "assistant":
-        raise ValueError(f"'{name}' does not end with one assistant turn after the prompt")
-    return turns[0]["content"]
+    if not _is_reply(turns):
+        raise ValueError(
+            f"'{name}' is not one assistant turn behind the prompt, nor tool calls, their results and an assistant turn"
+        )
+    return completion(turns)
+
+
+def _is_reply(turns: Sequence[Message]) -> bool:
+    """Assistant turns with tool results between them; the last one is the assistant's."""
+    roles = [turn["role"] for turn in turns]
+    if not roles or not {*roles} <= {"assistant", "tool"} or roles[0] == "tool" or roles[-1] == "tool":
+        return False
+    return all(
+        before.get("tool_calls") or "tool" in (before["role"], after["role"]) for before, after in pairwise(turns)
+    )
 
 
 def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
@@ -256,9 +323,11 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
     shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), -1)
     if shared == -1:
         shared = min(len(chosen), len(rejected)) - 1
-    if len(chosen) - shared != 1 or len(rejected) - shared != 1:
+    while shared and "tool" in (chosen[shared]["role"], rejected[shared]["role"]):
+        shared -= 1  # a result belongs to the call before it
+    if not _is_reply(chosen[shared:]) or not _is_reply(rejected[shared:]):
         raise ValueError("chosen and rejected part before their last turn")
-    return tuple(chosen[:shared]), _reply(chosen[shared:], "chosen"), _reply(rejected[shared:], "rejected")
+    return tuple(chosen[:shared]), completion(chosen[shared:]), completion(rejected[shared:])
 
 
 def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:

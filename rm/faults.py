@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from .contract import PLAIN_TEMPLATE
 from .encode import edge_tokens
 from .trunks import decoder_head, head_outputs
-from .types import Example, Message
+from .types import Example
 
 EXPLAINED = 0.1
 """A fault is named if it leaves at most this share of the difference."""
@@ -143,7 +143,7 @@ def whole_ids(model: Any, example: Example) -> list[int]:
 
 
 def _plain(model: Any, examples: Sequence[Example]) -> Ids:
-    turns = [[*one.prompt, Message(role="assistant", content=one.answer)] for one in examples]
+    turns = [one.turns for one in examples]
     tokenizer = model.encoder.tokenizer
     texts = [tokenizer.apply_chat_template(one, chat_template=PLAIN_TEMPLATE, tokenize=False) for one in turns]
     return [model.encoder.finished(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids]

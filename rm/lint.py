@@ -1,5 +1,6 @@
 """What is wrong with preference data before anything is trained on them: findings by row, and leaks of the whole."""
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from .escapes import inert
 from .leaks import Leak, leaks
 from .markdown import table
 from .overlap import WORDS, Overlap, Shared, overlaps, shared
-from .types import Example, PreferencePair, prompt_text
+from .types import Example, Message, PreferencePair, call_text, completion_turns, prompt_text
 
 UNUSABLE = "unusable"
 NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical answers", "identical after truncation"
@@ -104,11 +105,22 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
     |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the answers of one pair
     """
     for row, pair in enumerate(pairs):
+        if _calls(pair.chosen) != _calls(pair.rejected):
+            continue  # one letter of an argument is another call
         chosen, rejected = normal_prompt(pair.chosen).split(), normal_prompt(pair.rejected).split()
         if chosen == rejected:
             yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
         elif (share := _resemblance(chosen, rejected)) >= alike:
             yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
+
+
+def _calls(answer: str) -> list[str]:
+    return [call_text(call) for turn in completion_turns(answer) for call in turn.get("tool_calls", ())]
+
+
+def _normal(answer: str) -> str:
+    """An answer by its words, and its tool calls to the letter."""
+    return "\n".join([normal_prompt(answer), *_calls(answer)])
 
 
 def _resemblance(one: Sequence[str], other: Sequence[str]) -> float:
@@ -142,7 +154,7 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """
     seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
-        answers = frozenset((normal_prompt(pair.chosen), normal_prompt(pair.rejected)))
+        answers = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
         if len(answers) == 2 and (opinion := _opinion(pair)):
             seen[normal_prompt(prompt_text(pair.prompt)), answers][row] = opinion
     for opinions in seen.values():
@@ -156,7 +168,7 @@ Opinion = Mapping[str, str]
 
 def _opinion(pair: PreferencePair) -> Opinion:
     better = {objective: pair.preferred(objective) for objective in pair.wins}
-    return {objective: normal_prompt(one.chosen) for objective, one in better.items() if one is not None}
+    return {objective: _normal(one.chosen) for objective, one in better.items() if one is not None}
 
 
 def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
@@ -183,11 +195,21 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
     known = [re.escape(token) for token in special if token.strip()]
     pattern = re.compile("|".join([TOKENS.pattern, *known]))
     for row, pair in enumerate(pairs):
-        texts = {f"turn {place + 1} of the prompt": turn["content"] for place, turn in enumerate(pair.prompt)}
-        for name, text in {**texts, "chosen": pair.chosen, "rejected": pair.rejected}.items():
+        texts = {f"turn {place + 1} of the prompt": _raw(turn) for place, turn in enumerate(pair.prompt)}
+        for name in ("chosen", "rejected"):
+            texts[name] = "\n".join(map(_raw, completion_turns(getattr(pair, name))))
+        for name, text in texts.items():
             if found := pattern.search(text):
                 yield Finding(row, MARKUP, f"{found[0].strip()!r} in {name}")
                 break
+
+
+def _raw(turn: Message) -> str:
+    """What the data say in a message, without the marks that show a tool call as text."""
+    functions = [call["function"] for call in turn.get("tool_calls", ())]
+    called = [f"{one['name']} {json.dumps(one['arguments'], ensure_ascii=False)}" for one in functions]
+    thoughts = [turn["reasoning_content"]] if "reasoning_content" in turn else []
+    return "\n".join([*thoughts, turn["content"], *called])
 
 
 def in_benchmarks(found: Iterable[Overlap]) -> Iterator[Finding]:

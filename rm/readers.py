@@ -111,7 +111,19 @@ def _parquet_rows(path: str) -> Iterator[Row]:
     except (pa.ArrowException, *UNREADABLE) as error:  # a text in it may be no UTF-8
         raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
     for number, values in enumerate(rows, start=1):
-        yield Row(f"{path}: row {number}", values)
+        yield Row(f"{path}: row {number}", without_padding(values))
+
+
+def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of an Arrow table without the empty fields inside its columns: a table gives every message of a column,
+    and every tool call's arguments, the fields that any of them has."""
+    return {name: _without_nulls(value) for name, value in values.items()}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _dataset_rows(source: str) -> Iterator[Row]:
@@ -134,4 +146,4 @@ def _dataset_rows(source: str) -> Iterator[Row]:
             )
         dataset = next(iter(dataset.values()))
     for number, values in enumerate(dataset, start=1):
-        yield Row(f"{source}: row {number}", values)
+        yield Row(f"{source}: row {number}", without_padding(values))

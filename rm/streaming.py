@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from .data import OnBadRow, RowReport, parse_pair, parsed
 from .errors import DataError, UsageError
 from .hub import note_data
-from .readers import Row, is_local
+from .readers import Row, is_local, without_padding
 from .types import PreferencePair, content_hash
 
 BLOCK = 4096
@@ -159,7 +159,7 @@ def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
 
 def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:
     """A stream gives every row every column that the first rows have: what a row lacks is None."""
-    return {name: one for name, one in values.items() if one is not None}
+    return {name: one for name, one in without_padding(values).items() if one is not None}
 
 
 def open_stream(source: str) -> Any:

@@ -5,22 +5,29 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Protocol, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .contract import ScoringContract
 
-ROLES = ("system", "user", "assistant", "tool")
+ROLES = ("system", "developer", "user", "assistant", "tool")
 OVERALL = "overall"
 
 
 class Message(TypedDict):
-    """One turn of a conversation."""
+    """One message of a conversation; fields that are not set are absent, so that plain messages have two keys."""
 
     role: str
     content: str
+    tool_calls: NotRequired[list[dict[str, Any]]]
+    """`{"type": "function", "function": {"name": ..., "arguments": {...}}}`, with an `id` where the data have one."""
+    tool_call_id: NotRequired[str]
+    name: NotRequired[str]
+    reasoning_content: NotRequired[str]
+    tools: NotRequired[list[dict[str, Any]]]
+    """Schemas of the functions that the assistant may call, on the first message of a conversation."""
 
 
 Messages = tuple[Message, ...]
@@ -31,6 +38,12 @@ class Example(NamedTuple):
 
     prompt: Messages
     answer: str
+    """A `Completion` where it is more than the text of one message."""
+
+    @property
+    def turns(self) -> list[Message]:
+        """The whole conversation."""
+        return [*self.prompt, *completion_turns(self.answer)]
 
 
 def user_turn(text: str) -> Messages:
@@ -38,9 +51,98 @@ def user_turn(text: str) -> Messages:
     return (Message(role="user", content=text),)
 
 
+# ---- messages as text ----
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """Return a tool call as text, its arguments in alphabetical order.
+
+    >>> print(call_text({"type": "function", "function": {"name": "add", "arguments": {"b": 2, "a": 1}}}))
+    <tool_call>
+    {"name": "add", "arguments": {"a": 1, "b": 2}}
+    </tool_call>
+    """
+    function = call["function"]
+    name, arguments = (json.dumps(function[key], sort_keys=True, ensure_ascii=False) for key in ("name", "arguments"))
+    return f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>'
+
+
+def message_text(turn: Message) -> str:
+    """Return a message as text: its reasoning, its content and its tool calls; a plain message's content."""
+    reasoning = turn.get("reasoning_content")
+    parts = [turn["content"], *map(call_text, turn.get("tool_calls", ()))]
+    text = "\n".join(part for part in parts if part)
+    return f"<think>\n{reasoning}\n</think>\n\n{text}" if reasoning else text
+
+
+def tools_of(prompt: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the functions that a conversation declares."""
+    return next((turn["tools"] for turn in prompt if "tools" in turn), [])
+
+
+def tools_text(tools: Iterable[Mapping[str, Any]]) -> str:
+    """Return declared functions as JSON, one in a line."""
+    return "\n".join(json.dumps(tool, sort_keys=True, ensure_ascii=False) for tool in tools)
+
+
 def prompt_text(prompt: Iterable[Message]) -> str:
     """The turns as readable text; also the key by which answers to one prompt are recognised."""
-    return "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in prompt)
+    turns = tuple(prompt)
+    declared = [f"tools:\n{tools_text(tools)}"] if (tools := tools_of(turns)) else []
+    return "\n\n".join([*declared, *(f"{_speaker(turn)}: {message_text(turn)}" for turn in turns)])
+
+
+def _speaker(turn: Message) -> str:
+    return f"{turn['role']} {name}" if (name := turn.get("name")) else turn["role"]
+
+
+# ---- completions ----
+
+
+class Completion(str):
+    """A completion that is more than the text of one assistant message: tool calls, their results, reasoning.
+
+    To whatever reads text (judges, linear models, tables) it is a text that shows all of it; a chat template renders
+    `turns`. Two are equal if their messages are, and none equals a text that only looks like it.
+    """
+
+    turns: Messages
+
+    def __new__(cls, turns: Iterable[Message]) -> "Completion":
+        """Keep the messages beside their text."""
+        first, *rest = turns
+        self = super().__new__(cls, "\n\n".join([message_text(first), *([prompt_text(rest)] if rest else [])]))
+        self.turns = (first, *rest)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Completion) and self.turns == other.turns
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __getnewargs__(self) -> tuple[Messages]:
+        return (self.turns,)
+
+
+def completion(turns: Iterable[Message]) -> str:
+    """Return the messages of a completion as its text where that is all there is to them, else as a `Completion`."""
+    whole = tuple(turns)
+    if len(whole) == 1 and whole[0].keys() == {"role", "content"} and whole[0]["role"] == "assistant":
+        return whole[0]["content"]
+    return Completion(whole)
+
+
+def completion_turns(answer: str) -> Messages:
+    """Return the messages of a completion."""
+    return answer.turns if isinstance(answer, Completion) else (Message(role="assistant", content=answer),)
+
+
+def completion_json(answer: str) -> str | list[Message]:
+    """Return what a file holds of a completion and an id is made of: its text, or all of its messages."""
+    return list(answer.turns) if isinstance(answer, Completion) else answer
 
 
 def content_hash(value: object) -> str:

@@ -119,7 +119,7 @@ BAD = {
     "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
     "part before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
     "do not begin alike": {"chosen": "abc", "rejected": "xyz"},
-    "does not end with one assistant turn": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
+    "is not one assistant turn behind the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
 }
 
 
