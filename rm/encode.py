@@ -1,6 +1,7 @@
 """The one way from text to tokens: train, evaluate, reinforce and serve with the same encoder."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from os.path import commonprefix
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ from transformers import PreTrainedTokenizerBase
 from .contract import ScoringContract
 from .errors import DataError
 from .templates import check_growth, check_template
-from .types import Example, Message, Messages, content_hash
+from .types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
+from .written_out import has_parts, left_out, lost, write_out
 
 
 class Encoded(NamedTuple):
@@ -28,6 +30,8 @@ class EncodedAnswer(NamedTuple):
     ids: list[int]
     length: int
     start: int
+    told: tuple[range, ...] = ()
+    """Places of the answer's tokens that the assistant did not write: results of its tool calls."""
 
 
 class Batch(NamedTuple):
@@ -121,19 +125,47 @@ class Encoder:
 
     def render(self, example: Example) -> str:
         """The conversation as the text that the model reads."""
-        return self._fill([*example.prompt, Message(role="assistant", content=example.answer)])
+        return self.render_turns(example.turns)
 
-    def _fill(self, turns: Sequence[Message], **options: Any) -> str:
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """Parts of a conversation that the chat template does not render, and that are written as text."""
+        return left_out(self._template)
+
+    def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
+        """The turns through the chat template; tools, tool calls and reasoning that it leaves out are written as text.
+
+        What is lost all the same is a `DataError`. `options` are those of `apply_chat_template`.
+        """
+        plain, tools = list(turns), []
+        if has_parts(turns):
+            developer = "developer" in str(self.tokenizer.chat_template)
+            plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
+            self._check_whole(plain, tools)
         try:
-            date = self.contract.date_string
-            text = self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **options)
-            check_growth(str(text), turns)
-            return str(text)
+            text = self._template(plain, tools, **options)
+            check_growth(text, turns)
+            return text
         except Exception as error:  # templates raise what they like, on roles and orders that they do not know
             roles = [turn["role"] for turn in turns]
             raise DataError(
                 f"the chat template of '{self.tokenizer.name_or_path}' refuses roles {roles}: {error}"
             ) from error
+
+    def _template(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]], **options: Any) -> str:
+        given: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        date = self.contract.date_string
+        return str(
+            self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **given, **options)
+        )
+
+    def _check_whole(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> None:
+        if part := lost(self._template, turns, tools):
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' leaves out {part} in "
+                f"{prompt_text(turns)[:60]!r}; give one that renders it with --chat_template FILE, or "
+                "--chat_template plain"
+            )
 
     def encode(self, example: Example) -> Encoded:
         """Token ids of one example."""
@@ -151,27 +183,48 @@ class Encoder:
         It begins where the rendered prompt (with the generation prompt) ends; EOS and what the template puts behind an
         answer count as part of it. A token that spans the border belongs to the answer.
         """
-        text, prompt = self.render(example), self._fill(example.prompt, add_generation_prompt=True)
+        text, prompt = self.render(example), self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
             raise DataError(
                 f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{prompt[-40:]}' but "
                 "renders no answer behind it; give one that does with --chat_template FILE"
             )
-        rows = self.tokenizer([text, prompt], add_special_tokens=False, verbose=False).input_ids
-        whole, opening = map(self._begin, rows)
-        shared = len(commonprefix([whole, opening]))
+        bounds = self._bounds_of_results(example, text)
+        rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
+        whole, *heads = map(self._begin, rows)
+        shared, *places = (len(commonprefix([whole, head])) for head in heads)
         ids, length = self._finish(rows[0])
-        if self.contract.truncation == "right":
-            return EncodedAnswer(ids, length, min(shared, len(ids)))
         kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
-        return EncodedAnswer(ids, length, max(shared - (length - len(ids)), kept))
+
+        def moved(place: int) -> int:
+            right = self.contract.truncation == "right"
+            return min(place, len(ids)) if right else max(place - (length - len(ids)), kept)
+
+        told = tuple(range(moved(a), moved(b)) for a, b in zip(places[::2], places[1::2], strict=True))
+        return EncodedAnswer(ids, length, moved(shared), told)
+
+    def _bounds_of_results(self, example: Example, text: str) -> list[str]:
+        """The heads of a rendered conversation that end before and behind each run of tool results in its answer."""
+        answer = completion_turns(example.answer)
+        results, heads = [turn["role"] == "tool" for turn in answer], []
+        for place in range(1, len(answer)):
+            if results[place] != results[place - 1]:
+                turns = [*example.prompt, *answer[:place]]
+                heads.append(self.render_turns(turns, add_generation_prompt=not results[place]))
+        if not all(text.startswith(head) for head in heads):
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' writes the beginning of a conversation "
+                "otherwise once it goes on, so its tool results have no bounds; give another one with "
+                "--chat_template FILE"
+            )
+        return heads
 
     def encode_prompt(self, prompt: Messages) -> list[int]:
         """The ids before the answer of `encode_answer`: the prompt, and what the template opens the answer with.
 
         Never truncated. A prompt of which the template leaves nothing is a `DataError`.
         """
-        text = self._fill(prompt, add_generation_prompt=True)
+        text = self.render_turns(prompt, add_generation_prompt=True)
         ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         if not ids:
             raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' leaves nothing of {prompt}")

@@ -28,6 +28,8 @@ class PreferenceRow(NamedTuple):
     chosen: list[int]
     rejected: list[int]
     starts: tuple[int, int]
+    told: tuple[tuple[range, ...], tuple[range, ...]]
+    """Places of tool results in each, which the assistant did not write."""
     wins: tuple[float, ...]
     gaps: tuple[float, ...]
     place: int
@@ -42,7 +44,8 @@ def encode_preferences(
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
         gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
         starts = (chosen.start, rejected.start)
-        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, places[id(pair)])
+        told = (chosen.told, rejected.told)
+        return PreferenceRow(chosen.ids, rejected.ids, starts, told, tuple(wins), gaps, places[id(pair)])
 
     return sift(
         pairs,
@@ -98,7 +101,12 @@ class PreferenceTask:
     def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
         """2B sequences, the chosen ones first, so that one forward serves both."""
         batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
+        told = torch.zeros_like(batch.attention)
+        for sequence, spans in enumerate([row.told[side] for side in (0, 1) for row in rows]):
+            for span in spans:
+                told[sequence, span.start : span.stop] = True
         return {
+            "told": told,
             "tokens": batch.tokens,
             "attention": batch.attention,
             "start": torch.tensor([row.starts[0] for row in rows] + [row.starts[1] for row in rows]),
@@ -154,9 +162,12 @@ class PreferenceTask:
         return chosen - rejected
 
     def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
-        """Right-padded rows: the answer is what stands behind `start`."""
-        total = logprobs.sum(dim=1)
-        return total / (inputs["attention"].sum(dim=1) - inputs["start"]).clamp_min(1) if self.normalised else total
+        """Right-padded rows: the answer is what stands behind `start`, without tool results."""
+        total = logprobs.masked_fill(inputs["told"], 0.0).sum(dim=1)
+        if not self.normalised:
+            return total
+        written = inputs["attention"].sum(dim=1) - inputs["start"] - inputs["told"].sum(dim=1)
+        return total / written.clamp_min(1)
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Accuracy of every objective at its own vertex, over the pairs that are decided for it; their mean."""

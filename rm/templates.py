@@ -15,6 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.visitor import NodeTransformer
 
 from .errors import DataError
+from .types import Message, message_text, tools_of, tools_text
 
 LARGEST = 1 << 16
 """Characters of a template: three times the longest that public models have."""
@@ -35,6 +36,30 @@ TURNS = (
         {"role": "assistant", "content": "another answer"},
     ),
 )
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look_up",
+            "description": "a function",
+            "parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+        },
+    }
+]
+CALLING = (
+    {"role": "user", "content": "a question"},
+    {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": "a thought",
+        "tool_calls": [
+            {"type": "function", "id": "abc123def", "function": {"name": "look_up", "arguments": {"word": "a word"}}}
+        ],
+    },
+    {"role": "tool", "content": "a result", "tool_call_id": "abc123def", "name": "look_up"},
+    {"role": "assistant", "content": "an answer"},
+)
+"""With what only some templates know: rendered once with declared functions and once without."""
 GIVEN = {
     "bos_token": "<s>",
     "eos_token": "</s>",
@@ -58,9 +83,9 @@ def check_template(template: Any, source: str) -> None:
             raise DataError(f"the chat template of '{source}' {fault}; give another one with --chat_template FILE")
 
 
-def check_growth(text: str, turns: Sequence[Mapping[str, str]]) -> None:
+def check_growth(text: str, turns: Sequence[Message]) -> None:
     """Refuse a rendered conversation that is far longer than what was said in it."""
-    said = sum(len(turn["content"]) for turn in turns)
+    said = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
     if len(text) > GROWTH * said + ROOM:
         raise Costly(f"it makes {len(text):,} characters of {said:,}")
 
@@ -76,10 +101,15 @@ def fault_of(template: str) -> str:
     """
     if len(template) > LARGEST:
         return f"has {len(template):,} characters, more than the {LARGEST:,} that are read"
+    plain = [(turns, opens, None) for turns in TURNS for opens in (False, True)]
+    calling = [(CALLING, True, TOOLS)], [(CALLING, False, None)]
+    return next(filter(None, (_costly(template, some) for some in (plain, *calling))), "")
+
+
+def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
     try:
-        for turns in TURNS:
-            for opens in (False, True):
-                Counted().counted(template, messages=[*turns], add_generation_prompt=opens, **GIVEN)
+        for turns, opens, tools in conversations:
+            Counted().counted(template, messages=[*turns], add_generation_prompt=opens, tools=tools, **GIVEN)
     except (Costly, SecurityError) as error:
         return f"is refused: {error}"
     except RecursionError:

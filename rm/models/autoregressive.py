@@ -101,7 +101,10 @@ class AutoregressiveRewardModel:
 
 
 def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_tokens: int) -> list[np.ndarray]:
-    """What a language model says of each answer's tokens, in nats and float64; one array per row."""
+    """What a language model says of each answer's tokens, in nats and float64; one array per row.
+
+    Tokens of tool results, which the assistant did not write, count 0.
+    """
     device = next(model.parameters()).device
     found: list[np.ndarray] = [np.empty(0)] * len(rows)
     model.eval()
@@ -113,6 +116,8 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_
             start = torch.tensor([rows[place].start for place in places])
             logprobs = answer_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
             for place, values in zip(places, logprobs.double().cpu().numpy(), strict=True):
+                for told in rows[place].told:
+                    values[told.start : told.stop] = 0.0
                 found[place] = values[rows[place].start : len(rows[place].ids)]
     return found
 

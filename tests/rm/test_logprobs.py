@@ -61,7 +61,7 @@ def by_hand(folder: str, ids: list[int], start: int) -> list[float]:
 def rewards_by_hand(model, examples, policy, reference=None, beta=1.0) -> np.ndarray:
     rewards = []
     for example in examples:
-        ids, _, start = model.encoder.encode_answer(example)
+        ids, _, start, _ = model.encoder.encode_answer(example)
         reward = sum(by_hand(policy, ids, start))
         rewards.append(beta * (reward - (sum(by_hand(reference, ids, start)) if reference else 0.0)))
     return np.array(rewards)[:, None]
@@ -103,7 +103,7 @@ def word_level(template: str) -> PreTrainedTokenizerFast:
 
 def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
     for example in EXAMPLES:
-        ids, length, start = encoder(tokenizer).encode_answer(example)
+        ids, length, start, _ = encoder(tokenizer).encode_answer(example)
         assert (ids, length) == encoder(tokenizer).encode(example)
         assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>")
         assert tokenizer.decode(ids[start:]) == example.answer + "<|eos|>"
@@ -111,7 +111,7 @@ def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
 
 def test_the_answer_of_a_garden_conversation_is_its_words_and_the_end_of_turn():
     words = worlds.tokenizer()
-    ids, _, start = encoder(words).encode_answer(Example(user_turn("tell me about roses"), "roses petals"))
+    ids, _, start, _ = encoder(words).encode_answer(Example(user_turn("tell me about roses"), "roses petals"))
     assert words.convert_ids_to_tokens(ids) == [
         *("<|user|>", "tell", "me", "about", "roses", "</s>"),
         *("<|assistant|>", "roses", "petals", "</s>"),
@@ -138,7 +138,7 @@ def test_a_leading_bos_counts_and_stays_in_front_of_what_is_cut():
 def test_bos_and_eos_that_the_encoder_adds_are_counted():
     words = word_level("{% for m in messages %}{{ m.content }} {% endfor %}")
     assert describe_tokenizer(words)["eos"] == "once"
-    assert encoder(words).encode_answer(Example(user_turn("a b"), "ab")) == ([1, 2, 3, 4], 4, 2)
+    assert encoder(words).encode_answer(Example(user_turn("a b"), "ab"))[:3] == ([1, 2, 3, 4], 4, 2)
     contract = ScoringContract("scalar", **describe_tokenizer(worlds.tokenizer()) | {"bos": "once"})
     answer = Encoder(worlds.tokenizer(), contract).encode_answer(Example(user_turn("roses"), "petals"))
     assert (answer.start, len(answer.ids)) == (5, 7)
@@ -146,7 +146,7 @@ def test_bos_and_eos_that_the_encoder_adds_are_counted():
 
 def test_a_token_across_the_border_belongs_to_the_answer():
     words = word_level("{% for m in messages %}{{ m.content }}{% endfor %}")
-    assert encoder(words).encode_answer(Example(user_turn("b a"), "b")) == ([2, 3, 4], 3, 1)
+    assert encoder(words).encode_answer(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
 
 
 def test_a_generation_prompt_that_no_answer_has_is_an_error():
@@ -215,7 +215,7 @@ def test_batch_and_order_change_nothing(model):
 def test_the_values_of_tokens_add_up_to_the_reward(model):
     beta = 1.0 if model.contract.kind == "autoregressive" else 0.1
     for example, values, reward in zip(EXAMPLES, model.logprobs(EXAMPLES), model.rate(EXAMPLES), strict=True):
-        ids, _, start = model.encoder.encode_answer(example)
+        ids, _, start, _ = model.encoder.encode_answer(example)
         assert len(values) == len(ids) - start
         assert beta * values.sum() == pytest.approx(reward[0])
 
