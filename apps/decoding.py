@@ -16,7 +16,7 @@ from ..policy.requests import Answer, Request
 from ..policy.voices import Voice, voice
 from ..rm.adapter_settings import SETTINGS, load_settings
 from ..rm.contract import FILE, load_contract
-from ..rm.data import as_prompt, collect, column
+from ..rm.data import collect, row_prompt
 from ..rm.errors import DataError, UsageError
 from ..rm.escapes import terminal, terminal_json
 from ..rm.models.autoregressive import autoregressive
@@ -72,7 +72,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
 def read_prompts(source: str) -> list[tuple[str, Messages]]:
     """(id, prompt) of a file of rows with a `prompt`, of a text file or of stdin with one prompt a line."""
     if source != "-" and not source.endswith(".txt"):
-        rows, _ = collect(source, lambda row: (row.get("id"), as_prompt(column(row, "prompt"))))
+        rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
         return [(str(place if name is None else name), prompt) for place, (name, prompt) in enumerate(rows)]
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")

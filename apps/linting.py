@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..rm.checkpoint import load_reward_model
-from ..rm.data import parse_pair
+from ..rm.data import RowReport, Tracked, parse_pair
 from ..rm.encode import Encoder
 from ..rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ..rm.lint import UNUSABLE, Finding, Linted, lint, markdown
@@ -17,7 +17,7 @@ from ..rm.readers import Row, read_rows
 from ..rm.types import PreferencePair
 from .config import LintConfig
 from .judge.records import parse_case
-from .runs import run_folder, say, trust, write_manifest, write_rows
+from .runs import run_folder, say, tell_rows, trust, write_manifest, write_rows
 
 REPORT, FINDINGS = "report.md", "findings.jsonl"
 
@@ -32,6 +32,8 @@ class Read(NamedTuple):
     first: list[bool | None]
     """Whether the chosen answer stood first, where the row says."""
     unusable: list[Finding]
+    ignored: RowReport
+    """Which columns were ignored."""
 
 
 def run_lint(config: LintConfig) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     _free(config)
     with _folder(config) as work:
         read = read_pairs(config.data)
+        tell_rows("data", read.ignored)
         found = _all_of(read, config)
         text = markdown(found, lambda row: read.rows[row].place, len(read.rows))
         say(f"\n{text}")
@@ -66,25 +69,27 @@ def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
 
 def _facts(read: Read, found: Linted) -> dict[str, Any]:
     facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [one.sentence for one in found.leaks]}
+    facts |= {"ignored": dict(sorted(read.ignored.ignored.items()))} if read.ignored.ignored else {}
     return facts | ({"shared": [one._asdict() for one in found.shared]} if found.shared else {})
 
 
 def read_pairs(sources: Sequence[str]) -> Read:
     """Pairs in every shape that training reads, and rows with `answers` and `best`, whose order is known."""
-    read = Read([], [], [], [], [])
+    read = Read([], [], [], [], [], RowReport())
     for source in sources:
         for row in read_rows(source):
             read.rows.append(row)
             try:
                 if row.error:
                     raise ValueError(row.error)
-                pair, first = _pair(row.values)
+                pair, first = _pair(values := Tracked(row.values))
             except UNREADABLE as error:
                 read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
             else:
                 read.places.append(len(read.rows) - 1)
                 read.pairs.append(pair)
                 read.first.append(first)
+                read.ignored.ignored.update(values.ignored)
     if not read.rows:
         raise DataError(f"{', '.join(sources)}: no row in it")
     return read

@@ -7,8 +7,9 @@ from datasets import Dataset
 
 from ..policy.arguments import PolicyArguments
 from ..policy.voices import Voice, positions
-from ..rm.data import RowReport, as_prompt, collect, column, parse_pair
+from ..rm.data import RowReport, collect, column, parse_pair, row_prompt
 from ..rm.errors import DataError, UsageError
+from ..rm.messages import as_columns
 from ..rm.types import Messages, prompt_text
 from .decoding import read_prompts
 from .policy_config import RlConfig
@@ -32,7 +33,7 @@ class Prompts(NamedTuple):
 
     def dataset(self) -> Dataset:
         """As TRL wants them."""
-        return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in self.prompts])
+        return Dataset.from_list([{"prompt": [as_columns(turn) for turn in prompt]} for prompt in self.prompts])
 
 
 def load_prompts(config: RlConfig, name: str) -> Prompts:
@@ -45,7 +46,7 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
         else:
             found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), config.on_bad_row)
             asked += found
-            report = RowReport(report.read + read.read, report.dropped + read.dropped)
+            report += read
     tell_rows(name, report)
     return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
 
@@ -80,7 +81,7 @@ def _beside(row: Row) -> Row:
 def _prompt_of(row: Row) -> Messages:
     if row.get("prompt") is None and "chosen" in row:
         return parse_pair(row).prompt
-    prompt = as_prompt(column(row, "prompt"))
+    prompt = row_prompt(row)
     if not any(turn["content"].strip() for turn in prompt):
         raise ValueError("empty prompt")
     return prompt

@@ -44,9 +44,11 @@ def say(message: str) -> None:
 
 
 def tell_rows(name: str, rows: RowReport) -> None:
-    """Say what was dropped, and why."""
+    """Say what was dropped, and why, and which columns were ignored."""
     if rows.dropped:
         say(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
+    if rows.ignored:
+        say(f"{name}: ignored columns: {rows.ignored_columns}")
 
 
 def trust(config: Any) -> dict[str, bool]:

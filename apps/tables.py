@@ -4,7 +4,7 @@ The names of files that one verb writes and another reads stand here as well.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 from ..benchmarks.evaluate import Evaluation
 from ..judges.types import Case, Judgment
-from ..rm.data import as_prompt
+from ..rm.data import as_completion, as_prompt
 from ..rm.documents import from_json
 from ..rm.errors import UNREADABLE, DataError
-from ..rm.types import prompt_text
+from ..rm.types import Messages, completion_json, prompt_text
 
 Thing = TypeVar("Thing")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
@@ -34,7 +34,7 @@ def write_items(evaluation: Evaluation, folder: Path) -> None:
         "subset": [case.subset for case in cases],
         "cluster": [case.cluster for case in cases],
         "prompt": [prompt_text(case.prompt) for case in cases],
-        "messages": [json.dumps(case.prompt, ensure_ascii=False) for case in cases],
+        "messages": [messages_json(case) for case in cases],
         "answers": [list(case.answers) for case in cases],
         "lengths": [list(map(len, case.answers)) for case in cases],
         "best": [list(case.best) for case in cases],
@@ -42,6 +42,21 @@ def write_items(evaluation: Evaluation, folder: Path) -> None:
         "sets": [list(case.sets) for case in cases],
     }
     pq.write_table(pa.table(columns), folder / ITEMS, row_group_size=ROWS)
+
+
+def messages_json(case: Case) -> str:
+    """The prompt's messages; with the answers' beside them where one is more than its text in the column `answers`."""
+    answers = [completion_json(answer) for answer in case.answers]
+    plain = all(isinstance(answer, str) for answer in answers)
+    return json.dumps(case.prompt if plain else {"prompt": case.prompt, "answers": answers}, ensure_ascii=False)
+
+
+def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
+    """Prompt and answers from what `messages_json` wrote and the answers' texts."""
+    kept = from_json(messages)
+    if not isinstance(kept, dict):
+        return as_prompt(kept), tuple(answers)
+    return as_prompt(kept["prompt"]), tuple(as_completion(answer, "answers") for answer in kept["answers"])
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:
@@ -77,8 +92,7 @@ def _case(row: Mapping[str, Any]) -> Case:
         raise ValueError("the right answers and the sets are whole numbers")
     return Case(
         **texts,
-        prompt=as_prompt(from_json(row["messages"])),
-        answers=tuple(row["answers"]),
+        **dict(zip(("prompt", "answers"), conversations(row["messages"], row["answers"]), strict=True)),
         best=tuple(row["best"]),
         values=tuple(map(float, row["values"])),
         sets=tuple(row["sets"]),

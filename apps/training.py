@@ -143,7 +143,7 @@ def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[
                 [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
             )
         data = Judged(data.pairs + found.pairs, data.answers + found.answers)
-        report = RowReport(report.read + read.read, report.dropped + read.dropped)
+        report += read
     return data, report
 
 

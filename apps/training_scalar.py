@@ -22,7 +22,7 @@ from ..rm.preferences import parse_preference
 from ..rm.scored import Judged
 from ..rm.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pairs
 from ..rm.trunks import small_config, small_tokenizer
-from ..rm.types import OVERALL, Example, PreferencePair
+from ..rm.types import OVERALL, Example, PreferencePair, message_text
 from .config import GuideConfig, TrainConfig
 from .runs import say, trust
 from .several_config import LEARNED, POSITIVE, SeveralConfig
@@ -156,8 +156,8 @@ def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged,
         raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
     examples = [example for pair in data.pairs for example in pair.examples]
     examples += [one.example for one in data.answers]
-    texts = [turn["content"] for pair in data.pairs for turn in pair.prompt]
-    texts += [turn["content"] for one in data.answers for turn in one.example.prompt]
+    texts = [message_text(turn) for pair in data.pairs for turn in pair.prompt]
+    texts += [message_text(turn) for one in data.answers for turn in one.example.prompt]
     texts += [example.answer for example in examples]
     tokenizer = small_tokenizer(texts, config.small_vocabulary)
     shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)

@@ -66,6 +66,11 @@ def dropped_note(rows: RowReport) -> list[str]:
     return [f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}."] if rows.dropped else []
 
 
+def ignored_note(rows: RowReport) -> list[str]:
+    """Which columns were ignored, if any were."""
+    return [f"Ignored columns: {rows.ignored_columns}."] if rows.ignored else []
+
+
 def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
     """Two cases with one id could not be told apart in stored scores."""
     seen: set[str] = set()

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..rm.errors import DataError
+from ..rm.messages import with_tools
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
-from ..rm.types import Message, Messages, content_hash
+from ..rm.types import Message, Messages, content_hash, tools_of
 from .engines import SeparateModels
 from .guided import decode
 from .requests import Request
@@ -29,7 +30,7 @@ def with_thought(prompt: Messages, thought: str) -> Messages:
     told = f"Thoughts of a colleague:\n{thought}"
     if prompt[-1]["role"] != "user":
         return (*prompt, Message(role="user", content=told))
-    return (*prompt[:-1], Message(role="user", content=f"{prompt[-1]['content']}\n\n{told}"))
+    return (*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{told}"})
 
 
 def in_role(prompt: Messages, role: str) -> Messages:
@@ -40,7 +41,8 @@ def in_role(prompt: Messages, role: str) -> Messages:
     """
     if not role:
         return prompt
-    return (Message(role="system", content=role), *(turn for turn in prompt if turn["role"] != "system"))
+    others = (turn for turn in prompt if turn["role"] not in ("system", "developer"))
+    return with_tools((Message(role="system", content=role), *others), tools_of(prompt))
 
 
 def read_role(path: str) -> str:
@@ -130,9 +132,5 @@ def turn_behind(who: Voice, prompt: Messages, text: str) -> list[int]:
     """The tokens between one reply and the next, as the template writes them: the end of the first, and the turn."""
     turns = [*prompt, Message(role="assistant", content=MARK), Message(role="user", content=text)]
     encoder = who.encoder
-    written = str(
-        encoder.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True, date_string=encoder.contract.date_string
-        )
-    )
+    written = encoder.render_turns(turns, add_generation_prompt=True)
     return encoder.tokenizer(written.partition(MARK)[2], add_special_tokens=False, verbose=False).input_ids

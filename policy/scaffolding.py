@@ -49,7 +49,7 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
         [*lines, "Answer as if you had not seen these points: mention neither them nor that there are any."]
     )
     if prompt[0]["role"] == "system":
-        return (Message(role="system", content=f"{prompt[0]['content']}\n\n{told}"), *prompt[1:])
+        return ({**prompt[0], "content": f"{prompt[0]['content']}\n\n{told}"}, *prompt[1:])
     return (Message(role="system", content=told), *prompt)
 
 

@@ -304,6 +304,11 @@ def _reply(turns: Sequence[Message], name: str) -> str:
     return completion(turns)
 
 
+def completion_start(turns: Sequence[Message]) -> int:
+    """Where the last completion of a conversation begins, which ends with an assistant turn."""
+    return next(start for start in range(len(turns)) if _is_reply(turns[start:]))
+
+
 def _is_reply(turns: Sequence[Message]) -> bool:
     """Assistant turns with tool results between them; the last one is the assistant's."""
     roles = [turn["role"] for turn in turns]

@@ -2,6 +2,7 @@
 
 from urllib.parse import urlencode
 
+from ...rm.types import message_text, tools_of, tools_text
 from .diff import WORDS, pieces_html, word_diff
 from .html import STYLE, number, pill, shown
 from .items import Item, Verdict
@@ -30,7 +31,10 @@ def _texts(item: Item, diff: bool) -> tuple[list[str], str]:
 
 
 def _prompt_html(item: Item, star: bool, run: str) -> str:
-    turns = "".join(_turn_html(turn["role"], turn["content"], alone=len(item.messages) == 1) for turn in item.messages)
+    alone = len(item.messages) == 1
+    turns = "".join(_turn_html(turn["role"], message_text(turn), alone=alone) for turn in item.messages)
+    if tools := tools_of(item.messages):
+        turns = _turn_html("tools", tools_text(tools), alone=False) + turns
     link = urlencode({"tab": "judgments", "run": run, "scorer": item.scorer, "item": item.case})
     parts = [
         '<span class="star" title="marked">★</span>' if star else "",

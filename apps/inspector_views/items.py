@@ -1,6 +1,5 @@
 """One case of a run in full: its texts, which answer is right, and what every scorer made of it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ from ...benchmarks.evaluate import ALL
 from ...benchmarks.types import Interval
 from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.types import Messages
-from ..tables import ITEMS
+from ..tables import ITEMS, conversations
 from .database import WAY_OUT
 from .index import ITEM_COLUMNS, ITEM_TABLE, OUTCOME, SCORE_TABLE, Index, index
 from .judgments import Run, Scorer
@@ -87,8 +86,7 @@ def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple
         case,
         subset,
         cluster,
-        _turns(messages, prompt),
-        tuple(answers),
+        *_texts(messages, prompt, answers),
         tuple(best),
         tuple(Verdict(known, *verdicts[known.name]) for known in run.scorers if known.name in verdicts),
         run.intervals.get(scorer, {}).get(subset or ALL),
@@ -113,9 +111,9 @@ def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[st
     return judged
 
 
-def _turns(messages: str, prompt: str) -> Messages:
-    """The turns of the prompt, or its plain text where they cannot be read."""
+def _texts(messages: str, prompt: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
+    """The prompt's messages and the answers; the prompt as plain text where its messages cannot be read."""
     try:
-        return tuple({"role": str(turn["role"]), "content": str(turn["content"])} for turn in json.loads(messages))
+        return conversations(messages, answers)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return ({"role": "user", "content": prompt},)
+        return ({"role": "user", "content": prompt},), tuple(answers)

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...benchmarks.evaluate import Evaluation, credits_of
-from ...benchmarks.suite import dropped_note, refuse_repeated
+from ...benchmarks.suite import dropped_note, ignored_note, refuse_repeated
 from ...benchmarks.suites.pairs import Pairs, as_cases
 from ...benchmarks.types import Suite
 from ...judges.types import Case, Judgment
-from ...rm.data import as_prompt, collect, column, first_turn, parse_pair
+from ...rm.data import as_completion, collect, column, first_turn, parse_pair, row_prompt
 from ...rm.errors import DataError
-from ...rm.types import PreferencePair, content_hash, prompt_text
+from ...rm.types import PreferencePair, completion_json, content_hash, prompt_text
 from ..tables import JUDGMENTS
 
 # ---- cases ----
@@ -39,7 +39,7 @@ class CaseFile(Pairs):
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         refuse_repeated(cases, sources)
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        return cases, [*notes, *dropped_note(read)]
+        return cases, [*notes, *dropped_note(read), *ignored_note(read)]
 
 
 class _Written(NamedTuple):
@@ -62,14 +62,17 @@ def _texts(pair: PreferencePair) -> tuple[str, str, str]:
 
 def parse_case(values: Mapping[str, Any]) -> Case:
     """A row with a prompt, two answers or more, the places of the right ones, counted from 0, and maybe `authors`."""
-    prompt, answers, best = as_prompt(column(values, "prompt")), column(values, "answers"), column(values, "best")
-    if not isinstance(answers, list) or not all(isinstance(one, str) and one.strip() for one in answers):
-        raise ValueError(f"'answers' is a list of texts, got {str(answers)[:60]}")
+    prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
+    if not isinstance(stated, list) or not all(isinstance(one, str | list) for one in stated):
+        raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
+    answers = [as_completion(one, "answers") for one in stated]
+    if not all(answer.strip() for answer in answers):
+        raise ValueError("'answers' is a list of texts, and one of them is empty")
     places = best if isinstance(best, list) else [best]
     if not all(type(place) is int for place in places):
         raise ValueError(f"'best' is the place of the right answer or a list of places, got {best!r}")
     return Case(
-        id=str(values.get("id", content_hash([prompt, answers]))),
+        id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
         prompt=prompt,
         answers=tuple(answers),
         best=tuple(places),

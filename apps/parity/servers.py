@@ -1,5 +1,6 @@
 """The scores of servers: vLLM's pooling endpoints, and `rewardlab serve`."""
 
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +12,8 @@ import numpy as np
 from ...rm.errors import DataError, UsageError
 from ...rm.faults import Scored
 from ...rm.parity import Way
-from ...rm.types import Example
+from ...rm.types import Example, Message, tools_of
 from ..access import LOCAL
-from .ways import turns_of
 
 EACH = 64
 """Conversations of one request."""
@@ -39,7 +39,7 @@ class Vllm:
 
     def tokens(self, example: Example) -> list[int] | None:
         """What its own template makes of a conversation; None where it has no such endpoint."""
-        body = {"model": self.name, "messages": turns_of(example), "add_generation_prompt": False}
+        body = {"model": self.name, **chat_body(example), "add_generation_prompt": False}
         try:
             return self._asked("POST", "/tokenize", body)["tokens"]
         except DataError:
@@ -54,6 +54,23 @@ class Vllm:
             raise DataError(f"{self.url}{path}: {error.response.status_code} {error.response.text[:300]}") from error
         except (httpx.HTTPError, ValueError) as error:
             raise DataError(f"{self.url}{path}: no answer ({error}); is vLLM up, with --runner pooling?") from error
+
+
+def chat_body(example: Example) -> dict[str, Any]:
+    """Messages and tools as OpenAI's protocol has them: the arguments of a call are JSON text."""
+    body: dict[str, Any] = {"messages": [_chat_message(turn) for turn in example.turns]}
+    return body | ({"tools": tools} if (tools := tools_of(example.prompt)) else {})
+
+
+def _chat_message(turn: Message) -> dict[str, Any]:
+    plain: dict[str, Any] = {key: value for key, value in turn.items() if key not in ("tools", "tool_calls")}
+    calls = [call | {"function": _as_text(call["function"])} for call in turn.get("tool_calls", ())]
+    return plain | ({"tool_calls": calls} if calls else {})
+
+
+def _as_text(function: dict[str, Any]) -> dict[str, Any]:
+    arguments = function["arguments"]
+    return function | {"arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
 
 
 def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
@@ -77,7 +94,7 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
         cut = {"truncate_prompt_tokens": contract.max_length, "truncation_side": contract.truncation}
         cut = cut if contract.max_length else {}
         for one in examples:
-            found += server.classify(messages=turns_of(one), use_activation=False, **cut)
+            found += server.classify(**chat_body(one), use_activation=False, **cut)
         read = [server.tokens(one) for one in examples]
         tokens = None if None in read else [model.encoder.truncated(ids) for ids in read if ids is not None]
         return Scored(np.array(found, float), tokens)

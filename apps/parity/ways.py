@@ -20,12 +20,7 @@ from ...rm.hub import place_of
 from ...rm.lora_folder import ADAPTER
 from ...rm.models.scalar import ScalarRewardModel
 from ...rm.parity import TOGETHER, Way
-from ...rm.types import Example, Message
-
-
-def turns_of(example: Example) -> list[Message]:
-    """The conversation as a chat template takes it."""
-    return [*example.prompt, Message(role="assistant", content=example.answer)]
+from ...rm.types import Example, completion_json, tools_of
 
 
 def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
@@ -85,15 +80,18 @@ def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
     """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one."""
     place = place_of(source)
     tokenizer = AutoTokenizer.from_pretrained(place.name, revision=place.revision, **options)
-    size = 1 if other.config.get_text_config().pad_token_id is None else TOGETHER
+    together = 1 if other.config.get_text_config().pad_token_id is None else TOGETHER
     other.eval()
 
     def way(examples: Sequence[Example]) -> Scored:
         scores, tokens = [], []
+        size = 1 if any(tools_of(one.prompt) for one in examples) else together  # a call takes one set of tools
         try:
             for start in range(0, len(examples), size):
+                some = examples[start : start + size]
                 batch = tokenizer.apply_chat_template(
-                    [turns_of(one) for one in examples[start : start + size]],
+                    [one.turns for one in some],
+                    tools=tools_of(some[0].prompt) or None,
                     padding=size > 1,
                     truncation=True,
                     return_tensors="pt",
@@ -132,7 +130,7 @@ def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: 
     def way(examples: Sequence[Example]) -> Scored:
         with tempfile.TemporaryDirectory() as folder:
             data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
-            rows = ({"prompt": list(one.prompt), "completion": one.answer} for one in examples)
+            rows = ({"prompt": list(one.prompt), "completion": completion_json(one.answer)} for one in examples)
             data.write_text("".join(json.dumps(row) + "\n" for row in rows))
             command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]
             command += ["--data", str(data), "--output", str(out), "--trust_remote_code", str(trust_remote_code)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...rm.errors import DataError
-from ...rm.types import Example
+from ...rm.types import Example, completion_turns
 
 EACH = 256
 """Conversations of one request, where the server allows as many."""
@@ -15,7 +15,9 @@ EACH = 256
 
 def row(place: int, example: Example) -> bytes:
     """One conversation; `place` is for the message about one that cannot be sent."""
-    turns = [*example.prompt, {"role": "assistant", "content": example.answer}]
+    answer = completion_turns(example.answer)
+    marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
+    turns = [*example.prompt, *marked]
     try:
         return json.dumps(turns, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 
 from ...rm.contract import ScoringContract
-from ...rm.data import as_prompt
+from ...rm.data import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
-from ...rm.types import Example
+from ...rm.types import Example, completion
 from ..access import LOCAL
 from .bodies import body, requests, rewards_of, row
 from .one_number import check_objective, one_number
@@ -173,10 +173,11 @@ def retry_after(answer: httpx.Response) -> float:
         return float(stated) if stated.isdigit() else 1.0
 
 
-def _example(prompt: Any, completion: Any) -> Example:
-    if isinstance(completion, str):
-        return Example(as_prompt(prompt), completion)
-    *turns, answer = as_prompt(completion)
-    if answer["role"] != "assistant":
-        raise DataError(f"a completion ends with the turn of '{answer['role']}'; its last turn is the assistant's")
-    return Example((*as_prompt(prompt), *turns), answer["content"])
+def _example(prompt: Any, answer: Any) -> Example:
+    if isinstance(answer, str):
+        return Example(as_prompt(prompt), answer)
+    turns = as_prompt(answer)
+    if turns[-1]["role"] != "assistant":
+        raise DataError(f"a completion ends with the turn of '{turns[-1]['role']}'; its last turn is the assistant's")
+    start = completion_start(turns)
+    return Example((*as_prompt(prompt), *turns[:start]), completion(turns[start:]))

@@ -10,19 +10,29 @@ Asked = TypeVar("Asked", bound=BaseModel)
 
 
 class Turn(BaseModel):
-    """A turn of a conversation."""
+    """A message of a conversation: as `rm.messages.as_message` reads it, with tool calls and text parts."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str
+    model_config = ConfigDict(strict=True, extra="allow")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Any = None
+    begins_completion: bool = False
+    """The answer begins here; by default it is the last message alone."""
+
+    def raw(self) -> dict[str, Any]:
+        """The message as it was sent."""
+        return self.model_dump(exclude_unset=True, exclude={"begins_completion"})
 
 
 class ScoreRequest(BaseModel):
-    """`POST /score`: conversations whose last turn is the answer, or whole sequences of token ids."""
+    """`POST /score`: conversations whose last turn is the answer, or whole sequences of token ids.
+
+    `tools` are declared to every conversation that does not declare its own on its first message.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid")
     conversations: list[list[Turn]] | None = None
     tokens: list[list[int]] | None = None
+    tools: list[dict[str, Any]] | None = None
     truncate: bool = False
     """Cut what is too long as the contract says, instead of refusing it."""
 
@@ -43,6 +53,7 @@ class ClassifyRequest(BaseModel):
     model: str | None = None
     input: str | list[int] | list[str] | list[list[int]] | None = None
     messages: list[Turn] | None = None
+    tools: list[dict[str, Any]] | None = None
     use_activation: bool | None = None
     truncate_prompt_tokens: int | None = None
     add_generation_prompt: bool = False

@@ -4,10 +4,12 @@ import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...rm.data import as_completion
 from ...rm.encode import Encoded, Encoder
 from ...rm.errors import DataError
+from ...rm.messages import as_message, as_tools, with_tools
 from ...rm.trunks import embedding_rows
-from ...rm.types import Example, Message, RewardModel, user_turn
+from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
 from .config import ServeConfig
 from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, Turn
 from .refusals import Refused
@@ -51,13 +53,13 @@ class Reader:
         """The items of `POST /score`."""
         if asked.tokens is not None:
             return self._ids(asked.tokens, asked.truncate)
-        return self._conversations(asked.conversations or [], asked.truncate)
+        return self._conversations(asked.conversations or [], asked.tools, asked.truncate)
 
     def classify(self, asked: ClassifyRequest) -> list[Item]:
         """The items of `POST /classify`."""
         truncate = asked.truncate_prompt_tokens is not None
         if asked.messages is not None:
-            return self._conversations([asked.messages], truncate)
+            return self._conversations([asked.messages], asked.tools, truncate)
         given = [asked.input] if isinstance(asked.input, str) else asked.input or []
         if given and isinstance(given[0], int):
             given = [given]
@@ -79,14 +81,8 @@ class Reader:
 
     # ---- three kinds of input ----
 
-    def _conversations(self, conversations: Sequence[Sequence[Turn]], truncate: bool) -> list[Item]:
-        examples = []
-        for place, turns in enumerate(conversations):
-            if not turns or turns[-1].role != "assistant":
-                raise Refused(422, f"conversation {place} does not end with the assistant's answer")
-            *prompt, answer = (Message(role=turn.role, content=turn.content) for turn in turns)
-            examples.append(Example(tuple(prompt), answer["content"]))
-        return self._examples(examples, truncate)
+    def _conversations(self, conversations: Sequence[Sequence[Turn]], tools: Any, truncate: bool) -> list[Item]:
+        return self._examples([_example(turns, tools, place) for place, turns in enumerate(conversations)], truncate)
 
     def _examples(self, examples: Sequence[Example], truncate: bool) -> list[Item]:
         self._check_number(examples)
@@ -158,7 +154,22 @@ class Reader:
 
 
 def _characters(example: Example) -> int:
-    return sum(len(turn["content"]) for turn in example.prompt) + len(example.answer)
+    return len(prompt_text(example.prompt)) + len(example.answer)
+
+
+def _example(turns: Sequence[Turn], tools: Any, place: int) -> Example:
+    """A conversation as prompt and answer, with the tools that it does not declare itself."""
+    if not turns or turns[-1].role != "assistant":
+        raise Refused(422, f"conversation {place} does not end with the assistant's answer")
+    start = next((number for number, turn in enumerate(turns) if turn.begins_completion), len(turns) - 1)
+    try:
+        prompt = tuple(as_message(turn.raw(), "messages") for turn in turns[:start])
+        answer = as_completion([turn.raw() for turn in turns[start:]], "messages")
+        if prompt and not tools_of(prompt):
+            prompt = with_tools(prompt, as_tools(tools))
+        return Example(prompt, answer)
+    except ValueError as error:
+        raise Refused(422, f"conversation {place}: {error}"[:SHOWN]) from None
 
 
 def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:

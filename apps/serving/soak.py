@@ -87,7 +87,7 @@ def write_model(folder: Path) -> str:
 def drained(server: Served, examples: Sequence[Example]) -> dict[str, Any]:
     """SIGTERM while 16 requests are on their way: each of them gets an answer, and the process ends with 0."""
     results: list[int | str] = []
-    turns = [[*one.prompt, {"role": "assistant", "content": one.answer}] for one in examples[:64]]
+    turns = [one.turns for one in examples[:64]]
     ready = threading.Barrier(17)
 
     def ask() -> None:

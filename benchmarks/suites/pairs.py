@@ -10,7 +10,7 @@ from ...rm.data import OnBadRow, first_turn, load_pairs
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, PreferencePair
 from ..statistics import Cells
-from ..suite import StrictSuite, dropped_note
+from ..suite import StrictSuite, dropped_note, ignored_note
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
@@ -50,7 +50,7 @@ class Pairs(StrictSuite):
         if not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
-        return cases, [*notes, *dropped_note(rows)]
+        return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """The mean over all cases."""

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ...rm.errors import UsageError
-from ...rm.types import Message, Messages, prompt_text
+from ...rm.types import Messages, completion_turns, message_text, prompt_text
 from ..chat import Ask, Chat, Reply
 from ..judging import Judging, ask_all, described, failure, judgment, stands_in
 from ..statements import NoVerdict
@@ -76,13 +76,12 @@ def turns(case: Case) -> int:
 
 def until(case: Case, place: int, turn: int) -> Messages:
     """The conversation up to and with one of the assistant's turns."""
-    whole = (*case.prompt, Message(role="assistant", content=case.answers[place]))
-    ends = [end for end, message in enumerate(whole, 1) if message["role"] == "assistant"]
-    return whole[: ends[turn]]
+    ends = [end for end, message in enumerate(case.prompt, 1) if message["role"] == "assistant"]
+    return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[place]))
 
 
 def _said(case: Case, place: int, turn: int) -> str:
-    return until(case, place, turn)[-1]["content"]
+    return case.answers[place] if turn == turns(case) - 1 else message_text(until(case, place, turn)[-1])
 
 
 def _line(one: Question) -> str:

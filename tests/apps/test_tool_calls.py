@@ -1,0 +1,142 @@
+"""A preference file with tools and tool calls, from training to the inspector's page: every verb reads the calls."""
+
+import html
+import json
+
+import httpx
+import numpy as np
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.apps.inspector_views.export import export
+from rewardlab.apps.inspector_views.item_html import item_html
+from rewardlab.apps.inspector_views.items import item
+from rewardlab.apps.inspector_views.judgments import Filter, open_run
+from rewardlab.apps.policy_prompts import load_prompts
+from rewardlab.apps.serving.client import ScoringClient
+from rewardlab.apps.serving.config import ServeConfig
+from rewardlab.apps.serving.running import serving
+from rewardlab.apps.tables import read_items
+from rewardlab.benchmarks.suites.pairs import as_cases
+from rewardlab.judges.kinds.pairwise import pairwise
+from rewardlab.judges.scripted import scripted
+from rewardlab.rm.checkpoint import load_reward_model, read_golden
+from rewardlab.rm.data import as_prompt, load_pairs
+from rewardlab.rm.types import tools_of
+
+from tests.apps.conftest import write
+from tests.rm.test_messages import ANSWER, RESULT, TOOL, calling
+
+CITIES = ("Paris", "Rome", "Oslo", "Cairo", "Lima", "Delhi")
+SMALL = ["--small_hidden", "32", "--small_vocabulary", "400", "--max_steps", "4", "--learning_rate", "1e-3"]
+
+
+def row(place: int) -> dict:
+    """Two conversations that differ in the city of one call."""
+    city, other = CITIES[place % 6], CITIES[(place + 1 + place // 6) % 6]
+    return {
+        "id": f"{place}",
+        "system": "Be brief.",
+        "tools": [TOOL],
+        "prompt": f"How warm is it in {city}? Number {place}.",
+        "chosen": [calling(city), RESULT, ANSWER],
+        "rejected": [calling(other), RESULT, ANSWER],
+        "source": "made up",
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pairs, a model that was trained on them, its report and its scores of them."""
+    folder = tmp_path_factory.mktemp("calls")
+    data = write(folder / "pairs.jsonl", [row(place) for place in range(24)])
+    model = ["--model", str(folder / "rm"), "--data", data]
+    assert main(["train", "--data", data, "--output", str(folder / "rm"), *SMALL, "--disable_tqdm", "True"]) == 0
+    assert main(["eval", "--benchmark", "pairs", *model, "--output", str(folder / "eval"), "--samples", "20"]) == 0
+    assert main(["score", *model, "--output", str(folder / "scores.jsonl")]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_reward_model(str(folder / "rm"))
+
+
+@pytest.fixture(scope="module")
+def pairs(folder):
+    return load_pairs(str(folder / "pairs.jsonl"))[0]
+
+
+def test_the_text_that_the_model_reads_contains_tools_and_call(model, pairs):
+    text = model.encoder.render(pairs[0].examples[0])
+    print(text)
+    assert '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>' in text
+    assert '"description": "Weather of a city"' in text and "Be brief." in text and "21 C" in text
+
+
+def test_train_eval_and_score_read_the_call(folder, model, pairs):
+    examples, kept = read_golden(folder / "rm")
+    assert model.rate(examples) == pytest.approx(kept, abs=1e-5)
+    assert examples[0] in [one for pair in pairs for one in pair.examples]
+    lines = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
+    by_id = {line["id"]: line["reward"] for line in lines}
+    rewards = np.array([[by_id[f"{place}/chosen"], by_id[f"{place}/rejected"]] for place in range(24)])
+    assert rewards == pytest.approx(np.array([model.rate(pair.examples)[:, 0] for pair in pairs]), abs=1e-5)
+    assert (rewards[:, 0] != rewards[:, 1]).all()
+    assert "Ignored columns: source (24 rows)." in (folder / "eval" / "report.md").read_text()
+    assert json.loads((folder / "rm" / "manifest.json").read_text())["rows"]["ignored"] == {"source": 24}
+
+
+def test_lint_finds_the_pairs_different_and_says_what_is_ignored(folder, capsys):
+    found = main(["lint", "--data", str(folder / "pairs.jsonl"), "--model", str(folder / "rm")])
+    text = "".join(capsys.readouterr())
+    assert found == 0 and "Nothing is wrong with any of 24 rows." in text
+    assert "data: ignored columns: source (24 rows)" in text
+
+
+def test_a_server_gives_the_same_numbers(model, pairs):
+    examples = [example for pair in pairs for example in pair.examples]
+    with serving(model, ServeConfig(model="rm", port=0)) as url:
+        assert ScoringClient(url).rate(examples) == pytest.approx(model.rate(examples), abs=1e-5)
+        raw = row(0)
+        turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": raw["prompt"]}, *raw["chosen"]]
+        turns[2]["tool_calls"][0]["function"]["arguments"] = json.dumps({"city": "Paris"})
+        told = httpx.post(f"{url}/score", json={"conversations": [turns], "tools": [TOOL]}).json()
+        assert told["results"][0]["scores"]["reward"] == pytest.approx(model.rate(examples[:1])[0, 0], abs=1e-5)
+        turns[1]["content"] = [{"type": "image_url", "image_url": {"url": "a.png"}}]
+        refused = httpx.post(f"{url}/score", json={"conversations": [turns]})
+        assert refused.status_code == 422 and "conversation 0: content of the kind 'image_url'" in refused.text
+
+
+def test_the_inspector_shows_and_exports_the_call(folder, pairs, tmp_path):
+    run = open_run(folder / "eval")
+    shown = item(run, run.scorers[0].name, "0")
+    assert shown.answers == (pairs[0].chosen, pairs[0].rejected) and shown.messages == pairs[0].prompt
+    page = item_html(shown)
+    assert html.escape('{"name": "get_weather", "arguments": {"city": "Paris"}}') in page and "<tool_call>" not in page
+    assert html.escape('"description": "Weather of a city"') in page
+    assert [case.answers for case in read_items(folder / "eval")] == [(pair.chosen, pair.rejected) for pair in pairs]
+    export(run, Filter(run.scorers[0].name), "jsonl", tmp_path / "pairs.jsonl", [], "data")
+    written, _ = load_pairs(str(tmp_path / "pairs.jsonl"))
+    assert [(one.prompt, one.chosen) for one in written] == [(one.prompt, one.chosen) for one in pairs]
+
+
+def test_a_judge_is_shown_tools_and_calls(pairs):
+    seen = []
+
+    def reply(ask) -> str:
+        seen.append(ask.messages[-1]["content"])
+        return json.dumps({"reasoning": "", "winner": "A"})
+
+    pairwise(scripted(reply))(as_cases(pairs[:1])[0])
+    for text in seen:
+        assert '{"city": "Paris"}' in text and '{"city": "Rome"}' in text and "Weather of a city" in text
+    assert len(seen) == 2
+
+
+def test_prompts_of_a_policy_have_their_tools(folder):
+    class Config:
+        data, on_bad_row = [str(folder / "pairs.jsonl")], "refuse"
+
+    found = load_prompts(Config, "data")  # pyright: ignore
+    prompts = [as_prompt(one["prompt"]) for one in found.dataset()]
+    assert prompts == found.prompts and tools_of(prompts[0]) == [TOOL] and prompts[0][0]["content"] == "Be brief."
