@@ -27,6 +27,8 @@ from .types import (
 
 T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
+SHOWN = 3
+"""How many places an error names for each reason."""
 
 
 @dataclass
@@ -92,31 +94,40 @@ def load_pairs(
 
     Understood by their columns: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
-    RewardBench. With `on_bad_row="refuse"` the first bad row is a `DataError` that names its place.
+    RewardBench. With `on_bad_row="refuse"` bad rows are one `DataError` that counts them and names the first places of
+    each reason. A row whose id an earlier row of the same source and subset has is a bad row.
     """
-    return collect(sources, parse_pair, on_bad_row)
+    return collect(sources, parse_pair, on_bad_row, unique_ids=True)
 
 
 def load_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[tuple[str, Example]], RowReport]:
     """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
-    rows, report = collect(sources, parse_examples, on_bad_row)
+    rows, report = collect(sources, parse_examples, on_bad_row, unique_ids=True)
     return [named for row in rows for named in row], report
 
 
 def collect(
-    sources: str | Sequence[str], parse: Callable[[Mapping[str, Any]], T], on_bad_row: OnBadRow = "refuse"
+    sources: str | Sequence[str],
+    parse: Callable[[Mapping[str, Any]], T],
+    on_bad_row: OnBadRow = "refuse",
+    *,
+    unique_ids: bool = False,
 ) -> tuple[list[T], RowReport]:
-    """What `parse` makes of every row of every source; it says with a `ValueError` what is wrong with one."""
+    """Parse every row of every source; `parse` raises a `ValueError` that says what is wrong with a row.
+
+    Bad rows are counted to the end of the sources and then refused together, or skipped. With `unique_ids` a row with
+    the id of an earlier row of the same source and subset is one of them.
+    """
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
     report = RowReport()
-    found = [
-        one
-        for source in ([sources] if isinstance(sources, str) else sources)
-        for one in parsed(read_rows(source), parse, on_bad_row, report)
-    ]
+    found: list[T] = []
+    for source in [sources] if isinstance(sources, str) else sources:
+        found += parsed(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
+    if on_bad_row == "refuse":
+        refuse_bad_rows(report)
     if not found:
         raise DataError(
             f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}"
@@ -124,10 +135,55 @@ def collect(
     return found, report
 
 
+def refuse_bad_rows(report: RowReport) -> None:
+    """Raise a `DataError` if rows were dropped: how many for each reason, and the first places of each."""
+    if not report.dropped:
+        return
+    place, why = report.dropped[0]
+    counts = ""
+    if len(report.dropped) > 1:
+        counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_places(report)}"
+    rows = "the row" if len(report.dropped) == 1 else "the rows"
+    raise DataError(f"{place}: {why}{counts}; mend {rows}, or drop such rows with --on_bad_row skip")
+
+
+def _reasons_with_places(report: RowReport) -> str:
+    places: dict[str, list[str]] = {}
+    for place, why in report.dropped:
+        places.setdefault(why.partition(":")[0], []).append(place)
+    return ", ".join(
+        f"{len(places[reason])} x {reason} ({', '.join(places[reason][:SHOWN])}"
+        f"{', ...' if len(places[reason]) > SHOWN else ''})"
+        for reason in report.reasons
+    )
+
+
+def row_id(values: Mapping[str, Any]) -> Any:
+    """Return the id that a row states, or None."""
+    return values.get("id", values.get("unique_id"))
+
+
+def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
+    """Refuse a row whose id an earlier row of the same subset has; RewardBench counts ids anew in some subsets."""
+    stated = row_id(row.values)
+    if stated is None:
+        return
+    earlier = first.setdefault((str(row.values.get("subset") or ""), str(stated)), row.place)
+    if earlier != row.place:
+        raise ValueError(f"duplicate id: '{stated}' is the id of {earlier} too")
+
+
 def parsed(
-    rows: Iterable[Row], parse: Callable[[Mapping[str, Any]], T], on_bad_row: OnBadRow, report: RowReport
+    rows: Iterable[Row],
+    parse: Callable[[Mapping[str, Any]], T],
+    on_bad_row: OnBadRow,
+    report: RowReport,
+    first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """What `parse` makes of rows, one after the other; those that it cannot use are refused, or added to the report."""
+    """What `parse` makes of rows, one after the other; those that it cannot use are refused, or added to the report.
+
+    `first_by_id` collects the first place of each (subset, id); a row that repeats one cannot be used.
+    """
     for row in rows:
         report.read += 1
         try:
@@ -135,13 +191,13 @@ def parsed(
                 raise ValueError(row.error)
             values = Tracked(row.values)
             found = parse(values)
+            if first_by_id is not None:
+                _check_id(row, first_by_id)
         except UNREADABLE as error:
             why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
-            if on_bad_row == "refuse":
-                raise DataError(
-                    f"{row.place}: {why}; mend the row, or drop such rows with --on_bad_row skip"
-                ) from error
             report.dropped.append((row.place, why))
+            if on_bad_row == "refuse":
+                refuse_bad_rows(RowReport(1, [(row.place, why)]))
         else:
             report.ignored.update(values.ignored)
             yield found
@@ -153,7 +209,7 @@ def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
     prompt = with_columns(prompt, values)
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
-    identity = values.get("id", values.get("unique_id"))
+    identity = row_id(values)
     return PreferencePair(
         id=content_hash([prompt, *map(completion_json, (chosen, rejected))]) if identity is None else str(identity),
         prompt=prompt,
@@ -197,9 +253,19 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
 
 def column(values: Mapping[str, Any], name: str) -> Any:
     """A column that has to be there."""
-    if values.get(name) is None:
+    if name in values and values[name] is None:
+        raise ValueError(f"column '{name}' is null")
+    if name not in values:
         raise ValueError(f"no column '{name}': the row has {', '.join(sorted(map(str, values))) or 'nothing'}")
     return values[name]
+
+
+def text_list(values: Mapping[str, Any], name: str) -> list[Any]:
+    """A column that holds a list of texts; a single text is refused, which would be read as its characters."""
+    value = column(values, name)
+    if isinstance(value, str):
+        raise ValueError(f"'{name}' is a single text and not a list of texts: is this the benchmark's own file?")
+    return list(value)
 
 
 def is_number(value: Any) -> bool:

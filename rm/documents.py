@@ -5,6 +5,11 @@ import re
 import tomllib
 from typing import Any
 
+
+class RepeatedKeyError(ValueError):
+    """A JSON object names a key twice: of its values a parser would silently keep the last."""
+
+
 BRACKET = re.compile(r"[\[\]{}]")
 DEPTH = 200
 """Brackets in brackets of a YAML document; Python's own limit on JSON is of the same order."""
@@ -23,6 +28,28 @@ def from_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
+
+
+def from_json_row(text: str) -> Any:
+    """A JSON value none of whose objects names a key twice; a `ValueError` says what is wrong.
+
+    >>> from_json_row('{"prompt": "a", "prompt": "b"}')
+    Traceback (most recent call last):
+    rewardlab.rm.documents.RepeatedKeyError: duplicate key: 'prompt' stands twice in one object; keep one of them
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys)
+    except RecursionError:
+        raise ValueError("its brackets are nested too deeply") from None
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise RepeatedKeyError(f"duplicate key: '{repeated}' stands twice in one object; keep one of them")
+    return found
 
 
 def from_toml(text: str) -> dict[str, Any]:

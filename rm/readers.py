@@ -1,5 +1,6 @@
 """Files and datasets as rows, each with the place where it stands."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .documents import from_json
+from .documents import RepeatedKeyError, from_json_row
 from .errors import UNREADABLE, DataError, UsageError
 from .hub import note_data
 
@@ -63,22 +64,27 @@ def _content(path: str) -> bytes:
 
 
 def _jsonl_rows(path: str) -> Iterator[Row]:
-    for number, raw in enumerate(_content(path).split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
+    content = _content(path).removeprefix(codecs.BOM_UTF8)
+    for number, raw in enumerate(content.split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
         if raw.strip():
             place = f"{path}:{number}"
             try:
-                yield _row(place, from_json(raw.decode("utf-8")))
+                yield _row(place, from_json_row(raw.decode("utf-8")))
             except UnicodeDecodeError as error:
                 yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
+            except RepeatedKeyError as error:
+                yield Row(place, {}, str(error))
             except ValueError as error:
                 yield Row(place, {}, f"not JSON: {error}")
 
 
 def _json_rows(path: str) -> Iterator[Row]:
     try:
-        rows = from_json(_content(path).decode("utf-8"))
+        rows = from_json_row(_content(path).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    except RepeatedKeyError as error:
+        raise DataError(f"{path}: {error}") from error
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
     if isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
@@ -94,7 +100,11 @@ def _csv_rows(path: str) -> Iterator[Row]:
         text = _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
-    for number, values in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    names = list(reader.fieldnames or ())
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{path}: two columns are called '{repeated[0]}'; rename or remove one of them")
+    for number, values in enumerate(reader, start=1):
         yield Row(f"{path}: row {number}", values)
 
 

@@ -30,7 +30,7 @@ def load_judged(
     An answer's scores are columns with the objectives' names (HelpSteer: prompt, response, helpfulness, ...) or one
     column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
     """
-    rows, report = collect(sources, _parser(objectives), on_bad_row)
+    rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
     return Judged([pair for row in rows for pair in row.pairs], [one for row in rows for one in row.answers]), report
 
 

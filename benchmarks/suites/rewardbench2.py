@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
+from ...rm.data import OnBadRow, as_prompt, column, text_list
 from ...rm.errors import DataError
 from ..statistics import Cells
 from ..suite import StrictSuite, case, missing, read_cases
@@ -92,7 +92,7 @@ class RewardBench2(StrictSuite):
 
 
 def _case(values: Mapping[str, Any]) -> Case:
-    chosen, rejected = list(column(values, "chosen")), list(column(values, "rejected"))
+    chosen, rejected = text_list(values, "chosen"), text_list(values, "rejected")
     subset = str(column(values, "subset"))
     if subset not in SIZES:
         raise ValueError(f"unknown subset '{subset}': subsets are {', '.join(SIZES)}")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
+from ...rm.data import OnBadRow, as_prompt, column, text_list
 from ..statistics import Cells
 from ..suite import StrictSuite, case, missing, read_cases
 
@@ -60,7 +60,7 @@ class RMBench(StrictSuite):
 
 
 def _case(values: Mapping[str, Any]) -> Case:
-    chosen, rejected = list(column(values, "chosen")), list(column(values, "rejected"))
+    chosen, rejected = text_list(values, "chosen"), text_list(values, "rejected")
     if len(chosen) != 3 or len(rejected) != 3:
         raise ValueError(f"not three styles of each answer: {len(chosen)} chosen and {len(rejected)} rejected")
     domain = str(column(values, "domain"))

@@ -236,7 +236,7 @@ MISSING = {
     "rmb": ("reject", {"answer": ""}),
     "xstest": ("completion", None),
 }
-REASONS = r"missing answer|empty completion|no column '|chosen and rejected part before"
+REASONS = r"missing answer|empty completion|(no )?column '|chosen and rejected part before"
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -295,3 +295,19 @@ def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer
         cases_of(
             "best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}]
         )
+
+
+@pytest.mark.parametrize("name", ["rm_bench", "rewardbench2"])
+def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(name, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    row = {
+        "id": "1",
+        "prompt": "q",
+        "chosen": "a longer answer",
+        "rejected": "short",
+        "domain": "chat",
+        "subset": "Math",
+    }
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
+        load("benchmarks.suites", name)().cases([str(path)])

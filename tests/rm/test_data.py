@@ -146,6 +146,47 @@ def test_skipping_counts_and_lists_by_reason(tmp_path):
     assert report.dropped[0][0] == f"{path}:2"
 
 
+def test_all_bad_rows_are_counted_at_once_with_the_first_places_of_each_reason(tmp_path):
+    rows = [ROW, *[ROW | {"chosen": ""}] * 4, ROW | {"rejected": None}]
+    path = write(tmp_path / "bad.jsonl", rows)
+    with pytest.raises(DataError) as refused:
+        load_pairs(path)
+    text = str(refused.value)
+    assert "5 of 6 rows cannot be used" in text
+    assert f"4 x empty completion ({path}:2, {path}:3, {path}:4, ...)" in text
+    assert f"1 x column 'rejected' is null ({path}:6)" in text
+
+
+def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
+    rows = [ROW | {"id": name, "chosen": f"good {n}"} for n, name in enumerate("abca")]
+    path = write(tmp_path / "a.jsonl", rows)
+    for read in (load_pairs, load_examples):
+        with pytest.raises(DataError, match=rf"a.jsonl:4: duplicate id: 'a' is the id of {path}:1 too"):
+            read(path)
+        assert len(read(path, on_bad_row="skip")[1].dropped) == 1
+    write(tmp_path / "b.jsonl", [row | {"subset": str(n)} for n, row in enumerate(rows)])
+    assert len(load_pairs([str(tmp_path / "b.jsonl"), str(tmp_path / "b.jsonl")])[0]) == 8
+
+
+def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
+    line = '{"prompt": "q", "chosen": "a", "chosen": "b", "rejected": "c"}'
+    (tmp_path / "a.jsonl").write_text(line)
+    (tmp_path / "a.json").write_text(f"[{line}]")
+    (tmp_path / "a.csv").write_text("prompt,chosen,chosen,rejected\nq,a,b,c\n")
+    for name in ("a.jsonl", "a.json"):
+        with pytest.raises(DataError, match="duplicate key: 'chosen' stands twice"):
+            load_pairs(str(tmp_path / name))
+    with pytest.raises(DataError, match="two columns are called 'chosen'"):
+        load_pairs(str(tmp_path / "a.csv"))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_byte_order_mark_is_read_over(tmp_path, name):
+    text = json.dumps(ROW if name == "a.jsonl" else [ROW])
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert len(load_pairs(str(tmp_path / name))[0]) == 1
+
+
 def test_a_file_of_bad_rows_only_is_an_error_even_when_skipping(tmp_path):
     with pytest.raises(DataError, match="no usable row among 1"):
         load_pairs(write(tmp_path / "a.jsonl", [{"x": 1}]), on_bad_row="skip")
