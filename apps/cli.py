@@ -6,14 +6,16 @@ import importlib
 import json
 import os
 import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ..rm.documents import from_yaml
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
-from ..rm.escapes import terminal, terminal_json
+from ..rm.escapes import redacted, terminal, terminal_json
 from .config import (
     BoardConfig,
     CompareConfig,
@@ -32,6 +34,7 @@ from .judge.config import JudgeConfig
 from .parity.config import ParityConfig
 from .plan_config import PlanConfig
 from .policy_config import RlConfig
+from .preflight import check_settings
 from .rubrics.config import RubricsConfig
 from .runs import RESULTS, plain
 from .score_config import ScoreConfig
@@ -39,6 +42,7 @@ from .serving.config import ServeConfig
 from .stopping import ENDED, Terminated, ended_by_signal
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
+SHOWN = 300  # characters of the message of an error that nobody foresaw
 SERVERS = ("serve", "inspect")  # they end by themselves when a signal asks them to
 
 
@@ -200,7 +204,11 @@ VERBS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit code is 0, 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (SIGTERM)."""
+    """Run one verb and return its exit code.
+
+    0, 1 (an error that nobody foresaw), 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (ended by
+    SIGTERM or Ctrl-C).
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     name = words[0] if words else ""
     try:
@@ -227,6 +235,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"rewardlab {name}: interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        print(terminal(f"rewardlab {name}: {_unforeseen(name, error)}"), file=sys.stderr)
+        return 1
+
+
+def _unforeseen(name: str, error: Exception) -> str:
+    """Return one sentence about an error that nobody foresaw, and write its traceback to a file."""
+    text = " ".join(str(error).split()) or "no message"
+    sentence = f"{type(error).__name__}: {text[:SHOWN]}{'...' if len(text) > SHOWN else ''}"
+    details = redacted(["".join(traceback.format_exception(error))])[0]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix=f"rewardlab-{name}-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(details)
+    except OSError as unwritten:
+        return f"{sentence}; its traceback could not be written ({unwritten.strerror})"
+    return f"{sentence}; this error was not foreseen: check the settings, or report it with {file.name}"
 
 
 def _overview() -> str:
@@ -248,6 +274,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
         _named(".processes:settle_devices")()
     settings = parse(name, verb, words)
     settings[0].validate()
+    check_settings(settings)
     try:
         return _named(f".{verb.function}")(*settings)
     finally:
@@ -265,17 +292,16 @@ def _help(name: str, verb: Verb, words: list[str]) -> None:
 
 
 def _parser(name: str, verb: Verb) -> Any:
-    from trl import TrlParser
+    from .settings_parser import SettingsParser
 
-    parser = TrlParser(
+    return SettingsParser(
+        name,
         [verb.config, *map(_named, verb.arguments)],
         prog=f"rewardlab {name}",
         description=verb.help,
         epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.error = _refuse  # argparse would print the usage of a hundred settings
-    return parser
 
 
 def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
@@ -305,13 +331,9 @@ def _read_config(words: Sequence[str]) -> None:
     """The file of `--config` can be read in time: brackets without an end, and aliases of aliases, are refused."""
     if "--config" in words[:-1]:
         try:
-            from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8"))
+            from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))
         except ValueError as error:
             raise UsageError(f"the file given with --config is not YAML: {error}") from error
-
-
-def _refuse(message: str) -> NoReturn:
-    raise UsageError(message)
 
 
 def _named(reference: str) -> Any:

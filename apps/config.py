@@ -92,12 +92,6 @@ class TrainConfig:
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
         one_of("on_long", self.on_long, ("truncate", "skip", "refuse"))
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        if self.max_length is not None and self.max_length < 1:
-            raise UsageError(f"--max_length is at least 1, got {self.max_length}")
-        if self.golden < 2:
-            raise UsageError(f"--golden is at least 2, so that the scores have a spread; got {self.golden}")
-        if self.inverse_regularization is not None and not self.inverse_regularization > 0:
-            raise UsageError(f"--inverse_regularization is above 0, got {self.inverse_regularization}")
 
 
 @dataclass
@@ -275,8 +269,6 @@ class DecodeConfig:
         given("base", self.base or self.arm)
         if self.preference and self.sweep:
             raise UsageError("--preference is one point and --sweep many; give one of them")
-        if self.sweep is not None and self.sweep < 2:
-            raise UsageError(f"--sweep is 2 or more preferences, got {self.sweep}")
         if self.output and not self.output.endswith(".jsonl"):
             raise UsageError(f"--output ends with .jsonl, got '{self.output}'")
         if self.dtype is not None:
@@ -375,9 +367,6 @@ class LintConfig:
             raise UsageError("--max_length counts a model's tokens; name it with --model")
         if self.fix and not self.fix.endswith(".jsonl"):
             raise UsageError(f"--fix ends with .jsonl, got '{self.fix}'")
-        for name in ("near", "alike"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UsageError(f"--{name} is a share in (0, 1], got {getattr(self, name)}")
 
 
 @dataclass

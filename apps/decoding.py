@@ -75,7 +75,7 @@ def read_prompts(source: str) -> list[tuple[str, Messages]]:
         rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
         return [(str(place if name is None else name), prompt) for place, (name, prompt) in enumerate(rows)]
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the prompts in {source}: {error}") from error
     lines = text.split("\n")

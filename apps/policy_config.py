@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ..rm.errors import UsageError
 from .config import as_list, given, one_of, say
 
 
@@ -124,7 +123,3 @@ class RlConfig:
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
         one_of("kl_place", self.kl_place, ("loss", "token", "answer"))
         one_of("kl_kind", self.kl_kind or "k3", ("k1", "k2", "k3", "forward"))
-        if self.max_prompt_length is not None and self.max_prompt_length < 1:
-            raise UsageError(f"--max_prompt_length is at least 1, got {self.max_prompt_length}")
-        if not 0 <= self.soup_share <= 1:
-            raise UsageError(f"--soup_share lies in [0, 1], got {self.soup_share}")

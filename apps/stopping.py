@@ -1,4 +1,4 @@
-"""SIGTERM: what is open is closed, and one sentence says how to go on; a second one ends the process at once."""
+"""SIGTERM and Ctrl-C: what is open is closed, one sentence says how to go on; a second one ends the process at once."""
 
 import signal
 import threading
@@ -7,53 +7,64 @@ from contextlib import contextmanager
 from typing import Any
 
 ENDED = 128 + signal.SIGTERM
-"""The exit code."""
+"""The exit code, of both."""
+SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C (SIGINT)"}
 
 
 class Terminated(KeyboardInterrupt):
-    """A SIGTERM; like an interruption from the keyboard nothing takes it for an error."""
+    """A SIGTERM or a Ctrl-C; nothing takes it for an error."""
 
     def __init__(
-        self, told: str = "ended by SIGTERM; nothing half-written was left, start again with the same command"
+        self,
+        told: str = "; nothing half-written was left, start again with the same command",
+        sign: int = signal.SIGTERM,
     ):
-        super().__init__(told)
+        self.by = SIGNALS[signal.Signals(sign)]
+        super().__init__(f"ended by {self.by}{told}")
 
     def goes_on(self) -> None:
         """What was done so far is kept."""
         if "--resume" not in str(self):
-            self.args = ("ended by SIGTERM; what was done is kept, go on with the same command and --resume",)
+            self.args = (f"ended by {self.by}; what was done is kept, go on with the same command and --resume",)
 
 
 class Asked:
-    """Whether a SIGTERM has come."""
+    """Whether a signal to end has come, and which."""
 
     def __init__(self):
         self.so = False
+        self.sign: int = signal.SIGTERM
 
-    def note(self, *_: Any) -> None:
-        """Handle the first SIGTERM; the next ends the process at once."""
-        self.so = True
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    def note(self, sign: int, *_: Any) -> None:
+        """Handle the first signal; the next ends the process at once."""
+        self.so, self.sign = True, sign
+        _end_at_the_next()
 
 
-def _raise(*_: Any) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise Terminated
+def _raise(sign: int, *_: Any) -> None:
+    _end_at_the_next()
+    raise Terminated(sign=sign)
+
+
+def _end_at_the_next() -> None:
+    for sign in SIGNALS:
+        signal.signal(sign, signal.SIG_DFL)
 
 
 @contextmanager
 def handled(handler: Any) -> Iterator[None]:
-    """Only the main thread may say what a signal does."""
+    """Give both signals to a handler within the block; only the main thread may say what a signal does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, handler)
+    before = {sign: signal.signal(sign, handler) for sign in SIGNALS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for sign, earlier in before.items():
+            signal.signal(sign, earlier)
 
 
 def ended_by_signal() -> Any:
-    """Within the block a SIGTERM raises `Terminated`, so that what is open is closed; a second ends at once."""
+    """Within the block a signal raises `Terminated`, so that what is open is closed; a second ends at once."""
     return handled(_raise)

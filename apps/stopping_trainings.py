@@ -1,4 +1,4 @@
-"""A SIGTERM to a training: it writes a checkpoint where a step ends, says how to go on, and stops."""
+"""A SIGTERM or Ctrl-C to a training: it writes a checkpoint where a step ends, says how to go on, and stops."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def _anywhere(asked: bool, device: Any) -> bool:
 
 
 def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
-    """`trainer.train` from a checkpoint; a SIGTERM is `Terminated` once the checkpoint of its step is there."""
+    """Call `trainer.train`; a SIGTERM or Ctrl-C is `Terminated` once the checkpoint of its step is there."""
     asked = Asked()
     stop = StopWhenAsked(asked, every)
     trainer.add_callback(stop)
@@ -41,7 +41,8 @@ def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) 
         result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stop.stopped:
         raise Terminated(
-            f"ended by SIGTERM at step {trainer.state.global_step} of {trainer.state.max_steps}, whose checkpoint is "
-            "kept; go on with the same command and --resume"
+            f" at step {trainer.state.global_step} of {trainer.state.max_steps}, whose checkpoint is kept; go on with "
+            "the same command and --resume",
+            asked.sign,
         )
     return result

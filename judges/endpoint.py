@@ -119,7 +119,7 @@ class Endpoint:
         if not key and self.key_variable and not _on_this_machine(url):
             raise UsageError(
                 f"{url}: the environment variable {self.key_variable} has no API key; set it, or name "
-                "another with key_variable ('' for a server that needs none)"
+                "another with --key_variable ('' for a server that needs none)"
             )
         return key
 

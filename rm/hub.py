@@ -40,9 +40,30 @@ def place_of(source: str, *, trust_remote_code: bool = False) -> Place:
 
 def _is_local(source: str) -> bool:
     try:
-        return Path(source).exists() or source.startswith(("/", "./", "../", "~"))
+        return Path(source).exists() or is_path(source)
     except (OSError, ValueError):
         return False
+
+
+def is_path(source: str) -> bool:
+    """Whether a name can only be a path: a Hub id is `name` or `org/name`.
+
+    >>> is_path("./rm"), is_path("runs/a/rm"), is_path("org/model@v1.0")
+    (True, True, False)
+    """
+    return source.startswith(("/", "./", "../", "~")) or source.partition("@")[0].rstrip("/").count("/") > 1
+
+
+def absent(source: str, error: Exception) -> str:
+    """Why nothing could be loaded by a name: there is no such folder, and what the Hub said where it was asked."""
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if Path(source).exists() or not isinstance(error, OSError | ValueError):
+        return text
+    if is_path(source):
+        return "no such file or folder here; check the path"
+    if Path(source).parent.is_dir() and str(Path(source).parent) != ".":
+        return f"no such folder in {Path(source).parent}/, and not on the Hub either; check the path"
+    return f"no such folder here, and no model or data set of that name could be had from the Hub: {text}"
 
 
 def note_model(source: str) -> None:

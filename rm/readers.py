@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .documents import RepeatedKeyError, from_json_row
 from .errors import UNREADABLE, DataError, UsageError
-from .hub import note_data
+from .hub import absent, note_data
 
 RATIO, LEAST = 200, 64 << 20
 """A gzip file may unpack to so many times its size, or to so many bytes."""
@@ -146,7 +146,7 @@ def _dataset_rows(source: str) -> Iterator[Row]:
         note_data(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
     except Exception as error:  # the library has one error per transport and layout
         raise UsageError(
-            f"no file and no dataset '{source}': {str(error).splitlines()[0]}; give a .jsonl, .json or .parquet file, "
+            f"no file and no dataset '{source}': {absent(name, error)}; give a .jsonl, .json or .parquet file, "
             "or hub-id[@revision][:split]"
         ) from error
     if isinstance(dataset, dict):

@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset
 
 from .data import OnBadRow, RowReport, parse_pair, parsed
 from .errors import DataError, UsageError
-from .hub import note_data
+from .hub import absent, note_data
 from .readers import Row, is_local, without_padding
 from .types import PreferencePair, content_hash
 
@@ -181,6 +181,6 @@ def open_stream(source: str) -> Any:
         raise
     except Exception as error:  # the library has one error per transport and layout
         raise UsageError(
-            f"'{source}' cannot be streamed: {(str(error).splitlines() or [type(error).__name__])[0]}; give a .jsonl, "
+            f"'{source}' cannot be streamed: {absent(source, error)}; give a .jsonl, "
             ".parquet or .csv file, or hub-id[@revision][:split]"
         ) from error

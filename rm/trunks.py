@@ -25,7 +25,7 @@ from .claims import check_claims, check_layers
 from .contract import FILE, PLAIN_TEMPLATE, load_contract
 from .encode import edge_tokens, right_padded
 from .errors import UNREADABLE, DataError, UsageError
-from .hub import note_model, place_of
+from .hub import absent, note_model, place_of
 from .templates import check_template
 from .value_heads import HEAD, put_head, refuse_pickles, stored_head
 
@@ -51,7 +51,7 @@ def load_tokenizer(
             place.name, revision=place.revision, trust_remote_code=trust_remote_code
         )
     except Exception as error:  # damaged files raise what their parser raises
-        raise DataError(f"{source}: no tokenizer there ({_first_line(error)})") from error
+        raise DataError(f"{source}: no tokenizer there ({absent(source, error)})") from error
     if chat_template is not None:
         tokenizer.chat_template = _template(chat_template)
     check_template(tokenizer.chat_template, source)
@@ -263,7 +263,7 @@ def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
         raise
     except (*UNREADABLE, RuntimeError, ImportError, AssertionError, SafetensorError) as error:
         raise DataError(
-            f"{source}: cannot be loaded as a {what} ({_first_line(error)}); give a folder or Hub id with "
+            f"{source}: cannot be loaded as a {what} ({absent(source, error)}); give a folder or Hub id with "
             "config.json and safetensors weights"
         ) from error
 

@@ -65,7 +65,7 @@ def _open(name: str, config: ChatConfig, bills: list[Bill]) -> Chat:
         return local(name, **options, **trust(config))
     if not config.endpoint:
         raise UsageError(f"{name}: no folder of that name, and no server to ask for it; give one with --endpoint")
-    options = {} if not config.key_variable else {"key_variable": config.key_variable}
+    options = {} if config.key_variable is None else {"key_variable": config.key_variable}
     for setting in ("concurrency", "timeout", "retries", "requests_per_minute", "tokens_per_minute"):
         options[setting] = getattr(config, setting)
     opened = Endpoint(name, config.endpoint, prices=prices_of(name, config), **options)

@@ -25,7 +25,11 @@ class ChatConfig:
     )
     model: list[str] = say("Models by the names that the server gives them.", default_factory=list)
     local: list[str] = say("Language models to run in this process: folders or Hub ids.", default_factory=list)
-    key_variable: str = say("Environment variable with the API key; a server on this machine needs none.", default="")
+    key_variable: str | None = say(
+        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none, as one on "
+        "this machine does.",
+        default=None,
+    )
     concurrency: int = say("Requests in flight.", default=16)
     timeout: float = say("Seconds for one attempt.", default=120.0)
     retries: int = say("Further attempts after one that failed in a way that may pass.", default=6)
@@ -63,8 +67,6 @@ class ChatConfig:
         if self.prices and (self.prompt_price or self.completion_price):
             raise UsageError("--prices has every model's prices; leave --prompt_price and --completion_price out")
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
-        if self.batch_size < 1:
-            raise UsageError(f"--batch_size is at least 1, got {self.batch_size}")
 
     def identity(self) -> dict[str, Any]:
         """The settings that decide a reply; a run that was cut off goes on under the same, and with more servers."""
@@ -150,8 +152,6 @@ class JudgeConfig:
             raise UsageError("--other_author stands against a judge's own name; give that with --names MODEL=AUTHOR")
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
         one_of("on_fault", self.on_fault, ("stop", "abstain"))
-        if self.limit is not None and self.limit < 1:
-            raise UsageError(f"--limit is at least 1, got {self.limit}")
 
     def identity(self) -> dict[str, Any]:
         """The settings that decide the result."""

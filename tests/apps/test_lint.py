@@ -157,7 +157,8 @@ def test_a_models_truncation_counts(tmp_path, capsys):
 def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):
     out = tmp_path / "lint"
     assert main(["lint", write(tmp_path / "pairs.jsonl", rows(60)), "--output", str(out)]) == 0
-    assert main(["lint", str(tmp_path / "nowhere.jsonl"), "--output", str(out)]) == 2
+    (tmp_path / "broken.jsonl").write_text("{")
+    assert main(["lint", str(tmp_path / "broken.jsonl"), "--output", str(out)]) == 2
     assert "exists already; name another folder with --output" in capsys.readouterr().err
 
 
