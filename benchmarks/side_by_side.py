@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ..policy.engines import SeparateModels
 from ..policy.guided import decode
-from ..policy.requests import Request, mixing_logits
+from ..policy.requests import Request
 from ..policy.voices import voice
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import pair_row
@@ -54,10 +54,11 @@ class Recipe(NamedTuple):
     """A system, and the plain loop that it extends, as commands of `rewardlab`.
 
     They run one after the other, those of a list within the list at the same time; the last one's folder is measured.
-    In a command {rl} and {train} stand for the verb with what all share, {0}, {1} for the folders of the commands
-    before it, {start} for the start policy, {shared} for a folder that all of a side may use, {unseen} for prompts and
-    {fresh} for pairs that nothing was trained on, {tenth} for a share of a reward model's steps, {quarter}, {half} and
-    {double} of a policy's: with `--num_iterations 2` half of them are on new answers.
+    In a command {rl}, {train} and {sft} stand for the verb with what all share ({sft} learns the chosen completions and
+    lacks --base), {0}, {1} for the folders of the commands before it, {start} for the start policy, {shared} for a
+    folder that all of a side may use, {unseen} for prompts and {fresh} for pairs that nothing was trained on, {tenth}
+    for a share of a reward model's steps, {quarter}, {half} and {double} of a policy's: with `--num_iterations 2` half
+    of them are on new answers.
     """
 
     title: str
@@ -65,8 +66,6 @@ class Recipe(NamedTuple):
     """One of `MEASURES`."""
     plain: Commands
     system: Commands
-    share: float = 1.0
-    """Of the system's logits at decoding; the rest are the start policy's."""
     logged: str = ""
     """Of a measure that the last command's own evaluation logs, its name in `steps.jsonl`."""
 
@@ -84,7 +83,7 @@ def read_recipe(file: Path) -> Recipe:
         raise DataError(f"{file}: not a recipe ({error}); write YAML") from error
     known, needed = Recipe._fields, Recipe._fields[:4]
     if not isinstance(found, dict) or {*found} - {*known} or not {*found} >= {*needed}:
-        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe share or logged; it has {found}")
+        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe logged; it has {found}")
     if (measure := str(found["measure"])) not in MEASURES:
         raise DataError(f"{file}: no measure '{measure}'; {did_you_mean(measure, [*MEASURES])}")
     try:
@@ -132,7 +131,6 @@ class Side(Job):
     budget: Budget
     kind: str
     """What is looked at in the last command's folder: "policy", "reward_model", or "log"."""
-    share: float = 1.0
 
     def __str__(self) -> str:
         """For people."""
@@ -147,28 +145,28 @@ class Side(Job):
             for together in self.commands:
                 places |= run(together, places, folder)
             cpu, made = _children() - before, Path([*places.values()][-1])
-            found = self._measured(made, start)
+            found = self._measured(made)
         return {name: np.array(value) for name, value in (found | {"cpu": cpu}).items()}
 
-    def _measured(self, folder: Path, start: PreTrainedModel) -> dict[str, float]:
+    def _measured(self, folder: Path) -> dict[str, float]:
         if self.kind == "policy":
-            return self._of_policy(folder, start)
+            return self._of_policy(folder)
         return self._of_rewards(folder) if self.kind == "reward_model" else evaluated(folder)
 
     def _of_rewards(self, folder: Path) -> dict[str, float]:
         first, second = zip(*(pair.examples for pair in garden.pairs(HELD_OUT, 1, split="test")), strict=True)
         return {"accuracy": gold_accuracy(load_reward_model(str(folder)), first, second)}
 
-    def _of_policy(self, folder: Path, start: PreTrainedModel) -> dict[str, float]:
-        trained = AutoModelForCausalLM.from_pretrained(folder / "policy", use_safetensors=True).eval()
+    def _of_policy(self, folder: Path) -> dict[str, float]:
+        kept = folder / "policy" if (folder / "policy").is_dir() else folder  # supervised training has one model alone
+        trained = AutoModelForCausalLM.from_pretrained(kept, use_safetensors=True).eval()
         unseen = split_prompts()[1]
         asked = [unseen[place % len(unseen)] for place in range(self.budget.asked)]
         requests = [
-            mixing_logits(Request(prompt, seed=self.base.seed * 1_000_000 + place, max_new_tokens=LONGEST), self.share)
+            Request(prompt, seed=self.base.seed * 1_000_000 + place, max_new_tokens=LONGEST)
             for place, prompt in enumerate(asked)
         ]
-        engine = SeparateModels(*(voice(one, tokenizer()) for one in (trained, start)))
-        said = decode(engine, requests, batch_size=TOGETHER, progress=False)
+        said = decode(SeparateModels(voice(trained, tokenizer())), requests, batch_size=TOGETHER, progress=False)
         answers = [Example(prompt, one.text) for prompt, one in zip(asked, said, strict=True)]
         return {"gold": garden.gold().rate(answers)[:, 0].mean(), "right": float(np.mean(garden.verify(answers)))}
 
@@ -177,12 +175,14 @@ def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget)
     """The start policy, prompts and pairs as files; what a recipe's names in braces stand for."""
     start.save_pretrained(folder / "start")
     tokenizer().save_pretrained(folder / "start")
+    pairs = garden.pairs(budget.pairs, seed)
     seen, unseen = ([{"prompt": [dict(turn) for turn in one]} for one in some] for some in split_prompts())
     files = {
         "start": str(folder / "start"),
         "prompts": _written(folder / "prompts.jsonl", seen),
         "unseen": _written(folder / "unseen.jsonl", unseen),
-        "pairs": _written(folder / "pairs.jsonl", _rows(garden.pairs(budget.pairs, seed))),
+        "pairs": _written(folder / "pairs.jsonl", _rows(pairs)),
+        "demonstrations": _written(folder / "demonstrations.jsonl", map(_demonstration, pairs)),
         "fresh": _written(folder / "fresh.jsonl", _rows(garden.pairs(budget.pairs // 2, seed, split="validation"))),
     }
     shared = f"--model {files['start']} --seed {seed}"
@@ -190,6 +190,7 @@ def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget)
     train = f"train --config {RECIPES / 'train.yaml'} {shared} --data {files['pairs']}"
     return files | {
         "rl": rl,
+        "sft": f"rubrics train --config {RECIPES / 'sft.yaml'} --data {files['demonstrations']} --seed {seed}",
         "train": f"{train} --max_steps {budget.train_steps}",
         "tenth": str(max(1, budget.train_steps // 10)),
         "quarter": str(max(1, budget.steps // 4)),
@@ -250,6 +251,14 @@ def filled(command: str, places: Mapping[str, str]) -> str:
 def _written(file: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(file)
+
+
+def _demonstration(pair: PreferencePair) -> dict[str, Any]:
+    """The chosen completion as a record of `rewardlab rubrics train`."""
+    return {
+        "prompt": [dict(turn) for turn in pair.prompt],
+        "completion": [{"role": "assistant", "content": pair.chosen}],
+    }
 
 
 def _rows(pairs: Sequence[PreferencePair]) -> list[dict[str, Any]]:

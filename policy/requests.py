@@ -60,8 +60,9 @@ class Request:
 def mixing_logits(request: Request, share: float) -> Request:
     """The request at z = λ z_base + (1 - λ) z_guide: a weight of (1 - λ) / λ at the temperature T / λ
 
-    The mixture of a strong base and a weak guide of WMSS 2026, arXiv:2602.08222, λ = `share` > 0; above 1 it leads away
-    from the guide. In the answer `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
+    λ = `share` > 0; above 1 it leads away from the guide. WMSS 2026, arXiv:2602.08222, mixes a strong and a weak model
+    so in training and decodes with the strong one alone (`rewardlab rubrics train --weak`); to decode so is ours. In
+    the answer `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
     """
     if not (share > 0 and math.isfinite(share)):
         raise UsageError(f"the base's share of the logits is a number above 0, got {share}")

@@ -43,7 +43,7 @@ class Plan:
     def sides(self, recipe: Recipe) -> tuple[list[Side], list[Side]]:
         """The plain loop at every seed, and the system."""
         plain = [Side(base, recipe.plain, self.budget, recipe.kind) for base in self.bases()]
-        return plain, [Side(base, recipe.system, self.budget, recipe.kind, recipe.share) for base in self.bases()]
+        return plain, [Side(base, recipe.system, self.budget, recipe.kind) for base in self.bases()]
 
 
 def seeds(
@@ -103,8 +103,9 @@ def text(name: str, title: str, plan: Plan, found: Mapping[str, Beside]) -> str:
         f"(100,000 weights), of the data and of training. A policy gets {budget.steps} steps of 64 answers, 8 to a "
         f"prompt{_shorter(budget.steps, found)}, and is measured by {budget.asked} answers to prompts that training "
         f"does not see; a reward model gets {budget.train_steps} steps of 32 of {budget.pairs:,} pairs. A system has "
-        "the same answers or pairs as its plain loop and may spend more on them: see its cost. Effects are system "
-        "minus plain, paired by seed; brackets are Student's 95 % intervals.",
+        "the same answers or pairs as its plain loop and may spend more on them: see its cost. "
+        f"{_supervised(budget.steps, found)}Effects are system minus plain, paired by seed; brackets are Student's "
+        "95 % intervals.",
         *(part for measure in MEASURES for part in _measured(measure, found)),
         "![Effects, paired by seed](effects.png)",
         "## What was run",
@@ -125,6 +126,17 @@ def _shorter(steps: int, found: Mapping[str, Beside]) -> str:
     """Which recipes say `{quarter}`."""
     names = [name for name, one in found.items() if "--max_steps {quarter}" in str(one.recipe.system)]
     return f" ({steps // 4} in each command of {', '.join(names)})" if names else ""
+
+
+def _supervised(steps: int, found: Mapping[str, Beside]) -> str:
+    """What the recipes with `{sft}` learn from."""
+    names = [name for name, one in found.items() if "{sft}" in str(one.recipe.system)]
+    return (
+        f"{', '.join(names)}: both sides learn the chosen completions of the same pairs by cross-entropy, in two "
+        f"commands of {steps // 2} steps of 64; the second starts from the model of the first. "
+        if names
+        else ""
+    )
 
 
 def _measured(measure: str, found: Mapping[str, Beside]) -> list[str]:

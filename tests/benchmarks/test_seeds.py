@@ -38,6 +38,7 @@ TRAIN = "train --model start --data pairs.jsonl --seed 1 --max_steps 3 --use_cpu
 PLACES = {
     "rl": RL,
     "train": TRAIN,
+    "sft": "rubrics train --data demonstrations.jsonl --seed 1",
     "tenth": "1",
     "0": "first",
     "1": "second",
@@ -72,14 +73,14 @@ def test_a_recipes_commands_are_such_as_a_user_may_give(folder, name):
                 assert {*parse_spec(config.rollouts).arguments} <= {
                     *signature(load("policy.searches", parse_spec(config.rollouts).name)).parameters
                 }
-    assert recipe.system != recipe.plain or recipe.share != 1
+    assert recipe.system != recipe.plain, "a comparison of the same training with itself"
 
 
 def test_a_recipe_that_says_too_little_or_too_much_is_refused(tmp_path):
     file = tmp_path / "odd.yaml"
     whole = "title: T\nmeasure: gold\nplain: [a]\nsystem: [b, [c, d]]\n"
-    file.write_text(whole + "share: 0.5\n")
-    assert read_recipe(file) == Recipe("T", "gold", (("a",),), (("b",), ("c", "d")), 0.5)
+    file.write_text(whole + "logged: eval_reward\n")
+    assert read_recipe(file) == Recipe("T", "gold", (("a",),), (("b",), ("c", "d")), "eval_reward")
     for damaged in (whole + "steps: 3\n", whole.replace("title: T\n", ""), "- a list\n"):
         file.write_text(damaged)
         with pytest.raises(DataError, match=r"odd\.yaml: a recipe has title, measure, plain, system"):
@@ -126,6 +127,14 @@ def test_the_report_has_a_table_for_each_measure_and_every_row_in_one():
     assert "## Gold reward on unseen prompts" in told and "## Held-out pairs" in told and "## Share" not in told
     assert "2 comparisons" in told
     assert [len(panel.get_yticks()) for panel in figure(made).axes] == [1, 1]
+
+
+def test_the_report_says_what_supervised_sides_learn_from():
+    made = {"wmss_logits": Beside(recipes(["wmss_logits"])["wmss_logits"], *np.full((3, 3), 0.5))}
+    told = text("seeds", TITLE, Plan(), made)
+    assert "wmss_logits: both sides learn the chosen completions of the same pairs" in told
+    assert "two commands of 40 steps of 64" in told
+    assert "both sides learn" not in text("seeds", TITLE, Plan(), {"pipo": Beside(PIPO, *np.full((3, 3), 0.5))})
 
 
 def test_a_tenth_of_all_texts_are_outliers_always_the_same():
@@ -179,7 +188,7 @@ def test_a_study_without_recipes_has_none_to_choose_from(tmp_path, capsys):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["pipo", "boosted"])
+@pytest.mark.parametrize("name", ["pipo", "boosted", "wmss_logits"])
 def test_a_side_is_trained_measured_and_the_same_again(name, tmp_path):
     recipe, budget = recipes([name])[name], Budget(steps=2, train_steps=10, pairs=200, asked=16)
     side = Side(Base(0, steps=12, texts=120), recipe.system, budget, recipe.kind)
