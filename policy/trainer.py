@@ -306,7 +306,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         past = self.backlog.micro_batches if self.backlog and turn == 0 and self.model.training else None
         inputs = past[place] if past else inputs
         if compares_completions(self.algorithm.rule):
-            micro_batches = past or (self._buffered_inputs if self.model.training else [inputs])
+            micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
             if place == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
                 attach_slopes(self, micro_batches)
             inputs = micro_batches[place if self.model.training else 0]

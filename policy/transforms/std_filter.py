@@ -23,8 +23,8 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
         spread, before = seen.variance.sqrt(), state["spread"]
         now = spread[seen.valid].mean().item() if seen.valid.any() else before
         after = now if before is None or now is None else decay * before + (1 - decay) * now
-        filters = before is not None and step >= first
-        low = seen.valid & (spread < share * before) if filters else torch.zeros_like(seen.valid)
+        least = share * before if before is not None and step >= first else 0.0
+        low = seen.valid & (spread < least)
         filtered = rewards.replaced(reward, torch.where(low, torch.nan, r))
         return {"step": step, "spread": after}, filtered
 

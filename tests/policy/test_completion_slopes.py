@@ -62,7 +62,7 @@ class Gradients(TrainerCallback):
     def __init__(self):
         self.flat: list[torch.Tensor] = []
 
-    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+    def on_pre_optimizer_step(self, args, state, control, *, model, **kwargs):
         self.flat.append(torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None]))
 
 
