@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..rm.checkpoint import load_reward_model
-from ..rm.data import RowReport, Tracked, parse_pair
+from ..rm.data import RowReport, parse_pair
 from ..rm.encode import Encoder
 from ..rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ..rm.lint import UNUSABLE, Finding, Linted, lint, markdown
+from ..rm.messages import Tracked
 from ..rm.plugins import load
 from ..rm.readers import Row, read_rows
 from ..rm.types import PreferencePair

@@ -10,7 +10,7 @@ from os.path import commonprefix
 from typing import Any, Literal, TypeVar
 
 from .errors import UNREADABLE, DataError, UsageError
-from .messages import as_message, unread_fields, with_columns
+from .messages import Tracked, as_message, with_columns
 from .readers import Row, read_rows
 from .types import (
     OVERALL,
@@ -59,29 +59,6 @@ class RowReport:
         return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped} | (
             {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
         )
-
-
-class Tracked(Mapping[str, Any]):
-    """A row that knows which of its columns were read."""
-
-    def __init__(self, values: Mapping[str, Any]):
-        self.values_, self.read = values, set[str]()
-
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return self.values_[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.values_)
-
-    def __len__(self) -> int:
-        return len(self.values_)
-
-    @property
-    def ignored(self) -> list[str]:
-        """Columns with a value that were not read, and unknown fields in messages of those that were."""
-        unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]
-        return [*unread, *unread_fields(self.values_, [name for name in self.values_ if name in self.read])]
 
 
 # ---- one row to one pair ----

@@ -151,7 +151,7 @@ def as_columns(turn: Message) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in turn.items()}
 
 
-def unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
+def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
     """Yield `column[].field` for fields of messages that mean nothing here."""
     for column in columns:
         turns = values[column] if isinstance(values[column], list) else []
@@ -161,3 +161,26 @@ def unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator
 
 def _is_unread(turn: Mapping[str, Any], key: Any) -> bool:
     return key not in FIELDS and turn[key] not in (None, "", [], {})
+
+
+class Tracked(Mapping[str, Any]):
+    """A row that knows which of its columns were read."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values_, self.read = values, set[str]()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self.values_[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_)
+
+    def __len__(self) -> int:
+        return len(self.values_)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Columns with a value that were not read, and unknown fields in messages of those that were."""
+        unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]
+        return [*unread, *_unread_fields(self.values_, [name for name in self.values_ if name in self.read])]

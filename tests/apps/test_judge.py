@@ -213,7 +213,7 @@ def test_a_file_may_hold_cases_of_many_answers_beside_pairs(judge, tmp_path):
     [
         ({"answers": ["a", "b"], "best": 2}, "best (2,) does not name answers 0 to 1"),
         ({"answers": ["a", "b"], "best": "0"}, "'best' is the place of the right answer or a list of places, got '0'"),
-        ({"answers": "a", "best": 0}, "'answers' is a list of texts, got a"),
+        ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
         ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
         ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),

@@ -11,17 +11,22 @@ from rewardlab.apps.inspector_views.export import export
 from rewardlab.apps.inspector_views.item_html import item_html
 from rewardlab.apps.inspector_views.items import item
 from rewardlab.apps.inspector_views.judgments import Filter, open_run
+from rewardlab.apps.parity.servers import chat_body
 from rewardlab.apps.policy_prompts import load_prompts
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.apps.serving.config import ServeConfig
 from rewardlab.apps.serving.running import serving
 from rewardlab.apps.tables import read_items
 from rewardlab.benchmarks.suites.pairs import as_cases
+from rewardlab.judges.kinds.checklist import until
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.scripted import scripted
+from rewardlab.policy.partners import in_role, with_thought
+from rewardlab.policy.scaffolding import Hints, hinted
 from rewardlab.rm.checkpoint import load_reward_model, read_golden
 from rewardlab.rm.data import as_prompt, load_pairs
-from rewardlab.rm.types import tools_of
+from rewardlab.rm.messages import with_tools
+from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write
 from tests.rm.test_messages import ANSWER, RESULT, TOOL, calling
@@ -140,3 +145,23 @@ def test_prompts_of_a_policy_have_their_tools(folder):
     found = load_prompts(Config, "data")  # pyright: ignore
     prompts = [as_prompt(one["prompt"]) for one in found.dataset()]
     assert prompts == found.prompts and tools_of(prompts[0]) == [TOOL] and prompts[0][0]["content"] == "Be brief."
+
+
+def test_what_is_added_to_a_prompt_leaves_its_tools_and_calls(pairs):
+    prompt = pairs[0].prompt
+    for changed in (
+        hinted(prompt, Hints(("Names the city.",))),
+        hinted(with_tools(prompt[1:], [TOOL]), Hints(("Names the city.",))),
+        in_role(prompt, "Look it up."),
+        with_thought(prompt, "Paris."),
+    ):
+        assert tools_of(changed) == [TOOL] and changed != prompt
+    (case,), _ = as_cases(pairs[:1])
+    assert until(case, 0, 0) == pairs[0].examples[0].prompt + completion_turns(pairs[0].chosen)
+
+
+def test_an_openai_server_is_sent_arguments_as_json_text(pairs):
+    body = chat_body(pairs[0].examples[0])
+    assert body["tools"] == [TOOL] and "tools" not in body["messages"][0]
+    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"city": "Paris"}
+    assert isinstance(completion_turns(pairs[0].chosen)[0]["tool_calls"][0]["function"]["arguments"], dict)
