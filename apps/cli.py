@@ -76,7 +76,7 @@ VERBS = {
     "score": Verb(
         "Rewards of every conversation in a file.",
         ScoreConfig,
-        "jobs:run_score",
+        "scoring:run_score",
         "rewardlab score --model runs/rm --data conversations.jsonl --output scores.parquet",
     ),
     "parity": Verb(

@@ -16,38 +16,30 @@ from ..benchmarks.render import figure, markdown, reliability_figure
 from ..benchmarks.scorers import load_stored, open_scorer, short_names
 from ..benchmarks.types import Suite
 from ..judges.kinds.reward_model import RewardScorer
-from ..rm.combination import deviation
-from ..rm.data import load_examples
 from ..rm.errors import UsageError
 from ..rm.plugins import load
 from ..rm.preferences import parse_preference
-from ..rm.types import Example
 from .config import EvalConfig, StudyConfig
 from .ledger import Kept
-from .processes import LEADER, Process, announce, gathered_columns, join, process
+from .processes import LEADER, Process, announce, join, process
 from .runs import (
     data_hash,
     partial_folder,
-    replace_file,
     run_folder,
     say,
     seconds_since,
-    tell_rows,
     trust,
     write_json,
     write_manifest,
-    write_rows,
 )
-from .score_config import ScoreConfig
-from .serving.named import is_served, open_model, open_served
-from .serving.replicas import open_replicas
+from .serving.named import is_served, open_served
 from .tables import margin, write_items, write_scores
 
 CHECKPOINTS = "checkpoints"
 PROGRESS = "progress"
 
 
-# ---- evaluate, score ----
+# ---- evaluate ----
 
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
@@ -158,59 +150,6 @@ def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
 def save_figure(drawing: Figure, path: Path) -> None:
     """The same figure, the same bytes."""
     drawing.savefig(path, dpi=150, metadata={"Software": None})
-
-
-def run_score(config: ScoreConfig) -> dict[str, Any]:
-    """Rewards of every conversation in a file."""
-    here = process(config.processes, "score")
-    if Path(config.output).exists() and not config.overwrite:
-        raise UsageError(
-            f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
-        )
-    model = _scoring_model(config)
-    named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
-    tell_rows("data", rows)
-    columns = gathered_columns(_score_columns(model, named[here.rank :: here.world]), len(named), here)
-    told = {"scores": config.output, "rows": len(named), "dropped": len(rows.dropped)}
-    told |= {"contract": model.contract.hash()}
-    if not here.leads:
-        return told | {"rank": here.rank}
-    replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
-    return told
-
-
-def _score_columns(model: Any, named: list[tuple[str, Example]]) -> dict[str, list[Any]]:
-    examples = [example for _, example in named]
-    rewards = model.rate(examples)
-    columns: dict[str, list[Any]] = {"id": [name for name, _ in named]}
-    columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}
-    return columns | _spread_columns(model, examples)
-
-
-def _scoring_model(config: ScoreConfig) -> Any:
-    if config.servers:
-        return open_replicas(config.servers, "--servers", in_flight=config.in_flight)
-    return open_model(config.model, check=config.check, **trust(config))
-
-
-def _spread_columns(model: Any, examples: list[Example]) -> dict[str, list[float]]:
-    """Of a model with several members: how far they lie apart on each answer, their standard deviation."""
-    if not hasattr(model, "spread"):
-        return {}
-    spread = deviation(model.spread(examples))
-    names = model.contract.objectives
-    return {"spread" if len(names) == 1 else f"spread_{name}": spread[:, k].tolist() for k, name in enumerate(names)}
-
-
-def _write_columns(columns: dict[str, list], path: Path, parquet: bool) -> None:
-    if parquet:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table(columns), path)
-    else:
-        lines = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-        write_rows(path, lines)
 
 
 # ---- studies ----

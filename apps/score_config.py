@@ -17,8 +17,17 @@ class ScoreConfig:
         default_factory=list,
     )
     in_flight: int = say("Requests on their way to each of the servers.", default=2)
-    data: str = say("Rows with prompt + completion, messages, or preference pairs.", default="")
-    output: str = say("A .parquet or .jsonl file: id, and one column per objective.", default="")
+    data: list[str] = say(
+        "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
+    )
+    output: str = say(
+        "A .parquet or .jsonl file: id, file and row of each conversation, whether it was truncated, and one column "
+        "per objective.",
+        default="",
+    )
+    on_long: Literal["refuse", "truncate"] = say(
+        "What to do with a conversation beyond the model's max_length.", default="refuse"
+    )
     on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
     check: bool = say("First prove that the model still gives its golden scores.", default=True)
     processes: int = say("How many torchrun started; they share the rows.", default=1)
@@ -26,7 +35,7 @@ class ScoreConfig:
     trust_remote_code: bool = say("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
-        self.servers = as_list(self.servers)
+        self.servers, self.data = as_list(self.servers), as_list(self.data)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from os.path import commonprefix
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from .errors import UNREADABLE, DataError, UsageError
 from .messages import Tracked, as_message, with_columns
@@ -42,6 +42,7 @@ class RowReport:
     """Columns, and fields of messages, that mean nothing here, and in how many rows they stand."""
 
     def __add__(self, other: "RowReport") -> "RowReport":
+        """The report of both readings."""
         return RowReport(self.read + other.read, self.dropped + other.dropped, self.ignored + other.ignored)
 
     @property
@@ -59,6 +60,15 @@ class RowReport:
         return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped} | (
             {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
         )
+
+
+class PlacedExample(NamedTuple):
+    """An example, and where it was read: the file, and its line or row, counted from 1."""
+
+    id: str
+    example: Example
+    file: str
+    row: int
 
 
 # ---- one row to one pair ----
@@ -81,8 +91,22 @@ def load_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[tuple[str, Example]], RowReport]:
     """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
-    rows, report = collect(sources, parse_examples, on_bad_row, unique_ids=True)
-    return [named for row in rows for named in row], report
+    placed, report = load_placed_examples(sources, on_bad_row=on_bad_row)
+    return [(one.id, one.example) for one in placed], report
+
+
+def load_placed_examples(
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+) -> tuple[list[PlacedExample], RowReport]:
+    """What `load_examples` reads, each with the file and the row that it comes from."""
+
+    def parse(row: Row) -> list[PlacedExample]:
+        file, _, number = row.place.rpartition(":")
+        number = int(number.removeprefix(" row "))
+        return [PlacedExample(name, example, file, number) for name, example in parse_examples(row.values)]
+
+    rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
+    return [one for row in rows for one in row], report
 
 
 def collect(
@@ -97,6 +121,12 @@ def collect(
     Bad rows are counted to the end of the sources and then refused together, or skipped. With `unique_ids` a row with
     the id of an earlier row of the same source and subset is one of them.
     """
+    return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
+
+
+def _collect(
+    sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, *, unique_ids: bool
+) -> tuple[list[T], RowReport]:
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
     report = RowReport()
@@ -106,8 +136,9 @@ def collect(
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
     if not found:
+        first = "; the first is {}: {}".format(*report.dropped[0]) if report.dropped else ""
         raise DataError(
-            f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}"
+            f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
         )
     return found, report
 
@@ -152,7 +183,7 @@ def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
 
 def parsed(
     rows: Iterable[Row],
-    parse: Callable[[Mapping[str, Any]], T],
+    parse: Callable[[Row], T],
     on_bad_row: OnBadRow,
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
@@ -167,7 +198,7 @@ def parsed(
             if row.error:
                 raise ValueError(row.error)
             values = Tracked(row.values)
-            found = parse(values)
+            found = parse(row._replace(values=values))
             if first_by_id is not None:
                 _check_id(row, first_by_id)
         except UNREADABLE as error:

@@ -128,7 +128,7 @@ class PairStream(IterableDataset):
         number, found = place.row, []
         while len(found) < self.block and (several := _next(rows, self.block - len(found), source)):
             named = [Row(f"{source}: row {number + n}", _without_absent(one)) for n, one in enumerate(several, start=1)]
-            found += parsed(named, parse_pair, self.on_bad_row, self.report)
+            found += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
             number += len(several)
         if not found and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")

@@ -133,6 +133,7 @@ def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: 
             rows = ({"prompt": list(one.prompt), "completion": completion_json(one.answer)} for one in examples)
             data.write_text("".join(json.dumps(row) + "\n" for row in rows))
             command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]
+            command += ["--on_long", "truncate"]
             command += ["--data", str(data), "--output", str(out), "--trust_remote_code", str(trust_remote_code)]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:

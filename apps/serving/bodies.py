@@ -52,6 +52,11 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
     return head + b'"conversations":[' + b",".join(rows) + b"]}"
 
 
+def truncated_of(answer: Mapping[str, Any]) -> list[bool]:
+    """Whether each conversation was cut."""
+    return [bool(one.get("truncated")) for one in answer["results"]]
+
+
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:
     """[N, K] in float64; NaN where the model has no finite score."""
     scores = [one["scores"] for one in answer["results"]]

@@ -14,7 +14,7 @@ import numpy as np
 from ...rm.errors import CheckFailed, UsageError
 from ...rm.rotation import Rotation, addresses, check_address
 from ...rm.types import Example
-from .bodies import EACH, body, requests, rewards_of, row
+from .bodies import EACH, body, requests, rewards_of, row, truncated_of
 from .client import Busy, ScoringClient
 from .config import TOKEN
 
@@ -67,6 +67,11 @@ class Replicas:
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Rewards [N, K] in float64; NaN where the model has no finite score."""
+        return self.rate_and_tell(examples)[0]
+
+    def rate_and_tell(self, examples: Sequence[Example]) -> tuple[np.ndarray, list[bool]]:
+        """The rewards of `rate`, and whether each conversation was cut."""
+        truncated = [False] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
         rows = [row(place, example) for place, example in enumerate(examples)]
         each = min(EACH, math.ceil(len(rows) / len(self.urls)))
@@ -74,6 +79,8 @@ class Replicas:
 
         def asked(places: list[int]) -> np.ndarray:
             answer = self._posted(body([rows[place] for place in places], truncate=self.truncate))
+            for place, cut in zip(places, truncated_of(answer), strict=True):
+                truncated[place] = cut
             return rewards_of(answer, self.contract.objectives)
 
         if parts:
@@ -83,7 +90,7 @@ class Replicas:
                     rewards[places] = found
             finally:
                 pool.shutdown(cancel_futures=True)
-        return rewards
+        return rewards, truncated
 
     # ---- one request ----
 

@@ -60,9 +60,13 @@ class Embedder:
             vectors = [self._read(store, key) for key in keys]
         return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])
 
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text before the length cap."""
+        return [len(ids) for ids in self.tokenizer(list(texts), verbose=False).input_ids] if texts else []
+
     def over_length(self, texts: Sequence[str]) -> int:
         """How many texts lose their beginning to the length cap."""
-        return sum(len(ids) > self.max_length for ids in self.tokenizer(list(texts), verbose=False).input_ids)
+        return sum(length > self.max_length for length in self.lengths(texts))
 
     def _key(self, text: str) -> str:
         return hashlib.sha256(f"{self.fingerprint}|{self.max_length}|left|{self.dtype}|{text}".encode()).hexdigest()
@@ -130,6 +134,10 @@ class EmbeddingRewardModel:
         if self.weights is None:
             raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
         return (self._vectors(examples) @ self.weights)[:, None]
+
+    def lengths(self, examples: Sequence[Example]) -> list[int]:
+        """Tokens of each example before the length cap."""
+        return self.embedder.lengths(_texts(examples))
 
     def over_length(self, examples: Sequence[Example]) -> int:
         """How many examples lose the beginning of their prompt to the length cap."""

@@ -100,7 +100,7 @@ def test_train_eval_score_end_to_end(pairs, model, tmp_path, capsys):
     out = str(tmp_path / "scores.parquet")
     assert main(["score", "--model", model, "--data", pairs, "--output", out]) == 0
     assert last_json(capsys)["rows"] == 120
-    assert pq.read_table(out).column_names == ["id", "reward"]
+    assert pq.read_table(out).column_names == ["id", "file", "row", "truncated", "reward"]
     lines = str(tmp_path / "scores.jsonl")
     assert main(["score", "--model", model, "--data", pairs, "--output", lines]) == 0
     assert json.loads(Path(lines).read_text().split("\n")[0])["id"] == "0/chosen"
