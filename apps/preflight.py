@@ -91,7 +91,7 @@ def _exists(path: str) -> bool:
 
 def check_writable(name: str, path: Path) -> None:
     """Refuse a path below a file, or in a folder where nothing can be written; nothing is left there."""
-    parents = path.absolute().parents
+    parents = Path(os.path.abspath(path)).parents
     above = next((parent for parent in parents if parent.exists() or parent.is_symlink()), Path("/"))
     if not above.is_dir():
         raise UsageError(f"--{name} {path}: {above} is a file, so nothing can be written below it; name another path")

@@ -65,12 +65,13 @@ def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp
         (("--max_steps", "-1"), "say with --max_steps how long to train"),
         (("--kind", "linear"), "--stream trains a scalar or an autoregressive reward model"),
         (("--model", ""), "name one with --model"),
-        ((*UNIARM, "--data", "helpful=x.jsonl"), "--stream takes a row's own labels, not 'helpful=x.jsonl'"),
+        ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
         (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
     ],
     ids=range(5),
 )
-def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, words, sentence):
+def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch, words, sentence):
+    monkeypatch.chdir(world)
     assert train(world, tmp_path / "run", *words) in (2, 3)
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
