@@ -1,5 +1,6 @@
 """Rewards and formulas by name -> what a policy's training is composed of, checked before anything is trained."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,8 @@ def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:
             shares[name] = float(number)
         except ValueError as error:
             raise UsageError(f"--weight is NAME=number, got '{text}'") from error
+        if not math.isfinite(shares[name]):
+            raise UsageError(f"--weight is NAME=number, a finite one, got '{text}'")
     return shares
 
 

@@ -22,11 +22,13 @@ from ..rm.escapes import terminal, terminal_json
 from ..rm.models.autoregressive import autoregressive
 from ..rm.preferences import Preference, parse_preference, preference_vector, simplex_grid
 from ..rm.trunks import fingerprint, load_causal_lm, load_tokenizer, sharing
-from ..rm.types import Messages, content_hash, user_turn
+from ..rm.types import OVERALL, Messages, content_hash, user_turn
 from .arms import arms, base_of
 from .config import DecodeConfig
 from .runs import PARTIAL, RESULTS, plain, say, seconds_since, trust
 from .token_texts import pieces
+
+UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
 
 
 class Asked(NamedTuple):
@@ -93,6 +95,8 @@ def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
     named = arms(config.arm)
     if len(named) > 1 and not all(name for name, _ in named):
         raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(config.arm)}")
+    for name, folder in named:
+        _check_objective(name, folder)
     base = _open_base(config, [folder for _, folder in named])
     if not named:
         return SeparateModels(base), ()
@@ -109,6 +113,17 @@ def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
         engine = SeparateModels(base, guide)
     follows = guide.adapter is not None and guide.adapter.settings.follows_preference
     return engine, guide.adapter.objectives if guide.adapter and follows else ()
+
+
+def _check_objective(name: str, folder: str) -> None:
+    """Refuse a guide under another objective's name; one whose scoring.json names no objective goes by any."""
+    path = Path(folder)
+    stated = load_contract(path).objectives if (path / FILE).exists() else UNNAMED
+    if name and stated != UNNAMED and OVERALL not in stated and name not in stated:
+        raise UsageError(
+            f"--arm {name}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "
+            f"{stated[0]}={folder}, or name the folder of a model for {name}"
+        )
 
 
 def _open_base(config: DecodeConfig, folders: Sequence[str]) -> Voice:

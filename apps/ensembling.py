@@ -37,11 +37,8 @@ def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> di
     started, recipe = time.time(), {"kind": config.kind, "members": several.members, "data": config.data}
     recipe |= {"objective": config.objective, "data_sha256": {name: data_hash(name) for name in config.data}}
     with run_folder(output, recipe, overwrite=config.overwrite) as work:
-        pairs = []
-        for source in config.data:
-            found, rows = load_pairs(source, on_bad_row=config.on_bad_row)
-            tell_rows(source, rows)
-            pairs += found
+        pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
+        tell_rows("data", rows)
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in several.members]
         stages = [load_reward_model(name, **trust(config)) for name in names]
         model = BoostedRewardModel.fitted(stages, names, pairs, objective=config.objective)

@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from ..policy.arguments import PolicyArguments
 from ..policy.voices import Voice, positions
-from ..rm.data import RowReport, collect, column, parse_pair, row_prompt
+from ..rm.data import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ..rm.errors import DataError, UsageError
 from ..rm.messages import as_columns
 from ..rm.types import Messages, prompt_text
@@ -44,9 +44,11 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
         if source.endswith(".txt"):
             asked += [(prompt, {}) for _, prompt in read_prompts(source)]
         else:
-            found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), config.on_bad_row)
+            found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), "skip")
             asked += found
             report += read
+    if config.on_bad_row == "refuse":
+        refuse_bad_rows(report)
     tell_rows(name, report)
     return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
 

@@ -22,7 +22,8 @@ from ..policy.server_rollouts import server_rollouts
 from ..policy.trainer import PolicyTrainer
 from ..policy.voices import Voice, positions, shared_vocabulary, voice
 from ..rm.checkpointing import last_complete_checkpoint
-from ..rm.errors import UsageError, did_you_mean
+from ..rm.errors import UsageError
+from ..rm.lora_folder import check_targets
 from ..rm.together import whole_state
 from ..rm.trunks import load_causal_lm, load_tokenizer, whole_name
 from ..rm.types import prompt_text
@@ -32,7 +33,7 @@ from .policy_prompts import Prompts, by_kind, check_number, fitting, load_prompt
 from .processes import shared_run_folder, told_by_leader, trained_by
 from .rubrics.hints import hints_by_prompt
 from .run_facts import RunFacts
-from .runs import data_hash, plain, say, seconds_since, trust, write_manifest
+from .runs import data_hash, plain, say, seconds_since, tell_costs, trust, write_manifest
 from .specs import build
 from .stopping_trainings import train_until_asked
 from .tables import STEPS
@@ -66,7 +67,9 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
     trained, watched = named_sources(config)
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
-    check_formulas(build_algorithm(config, [*trained]), config, arguments)
+    algorithm = build_algorithm(config, [*trained])
+    tell_costs("--weight", algorithm.shares)
+    check_formulas(algorithm, config, arguments)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
     if config.processes > 1 and alone:
         raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
@@ -283,11 +286,8 @@ def _lora(config: RlConfig, model: Any) -> LoraConfig | None:
     if not config.lora:
         return None
     targets: Any = config.lora_target_modules
-    layers = {name for name, _ in model.named_modules()}
-    for target in targets if targets != ["all-linear"] else ():
-        if not any(name == target or name.endswith(f".{target}") for name in layers):
-            last = sorted({name.rpartition(".")[2] for name in layers if not name.rpartition(".")[2].isdigit()})
-            raise UsageError(f"--lora_target_modules: the policy has no layer '{target}'; {did_you_mean(target, last)}")
+    if targets != ["all-linear"]:
+        check_targets(model, targets)
     return LoraConfig(
         r=config.lora_r,
         lora_alpha=config.lora_alpha,

@@ -51,6 +51,12 @@ def tell_rows(name: str, rows: RowReport) -> None:
         say(f"{name}: ignored columns: {rows.ignored_columns}")
 
 
+def tell_costs(setting: str, weights: Mapping[str, float]) -> None:
+    """Name the weights below 0: what they weigh counts against the reward."""
+    if costs := [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]:
+        say(f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward")
+
+
 def trust(config: Any) -> dict[str, bool]:
     """The option that lets a model bring code, only where the user asked for it."""
     return {"trust_remote_code": True} if config.trust_remote_code else {}

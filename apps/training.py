@@ -10,7 +10,7 @@ from typing import Any
 from ..rm.adapter_settings import AdapterSettings
 from ..rm.checkpoint import check_golden, load_reward_model, write_golden
 from ..rm.checkpointing import last_complete_checkpoint
-from ..rm.data import RowReport, load_pairs
+from ..rm.data import RowReport, load_pairs, refuse_bad_rows
 from ..rm.errors import UsageError
 from ..rm.losses.sequence_logistic import sequence_logistic
 from ..rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
@@ -63,7 +63,10 @@ def train(
     with shared_run_folder(output, recipe, here, **kept) as work:
         data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide)
         held, held_rows = _load(config.eval_data, config, guide)
+        if config.on_bad_row == "refuse":
+            refuse_bad_rows(rows + held_rows)
         tell_rows("data", rows)
+        tell_rows("eval_data", held_rows)
         if config.kind in ("scalar", "multi_head"):
             prepared = prepare_scalar(config, names, several, arguments, data, held)
             facts = _run(prepared, config, arguments, work, here)
@@ -130,15 +133,16 @@ def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
 def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
     """What all sources say; pairs of a file for one objective carry its label under the objective's name.
 
+    Bad rows are in the report whatever --on_bad_row says, so that those of all files are refused together.
     Rated answers are read too where several objectives are to be learnt by a scalar model.
     """
     data, report = Judged([], []), RowReport()
     scored = config.kind == "scalar" and len(guide.objectives) > 1
     for objective, path in (_source(source, guide) for source in sources):
         if scored and objective is None:
-            found, read = load_judged(path, guide.objectives, on_bad_row=config.on_bad_row)
+            found, read = load_judged(path, guide.objectives, on_bad_row="skip")
         else:
-            pairs, read = load_pairs(path, on_bad_row=config.on_bad_row)
+            pairs, read = load_pairs(path, on_bad_row="skip")
             found = Judged(
                 [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
             )

@@ -24,7 +24,7 @@ from ..rm.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pai
 from ..rm.trunks import small_config, small_tokenizer
 from ..rm.types import OVERALL, Example, PreferencePair, message_text
 from .config import GuideConfig, TrainConfig
-from .runs import say, trust
+from .runs import say, tell_costs, trust
 from .several_config import LEARNED, POSITIVE, SeveralConfig
 from .specs import build, parse_spec
 
@@ -61,7 +61,7 @@ def prepare_scalar(
 ) -> Prepared:
     """One objective, or several of which each learns from the pairs and the answers that speak of it."""
     outputs = (*names, OVERALL) if several.weights else tuple(names)
-    _checked(several.weights, names)
+    tell_costs("--weights", _checked(several.weights, names) or {})
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
     if len(names) > 1 and getattr(losses[names[0]], "reads_other", False):
         raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")

@@ -9,12 +9,23 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .errors import UNREADABLE, DataError
+from .errors import UNREADABLE, DataError, UsageError, did_you_mean
 from .trunks import load_classifier
 from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
 
 ADAPTER = "adapter_config.json"
 RANK = 65_536  # more than any layer is wide; a file that says more would take all memory
+
+
+def check_targets(model: Any, targets: Any) -> None:
+    """Refuse names of layers that the model does not have; `all-linear` is every linear layer."""
+    if targets is None or isinstance(targets, str):
+        return
+    layers = {name for name, _ in model.named_modules()}
+    for target in targets:
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            last = sorted({name.rpartition(".")[2] for name in layers if not name.rpartition(".")[2].isdigit()})
+            raise UsageError(f"--lora_target_modules: the model has no layer '{target}'; {did_you_mean(target, last)}")
 
 
 def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:

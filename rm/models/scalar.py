@@ -1,6 +1,7 @@
 """A scalar reward model: any Hugging Face causal or encoder backbone with one number at the end of the sequence."""
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,8 +18,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..contract import FILE, ScoringContract, load_contract
 from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
-from ..errors import UsageError
-from ..lora_folder import ADAPTER, load_lora
+from ..errors import DataError, UsageError
+from ..lora_folder import ADAPTER, check_targets, load_lora
 from ..packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
 from ..together import whole_state
 from ..trunks import (
@@ -188,7 +189,15 @@ def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
     except (OSError, ValueError):
         return OBJECTIVES  # loading will say what is wrong
     language_model = any(name.endswith("ForCausalLM") for name in config.architectures or ())  # its labels mean nothing
-    return OBJECTIVES if len(names) == 1 or language_model else tuple(names[place] for place in sorted(names))
+    if len(names) == 1 or language_model:
+        return OBJECTIVES
+    objectives = tuple(names[place] for place in sorted(names))
+    if all(re.fullmatch(r"LABEL_\d+", name) for name in objectives):
+        raise DataError(
+            f"{source}: a classifier of {len(names)} classes ({', '.join(objectives)}), whose outputs are no rewards; "
+            "give a model with one output, or name its objectives as id2label in its config.json"
+        )
+    return objectives
 
 
 def _assemble(
@@ -215,6 +224,7 @@ def _assemble(
         )
     model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
     if lora is not None:
+        check_targets(model, lora.target_modules)
         lora.task_type = TaskType.SEQ_CLS  # without it PEFT leaves the head out of the saved folder
         model = get_peft_model(model, lora)
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))

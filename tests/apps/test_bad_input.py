@@ -1,0 +1,173 @@
+"""Bad input over all verbs: one sentence with the value and the remedy, the right exit code, nothing left behind."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.cli import VERBS, main
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.data import pair_row
+from rewardlab.rm.trunks import classifier_from_config, small_config, small_tokenizer
+
+TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
+TRAIN = "train --kind linear --data {w}/pairs.jsonl --output {w}/new"
+SCALAR = "train --data {w}/pairs.jsonl --output {w}/new"
+RL = "rl --model {w}/policy --data {w}/prompts.jsonl --reward {w}/rm --use_cpu True --output {w}/new"
+DECODE = "decode --base {w}/policy --data {w}/prompts.jsonl"
+EVAL = "eval --model {w}/rm --data {w}/pairs.jsonl --output {w}/new"
+SCORE = "score --model {w}/rm --data {w}/pairs.jsonl --output {w}/new.jsonl"
+JUDGE = "judge --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
+RUBRICS = "rubrics build --data {w}/pairs.jsonl --endpoint http://127.0.0.1:9/v1 --model M --output {w}/new"
+CASES = [
+    # numbers outside their range
+    (f"{SCALAR} --learning_rate -1", 2, "--learning_rate is at least 0 and finite, got -1.0"),
+    (f"{SCALAR} --learning_rate nan", 2, "--learning_rate is at least 0 and finite, got nan"),
+    (f"{SCALAR} --per_device_train_batch_size 0", 2, "--per_device_train_batch_size is at least 1, got 0"),
+    (f"{SCALAR} --lora --lora_r 0", 2, "--lora_r is a rank in 1..65536, got 0"),
+    (f"{SCALAR} --lora_dropout 1", 2, "--lora_dropout is a share in [0, 1), got 1.0"),
+    (f"{SCALAR} --max_steps 0", 2, "--max_steps is at least 1, or -1"),
+    (f"{SCALAR} --num_train_epochs 0", 2, "--num_train_epochs is above 0 and finite, got 0.0"),
+    (f"{SCALAR} --golden 1", 2, "--golden is at least 2, got 1"),
+    (f"{SCALAR} --processes 0", 2, "--processes is at least 1, got 0"),
+    (f"{SCALAR} --seed -1", 2, "--seed is a whole number in 0..4294967295, got -1"),
+    (f"{RL} --temperature 0", 2, "--temperature is above 0 and finite, got 0.0"),
+    (f"{RL} --top_p 0", 2, "--top_p is a share in (0, 1], got 0.0"),
+    (f"{RL} --per_device_train_batch_size 0", 2, "--per_device_train_batch_size is at least 1, got 0"),
+    (f"{RL} --max_completion_length 0", 2, "--max_completion_length is at least 1, got 0"),
+    (f"{RL} --kl nan", 2, "--kl is at least 0 and finite, got nan"),
+    (f"{RL} --soup_share 2", 2, "--soup_share is a share in [0, 1], got 2.0"),
+    (f"{RL} --weight rm=inf", 2, "--weight is NAME=number, a finite one, got 'rm=inf'"),
+    (f"{DECODE} --max_new_tokens 0", 2, "--max_new_tokens is at least 1, got 0"),
+    (f"{DECODE} --weight -1", 2, "--weight is at least 0 and finite, got -1.0"),
+    (f"{DECODE} --sweep 1", 2, "--sweep is at least 2, got 1"),
+    (f"{EVAL} --samples 0", 2, "--samples is at least 1, got 0"),
+    (f"{JUDGE} --concurrency 0", 2, "--concurrency is at least 1, got 0"),
+    (f"{JUDGE} --timeout nan", 2, "--timeout is above 0 seconds, got nan"),
+    (f"{RUBRICS} --overlap 2", 2, "--overlap is a share in [0, 1], got 2.0"),
+    ("lint {w}/pairs.jsonl --near 0", 2, "--near is a share in (0, 1], got 0.0"),
+    ("serve {w}/rm --port 70000", 2, "--port is a port in 0..65535, got 70000"),
+    ("inspect {w} --port -1", 2, "--port is a port in 0..65535, got -1"),
+    ("world --output {w}/new --pairs 0", 2, "--pairs is at least 1, got 0"),
+    ("study seeds --output {w}/new --workers 0", 2, "--workers is at least 1, got 0"),
+    ("plan --model 7b --lora_r 0", 2, "--lora_r is a rank in 1..65536, got 0"),
+    ("compare {w}/a {w}/b --samples 0", 2, "--samples is at least 1, got 0"),
+    # packages, layers and settings that are not there
+    (f"{SCALAR} --report_to wandb", 2, "--report_to wandb needs the package wandb, which is not installed"),
+    (f"{SCALAR} --report_to wandbb", 2, "--report_to: no 'wandbb'; did you mean 'wandb'?"),
+    (f"{SCALAR} --optim adamw_bnb_8bit", 2, "--optim adamw_bnb_8bit needs the package bitsandbytes"),
+    (f"{SCALAR} --optim adamv", 2, "adamv"),
+    (f"{SCALAR} --model {{w}}/policy --lora --lora_target_modules nope", 2, "the model has no layer 'nope'"),
+    (f"{RL} --lora --lora_target_modules nope --max_completion_length 8", 2, "the model has no layer 'nope'"),
+    ("doctor --jsn", 2, "no setting '--jsn'; did you mean '--json'?"),
+    ("bench polcy", 2, "no benchmark 'polcy'; did you mean 'policy'?"),
+    ("study sedes --output {w}/new", 2, "no 'sedes' in benchmarks.studies; did you mean 'seeds'?"),
+    # places that cannot be written to
+    (f"{TRAIN}/../pairs.jsonl/x", 2, "pairs.jsonl is a file, so nothing can be written below it"),
+    ("train --kind linear --data {w}/pairs.jsonl --output /proc/x", 2, "/proc cannot be written to"),
+    ("score --model {w}/rm --data {w}/pairs.jsonl --output {w}/pairs.jsonl/s.jsonl", 2, "is a file"),
+    ("merge {w}/rm --output {w}/pairs.jsonl/x", 2, "is a file"),
+    ("world --output /proc/x", 2, "/proc cannot be written to"),
+    # files that are not there, or there twice
+    (f"{TRAIN} --data {{w}}/nowhere.jsonl", 2, "no file"),
+    (f"{TRAIN} --eval_data {{w}}/nowhere.jsonl", 2, "nowhere.jsonl; check the path"),
+    (f"{TRAIN} --data {{w}}/pairs.jsonl", 2, "is given twice and would count twice; name it once"),
+    (f"{DECODE} --data {{w}}/pairs.jsonl", 2, "--data takes one file here"),
+    (f"{EVAL} --data {{w}}/./pairs.jsonl", 2, "is given twice"),
+    (f"{RL} --reward {{w}}/rm", 2, "is given twice"),
+    (f"{SCALAR} --model {{w}}/no/such/model", 3, "no such file or folder here; check the path"),
+    ("parity {w}/no/such/model", 3, "no such file or folder here; check the path"),
+    ("merge {w}/no/such/model --output {w}/new", 3, "no such file or folder"),
+    ("card {w}/nowhere", 2, "nowhere"),
+    ("verify {w}/nowhere", 2, "nowhere"),
+    ("board {w}/rm --output {w}/new", 2, "no finished run of rewardlab eval under"),
+    ("serve {w}/empty", 3, "give the folder of a trained reward model"),
+    (
+        "score --servers http://127.0.0.1:9 --data {w}/pairs.jsonl --output {w}/new.jsonl",
+        2,
+        "is rewardlab serve running",
+    ),
+    # rows
+    (f"{TRAIN.replace('pairs', 'null')}", 3, "column 'chosen' is null"),
+    (f"{TRAIN.replace('pairs', 'same_ids')}", 3, "duplicate id: 'a' is the id of"),
+    (f"{SCORE.replace('pairs', 'same_ids')}", 3, "duplicate id: 'a' is the id of"),
+    (f"{TRAIN.replace('pairs', 'same_keys')}", 3, "duplicate key: 'chosen' stands twice in one object"),
+    (f"{SCALAR.replace('pairs', 'bad')} --model {{w}}/no/such/model", 3, "3 of 5 rows cannot be used"),
+    (f"{RL.replace('prompts', 'blank')}", 3, "empty prompt; mend the row, or drop such rows with --on_bad_row skip"),
+    (f"{EVAL} --benchmark rm_bench", 3, "'chosen' is a single text and not a list of texts"),
+    ("rubrics lint {w}/nowhere.toml", 2, "nowhere.toml"),
+    # models
+    ("score --model {w}/classes --data {w}/pairs.jsonl --output {w}/new.jsonl", 3, "a classifier of 2 classes"),
+    ("score --model {w}/short --data {w}/pairs.jsonl --output {w}/new.jsonl", 3, "with --on_long truncate"),
+    (f"{DECODE} --arm helpful={{w}}/harmless harmless={{w}}/harmless", 2, "it was trained for harmless"),
+    ("score --model {w}/changed --data {w}/pairs.jsonl --output {w}/new.jsonl", 5, "was saved with"),
+]
+
+
+def write(path: Path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """Tiny data and models: a linear one, a policy, and what is wrong with others of each."""
+    folder = tmp_path_factory.mktemp("bad")
+    rows = [dict(pair_row(pair)) for pair in garden.pairs(60, 0)]
+    write(folder / "pairs.jsonl", rows)
+    write(folder / "prompts.jsonl", ({"prompt": list(prompt)} for prompt in garden.prompts(8, 0)))
+    row = {"prompt": "q", "chosen": "good", "rejected": "bad"}
+    write(folder / "null.jsonl", [row | {"chosen": None}])
+    write(folder / "same_ids.jsonl", [row | {"id": "a", "chosen": f"good {n}"} for n in range(2)])
+    (folder / "same_keys.jsonl").write_text('{"prompt": "q", "chosen": "a", "chosen": "b", "rejected": "c"}\n')
+    write(folder / "bad.jsonl", [row, row | {"chosen": ""}, row | {"chosen": ""}, {"prompt": "q"}, row])
+    write(folder / "blank.jsonl", [{"prompt": "q"}, {"prompt": " "}])
+    (folder / "empty").mkdir()
+    assert main(shlex.split(f"train --kind linear --data {folder}/pairs.jsonl --output {folder}/rm")) == 0
+    _change_golden(folder / "rm", folder / "changed")
+    words = models.tokenizer()
+    policy = models.causal_lm(words, seed=3)
+    policy.save_pretrained(folder / "policy")
+    words.save_pretrained(folder / "policy")
+    (folder / "harmless").mkdir()
+    ScoringContract(kind="autoregressive", objectives=("harmless",)).save(folder / "harmless")
+    tokenizer = small_tokenizer(TEXTS, 300)
+    for name, labels in (("classes", ("LABEL_0", "LABEL_1")), ("short", ("reward",))):
+        tokenizer.model_max_length = 8 if name == "short" else 64
+        classifier_from_config(small_config(tokenizer), labels, 0).save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return folder
+
+
+def _change_golden(model: Path, changed: Path) -> None:
+    changed.mkdir()
+    for path in model.iterdir():
+        if path.is_file():
+            (changed / path.name).write_bytes(path.read_bytes())
+    rows = [json.loads(line) for line in (changed / "golden.jsonl").read_text().splitlines()]
+    rows[0]["rewards"][0] += 1
+    write(changed / "golden.jsonl", rows)
+
+
+def _listing(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in sorted(folder.rglob("*"))}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"), CASES, ids=[f"{n}-{case[0].split()[0]}" for n, case in enumerate(CASES)]
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing_behind(world, words, code, says, capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(world)
+    before = _listing(world)
+    found = main(shlex.split(words.format(w=world)))
+    out, err = capsys.readouterr()
+    assert (found, out) == (code, ""), err
+    assert says in err.strip().split("\n")[-1] and "Traceback" not in err and "Warning" not in err
+    assert _listing(world) == before
+
+
+def test_the_bad_inputs_are_sixty_over_all_verbs():
+    assert len(CASES) >= 60 and {words.split()[0] for words, *_ in CASES} == {*VERBS}
+    assert {code for _, code, _ in CASES} == {2, 3, 5}
