@@ -17,8 +17,8 @@ class Extend(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Add the values to those of the flags before."""
-        given = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, [*values] if given is self.default else [*given, *values])
+        given, added = getattr(namespace, self.dest), list(values or ())
+        setattr(namespace, self.dest, added if given is self.default else [*given, *added])
 
 
 class Once(argparse.Action):

@@ -78,7 +78,17 @@ class World:
 
     def score(self, output: Path, model: Path | None = None, data: Path | None = None) -> list[Any]:
         """The words of scoring."""
-        return ["score", "--model", model or self.model, "--data", data or self.pairs, "--output", output]
+        return [
+            "score",
+            "--model",
+            model or self.model,
+            "--data",
+            data or self.pairs,
+            "--output",
+            output,
+            "--on_long",
+            "truncate",
+        ]
 
     def new(self, name: str) -> Path:
         """A place where nothing is."""

@@ -54,7 +54,7 @@ def manifest(folder) -> dict:
 def rated(world, folder, capsys) -> dict[str, np.ndarray]:
     out = folder.parent / "scores.parquet"
     words = ["score", "--model", str(folder), "--data", str(world / "held.jsonl"), "--output", str(out), "--overwrite"]
-    assert main(words) == 0
+    assert main([*words, "--on_long", "truncate"]) == 0
     capsys.readouterr()
     return {name: np.array(column) for name, column in pq.read_table(out).to_pydict().items()}
 
@@ -65,11 +65,12 @@ def rated(world, folder, capsys) -> dict[str, np.ndarray]:
 def test_weighted_objectives_are_trained_scored_judged_and_reinforced_by_name(train, world, tmp_path, capsys):
     code, facts, err, folder = train("--objectives", "helpful", "harmless", "--weights", "helpful=0.7,harmless=-0.3")
     assert code == 0 and facts["weights"] == {"helpful": 0.7, "harmless": -0.3}
+    assert "--weights: harmless=-0.3 is below 0, so more of it lowers the reward" in err
     ties = sum(pair.wins["harmless"] == 0.5 for pair in TAUGHT)
     assert ties and "data: 80 pairs and 0 scores for 'harmless', 0 rows without" in err, "a tie is a label"
     assert manifest(folder)["labels"]["helpful"] == {"pairs": 80, "scores": 0, "unlabelled": 0}
     scores = rated(world, folder, capsys)
-    assert [*scores] == ["id", "helpful", "harmless", "overall"]
+    assert [*scores] == ["id", "file", "row", "truncated", "helpful", "harmless", "overall"]
     assert scores["overall"] == pytest.approx(0.7 * scores["helpful"] - 0.3 * scores["harmless"], abs=1e-5)
     run = tmp_path / "run"
     words = ["eval", "--model", str(folder), "--objective", "harmless", "--data", str(world / "held.jsonl")]
@@ -171,7 +172,7 @@ def test_several_heads_are_trained_and_their_spread_is_told(train, world, capsys
     code, _, _, folder = train(*words)
     assert code == 0
     scores = rated(world, folder, capsys)
-    assert [*scores] == ["id", "reward", "spread"] and (scores["spread"] > 0).all()
+    assert [*scores] == ["id", "file", "row", "truncated", "reward", "spread"] and (scores["spread"] > 0).all()
     model = load_reward_model(str(folder))
     held = [example for pair in garden.pairs(6, 1, split="test") for example in pair.examples]
     assert all(one.passed for one in parity(model, held, own_ways(model)))
