@@ -3,8 +3,11 @@
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
+import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,11 +29,14 @@ SMALL_RUN = {
     "seed": 5,
 }
 """Settings of a policy's training on a CPU, which learns from 4 answers to each of 4 prompts a step."""
+PATIENCE = 600
+"""Seconds that a test waits for what takes a moment: a bound for a machine that does other work, not a measure."""
 
 if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folder is the package
     sys.modules["rewardlab"] = types.ModuleType("rewardlab")
     sys.modules["rewardlab"].__path__ = [str(ROOT)]
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before the Hub's library, which would try a name five times and wait
 if not torch.cuda.is_available():  # before anything imports Triton, which looks once
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
@@ -67,13 +73,17 @@ install_import_hook(
 )
 
 
+LONG_FILES = ("test_readme.py", "test_processes.py", "test_offline.py")
+"""Files with tests of a minute and more."""
+
+
 def pytest_collection_modifyitems(items):
-    """The README's commands take minutes: they go first, so that no process is left alone with them."""
-    items.sort(key=lambda item: item.path.name != "test_readme.py")
+    """Long files go first, so that no process is left alone with one; a file stays in one process with its fixtures."""
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
 
 
 def pytest_runtest_setup(item):
-    """Tests marked `gpu` need one; those marked `long` need to be asked for."""
+    """Tests marked `gpu` need one; those marked `long` need to be asked for. (`make test` deselects `slow` by -m.)"""
     if item.get_closest_marker("long") and os.environ.get("REWARDLAB_LONG") != "1":
         pytest.skip("takes minutes; runs where REWARDLAB_LONG=1")
     if item.get_closest_marker("gpu"):
@@ -92,6 +102,15 @@ if "rewardlab" not in sys.modules:
 def script():
     """The command that runs Python text in a new process, with this checkout as `rewardlab`."""
     return lambda text, *arguments: [sys.executable, "-c", AS_PACKAGE + text, *map(str, arguments)]
+
+
+def wait_until(holds: Callable[[], bool], process: subprocess.Popen | None = None) -> None:
+    """Wait until a condition holds; a process that has to bring it about must not have ended."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert process is None or process.poll() is None, "the process ended before the condition held"
+        assert time.monotonic() < end, "the condition does not hold"
+        time.sleep(0.002)
 
 
 def need(name: str, found: bool, reason: str) -> None:

@@ -1,13 +1,22 @@
-"""`rewardlab rl` that is given the answers of an earlier run: `replayed_rl.py ROLLOUTS WORDS...`; run by torchrun."""
+"""Trainings whose steps start from the states and completions of earlier runs: `from_states.py RUNS`; run by torchrun.
 
+RUNS is a JSON file with an object for each run: `words` of `rewardlab`, and the folders of the earlier run (`run`), of
+its states (`states`) and of our own (`own`). All of them in the same processes: most of the time goes into imports.
+"""
+
+import json
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import rewardlab.apps.policy_training as training
+import rewardlab.apps.processes as processes
 from rewardlab.apps.cli import main
 from rewardlab.rm.data import as_prompt
 from rewardlab.rm.types import prompt_text
+
+sys.path.insert(0, str(Path(__file__).parent))
+from step_states import TakeStates, with_callback
 
 
 def replayed(folder: Path):
@@ -27,5 +36,10 @@ def replayed(folder: Path):
 
 
 if __name__ == "__main__":
-    training._rollouts = lambda *_: replayed(Path(sys.argv[1]))
-    sys.exit(main(["rl", *sys.argv[2:]]))
+    leave, processes.leave = processes.leave, lambda: None
+    for run in json.loads(Path(sys.argv[1]).read_text()):
+        training._rollouts = lambda *_, folder=Path(run["run"]) / "rollouts": replayed(folder)
+        with with_callback(TakeStates, Path(run["states"]), Path(run["own"])):
+            if code := main(run["words"]):
+                sys.exit(code)
+    leave()
