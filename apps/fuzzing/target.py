@@ -17,7 +17,9 @@ from .shapes import Shape, bent
 
 OURS = (UsageError, DataError, CheckFailed)
 DEADLINE = 5.0
-"""Seconds for one file of at most `mutate.LARGEST` bytes."""
+"""Seconds of this process's CPU for one file of at most `mutate.LARGEST` bytes."""
+PATIENCE = 12
+"""How many times the deadline may pass by the clock: a loader may sleep, and others may use the processor."""
 MEMORY = 256
 """MiB that one file may add to the largest size of the process."""
 FORBIDDEN = ("socket.connect", "socket.bind", "subprocess.Popen", "os.system", "os.exec", "os.remove", "os.rename")
@@ -129,13 +131,16 @@ def _alarm(seconds: float) -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise _TooSlow
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = {number: signal.signal(number, ring) for number in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Watch:

@@ -17,6 +17,8 @@ from rewardlab.apps.runs import replace_file, run_folder, seconds_since
 from rewardlab.apps.stopping import Terminated, ended_by_signal
 from rewardlab.rm.errors import DataError
 
+from tests.conftest import PATIENCE
+
 QUICK = ("checkpoint-bit-flipped", "model-weights-flipped", "loss-is-nan", "full-at-jsonl", "last-line-torn")
 GOES_ON = """
 from rewardlab.apps.faults.__main__ import main
@@ -76,10 +78,11 @@ def test_there_are_at_least_twenty_five_and_every_family_has_some():
     assert {one.family for one in INJECTIONS.values()} == {*table_of_faults.FAMILIES}
 
 
+@pytest.mark.slow
 def test_the_quick_injections_lose_nothing(script, tmp_path):
     """In a process of its own, as each is forked from one that has done nothing with torch."""
     words = script(GOES_ON, "--folder", tmp_path / "world", "--output", tmp_path / "out", "--only", *QUICK)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
     rows = json.loads((tmp_path / "out" / "faults.json").read_text())["faults"]
     assert [(one["name"], one["held"]) for one in rows] == [(name, True) for name in QUICK], done.stderr
     assert done.returncode == 0
@@ -92,7 +95,7 @@ def _stopped_in(folder) -> None:
     with ended_by_signal(), folder as work:
         (work / "part").write_text("half the work")
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
+        time.sleep(PATIENCE)
 
 
 def test_a_sigterm_closes_what_is_open_and_the_handler_of_before_comes_back(tmp_path):
@@ -109,7 +112,9 @@ def test_a_sigterm_says_resume_where_something_is_kept(tmp_path):
 
 
 def test_the_command_line_ends_with_143(monkeypatch, capsys):
-    monkeypatch.setattr("rewardlab.apps.cli._run", lambda *_: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(5))
+    monkeypatch.setattr(
+        "rewardlab.apps.cli._run", lambda *_: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(PATIENCE)
+    )
     assert main(["doctor"]) == 143
     assert capsys.readouterr().err.startswith("rewardlab doctor: ended by SIGTERM")
 
@@ -128,4 +133,4 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
 def test_seconds_that_have_passed_do_not_follow_the_clock(monkeypatch):
     started, real = time.time(), time.time
     monkeypatch.setattr("time.time", lambda: real() - 86_400)
-    assert 0 <= seconds_since(started) < 5
+    assert 0 <= seconds_since(started) < PATIENCE

@@ -23,6 +23,7 @@ from rewardlab.rm.trunks import small_config, small_tokenizer
 from rewardlab.rm.types import user_turn
 from transformers import AutoModelForCausalLM
 
+from tests.conftest import PATIENCE
 from tests.vllm_server import vllm_python, vllm_server
 
 QUICK = {"first_wait": 0.01, "longest_wait": 0.1, "retries": 20}
@@ -220,7 +221,7 @@ def test_a_server_that_is_down_is_given_up():
 def test_as_many_are_in_flight_as_allowed_and_no_more():
     """Nobody is answered until eight wait, and then no ninth request has arrived."""
     arrived = []
-    eight = threading.Barrier(8, action=lambda: arrived.append(server.asked.total()), timeout=60)
+    eight = threading.Barrier(8, action=lambda: arrived.append(server.asked.total()), timeout=PATIENCE)
 
     def answer(asked):
         eight.wait()

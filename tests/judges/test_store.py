@@ -16,6 +16,8 @@ from rewardlab.judges.store import FILE, Kept, Store, keys, read_replies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
 
+from tests.conftest import PATIENCE
+
 SIZES = [200, pytest.param(2000, marks=pytest.mark.long)]
 QUICK = {"concurrency": 64, "first_wait": 0.01, "timeout": 2.0, "retries": 12}
 
@@ -222,7 +224,7 @@ def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, nu
     assert len(read_replies(tmp_path / FILE)[0]) == number
 
 
-def _until(holds, seconds=60):
+def _until(holds, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end

@@ -1,8 +1,6 @@
 """policy/exchange.py: agents of unlike models learn from each other's answers, and go on after a kill."""
 
 import copy
-import threading
-import time
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -230,18 +228,18 @@ def test_a_broken_file_is_refused(tmp_path):
 
 
 def test_waiting_is_told_of_and_ends_when_the_file_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(exchange, "PATIENCE", 0.05)
-    path, told = tmp_path / "one.safetensors", []
+    """The partner writes once it has been told of three times, each after twice the time."""
+    now, told, path = [0.0], [], tmp_path / "one.safetensors"
 
-    def later():
-        time.sleep(0.4)
-        keep(path, SAID, ASKED)
+    def tell(sentence):
+        told.append(sentence)
+        if len(told) == 3:
+            keep(path, SAID, ASKED)
 
-    writer = threading.Thread(target=later)
-    writer.start()
-    wait(path, 1, 7, 60.0, told.append)
-    writer.join()
-    assert told and told[0] == "step 7: waiting for the answers of agent 1 for 0 seconds" and len(told) <= 4
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr(exchange, "time", clock)
+    wait(path, 1, 7, 60.0, tell)
+    assert told == [f"step 7: waiting for the answers of agent 1 for {waited} seconds" for waited in (5, 10, 20)]
 
 
 def test_waiting_has_an_end(tmp_path):

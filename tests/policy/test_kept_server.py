@@ -15,6 +15,8 @@ from rewardlab.policy import kept_server, watchdog
 from rewardlab.policy.kept_server import KeptServer
 from rewardlab.rm.errors import DataError
 
+from tests.conftest import PATIENCE
+
 STAND_INS = Path(__file__).resolve().parents[1] / "stand_ins"
 SERVER = "vllm.entrypoints.openai.api_server"
 
@@ -30,7 +32,7 @@ def model(tmp_path) -> Path:
 def server(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(STAND_INS))
     monkeypatch.setattr(kept_server, "LOOK", 0.05)
-    server = KeptServer(tmp_path / "log", seconds=30)
+    server = KeptServer(tmp_path / "log", seconds=300)
     yield server
     server.stop()
 
@@ -50,7 +52,7 @@ def told(log: Path) -> list[dict]:
 
 
 def gone(pids) -> bool:
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE
     while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids):
         if time.monotonic() > until:
             return False
@@ -98,7 +100,7 @@ def test_a_parent_that_is_killed_leaves_nobody_behind(model, script, sign, monke
     text = f"""
 from pathlib import Path
 from rewardlab.policy import kept_server
-server = kept_server.KeptServer(Path({str(model / "log")!r}), seconds=30)
+server = kept_server.KeptServer(Path({str(model / "log")!r}), seconds=300)
 server.start(lambda port: [sys.executable, "-m", {SERVER!r}, "--model", {str(model)!r}, "--port", port])
 print("up", flush=True)
 import time; time.sleep(600)
@@ -111,7 +113,7 @@ import time; time.sleep(600)
     (first,) = told(model / "log")
     assert all(psutil.pid_exists(pid) for pid in first["pids"])
     parent.send_signal(sign)
-    parent.wait(20)
+    parent.wait(PATIENCE)
     assert gone(first["pids"])
 
 
@@ -122,6 +124,6 @@ def test_the_watchdog_passes_on_how_its_command_ended():
         os.close(outer)
         started = time.monotonic()
         assert watchdog.watch([sys.executable, "-c", "import time; time.sleep(600)"], inner) == -signal.SIGTERM
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < PATIENCE
     finally:
         os.close(inner)

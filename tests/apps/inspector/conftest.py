@@ -8,6 +8,8 @@ import pytest
 from rewardlab.apps.config import InspectConfig
 from rewardlab.apps.inspector import build, launch
 
+from tests.conftest import PATIENCE
+
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync"
 ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 
@@ -44,7 +46,7 @@ def visit(browser) -> Iterator[Callable[..., Any]]:
 
     def start(address: str, query: str = "", *, width: int = 1280, height: int = 900, ready: str = "#tabs") -> Any:
         page = browser.new_page(viewport={"width": width, "height": height})
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(PATIENCE * 1000)
         page.on("console", lambda message: strange.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: strange.append(str(error)))
         page.on("dialog", lambda dialog: (strange.append(f"dialog: {dialog.message}"), dialog.dismiss()))

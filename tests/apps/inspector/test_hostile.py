@@ -19,6 +19,7 @@ from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import expect_place
 from tests.apps.inspector.payloads import OUT, PAYLOADS
+from tests.conftest import PATIENCE
 
 TOGETHER = 5
 MEGABYTE = "<img src=x onerror=window.hacked=1> " * 28_000
@@ -83,14 +84,15 @@ def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, served, run
     monkeypatch.setattr(judgments, "safe_markdown", lambda text: text)
     monkeypatch.setattr(judgments, "_open", judgments._open.__wrapped__)
     page, asked = browser.new_page(), []
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE * 1000)
     page.on("requestfailed", lambda one: asked.append((one.url, one.failure)))
     page.on("requestfinished", lambda one: None if one.url.startswith(address) else asked.append((one.url, "came")))
     address = served(runs)
     page.goto(address)
     page.get_by_role("button", name="Report").click()
     page.locator("#report img").first.wait_for(state="attached")
-    page.wait_for_timeout(1_000)
+    while f"{OUT}.png" not in {url for url, _ in asked}:  # ends with the test's own limit
+        page.wait_for_timeout(50)
     elsewhere = [(url, why) for url, why in asked if not url.startswith((address, "data:", "blob:"))]
     assert f"{OUT}.png" in {url for url, _ in elsewhere} and {why for _, why in elsewhere} == {"csp"}
     page.close()

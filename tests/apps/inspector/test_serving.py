@@ -18,6 +18,7 @@ from rewardlab.apps.inspector import build, launch, serve
 from rewardlab.rm.errors import UsageError
 
 from tests.apps.inspector.ponds import write_run
+from tests.conftest import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +33,13 @@ def address(run, served) -> str:
 
 def read(url: str) -> bytes:
     """Straight from this machine, whatever proxy the environment names."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=20).read()
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=PATIENCE).read()
 
 
 def ask(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes]:
     """Status and body of a request for a path exactly as it is written."""
     place = urlsplit(address)
-    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE)
     connection.request(method, path, body=b"{}" if method == "POST" else None, headers=headers)
     answer = connection.getresponse()
     return answer.status, answer.read()
@@ -156,7 +157,7 @@ def test_nothing_can_be_uploaded_or_called_by_name(address):
 
 def test_the_answers_tell_the_browser_to_be_careful(address):
     place = urlsplit(address)
-    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=20)
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=PATIENCE)
     connection.request("GET", "/")
     headers = dict(connection.getresponse().getheaders())
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -207,7 +208,7 @@ def test_the_verb_serves_until_it_is_interrupted(run, script):
         url = next(word for word in line.split() if word.startswith("http"))
         assert b"rewardlab" in read(url)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 0, errors

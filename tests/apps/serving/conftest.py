@@ -15,6 +15,8 @@ from rewardlab.rm.models.scalar import ScalarRewardModel, scalar_from_config
 from rewardlab.rm.trunks import small_config, small_tokenizer
 from rewardlab.rm.types import Example, user_turn
 
+from tests.conftest import PATIENCE
+
 TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
 
 
@@ -53,7 +55,7 @@ class GatedModel:
             return np.zeros((1, 1))
         self.batches.append([example.answer for example in examples])
         self.busy.set()
-        assert self.gate.wait(30)
+        assert self.gate.wait(PATIENCE)
         if any(self.refuses in example.answer for example in examples):
             raise RuntimeError(f"cannot read {self.refuses}")
         return np.array([[float(len(example.answer))] for example in examples])
@@ -85,5 +87,5 @@ def url(model) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def http() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=30, trust_env=False) as client:
+    with httpx.Client(timeout=PATIENCE, trust_env=False) as client:
         yield client

@@ -11,6 +11,7 @@ from rewardlab.rm.errors import DataError
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES
+from tests.conftest import PATIENCE
 
 
 def item(answer: str, cost: int = 10) -> Item:
@@ -28,7 +29,7 @@ def line(gated):
 def occupied(line, gated) -> None:
     """The scoring thread has one item in hand."""
     line.enter([item("first")])
-    assert gated.busy.wait(10)
+    assert gated.busy.wait(PATIENCE)
 
 
 # ---- which items go together ----
@@ -54,7 +55,7 @@ def test_what_waits_is_scored_together(line, gated):
     futures = [line.enter([item("a"), item("bb")]), line.enter([item("ccc"), item("dddd"), item("eeeee")])]
     assert line.depth == 5 and line.tokens == 50
     gated.gate.set()
-    assert [future.result(10)[:, 0].tolist() for future in futures] == [[1, 2], [3, 4, 5]]
+    assert [future.result(PATIENCE)[:, 0].tolist() for future in futures] == [[1, 2], [3, 4, 5]]
     assert gated.batches == [["first"], ["a", "bb", "ccc", "dddd"], ["eeeee"]], "40 tokens are four items of ten"
 
 
@@ -76,7 +77,7 @@ def test_a_full_line_says_when_to_come_again(line, gated):
 
 def test_the_speed_is_measured(line, gated):
     gated.gate.set()
-    line.enter([item("a", 30)]).result(10)
+    line.enter([item("a", 30)]).result(PATIENCE)
     assert line._speed > 30, "30 tokens took less than a second"
     assert line.wait_seconds() == 0.0
 
@@ -87,7 +88,7 @@ def test_those_who_gave_up_leave_room_and_are_not_scored(line, gated):
     gone.cancel()
     kept = line.enter([item("kept", 100)])
     gated.gate.set()
-    assert kept.result(10).tolist() == [[4.0]]
+    assert kept.result(PATIENCE).tolist() == [[4.0]]
     assert [one for batch in gated.batches for one in batch] == ["first", "kept"]
 
 
@@ -96,7 +97,7 @@ def test_a_closed_line_answers_who_still_waits(line, gated):
     waiting = line.enter([item("a")])
     line.close()
     with pytest.raises(Refused, match="stopping"):
-        waiting.result(10)
+        waiting.result(PATIENCE)
     with pytest.raises(Refused, match="stopping"):
         line.enter([item("b")])
 
@@ -107,9 +108,9 @@ def test_a_closed_line_answers_who_still_waits(line, gated):
 def test_a_bad_item_takes_no_other_along(line, gated):
     gated.gate.set()
     good, bad = line.enter([item("fine"), item("as well")]), line.enter([item("ba\nd")])
-    assert good.result(10)[:, 0].tolist() == [4.0, 7.0]
+    assert good.result(PATIENCE)[:, 0].tolist() == [4.0, 7.0]
     with pytest.raises(Refused) as refused:
-        bad.result(10)
+        bad.result(PATIENCE)
     assert (
         refused.value.status == 500 and refused.value.sentence == "conversation 0: the model failed with RuntimeError"
     )
@@ -137,11 +138,11 @@ def test_many_threads_may_enter(line, gated):
     found = []
 
     def ask(number: int) -> None:
-        found.append(line.enter([item("x" * number, 2)]).result(10)[0, 0] == number)
+        found.append(line.enter([item("x" * number, 2)]).result(PATIENCE)[0, 0] == number)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(1, 31)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert found == [True] * 30
