@@ -49,6 +49,10 @@ class StrictSuite:
         """Whether the right answer scores highest."""
         return (strictly_best(case, scores),)
 
+    def chosen(self, case: Case) -> Sequence[int]:
+        """Return the indices of the responses that published results call chosen: the right ones."""
+        return case.best
+
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """The mean over all cases, then over each subset."""
         return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
@@ -93,10 +97,14 @@ def in_random_order(id: str, right: str, wrong: str) -> tuple[tuple[str, str], t
 
 
 def case(id: str, prompt: Messages, answers: Sequence[str], best: Sequence[int], subset: str = "", **rest: Any) -> Case:
-    """A case whose cluster is its prompt; an answer without text is refused."""
+    """Return a case whose cluster is its prompt.
+
+    A benchmark's items are valid as they are: its authors score a blank response like any other. Only a response that
+    is no text at all is refused.
+    """
     for answer in answers:
-        if not isinstance(answer, str) or not answer.strip():
-            raise ValueError("missing answer: an answer has no text")
+        if not isinstance(answer, str):
+            raise ValueError(f"missing response: {answer!r:.60} is not text")
     return Case(id, prompt, tuple(answers), tuple(best), subset, first_turn(prompt), **rest)
 
 

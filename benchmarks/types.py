@@ -34,6 +34,10 @@ class Suite(Protocol):
         """One number per measure for one judged case; NaN for a measure that does not apply to it."""
         ...
 
+    def chosen(self, case: Case) -> Sequence[int]:
+        """The indices of the responses that stored scores call chosen."""
+        ...
+
     def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
         """`overall` and the sections, from sums by subset; the same function serves the bootstrap samples."""
         ...

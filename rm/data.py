@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from os.path import commonprefix
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -75,16 +76,17 @@ class PlacedExample(NamedTuple):
 
 
 def load_pairs(
-    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse", allow_blank: bool = False
 ) -> tuple[list[PreferencePair], RowReport]:
     """Every row of every source as a pair, in order, with the report of what was dropped.
 
     Understood by their columns: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
     RewardBench. With `on_bad_row="refuse"` bad rows are one `DataError` that counts them and names the first places of
-    each reason. A row whose id an earlier row of the same source and subset has is a bad row.
+    each reason. A row whose id an earlier row of the same source and subset has is a bad row. A blank completion is one
+    too, unless `allow_blank`: a fixed benchmark is scored as it is.
     """
-    return collect(sources, parse_pair, on_bad_row, unique_ids=True)
+    return collect(sources, partial(parse_pair, allow_blank=allow_blank), on_bad_row, unique_ids=True)
 
 
 def load_examples(
@@ -211,9 +213,10 @@ def parsed(
             yield found
 
 
-def parse_pair(values: Mapping[str, Any]) -> PreferencePair:
+def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> PreferencePair:
     """One row, in any shape that `load_pairs` understands; a `ValueError` says what is wrong with it."""
     prompt, chosen, rejected = _split(values.get("prompt"), column(values, "chosen"), column(values, "rejected"))
+    _check_filled(prompt, allow_blank, chosen=chosen, rejected=rejected)
     prompt = with_columns(prompt, values)
     if chosen == rejected:
         raise ValueError("chosen and rejected are identical")
@@ -333,15 +336,14 @@ def _split(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]
     else:
         read = dialogue if isinstance(chosen, str) else _turns
         turns, *answers = _common_turns(read(chosen, "chosen"), read(rejected, "rejected"))
-    _check_filled(turns, chosen=answers[0], rejected=answers[1])
     return turns, answers[0], answers[1]
 
 
-def _check_filled(prompt: Messages, **answers: str) -> None:
+def _check_filled(prompt: Messages, allow_blank: bool = False, **answers: str) -> None:
     if not any(turn["content"].strip() for turn in prompt):
         raise ValueError("empty prompt")
     for name, answer in answers.items():
-        if not isinstance(answer, str) or not answer.strip():
+        if not isinstance(answer, str) or not (answer.strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
     try:
         json.dumps([*prompt, *answers.values()], ensure_ascii=False).encode()

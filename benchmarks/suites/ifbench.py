@@ -10,7 +10,7 @@ from ..suite import StrictSuite, case, in_random_order
 
 def _case(values: Mapping[str, Any]) -> Case:
     conversations = {"chosen": column(values, "text_chosen"), "rejected": column(values, "text_rejected")}
-    pair = parse_pair({**conversations, "id": column(values, "id")})
+    pair = parse_pair({**conversations, "id": column(values, "id")}, allow_blank=True)
     answers, best = in_random_order(pair.id, pair.chosen, pair.rejected)
     return case(pair.id, pair.prompt, answers, best, str(column(values, "domain")))
 

@@ -38,6 +38,7 @@ class Pairs(StrictSuite):
     """One case per pair; the overall figure is the mean over all of them."""
 
     name = "pairs"
+    allow_blank = False
 
     def __init__(self, objective: str = OVERALL, on_bad_row: OnBadRow = "refuse"):
         super().__init__(on_bad_row)
@@ -45,12 +46,16 @@ class Pairs(StrictSuite):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Cases of preference files; rows without a preference are left out and counted."""
-        pairs, rows = load_pairs(sources, on_bad_row=self.on_bad_row)
+        pairs, rows = load_pairs(sources, on_bad_row=self.on_bad_row, allow_blank=self.allow_blank)
         cases, undecided = as_cases(pairs, self.objective)
         if not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
         return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
+
+    def chosen(self, case: Case) -> Sequence[int]:
+        """Return the index of the file's `chosen` column, which need not be the response that an objective prefers."""
+        return (0,)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """The mean over all cases."""

@@ -58,6 +58,7 @@ class RewardBench(Pairs):
 
     name = "rewardbench"
     hub = "allenai/reward-bench:filtered"
+    allow_blank = True
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases, with a note where the file is not the whole benchmark."""

@@ -60,10 +60,9 @@ def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
 def _pairs(prompt: str, safe: bool, found: Mapping[str, list[str]]) -> list[Case]:
     subset, cases = "safe prompts" if safe else "unsafe prompts", []
     for place, (answer, refusal) in enumerate(product(found.get(ANSWER, []), found.get(REFUSAL, []))):
-        if answer.strip() and refusal.strip():
-            name = f"{subset}/{prompt}/{place}"
-            answers, best = in_random_order(name, *((answer, refusal) if safe else (refusal, answer)))
-            cases.append(case(name, user_turn(prompt), answers, best, subset))
+        name = f"{subset}/{prompt}/{place}"
+        answers, best = in_random_order(name, *((answer, refusal) if safe else (refusal, answer)))
+        cases.append(case(name, user_turn(prompt), answers, best, subset))
     return cases
 
 

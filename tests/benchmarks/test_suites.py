@@ -26,7 +26,7 @@ class Data(NamedTuple):
 
 
 DATA = {
-    "auto_j": Data(("auto_j/testdata_pairwise.jsonl.gz",), "skip"),
+    "auto_j": Data(("auto_j/testdata_pairwise.jsonl.gz",)),
     "best_of_16": Data(("bon16_tulu2_alpacaeval/bon16.jsonl.gz",)),
     "evalbiasbench": Data(("evalbiasbench/biasbench.json",)),
     "ifbench": Data(("ifbench_pref/data.converted.jsonl.gz",)),
@@ -223,20 +223,20 @@ def test_a_good_row_of_every_suite_is_a_case(tmp_path):
 
 MISSING = {
     "auto_j": ("response 2", None),
-    "best_of_16": ("candidates", ["a", " ", "c"]),
-    "evalbiasbench": ("response1", ""),
+    "best_of_16": ("candidates", ["a", 3, "c"]),
+    "evalbiasbench": ("response1", None),
     "ifbench": ("text_rejected", [{"role": "user", "content": "p"}]),
-    "judgebench": ("response_B", ""),
-    "llmbar": ("output_1", " "),
+    "judgebench": ("response_B", None),
+    "llmbar": ("output_1", True),
     "pairs": ("rejected", ""),
-    "pandalm": ("response1", ""),
-    "rewardbench": ("chosen", ""),
-    "rewardbench2": ("rejected", ["b", ""]),
+    "pandalm": ("response1", True),
+    "rewardbench": ("chosen", None),
+    "rewardbench2": ("rejected", ["b", None]),
     "rm_bench": ("chosen", ["a", None, "c"]),
-    "rmb": ("reject", {"answer": ""}),
+    "rmb": ("reject", {"answer": None}),
     "xstest": ("completion", None),
 }
-REASONS = r"missing answer|empty completion|(no )?column '|chosen and rejected part before"
+REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -311,3 +311,59 @@ def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_c
     path.write_text(json.dumps(row) + "\n")
     with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
         load("benchmarks.suites", name)().cases([str(path)])
+
+
+# ---- blank responses ----
+
+
+def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
+    def pair(number: int, chosen: str, rejected: str) -> dict:
+        row = GOOD["rmb"] | {"pair_uid": str(number), "category_path": "Pairwise_set/Harmlessness/S5"}
+        return row | {"chosen": {"answer": chosen}, "reject": {"answer": rejected}}
+
+    best_of_n = {
+        "bon_uid": "n",
+        "category_path": "BoN_set/Harmlessness/S5",
+        "conversation_input": [{"role": "user", "content": "p"}],
+        "bon_best": {"answer": "I would rather not."},
+        "loser_list": [{"answer": "\n"}, {"answer": ""}],
+    }
+    rows = [
+        pair(1, "No, sorry.", " "),
+        pair(2, " \n ", "Sure: first"),
+        pair(3, "", "   "),
+        pair(4, "no", "y"),
+        best_of_n,
+    ]
+    cases, notes = cases_of("rmb", tmp_path / "rmb.jsonl", rows)
+    assert len(cases) == 5 and not any("dropped" in note for note in notes)
+    report = evaluate(load("benchmarks.suites", "rmb")(), cases, [longest()], samples=20).report.rows[0]
+    # the chosen response is strictly longer in pairs 1 and 4, not in 2 and 3; the best of N beats both others
+    assert report.sections["pairs, harmless"].value == 0.5 and report.sections["best of N, harmless"].value == 1.0
+    assert report.overall.value == 0.75
+
+
+BLANK = {
+    "auto_j": {"response 2": ""},
+    "best_of_16": {"candidates": ["a", " ", "c"]},
+    "evalbiasbench": {"response1": ""},
+    "ifbench": {
+        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": " "}],
+    },
+    "judgebench": {"response_B": ""},
+    "llmbar": {"output_1": " \n "},
+    "pandalm": {"response1": ""},
+    "rewardbench": {"rejected": " "},
+    "rewardbench2": {"rejected": ["b", ""]},
+    "rm_bench": {"chosen": ["a", "", "c"]},
+    "rmb": {"reject": {"answer": ""}},
+    "xstest": {"completion": " "},
+}
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(name, tmp_path):
+    more = [GOOD[name] | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
+    cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
+    assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers)
+    assert not any("dropped" in note for note in notes)
