@@ -60,7 +60,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         announce(work, here)
         cases, notes = suite.cases(sources)
         models = _open_models(config)
-        stored = [load_stored(source) for source in config.scores]
+        stored = [load_stored(source, suite, cases) for source in config.scores]
         notes += [note for scores in stored for note in scores.notes(cases)]
         evaluation = evaluate(
             suite,

@@ -14,6 +14,9 @@ from ..rm.data import collect, column, is_number
 from ..rm.errors import DataError, UsageError
 from ..rm.plugins import load
 from ..rm.preferences import Preference
+from ..rm.readers import source_name
+from .suites.judgebench import votes
+from .types import Suite
 
 
 def open_scorer(
@@ -129,23 +132,79 @@ class StoredScores:
         return [f"{self.name} holds {len(extra)} scores of no case, such as '{extra[0]}'."] if extra else []
 
 
-def load_stored(source: str) -> StoredScores:
-    """Scores from a file with `case` or `id`, and `scores` or `score_chosen` and `score_rejected`."""
-    rows, _ = collect(source, _stored_row)
+def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScores:
+    """Load scores of cases from a file: this project's rows, or the results that a benchmark's authors publish.
+
+    A row names its case by `case`, `id` or JudgeBench's `pair_id`, where need be with its `subset` (RewardBench) or
+    `domain` (RM-Bench), and has one of: `scores` in the responses' order; `score_chosen` and `score_rejected` (or
+    `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
+    """
+    known = {case.id: case for case in cases}
+    rows, _ = collect(source, lambda values: _stored_row(values, suite, known))
     scores: dict[str, tuple[float, ...] | str] = {}
     for name, found in rows:
         if name in scores:
             raise DataError(f"{source}: id '{name}' occurs twice; keep one of its scores")
         scores[name] = found
-    return StoredScores(re.split("[/:]", source)[-1].partition(".")[0], scores)
+    return StoredScores(source_name(source), scores)
 
 
-def _stored_row(values: Mapping[str, Any]) -> tuple[str, tuple[float, ...] | str]:
-    name = str(column(values, "case" if "case" in values else "id"))
+def _stored_row(
+    values: Mapping[str, Any], suite: Suite, known: Mapping[str, Case]
+) -> tuple[str, tuple[float, ...] | str]:
+    name = _case_name(values, known)
     if values.get("abstained"):
         return name, str(values["abstained"])
-    pair = "score_chosen" in values
-    found = [column(values, "score_chosen"), column(values, "score_rejected")] if pair else column(values, "scores")
-    if not isinstance(found, list) or not all(isinstance(one, float) or is_number(one) for one in found):
-        raise ValueError(f"'scores' is not a list of numbers: {str(found)[:60]}")
-    return name, tuple(float(score) for score in found)
+    if "judgments" in values:
+        return name, _both_order_scores(column(values, "judgments"))
+    for prefix in ("score", "scores"):
+        if f"{prefix}_chosen" in values:
+            chosen, rejected = (_numbers(values, f"{prefix}_{side}") for side in ("chosen", "rejected"))
+            return name, _in_order(known[name], suite, chosen, rejected) if name in known else (*chosen, *rejected)
+    if not isinstance(column(values, "scores"), list):
+        raise ValueError(f"'scores' is not a list of numbers: {str(values['scores'])[:60]}")
+    return name, _numbers(values, "scores")
+
+
+def _case_name(values: Mapping[str, Any], known: Mapping[str, Case]) -> str:
+    """Return the id of the case that a row is about; ids of RewardBench and RM-Bench are unique only in a subset."""
+    stated = str(column(values, next((name for name in ("case", "pair_id") if name in values), "id")))
+    group = values.get("subset", values.get("domain"))
+    in_group = f"{group}/{stated}"
+    return in_group if group and (in_group in known or stated not in known) else stated
+
+
+def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
+    """Return a number, or a list of numbers, as a tuple; NaN is a score that is missing."""
+    value = column(values, name)
+    numbers = value if isinstance(value, list) else [value]
+    if not all(isinstance(number, float) or is_number(number) for number in numbers):
+        raise ValueError(f"'{name}' is not a list of numbers: {str(value)[:60]}")
+    return tuple(map(float, numbers))
+
+
+def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Sequence[float]) -> tuple[float, ...]:
+    """Return scores of the chosen and of the rejected responses in the order of the case's responses."""
+    right = sorted(suite.chosen(case))
+    wrong = [index for index in range(len(case.answers)) if index not in right]
+    if (len(chosen), len(rejected)) != (len(right), len(wrong)):
+        raise ValueError(
+            f"chosen and rejected scores do not fit the case: {len(chosen)} and {len(rejected)} scores, but "
+            f"{len(right)} of the {len(case.answers)} responses of '{case.id}' are right; give 'scores', one for each "
+            "response in its order"
+        )
+    scores = dict(zip([*right, *wrong], [*chosen, *rejected], strict=True))
+    return tuple(scores[index] for index in range(len(case.answers)))
+
+
+def _both_order_scores(judgments: Any) -> tuple[float, ...]:
+    """Return the scores of JudgeBench's two judgments of a pair, or votes where there are no scores or two kinds.
+
+    Each judgment has a `decision` (A>B, B>A, A=B or null) and, of a reward model, the two `scores`; the second one
+    is about the responses exchanged.
+    """
+    found = [one or {} for one in judgments]
+    scores = [tuple(one.get("scores") or ()) for one in found]
+    if len(found) == 2 and len(scores[0]) == 2 and scores[0] == scores[1][::-1]:
+        return _numbers({"scores": list(scores[0])}, "scores")
+    return votes([one.get("decision") for one in found])

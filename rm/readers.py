@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,16 @@ class Row(NamedTuple):
 def is_local(source: str) -> bool:
     """Whether a source names a file or folder here rather than a dataset on the Hub."""
     return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def source_name(source: str) -> str:
+    """Return the last part of a path or Hub id without the suffixes of its file format; other dots belong to the name.
+
+    >>> source_name("scores/Llama-3.1-8B.jsonl.gz"), source_name("owner/scores:test")
+    ('Llama-3.1-8B', 'test')
+    """
+    name = re.split("[/:]", source)[-1].removesuffix(".gz")
+    return name.removesuffix(next((suffix for suffix in SUFFIXES if name.endswith(suffix)), ""))
 
 
 def read_rows(source: str) -> Iterator[Row]:
@@ -87,12 +98,23 @@ def _json_rows(path: str) -> Iterator[Row]:
         raise DataError(f"{path}: {error}") from error
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
-    if isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
+    if isinstance(rows, dict) and (columns := _columns(rows)):
+        constants = {name: value for name, value in rows.items() if name not in columns}
+        rows = [constants | dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    elif isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
         rows = [row for group in rows.values() for row in group]
     if not isinstance(rows, list):
         raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
     for number, values in enumerate(rows, start=1):
         yield _row(f"{path}: row {number}", values)
+
+
+def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of a table that is written as an object of lists, else nothing: lists of rows are groups."""
+    columns = {name: value for name, value in table.items() if isinstance(value, list)}
+    lengths = {len(column) for column in columns.values()}
+    whole = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
+    return columns if whole else {}
 
 
 def _csv_rows(path: str) -> Iterator[Row]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...judges.types import Case
 from ...rm.data import OnBadRow, as_prompt, column
+from ...rm.readers import source_name
 from ..statistics import Cells
 from ..suite import Parse, StrictSuite, case, read_cases, refuse_repeated
 
@@ -64,8 +64,7 @@ class LLMBar(StrictSuite):
 
 
 def _set_of(source: str) -> str:
-    stem = Path(source).name.partition(".")[0]
-    return next((name for name in SETS if name.lower() in source.lower()), stem)
+    return next((name for name in SETS if name.lower() in source.lower()), source_name(source))
 
 
 def _parser(subset: str) -> Parse:

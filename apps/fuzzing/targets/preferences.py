@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....benchmarks.scorers import load_stored
+from ....benchmarks.suites.pairs import pairs
 from ....rm.data import load_examples, load_pairs
 from ....rm.lint import lint
 from ....rm.scored import load_judged
@@ -98,10 +99,17 @@ def preferences() -> list[Target]:
         ),
         target("examples.jsonl", "examples.jsonl", alone(EXAMPLES), _skipping(load_examples), JSON_LINES),
         target("scored.jsonl", "scored.jsonl", alone(SCORED), _scored, JSON_LINES),
-        target("stored scores", "scores.jsonl", alone(STORED), lambda path: load_stored(str(path)), JSON_LINES),
+        target(
+            "stored scores", "scores.jsonl", alone(STORED), lambda path: load_stored(str(path), pairs(), []), JSON_LINES
+        ),
         target("cases", "cases.jsonl", alone(CASES), lambda path: CaseFile().cases([str(path)]), JSON_LINES),
         target("prompts.jsonl", "prompts.jsonl", alone(EXAMPLES[:1] + EXAMPLES[2:]), _prompts, JSON_LINES),
     ]
+
+
+def _stored(path: Path) -> None:
+    """Scores of no case that is known."""
+    load_stored(str(path), pairs(), [])
 
 
 def _skipping(load: Callable[..., Any]) -> Callable[[Path], None]:
