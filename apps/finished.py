@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..benchmarks.compare import Comparison, compare
+from ..benchmarks.statistics import INTERVALS
 from ..benchmarks.types import Suite
 from ..judges.types import Case, Judgment
 from ..rm.documents import from_json
@@ -84,6 +85,8 @@ def _check(summary: Mapping[str, Any]) -> None:
     for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
         if type(summary[name]) is not int or not least <= summary[name] <= most:
             raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
+    if summary.get("interval", "percentile") not in INTERVALS:
+        raise ValueError(f"interval is one of {', '.join(INTERVALS)}, got {str(summary['interval'])[:40]}")
     if not all(isinstance(note, str) for note in (*summary["notes"], *summary["findings"])):
         raise ValueError("notes and findings are sentences")
     if not summary["rows"]:

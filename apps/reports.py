@@ -38,10 +38,11 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
         )
         for row in run.summary["rows"]
     ]
-    facts = {name: run.summary[name] for name in ("notes", "samples", "seed")}
+    stored = {"interval": "percentile", **run.summary}  # what summaries had before they named it
+    facts = {name: stored[name] for name in ("notes", "samples", "seed", "interval")}
     report = evaluate(run.suite, run.cases, scorers, **facts).report
     again = json.loads(json.dumps(plain(asdict(report))))
-    if different := _different(again, run.summary):
+    if different := _different(again, stored):
         raise CheckFailed(f"{config.run}: {different} does not follow from the stored scores; the run has been changed")
     if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
         raise CheckFailed(f"{config.run}: report.md does not follow from the stored scores; the run has been changed")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
-from .statistics import Cells, Draws, cell_sums, cluster_draws, percentile_interval, share_interval
+from .statistics import INTERVALS, Cells, Draws, cell_sums, cluster_draws, percentile_interval
 from .style import style_facts
 from .types import Difference, Interval, Report, Row, Scorer, Suite
 
@@ -55,12 +55,14 @@ def evaluate(
     notes: Sequence[str] = (),
     samples: int = 1000,
     seed: int = 0,
+    interval: str = "effective",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
     """Judge every case with every scorer and add up as the suite's authors do.
 
-    Intervals are percentiles of `samples` bootstrap samples of whole prompts; all scorers share the samples, so that
-    differences to a null are paired. Same cases, scorers and seed: the same report, to the last digit.
+    Intervals rest on `samples` bootstrap samples of whole prompts, by the method of `statistics.INTERVALS` that
+    `interval` names; all scorers share the samples, so that differences to a null are paired. Same cases, scorers and
+    seed: the same report, to the last digit.
     """
     if not cases:
         raise DataError(f"{suite.name}: there is no case to judge; check the data")
@@ -75,7 +77,7 @@ def evaluate(
         judgments[scorer.name] = _judge(scorer, cases)
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
-    rows = [_row(scorer, cases, judgments[scorer.name], figures[scorer.name], layout) for scorer in scorers]
+    rows = [_row(scorer, cases, judgments[scorer.name], figures[scorer.name], layout, interval) for scorer in scorers]
     nulls = [scorer.name for scorer in scorers if scorer.role == "null"]
     whole = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
@@ -100,6 +102,7 @@ def evaluate(
         findings=(*_bounds(suite, credits, layout), *_findings(rows)),
         samples=samples,
         seed=seed,
+        interval=interval,
     )
     return Evaluation(report, cases, judgments)
 
@@ -156,10 +159,17 @@ def _marked(cells: Cells, place: int | None = None) -> Cells:
     return cells._replace(total=total)
 
 
-def _row(scorer: Scorer, cases: Sequence[Case], judgments: Sequence[Judgment], figures: Figures, layout: Layout) -> Row:
+def _row(
+    scorer: Scorer,
+    cases: Sequence[Case],
+    judgments: Sequence[Judgment],
+    figures: Figures,
+    layout: Layout,
+    method: str,
+) -> Row:
     def interval(area: str) -> Interval:
         value = figures.observed[area]
-        return Interval(value, *share_interval(value, figures.samples[area], figures.clusters[area]))
+        return Interval(value, *INTERVALS[method](value, figures.samples[area], figures.clusters[area]))
 
     subsets = {name: interval(f"subset:{name}") for name in layout.names}
     sections = {name: interval(name) for name in _sections(figures)}

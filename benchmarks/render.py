@@ -11,6 +11,10 @@ from .evaluate import OVERALL
 from .statistics import reliability
 from .types import Interval, Report, Row
 
+METHODS = {
+    "percentile": "bootstrap of whole prompts",
+    "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
+}
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
 
 
@@ -36,7 +40,7 @@ def markdown(report: Report) -> str:
             f"# {report.suite}",
             "",
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
-            "(bootstrap of whole prompts). A null never reads the prompt." + _ceiling(rows),
+            f"({METHODS[report.interval]}). A null never reads the prompt." + _ceiling(rows),
             "",
             main,
             "",
@@ -99,10 +103,14 @@ def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
         panel.plot([0.5, 1], [0.5, 1], color="#444444", linewidth=0.8, linestyle="--")
         sizes = [10 + 190 * one.count / max(1, len(values)) for one in bins]
         panel.scatter([one.confidence for one in bins], [one.accuracy for one in bins], s=sizes, color=COLOURS["model"])
-        panel.set_title(f"{name}: ECE {error:.3f}", fontsize=9)
+        panel.set_title(f"{name}: {_calibration_error(error)}", fontsize=9)
         panel.set_xlabel("claimed P(right) = σ(|margin|)", fontsize=8)
     panels[0].set_ylabel("accuracy", fontsize=8)
     return drawing
+
+
+def _calibration_error(error: float) -> str:
+    return "no data" if error != error else f"ECE {error:.3f}"
 
 
 def figure(report: Report) -> Figure:

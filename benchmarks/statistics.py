@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse, stats
 
+from ..judges.intervals import effective_interval
+
 LEVEL = 0.95
 CHUNK = 100
 
@@ -117,7 +119,11 @@ def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """The central `level` of bootstrap samples."""
+    """Compute the central `level` of bootstrap samples: the interval of differences and of unbounded figures.
+
+    That of a paired difference of accuracies covers 93 to 96 % from 100 prompts on, 92.5 to 94 % with 30, and down to
+    83 % with 30 prompts of one item at accuracies of .97 and .99, where hardly any item differs.
+    """
     if np.isnan(samples).all():
         return float("nan"), float("nan")
     low, high = np.nanquantile(samples, [(1 - level) / 2, (1 + level) / 2])
@@ -125,15 +131,35 @@ def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[floa
 
 
 def share_interval(value: float, samples: np.ndarray, clusters: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of a share in [0, 1].
+    """Compute the interval of a share in [0, 1] from its bootstrap samples of C whole clusters.
 
-    At 0 or 1 every bootstrap sample is the same and would claim certainty; there it is Wilson's score interval
-    (Wilson 1927) with the clusters as observations.
+    It is `effective_interval` with the variance of the samples times C / (C - 1), for a bootstrap of C clusters has a
+    variance that is too small by that factor. So it serves every way of adding up, weighted means of subsets too.
+    """
+    known = samples[~np.isnan(samples)]
+    if np.isnan(value) or not clusters or len(known) < 2:
+        return float("nan"), float("nan")
+    spread = float(np.ptp(known)) > 1e-9
+    variance = float(known.var()) * clusters / (clusters - 1) if spread and clusters > 1 else 0.0
+    return effective_interval(value, variance, clusters, level=level)
+
+
+def percentile_share_interval(
+    value: float, samples: np.ndarray, clusters: int, level: float = LEVEL
+) -> tuple[float, float]:
+    """Compute the interval that reports had before `share_interval`, so that those can still be verified.
+
+    It is the percentiles of the samples, at 0 and 1 Wilson's interval with the clusters as observations; near 1 and
+    with few clusters it covers less than it claims.
     """
     if value in (0.0, 1.0) and clusters > 0:
         exact = stats.binomtest(round(value * clusters), clusters).proportion_ci(level, method="wilson")
         return float(exact.low), float(exact.high)
     return percentile_interval(samples, level)
+
+
+INTERVALS = {"percentile": percentile_share_interval, "effective": share_interval}
+"""Intervals of shares by the name under which a report keeps which one it has."""
 
 
 # ---- two scorers ----
@@ -238,7 +264,8 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
     """Bins of σ(|margin|) against accuracy, and the expected calibration error Σ n_b/n |accuracy_b - confidence_b|.
 
     A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right where
-    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out.
+    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out, and
+    the error of no margin is NaN.
     """
     margins = margins[~np.isnan(margins)]
     confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
@@ -248,8 +275,9 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
         for b in range(bins)
         if (place == b).any()
     ]
-    error = sum(one.count * abs(one.accuracy - one.confidence) for one in made) / max(1, len(margins))
-    return made, float(error)
+    if not made:
+        return [], float("nan")
+    return made, float(sum(one.count * abs(one.accuracy - one.confidence) for one in made) / len(margins))
 
 
 # ---- win rates ----

@@ -106,6 +106,8 @@ class Report:
     """What the figures say: abstentions, ties, nulls."""
     samples: int
     seed: int
+    interval: str = "effective"
+    """Which of `statistics.INTERVALS` the intervals are; reports before there was a choice have `percentile`."""
 
 
 class Study(NamedTuple):

@@ -64,27 +64,54 @@ def mean_estimate(
 def score_interval(
     total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
 ) -> tuple[float, float]:
-    """Wilson's interval (1927) of a mean v between ends a and b, from the sums and counts of C clusters.
+    """`effective_interval` of a mean v, from the sums and counts of C clusters.
 
-    Its number of observations is the effective one, n = (v - a)(b - v) / Var, with the variance between clusters
-    Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)². Where every cluster has the mean v, it is
-    [v - w (v - a), v + w (b - v)] with w the upper end of Wilson's interval for 0 of C: so large the share of clusters
-    may be that would differ. At v = a or b of single observations the two are the same.
+    Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)²
     """
-    a, b = ends
     clusters, value = len(total), float(total.sum() / count.sum())
     left = total - value * count
-    if np.abs(left).max() < 1e-9:
-        differing = _wilson(0.0, clusters, level)[1]
-        return value - differing * (value - a), value + differing * (b - value)
-    variance = clusters / (clusters - 1) * float((left**2).sum()) / float(count.sum()) ** 2
-    low, high = _wilson((value - a) / (b - a), (value - a) * (b - value) / variance, level)
-    return a + (b - a) * low, a + (b - a) * high
+    alike = np.abs(left).max() < 1e-9
+    variance = 0.0 if alike else clusters / (clusters - 1) * float((left**2).sum()) / float(count.sum()) ** 2
+    return effective_interval(value, variance, clusters, ends, level)
 
 
-def _wilson(share: float, n: float, level: float) -> tuple[float, float]:
+def effective_interval(
+    value: float, variance: float, clusters: int, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
+) -> tuple[float, float]:
+    """Compute Wilson's interval (1927) of a mean v in [a, b] whose variance over C clusters was estimated.
+
+    Its number of observations is the effective one (Kish 1965), and its quantile is Student's, as the variance is an
+    estimate from C clusters (both as in Dean & Pagano 2015, J. Surv. Stat. Methodol. 3):
+
+        n = (v - a)(b - v) / Var,   (p + t²/2n ± t √(p (1 - p) / n + t²/4n²)) / (1 + t²/n),   t of C - 1 degrees
+
+    Where all clusters agree (Var = 0) nothing is known of their spread: it is [v - w (v - a), v + w (b - v)] with w
+    the upper end of Wilson's interval for 0 of C. So large the share of clusters may be that would differ; at v = a or
+    b of single observations this is Wilson's interval itself. All right or all wrong never has zero width.
+
+    95 % intervals of accuracies .5 to .99 over 30 to 350 prompts of one or four items, intraclass correlation 0 or .3,
+    cover 93 to 98 % (`rewardlab bench coverage`). More than 97 % where few errors are expected: the number of wrong
+    items is discrete then, no interval can be exact, and this one errs on the wide side.
+    """
+    a, b = ends
+    inside = min(max(value, a), b)
+    if variance <= 0 or clusters < 2 or inside in ends:
+        differing = _wilson(0.0, clusters, _quantile(level))[1]
+        low, high = inside - differing * (inside - a), inside + differing * (b - inside)
+    else:
+        share, n = (inside - a) / (b - a), (inside - a) * (b - inside) / variance
+        low, high = (a + (b - a) * end for end in _wilson(share, n, _quantile(level, clusters - 1)))
+    return min(low, value), max(high, value)
+
+
+@lru_cache(maxsize=1024)
+def _quantile(level: float, degrees: int | None = None) -> float:
+    """Return the upper end of the central `level` of Student's distribution, or of the normal one."""
+    return float(stats.norm.ppf((1 + level) / 2) if degrees is None else stats.t.ppf((1 + level) / 2, degrees))
+
+
+def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
     """(p + z²/2n ± z √(p (1 - p) / n + z²/4n²)) / (1 + z²/n)."""
-    z = stats.norm.ppf((1 + level) / 2)
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     centre, scale = share + z**2 / (2 * n), 1 + z**2 / n
     return max(0.0, float((centre - half) / scale)), min(1.0, float((centre + half) / scale))

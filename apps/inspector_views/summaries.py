@@ -46,6 +46,7 @@ def read_report(folder: Path) -> Report:
             **{name: tuple(map(str, stored[name])) for name in ("notes", "findings")},
             sizes={str(name): int(size) for name, size in stored["sizes"].items()},
             rows=_rows(stored),
+            interval=str(stored.get("interval", "percentile")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise _damaged(folder, error) from error

@@ -96,7 +96,7 @@ def _text(reports: Mapping[str, Report], facts: Mapping[str, object]) -> str:
             "# Every suite: two cheap reward models beside the nulls",
             "",
             f"Trained on {facts['pairs']} human preference pairs; {facts['dropped']} more were dropped because their "
-            "prompt stands in a suite. Overall figures in per cent with 95 % intervals (bootstrap of whole prompts), "
+            "prompt stands in a suite. Overall figures in per cent with 95 % intervals (Wilson's, by prompts), "
             "added up as each suite's authors do. **Bold**: really better than every null. `≈`: a null is inside the "
             "model's interval. `<`: a null is really better.",
             "",

@@ -6,6 +6,7 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.render import figure, markdown
 from rewardlab.benchmarks.scorers import JudgeScorer, short_names
+from rewardlab.benchmarks.speed.coverage import Cell, measure_cell
 from rewardlab.benchmarks.statistics import (
     cell_sums,
     cluster_draws,
@@ -274,6 +275,37 @@ def test_a_perfect_score_is_not_a_certainty():
     # Wilson for 20 of 20: 1 / (1 + z²/20), z = 1.96
     low, high = share_interval(1.0, np.ones(10), 20)
     assert high == 1.0 and low == pytest.approx(1 / (1 + 1.959964**2 / 20), abs=1e-6)
+    low, high = share_interval(0.0, np.zeros(10), 20)
+    assert low == 0.0 and high == pytest.approx(1 - 1 / (1 + 1.959964**2 / 20), abs=1e-6)
+    low, high = share_interval(0.5, np.full(10, 0.5), 20)  # one of two right at every prompt
+    assert 0.5 - low == pytest.approx(high - 0.5) and high - low > 0.1
+
+
+def test_the_interval_is_wilsons_with_as_many_items_as_the_variance_shows():
+    # 0.8 with a standard deviation of 0.1 over 16 clusters, by a bootstrap whose variance lacks 16 / 15:
+    # n = 0.16 / (0.01 · 16/15) = 15 items, t = 2.13145 (15 degrees of freedom), t²/n = 0.302872
+    centre, half = 0.8 + 0.151436, 2.13145 * np.sqrt(0.16 / 15 + 0.302872 / 60)
+    low, high = share_interval(0.8, np.array([0.7, 0.9]), 16)
+    assert (low, high) == pytest.approx(((centre - half) / 1.302872, (centre + half) / 1.302872), abs=1e-5)
+
+
+def test_nothing_scored_has_no_interval():
+    assert np.isnan(share_interval(np.nan, np.full(10, np.nan), 0)).all()
+
+
+def test_a_credit_above_1_lies_in_its_interval():
+    low, high = share_interval(1.005, np.array([1.0, 1.01]), 51)  # Ties of RewardBench 2 go up to 1.01
+    assert low < 1 and high == 1.005
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [Cell(0.97, 0.3, 30, 4), Cell(0.99, 0.3, 100, 4), Cell(0.99, 0.0, 350, 1)],
+    ids=str,
+)
+def test_intervals_near_the_edge_cover_the_truth_where_percentiles_do_not(cell):
+    found = measure_cell(cell, data_sets=1000, samples=400)
+    assert 0.925 <= found.accuracy <= 0.985 and found.percentile < 0.9
 
 
 # ---- the report ----

@@ -142,8 +142,8 @@ def test_one_of_many_is_no_proof_of_a_small_share():
     values = np.zeros(200)
     values[0] = 1
     found = mean_estimate(values, np.arange(200))
-    # n = 199 as Var divides by C - 1; p = 0.005: Wilson's upper end is about 2.8 %, a bootstrap's 1.5 %
-    assert found.value == 0.005 and found.high == pytest.approx(0.0277, abs=2e-4) and found.low < 0.002
+    # n = 199 as Var divides by C - 1; p = 0.005, t = 1.97196: (0.01477 + 0.01388) / 1.01954; a bootstrap's is 1.5 %
+    assert found.value == 0.005 and found.high == pytest.approx(0.0281, abs=2e-5) and found.low < 0.002
 
 
 def test_rows_of_one_prompt_are_one_piece_of_evidence():
