@@ -1,8 +1,9 @@
 """`rewardlab judge`: judges behind a server of ours, with everything that a run folder holds."""
 
+import itertools
 import json
 import subprocess
-import time
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,11 +17,12 @@ from rewardlab.apps.runs import trust
 from rewardlab.benchmarks.nulls import longest
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.worlds import models
-from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.benchmarks.worlds.chat_server import ChatServer, verdict
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 
 from tests.apps.judging import call, lengths, longer, shown, write
+from tests.conftest import PATIENCE, wait_until
 
 PRICED = ["--prompt_price", 1, "--completion_price", 10]
 
@@ -268,8 +270,9 @@ def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(
     assert rows[0] == rows[1]  # criteria, replies, tokens and cost survive
 
 
+@pytest.mark.slow
 def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, script):
-    """Every reply costs a coin; after five the process is killed, and the next one may spend the rest of eight."""
+    """Every reply costs a coin; while the sixth is asked for, the process is killed, and the next spends the rest."""
     data = write(tmp_path / "pairs.jsonl", lengths(8))
     paid = ["--completion_price", 250_000, "--concurrency", 1, "--samples", 20]
     text = "from rewardlab.apps.cli import main; main(sys.argv[1:])"
@@ -277,18 +280,24 @@ def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, s
     def kept():
         return sum(len(path.read_text().splitlines()) for path in tmp_path.rglob("replies.jsonl"))
 
-    with ChatServer(latency=0.05) as world:  # whose verdicts are 15 letters, so 4 tokens
+    killed, asked = threading.Event(), itertools.count(1)
+
+    def answer(request):
+        if next(asked) > 5:
+            killed.wait(PATIENCE)
+        return verdict(request)
+
+    with ChatServer(answer=answer) as world:  # whose verdicts are 15 letters, so 4 tokens
         named = ["--endpoint", world.url, "--model", "qwen", "--retries", 0]
         words = ["judge", "--data", data, *named, *paid, "--output", tmp_path / "run"]
         running = subprocess.Popen(script(text, *words))
-        until = time.monotonic() + 60
-        while kept() < 5 and time.monotonic() < until:
-            time.sleep(0.005)
+        wait_until(lambda: kept() == 5, running)
         running.kill()
         running.wait()
+        killed.set()
         before = kept()
         code, _, err, _ = judge(*paid, "--max_cost", 8, "--resume", at=world)
-    assert 5 <= before < 8 == kept() and code == 3 and "the limit of cost 8 is reached: 8 spent" in err
+    assert before == 5 and kept() == 8 and code == 3 and "the limit of cost 8 is reached: 8 spent" in err
 
 
 def test_requests_without_a_reply_can_be_abstentions(judge):

