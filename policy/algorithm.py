@@ -118,6 +118,11 @@ class Algorithm:
         return {name for one in made for name in one.reads} | {*others}
 
     @property
+    def gamma(self) -> float:
+        """Discount of later rewards in the advantages; 1 where they are of whole completions."""
+        return self.advantage.gamma if isinstance(self.advantage, TokenEstimator) else 1.0
+
+    @property
     def state(self) -> dict[str, Any]:
         """JSON-able; a copy."""
         held = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}

@@ -118,7 +118,7 @@ def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
     )
     guarded.advantage = _guarded("the advantage estimator", algorithm.advantage, of_both)
     if isinstance(algorithm.advantage, TokenEstimator):
-        guarded.advantage = TokenEstimator(guarded.advantage)
+        guarded.advantage = replace(algorithm.advantage, estimate=guarded.advantage)
     guarded.aggregation = _guarded("the aggregation", algorithm.aggregation, of_tokens)
     if algorithm.scheduler:
         guarded.scheduler = _guarded("the scheduler", algorithm.scheduler, _of_pair(of_completions))

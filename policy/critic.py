@@ -21,7 +21,7 @@ class CriticArguments:
 
     learning_rate: float = 1e-3
     lam: float = 0.95
-    """λ of its targets, the GAE returns with γ = 1."""
+    """λ of its targets, the GAE returns with the γ of the advantages."""
     clip: float = math.inf
     """How far a value may move from the old one before it gets no more gradient; inf is any."""
     max_grad_norm: float = 1.0
@@ -61,11 +61,15 @@ class Targets(NamedTuple):
     """What the sum of losses over tokens is multiplied by."""
 
 
-def critic_returns(scored: Scored, rollout: Rollout, lam: float) -> Float[Tensor, "N L"]:
-    """R = V + GAE(γ = 1, λ) of the rewards that advantages are estimated from: those of steps and a KL included."""
+def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -> Float[Tensor, "N L"]:
+    """R = V + GAE(γ, λ) of the rewards that advantages are estimated from: those of steps and a KL included.
+
+    γ = `gamma` is that of the advantages, whose δ = r + γ V' - V is biased under values with another one; λ = `lam` may
+    differ from theirs.
+    """
     assert rollout.values is not None
     seen = rollout._replace(after=None) if scored.terminal else rollout
-    return rollout.values + gae(gamma=1.0, lam=lam)(scored.earned, seen).to(rollout.values.dtype)
+    return rollout.values + gae(gamma=gamma, lam=lam)(scored.earned, seen).to(rollout.values.dtype)
 
 
 class CriticLearner:

@@ -87,6 +87,7 @@ def exchanged(
             "completion_ids": [said[one].answers[row] for one, row in whose],
             "logprobs": [said[one].logprobs[row] for one, row in whose],
             "own": [one == agent for one, _ in whose],
+            "writer": ["policy" if one == agent else f"agent {one}" for one, _ in whose],
         }
 
     return rollout

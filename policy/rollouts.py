@@ -20,13 +20,16 @@ def write_rollouts(
     rewards: Mapping[str, Rewards],
     advantages: Mapping[str, Tensor],
     versions: Mapping[str, Mapping[str, Any]] | None = None,
+    writers: Sequence[str] | None = None,
 ) -> None:
     """One row an answer, written whole or not at all.
 
     `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
     transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
-    tokens. `logprobs` are under whoever wrote the tokens, as far as it told, `policy_logprobs` under the policy that
-    learns. NaN becomes null: an absent reward is no number. `versions` say which one a reward model that learns was.
+    tokens. `logprobs` are under whoever wrote the completion, whom `logprobs_of` names (`writers`, such as "server" or
+    "agent 1"; by default the policy that learns), with the policy's for tokens of which the writer gave none;
+    `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no number. `versions` say which one a
+    reward model that learns was.
     """
     response = rollout.response
     log_of = (response, pa.float32())
@@ -39,6 +42,7 @@ def write_rollouts(
         "length": pa.array(response.sum(1).tolist(), pa.int32()),
         "tokens": _of_answers(rollout.tokens, response, pa.int32()),
         "logprobs": _of_answers(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
+        "logprobs_of": ["policy"] * len(examples) if writers is None else [*writers],
         "policy_logprobs": _of_answers(rollout.logprobs, *log_of),
         "base": _of_answers(rollout.base, response, pa.float32()),
         "values": _of_answers(rollout.values, response, pa.float32()),

@@ -47,6 +47,7 @@ def server_rollouts(
             "prompt_ids": ids,
             "completion_ids": [one["token_ids"] for one in choices],
             "logprobs": [_logprobs(one) for one in choices],
+            "writer": ["server"] * len(choices),
         }
 
     return rollout

@@ -33,7 +33,7 @@ from .keeping import load_beside, save_beside
 from .reference import frozen_copy
 from .rewards import RewardSources
 from .rollouts import write_rollouts
-from .rows import behind, bounds_of_rows
+from .rows import behind, bounds_of_rows, last_token
 from .telling import means, told
 from .types import Cycle, Replay, Rewards, Rollout
 from .whole_answers import compares_completions, completion_loss
@@ -199,14 +199,21 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
             examples = gather_object(self._examples) if writes or self.learners else []
+            writers = gather_object(self._writers(inputs, batch)) if writes else []
             if writes and self.accelerator.is_main_process:
                 path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
-                story = (scored.rewards, scored.advantages, self.sources.versions)
+                story = (scored.rewards, scored.advantages, self.sources.versions, writers)
                 write_rollouts(path, self.state.global_step, examples, rollout, *story)
             self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)
             if self.backlog:
                 self.backlog.turn(batch, scored, rollout)
         return batch
+
+    def _writers(self, inputs: list, batch: Batch) -> list[str]:
+        """Return who computed the log-probabilities that `Rollout.written` holds, for each of this process's rows."""
+        if "sampling_per_token_logps" not in batch:
+            return ["policy"] * len(inputs)
+        return [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
 
     def _everywhere(self, batch: Batch, rows: Answers, read: Reading | None, base: Tensor | None) -> Rollout:
         """The answers of all processes: a group may span them."""
@@ -217,7 +224,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             with torch.no_grad():
                 found = self.learner.critic(at_answers(read.states, rows))
             values, after = found[:, :-1] * rows.response, found.gather(1, behind(rows.response)[:, None]).squeeze(1)
-        finished = self._gather((ends & rows.response).any(1))
+        finished = self._gather((ends & rows.response & last_token(batch["completion_mask"].bool())).any(1))
         return Rollout(
             group=torch.arange(len(finished), device=finished.device) // self._size,
             response=self._gather(rows.response),
@@ -262,7 +269,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             old = rollout.logprobs if self.use_vllm or rollout.written is None else rollout.written
             found["old_per_token_logps"] = old
         if self.learner and rollout.values is not None:
-            returns = critic_returns(scored, rollout, self.learner.arguments.lam)
+            returns = critic_returns(scored, rollout, self.algorithm.gamma, self.learner.arguments.lam)
             found |= {"values": rollout.values, "returns": returns}
             found["known"] = rollout.response & ~scored.total.isnan()[:, None]
         size = len(rollout.finished) // self.accelerator.num_processes

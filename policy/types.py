@@ -67,6 +67,8 @@ class TokenEstimator:
     """
 
     estimate: AdvantageEstimator
+    gamma: float = 1.0
+    """Discount of later rewards; the values that a critic learns beside it have the same."""
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
         """Return the advantages."""

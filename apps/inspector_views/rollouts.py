@@ -68,7 +68,7 @@ def number_of(folder: Path, step: int) -> int:
 def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout]:
     """So many answers from place `start`; without what is of tokens but the advantages."""
     file = _file(folder, step)
-    left_out = ("tokens", "logprobs", "base", "values")
+    left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
     rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
     return [_rollout(step, start + place, row) for place, row in enumerate(rows)]
 
@@ -115,7 +115,8 @@ def _rollout(step: int, place: int, row: Mapping[str, Any]) -> Rollout:
             if name.startswith("reward/"):
                 _, stage, component = name.split("/", 2)
                 rewards.setdefault(stage, {})[component] = None if value is None else float(value)
-        of_tokens = {"log π": "logprobs", "log base": "base", "value": "values"}
+        policy = "policy_logprobs" if "policy_logprobs" in row else "logprobs"  # earlier files have the policy's alone
+        of_tokens = {"log π": policy, "log base": "base", "value": "values"}
         return Rollout(
             step=step,
             place=place,

@@ -40,4 +40,4 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
         advantages = torch.zeros_like(packed).scatter(1, order, packed)
         return torch.where(live, advantages, 0).to(values.dtype)
 
-    return TokenEstimator(estimate)
+    return TokenEstimator(estimate, gamma)

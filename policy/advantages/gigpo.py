@@ -39,7 +39,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
         advantages = against(total, rollout.group, epsilon)[:, None] + omega * steps
         return torch.where(live, advantages, 0).to(as_float(rewards).dtype)
 
-    return TokenEstimator(estimate)
+    return TokenEstimator(estimate, gamma)
 
 
 def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:

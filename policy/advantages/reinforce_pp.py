@@ -28,4 +28,4 @@ def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstim
         advantages[live] = standardised(back[live], epsilon)
         return advantages.to(r.dtype)
 
-    return TokenEstimator(estimate)
+    return TokenEstimator(estimate, gamma)

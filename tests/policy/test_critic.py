@@ -74,7 +74,7 @@ def scored_by(steps: list[float] | None = None, penalty: Penalty | None = None, 
     )  # fmt: skip
     rewards = Rewards(torch.tensor([[10.0]]), ("right",), None if steps is None else torch.tensor([steps]))
     scored = algorithm(rewards, rollout)
-    returns = critic_returns(scored, rollout, lam=1.0)
+    returns = critic_returns(scored, rollout, gamma=1.0, lam=1.0)
     assert torch.equal(returns, scored.advantage), "with values of 0 both are the rewards that follow"
     return returns[0].tolist()
 
@@ -85,6 +85,22 @@ def test_the_critics_targets_are_the_rewards_that_advantages_are_made_of():
     # log π - log base is 1, 0, 2: half of it is what the tokens cost
     assert scored_by(penalty=Penalty(0.5, "token", "k1")) == [8.5, 9.0, 9.0]
     assert scored_by([1.0, math.nan, 2.0], penalty=Penalty(0.5, "token", "k1")) == [11.5, 11.0, 11.0]
+
+
+def test_the_critics_targets_are_discounted_like_the_advantages():
+    """Under values with γ = 1, δ = r + γ V' - V would be below 0 for a reward that the critic knows exactly."""
+    gae = load("policy.advantages", "gae")(gamma=0.5, lam=1.0)
+    formulas = (load("policy.losses", "ppo")(), load("policy.aggregations", "token_mean")())
+    algorithm = Algorithm(gae, *formulas)
+    rollout = Rollout(
+        torch.zeros(1, dtype=torch.long), torch.ones(1, 3, dtype=torch.bool), torch.tensor([True]),
+        values=torch.zeros(1, 3), after=torch.zeros(1),
+    )  # fmt: skip
+    scored = algorithm(Rewards(torch.tensor([[8.0]]), ("right",)), rollout)
+    returns = critic_returns(scored, rollout, algorithm.gamma, lam=1.0)
+    assert returns[0].tolist() == [2.0, 4.0, 8.0]
+    learned = rollout._replace(values=returns)
+    assert not algorithm(Rewards(torch.tensor([[8.0]]), ("right",)), learned).advantage.any()
 
 
 def test_what_follows_a_truncated_completion_counts_only_without_a_reward_for_the_whole_of_it():

@@ -124,6 +124,9 @@ def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote
         written = [read(path, asked, 8) for path in both]
         expected = [(written[row % 4 // 2], row // 4 * 2 + row % 2) for row in range(16)]
         assert [one["tokens"] for one in rows] == [said.answers[place] for said, place in expected]
+        assert [one["logprobs_of"] for one in rows] == ["policy", "policy", *[f"agent {1 - number}"] * 2] * 4
+        for one, (said, place) in zip(rows, expected, strict=True):
+            assert one["logprobs"] == pytest.approx(said.logprobs[place], abs=1e-6)
         before = trainer.encoder.encode_prompt(user_turn(rows[0]["prompt"].removeprefix("user: ")))
         for said, model in zip(written, ((base, llama), (llama, base))[number], strict=True):
             assert said.logprobs[0] == pytest.approx(by_one_forward(model, before, said.answers[0]), abs=1e-4)

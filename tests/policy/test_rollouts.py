@@ -51,7 +51,8 @@ def test_a_failed_write_leaves_the_file_before_as_it_was(tmp_path):
 
 def test_log_probabilities_are_those_of_whoever_wrote_the_tokens_and_the_policys_stand_beside_them(tmp_path):
     rollout = ROLLOUT._replace(written=torch.tensor([[0.0, -1.5, -2.0, -3.0], [0.0, -4.0, 0.0, 0.0]]))
-    write_rollouts(tmp_path / "3.parquet", 3, EXAMPLES, rollout, REWARDS, ADVANTAGES)
+    write_rollouts(tmp_path / "3.parquet", 3, EXAMPLES, rollout, REWARDS, ADVANTAGES, writers=["server", "policy"])
     first, second = pq.read_table(tmp_path / "3.parquet").to_pylist()
     assert (first["logprobs"], second["logprobs"]) == ([-1.5, -2.0, -3.0], [-4.0])
+    assert (first["logprobs_of"], second["logprobs_of"]) == ("server", "policy")
     assert (first["policy_logprobs"], second["policy_logprobs"]) == ([-1.0, -2.0, -3.0], [-5.0])

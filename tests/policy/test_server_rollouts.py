@@ -2,6 +2,7 @@
 
 import copy
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from rewardlab.benchmarks.worlds import garden, models
@@ -59,10 +60,16 @@ def server(base):
 @pytest.fixture
 def train(train_written_by):
     def run(url, policy=None, steps=1):
-        changed = {"max_steps": steps, "gradient_accumulation_steps": 1, "max_completion_length": 8}
+        changed = {"max_steps": steps, "gradient_accumulation_steps": 1, "max_completion_length": 8, "rollout_steps": 1}
         return train_written_by(server_rollouts(url), policy=policy, **changed)
 
     return run
+
+
+def test_the_rollout_files_name_the_server_as_the_writer(server, train, tmp_path):
+    train(server)
+    (file,) = (tmp_path / "rollouts").iterdir()
+    assert {row["logprobs_of"] for row in pq.read_table(file).to_pylist()} == {"server"}
 
 
 def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, train, monkeypatch):

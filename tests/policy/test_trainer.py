@@ -237,6 +237,7 @@ def test_rollouts_keep_the_log_probabilities_of_whoever_wrote_them(train, tmp_pa
     for row in pq.read_table(file).to_pylist():
         own = row["policy_logprobs"]
         assert row["logprobs"] == [-1.0, own[1], -2.0] and own[0] != -1.0
+        assert row["logprobs_of"] == "rollout function"
     assert logged(trainer, "ratio")[0] != pytest.approx(1.0, abs=0.05)
 
 
@@ -269,6 +270,56 @@ def test_the_value_behind_a_completion_stands_behind_its_last_token(train, words
     values = trainer.learner.critic(states)
     torch.testing.assert_close(rollout.after, values[:, 4])
     torch.testing.assert_close(rollout.values[:, [0, 3]], values[:, [0, 3]])
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_a_completion_that_goes_on_behind_a_tool_is_finished_by_its_last_token(train, words):
+    """The end of its first turn does not end it."""
+    end = words.eos_token_id
+
+    def with_a_tool(prompts, trainer):
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        completions = [[5, end, 7, end if index % 2 else 8] for index, _ in enumerate(ids)]
+        mask = [[1, 1, 0, 1] for _ in ids]
+        return {"prompt_ids": ids, "completion_ids": completions, "logprobs": None, "env_mask": mask}
+
+    trainer = train("gae", steps=1, rollout_func=with_a_tool, kind=Watched, **PPO)
+    finished = trainer.critic_read[0].finished.tolist()
+    assert finished == [bool(index % 2) for index, _ in enumerate(finished)]
+
+
+def of_rollouts(folder, column, last=4):
+    """A column of the last steps' rollout files, one completion after the other."""
+    files = sorted((folder / "rollouts").iterdir())[-last:]
+    return [row[column] for file in files for row in pq.read_table(file).to_pylist()]
+
+
+CONSTANT = {
+    "penalty": Penalty(),
+    "critic": CriticArguments(learning_rate=1e-2, passes=4),
+    "measure_kl": False,
+    "rollout_steps": 1,
+}
+
+
+def test_a_critic_of_a_constant_reward_expects_it_where_most_completions_are_truncated(train, tmp_path):
+    sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
+    train("gae", sources, steps=30, learning_rate=0.0, max_completion_length=4, **CONSTANT)
+    folder = tmp_path / "run"
+    assert np.mean(of_rollouts(folder, "finished")) < 0.5
+    values = of_rollouts(folder, "values")
+    assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.long
+def test_under_a_constant_reward_completions_go_on_ending_by_themselves(train, tmp_path):
+    sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
+    train("gae", sources, steps=60, learning_rate=5e-4, max_completion_length=24, **CONSTANT)
+    folder = tmp_path / "run"
+    values = of_rollouts(folder, "values", last=10)
+    assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
+    finished = np.array(of_rollouts(folder, "finished", last=60)).reshape(6, -1).mean(1)
+    assert finished.min() >= 0.9
 
 
 class Again:

@@ -73,6 +73,7 @@ def keep_answers(folder: Path, step: int) -> None:
         tokens=torch.tensor([[5, 6, 7], [8, 9, 0], [4, 0, 0]]),
         logprobs=torch.tensor([[-1.0, -2.0, -0.5], [-1.0, -1.0, 0.0], [-3.0, 0.0, 0.0]]),
         base=torch.tensor([[-1.5, -2.0, -1.5], [-1.0, -1.0, 0.0], [-3.0, 0.0, 0.0]]),
+        written=torch.full((3, 3), -9.0),
     )
     values = torch.tensor([[1.0, 2.0, 3.0], [0.5, 4.0, 0.0], [NAN, 0.0, 0.0]])
     gated = values.clone()
