@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import main
+from rewardlab.apps.finished import open_finished
+from rewardlab.apps.runs import plain
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.render import markdown
+from rewardlab.benchmarks.scorers import StoredScores
 
 RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
 SLOW = """
@@ -194,6 +200,32 @@ def test_a_run_verifies_and_a_changed_one_does_not(folder, tmp_path, capsys):
     (run / "summary.json").write_text(json.dumps(summary | {"version": "0"}))
     assert main(["verify", str(run)]) == 3 and "version 0 of pairs" in capsys.readouterr().err
     assert main(["verify", str(tmp_path)]) == 2
+
+
+def test_a_run_from_before_intervals_had_names_still_verifies(folder, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "runs" / "good", run)
+    new, opened = (run / "report.md").read_text(), open_finished(str(run))
+    scorers = [
+        StoredScores(
+            row["scorer"],
+            {n: one.scores for n, one in opened.judgments[row["scorer"]].items()},
+            role=row["role"],
+            contract=row["contract"],
+        )
+        for row in opened.summary["rows"]
+    ]
+    facts = {name: opened.summary[name] for name in ("notes", "samples", "seed")}
+    report = evaluate(opened.suite, opened.cases, scorers, **facts, interval="percentile").report
+    summary = json.loads(json.dumps(plain(asdict(report))))
+    del summary["interval"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    (run / "report.md").write_text(markdown(report))
+    assert "(bootstrap of whole prompts)" in markdown(report) and "(Wilson's, " in new
+    assert main(["verify", str(run)]) == 0, capsys.readouterr().err
+    for strange in ("exact", ["percentile"]):
+        (run / "summary.json").write_text(json.dumps(summary | {"interval": strange}))
+        assert main(["verify", str(run)]) == 3 and "summary.json: damaged" in capsys.readouterr().err
 
 
 # ---- compare ----
