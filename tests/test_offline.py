@@ -19,6 +19,8 @@ def hear(event, arguments):
     if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto", "urllib.Request"):
         heard.append((event, str(arguments)))
 sys.addaudithook(hear)
+import os
+os.environ.pop("HF_HUB_OFFLINE", None)  # the tests' own setting would hide an attempt
 """
 VERBS_OFFLINE = """
 from rewardlab.apps.cli import main
@@ -49,6 +51,7 @@ def test_importing_the_whole_package_opens_no_connection(script):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_verbs_that_need_no_network_open_no_connection(script, tmp_path):
     pairs = write(tmp_path / "pairs.jsonl", map(pair_row, garden.pairs(60, 0)))
     done = subprocess.run(script(LISTENING + VERBS_OFFLINE, pairs, tmp_path), capture_output=True, text=True)

@@ -46,9 +46,9 @@ def rollouts_of(folder: Path) -> list[dict]:
     return [row for path in sorted((folder / "rollouts").iterdir()) for row in pq.read_table(path).to_pylist()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rl_world(tmp_path_factory) -> Path:
-    """A start policy, prompts, settings, and a reward model with a tokenizer and a template of its own."""
+    """A start policy, prompts, settings, and a reward model with a tokenizer and a template of its own: to be read."""
     folder = tmp_path_factory.mktemp("rl")
     words = models.tokenizer()
     policy = models.causal_lm(words, seed=3)
