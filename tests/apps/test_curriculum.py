@@ -47,6 +47,7 @@ def test_the_shares_are_those_of_sec_over_the_advantages_that_were_written(rl, p
     assert value["flat"] == 0 and value["lively"] > 0.2 and step["curriculum/share/flat"] < 0.3
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_same_prompts(rl, prompts):
     flags = ["--reward", REWARD, "--curriculum", "dump(window=16)", "--category", "kind", "--max_steps", 5]
     flags += ["--save_strategy", "steps", "--save_steps", 2, "--rollout_steps", 1]

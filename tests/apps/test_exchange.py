@@ -10,6 +10,7 @@ import pytest
 from rewardlab.benchmarks.worlds import models
 
 from tests.apps.conftest import steps_of
+from tests.conftest import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 FORMULAS = ["--advantage_transform", "hacpo(floor=0.05)", "--loss", "hacpo(delta=0.8)", "--aggregation", "answer_mean"]
@@ -108,7 +109,7 @@ class Pair:
     def finish(self) -> None:
         """Both end well."""
         for number, one in enumerate(self.processes):
-            assert one.wait(timeout=300) == 0, self.said(number)[-2000:]
+            assert one.wait(timeout=PATIENCE) == 0, self.said(number)[-2000:]
 
     def kill(self) -> None:
         """Both end now."""
@@ -142,7 +143,7 @@ def pair(script, rl_world, other, tmp_path):
 
 def until(path: Path, process: subprocess.Popen) -> None:
     """The file is there."""
-    end = time.monotonic() + 240
+    end = time.monotonic() + PATIENCE
     while not path.exists():
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.02)

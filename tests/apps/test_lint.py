@@ -91,6 +91,7 @@ def found_in(folder: Path) -> dict[str, set[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path, benchmark, capsys):
     given, where = planted(20_000)
     data, out, began = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", time.process_time()
@@ -199,6 +200,7 @@ of its first turns are prompts of RewardBench letter by letter.
 """
 
 
+@pytest.mark.slow
 def test_what_shared_data_have_in_common_with_rewardbench(shared_data, tmp_path, capsys):
     bench = shared_data / "rewardbench_v1/filtered-00000-of-00001.parquet"
     known = set(pq.read_table(bench, columns=["prompt"])["prompt"].to_pylist())

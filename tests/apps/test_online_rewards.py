@@ -64,6 +64,7 @@ def test_controls_have_names(rl, rl_world, control):
     assert [row["mine/policy_version"] for row in steps_of(folder)] == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
     """Head, optimizer and counts are part of a checkpoint."""
     flags = ["--reward", f"r2m(model={rl_world / 'rm'}, {R2M})", "--save_strategy", "steps", "--save_steps", 2]

@@ -22,6 +22,8 @@ from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.render import markdown
 from rewardlab.benchmarks.scorers import StoredScores
 
+from tests.conftest import wait_until
+
 RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
 SLOW = """
 import time
@@ -101,6 +103,7 @@ def same(first: Path, second: Path) -> None:
 # ---- resume and processes ----
 
 
+@pytest.mark.slow
 def test_an_evaluation_killed_at_five_random_points_ends_with_the_same_bytes(folder, whole, script, tmp_path):
     output, draw = tmp_path / "run", random.Random(7)
     progress, killed = tmp_path / "run.partial" / "progress" / "000", 0
@@ -109,10 +112,7 @@ def test_an_evaluation_killed_at_five_random_points_ends_with_the_same_bytes(fol
         process = subprocess.Popen(
             command(script, folder, output, *resume, first=SLOW), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        end = time.monotonic() + 60
-        while len(list(progress.glob("*.jsonl"))) < chunks:
-            assert process.poll() is None and time.monotonic() < end, "the run ended before it could be killed"
-            time.sleep(0.005)
+        wait_until(lambda most=chunks: len(list(progress.glob("*.jsonl"))) >= most, process)
         time.sleep(draw.random() * 0.1)
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -95,6 +95,7 @@ def test_a_run_is_trained_by_its_own_verdict_with_the_constant_that_one_watched_
 # ---- SAGE-RL ----
 
 
+@pytest.mark.slow
 def test_a_run_trains_on_what_a_search_finds(rl):
     flags = ["--reward", GOLD, "--rollouts", "sage(r=1, m=1, step_end=the)", "--max_steps", 3]
     code, facts, err, folder = rl(*flags, "--max_completion_length", 32)

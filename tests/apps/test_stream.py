@@ -38,7 +38,7 @@ def losses(folder: Path) -> np.ndarray:
     return np.array([row["loss"] for row in rows if "loss" in row])
 
 
-@pytest.mark.parametrize("kind", [(), UNIARM], ids=["scalar", "uniarm"])
+@pytest.mark.parametrize("kind", [(), pytest.param(UNIARM, marks=pytest.mark.slow)], ids=["scalar", "uniarm"])
 def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp_path, monkeypatch, kind):
     """144 rows of 100: the second epoch has begun where the run is cut off, in the middle of a block."""
     assert train(world, tmp_path / "whole", *kind) == 0

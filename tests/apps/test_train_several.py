@@ -207,6 +207,7 @@ def test_a_stage_is_trained_behind_another_and_both_become_one(train, world, cap
     assert held == pytest.approx(parts[0] + facts["weights"][1] * parts[1], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_weaker_models_margin_is_mixed_in(train, world):
     losses = {}
     for share in (0.5, 1.0):

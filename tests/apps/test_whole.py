@@ -42,6 +42,7 @@ def servers(rl_world, tmp_path, monkeypatch):
         yield urls, first
 
 
+@pytest.mark.slow
 def test_the_recipe_trains_with_served_rewards_a_judge_and_a_server_that_is_restarted(
     servers, rl_world, tmp_path, monkeypatch
 ):

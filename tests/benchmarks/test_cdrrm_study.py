@@ -199,6 +199,7 @@ def test_a_masked_rubric_loses_rules(tmp_path):
     assert masked == pytest.approx(whole - 2)
 
 
+@pytest.mark.slow
 def test_a_short_run_tells_every_part_and_is_found_again(tmp_path):
     said: list[str] = []
     study = cdrrm(tmp_path, workers=1, rows=6, say=said.append)

@@ -11,6 +11,7 @@ from rewardlab.policy.guided import decode
 TOY = Size(layers=4, hidden=192, vocabulary=500, tokens=32, prompt=4, rows=(1, 2), repeats=1)
 
 
+@pytest.mark.slow
 def test_the_script_runs_and_writes_every_round(tmp_path, capsys):
     main(["--budget", "0", "--output", str(tmp_path / "found.json")], TOY)
     found = json.loads((tmp_path / "found.json").read_text())

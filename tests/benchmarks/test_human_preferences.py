@@ -1,6 +1,8 @@
+import pytest
 from rewardlab.benchmarks.studies.human_preferences import human_preferences
 
 
+@pytest.mark.slow
 def test_the_study_runs_on_a_part_and_finds_its_results_again(shared_data, tmp_path):
     told: list[str] = []
 

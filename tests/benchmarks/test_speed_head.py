@@ -48,6 +48,7 @@ print(peak_of(hold, "cpu"))
 """
 
 
+@pytest.mark.slow
 def test_the_peak_is_what_was_there_at_once(script):
     """In a process of its own: what another test freed may still be resident, and would be taken again."""
     done = subprocess.run(script(HOLD), capture_output=True, text=True, check=True)

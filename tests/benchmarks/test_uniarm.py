@@ -72,6 +72,7 @@ def test_without_a_global_term_margins_on_conflicts_are_calibrated(language, cal
     assert 0.7 < slope < 1.4
 
 
+@pytest.mark.slow
 def test_the_scalarised_term_widens_the_margins(language, calibrated):
     wide, _ = gaps(language, trained(language, weight=1.0))
     assert wide.abs().mean() > 1.3 * gaps(language, calibrated)[0].abs().mean()
@@ -113,6 +114,7 @@ def test_a_base_that_guides_itself_is_drawn_from_its_square(cache):
     assert (alone["rewards"] == alone["rewards"][:1]).all()
 
 
+@pytest.mark.slow
 def test_a_mixture_and_a_soup_of_policies_are_one_of_them_at_the_vertices(cache):
     lora = Recipe(kind="lora", weight=0.0, reference=True, steps=3)
     mixture, soup = (

@@ -233,6 +233,7 @@ def start():
     return policies.start_policy(0, texts=1000, steps=100)
 
 
+@pytest.mark.slow
 def test_the_start_policy_answers_what_it_is_asked(start):
     asked = garden.prompts(64, seed=1)
     answers = policies.sample(start, asked, seed=0)

@@ -39,6 +39,7 @@ def compiler(triton):
     return run
 
 
+@pytest.mark.slow
 def test_no_kernel_spills_more_or_reads_narrower_than_in_the_table(compiler, script, triton):
     table = RESULTS / f"kernels-triton-{triton.__version__.rpartition('.')[0]}.json"
     code = "import sys; from rewardlab.benchmarks.speed.aot import main; sys.exit(main(sys.argv[1:]))"

@@ -69,7 +69,7 @@ WAYS = pytest.mark.parametrize(
         ("eager", torch.bfloat16),
         ("eager", torch.float64),
         ("triton", torch.float32),
-        ("triton", torch.bfloat16),
+        pytest.param("triton", torch.bfloat16, marks=pytest.mark.slow),
     ],
     ids=str,
 )

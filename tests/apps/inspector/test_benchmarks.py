@@ -42,6 +42,7 @@ def test_the_report_s_html_stays_inert(address, visit):
     assert report.locator("img, script, a[href^=javascript]").count() == 0
 
 
+@pytest.mark.slow
 def test_a_run_of_an_older_version_is_a_sentence_and_the_page_goes_on(address, visit):
     page = visit(address, "?tab=benchmarks&run=old", width=390, ready="#benchmarks-note p")
     assert "of another version" in page.locator("#benchmarks-note").inner_text()
@@ -53,6 +54,7 @@ def test_a_run_of_an_older_version_is_a_sentence_and_the_page_goes_on(address, v
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_a_committed_study_has_its_tables_and_figures(served, visit):
     page = visit(served(ROOT / "benchmarks" / "results"), "?tab=studies&run=overoptimisation", ready="#study img")
     assert page.locator("#study img").count() == 2 and page.locator("#study table").count() > 0

@@ -70,6 +70,7 @@ def test_a_hostile_scorer_is_text_and_what_does_not_go_together_is_a_sentence(ad
     page.locator("#agreement").wait_for()
 
 
+@pytest.mark.slow
 def test_it_can_be_read_on_a_telephone(address, visit):
     page = visit(address, "?tab=compare&run=before&with=after", width=390, ready="#agreement")
     page.locator("#statistics").wait_for()

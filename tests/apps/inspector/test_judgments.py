@@ -124,6 +124,7 @@ def test_keys_and_buttons_walk_and_mark(visit, address):
     expect_cases(page, "a2")
 
 
+@pytest.mark.slow
 def test_an_address_leads_back_to_what_was_shown(visit, address):
     query = "?tab=judgments&run=eval&outcome=right&subset=chat&search=moss&only=null&order=worst&item=a6-2"
     page = visit(address, query, ready=ITEM)
@@ -177,6 +178,7 @@ def test_readers_annotate_and_take_a_selection_away(visit, address, runs, tmp_pa
     assert [json.loads(line)["who"] for line in lines] == ["Bob", "Ada <b>"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_shown_is_told_and_a_run_appears_when_it_is_finished(visit, address, runs):
     growing = write_run(runs / "later.partial")
     (growing / "summary.json").rename(runs / "summary")
@@ -233,6 +235,7 @@ def test_a_folder_without_runs_says_how_to_make_one(visit, served, tmp_path):
     assert "`rewardlab eval` and `rewardlab judge` write one" in page.locator("#item").inner_text()
 
 
+@pytest.mark.slow
 def test_a_narrow_screen_scrolls_no_further_than_its_width(visit, address):
     page = visit(address, "?run=eval", width=390, ready=ITEM)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -8,6 +8,7 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.inspector import playground
 
 from tests.apps.inspector.garden_models import NAMES, save_arm, save_base, save_linear
+from tests.conftest import PATIENCE
 
 PLOTLY = 120_000  # milliseconds until a busy machine has read it
 PROMPT = "tell me about bees"
@@ -75,7 +76,7 @@ def test_two_settings_decoded_together_are_two_answers_of_the_command_line(visit
     press(page, "add a setting")
     page.locator("#kept", has_text="harmless 1.00").wait_for()
     press(page, "Decode")
-    page.locator("#status", has_text="2 answers,").wait_for(timeout=60_000)
+    page.locator("#status", has_text="2 answers,").wait_for(timeout=PATIENCE * 1000)
     same = ["--base", str(world / "base"), "--arm", *guides, "--weight", "3", "--max_new_tokens", "8"]
     for place, preference in enumerate(("helpful=0.8,harmless=0.2", "helpful=0,harmless=1")):
         (row,) = decode(world, f"one-{place}.jsonl", *same, "--preference", preference)
@@ -97,7 +98,7 @@ def test_a_sweep_is_a_figure_and_its_axes_can_be_chosen(visit, address):
     page.get_by_text("Sweep", exact=True).first.click()
     set_number(page, "Steps", 3)
     page.locator("button", has_text="Sweep").last.click()
-    page.locator("#status", has_text="3 answers,").wait_for(timeout=60_000)
+    page.locator("#status", has_text="3 answers,").wait_for(timeout=PATIENCE * 1000)
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
     page.locator("#sweep .js-plotly-plot").wait_for(timeout=PLOTLY)
     page.locator("#sweep", has_text="words · reward").wait_for()
@@ -113,18 +114,19 @@ def test_a_prompt_that_cannot_be_answered_is_a_sentence(visit, address):
     assert answers(page) == [] and "Decoding" not in page.locator("#status").inner_text()
     page.locator("#prompt textarea").fill("bees " * 300)
     press(page, "Decode")
-    page.get_by_text("shorten it to 255 at most").first.wait_for(timeout=60_000)
+    page.get_by_text("shorten it to 255 at most").first.wait_for(timeout=PATIENCE * 1000)
     assert answers(page) == []
 
 
+@pytest.mark.slow
 def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, browser, monkeypatch):
     def slowly(*asked):
         for piece in quickly(*asked):
-            time.sleep(0.1)
+            time.sleep(0.5)
             yield piece
 
     quickly = playground._pieces
-    monkeypatch.setattr(playground, "_pieces", slowly)  # 200 tokens take 20 seconds
+    monkeypatch.setattr(playground, "_pieces", slowly)  # 200 tokens take 100 seconds
     left = browser.new_page()
     left.goto(address + "?tab=playground")
     page = visit(address, "?tab=playground")
@@ -136,12 +138,12 @@ def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, br
     left.locator("#decoded .guided", has_text=" ").first.wait_for()
     left.close()
     press(page, "Decode")
-    page.locator("#decoded .guided").first.wait_for(timeout=60_000)
+    page.locator("#decoded .guided").first.wait_for(timeout=PATIENCE * 1000)
     press(page, "cancel")
     page.locator("#status", has_text="Cancelled.").wait_for()
     set_number(page, "Longest answer (tokens)", 2)
     press(page, "Decode")
-    page.locator("#status", has_text="1 answer, 2 tokens").wait_for(timeout=60_000)
+    page.locator("#status", has_text="1 answer, 2 tokens").wait_for(timeout=PATIENCE * 1000)
     press(page, "cancel")
     page.wait_for_timeout(1000)
     assert page.locator("#status").inner_text().startswith("1 answer, 2 tokens")
@@ -177,11 +179,12 @@ def test_without_models_there_is_the_command(visit, served, world, tmp_path):
     assert page.locator("#file-answers .heat").count() == 0
 
 
+@pytest.mark.slow
 def test_a_guide_that_follows_a_preference_has_its_sliders(visit, served, world):
     page = visit(served(world / "runs", arm=[str(world / "both")]), "?tab=playground", width=390, height=800)
     page.get_by_label("number input for helpful").wait_for()
     page.locator("#prompt textarea").fill(PROMPT)
     set_number(page, "Longest answer (tokens)", 3)
     press(page, "Decode")
-    page.locator("#status", has_text="1 answer, 3 tokens").wait_for(timeout=60_000)
+    page.locator("#status", has_text="1 answer, 3 tokens").wait_for(timeout=PATIENCE * 1000)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

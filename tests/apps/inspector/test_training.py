@@ -39,6 +39,7 @@ def test_an_answer_is_shown_with_its_waterfall_and_its_tokens(address, visit):
     page.locator("#rollout-place", has_text="answer 3 of 3").wait_for()
 
 
+@pytest.mark.slow
 def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
     page = visit(address, "?tab=training&run=all", width=390, ready="#laststep")
     for figure in ("rl-reward", "rl-components", "rl-proxy-and-gold", "rl-kl", "rl-length", "rl-entropy", "over-kl"):
@@ -47,6 +48,7 @@ def test_there_is_a_figure_for_everything_that_was_logged(address, visit):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_a_sentence_and_its_answers_can_still_be_read(address, visit):
     page = visit(address, "?tab=training&run=torn", ready="#training-note p")
     assert "not a line of a training's log" in page.locator("#training-note").inner_text()
