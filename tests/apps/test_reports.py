@@ -124,6 +124,7 @@ def test_an_evaluation_killed_at_five_random_points_ends_with_the_same_bytes(fol
     assert not (output / "progress").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_bytes_of_one(folder, whole, script, tmp_path):
     output = tmp_path / "run"
     file = tmp_path / "run.py"
