@@ -4,8 +4,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from .phrases import LEAD, RANKED_WORDS, REASONS
-from .statements import Grammar
+from .phrases import CONCESSION, CONCLUSION, LEAD, LIMITED, NEGATED, RANKED_WORDS, REASONS, SETTING
+from .statements import Grammar, Value
 from .types import Reason
 
 LABELS = ("A", "B")
@@ -17,7 +17,7 @@ MARKED = re.compile(r"\[\[\s*([^\[\]\n]{1,20}?)\s*\]\]|\\boxed\{\s*(?:\\text\{)?
 NOUN = r"(?:the\s+)?(?:response|answer|output|assistant|option|candidate|model|completion|reply|solution|choice|text)"
 BETTER = (
     r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|marginally|significantly|definitely|therefore|thus|far|simply|also"
-    r"|a bit|somewhat|still|ultimately|generally|by far|considerably|notably|narrowly)\s+)*(?:the\s+)?"
+    r"|a bit|somewhat|still|ultimately|generally|by far|considerably|notably|narrowly)\s+)*(?:the\s+|an?\s+)?"
     r"(?:clear\s+|overall\s+)?(?:better|best|winner|superior|preferred|preferable|stronger|winning)"
     r"(?:\s+(?:one|choice|response|answer|output|option|assistant|candidate|model|completion|solution|overall"
     r"|of the two|here))*"
@@ -46,7 +46,13 @@ TIE_SENTENCE = re.compile(
     rf"|both(?:\s+{NOUN}s?)?\s+are\s+(?:tied|equal(?:ly (?:good|strong|helpful))?)\s*[.!]?$",
     re.IGNORECASE,
 )
-OPINION = r"(?:i\s+(?:think|believe|find|judge|conclude|feel)\s+(?:that\s+)?)?"
+OPINION = re.compile(
+    r"(?:(?:i|we)(?:['’](?:d|ve))?(?:\s+(?:would|can|must|have|therefore|still|personally|confidently))*\s+(?:think|believe"
+    r"|find|found|judged?|concluded?|feel|say|argue|determined?|decided?|(?:come|came|reached?) (?:to )?the conclusion)"
+    r"\s+(?:that\s+)?|(?:it\s+is|it's)\s+(?:clear|evident|obvious|apparent)\s+that\s+|it\s+(?:seems|appears)\s+that\s+"
+    r"|my\s+(?:final\s+)?(?:verdict|conclusion|opinion|view|judge?ment|evaluation|assessment|decision)\s+is\s+that\s+)$",
+    re.IGNORECASE,
+)
 PICK = r"i(?:\s+would|['’]d)?\s+(?:choose|pick|select|prefer|vote for|go with|favou?r|declare)"
 CHOSEN = ("winner", "choice", "answer", "verdict", "decision", "judgment", "judgement", "preference", "result")
 JSON_CHOICE = frozenset(
@@ -56,11 +62,18 @@ JSON_CHOICE = frozenset(
 )
 
 
-WOULD = re.compile(r"\bi would\b", re.IGNORECASE)
 CONDITION = re.compile(
     r"\b(?:if|unless|would|could|might|whether|when|not|never|neither|nor|or|assuming)\b|n't\b", re.IGNORECASE
 )
-SENTENCE_ENDS = re.compile(rf"\s*(?:[.!]?\s*$|[,–—-]?\s*{REASONS}(?!.*\b(?:if|unless)\b))", re.IGNORECASE | re.DOTALL)
+SENTENCE_ENDS = re.compile(
+    rf"\s*(?:[.!]?\s*$|(?:[,;:–—-]*\s*{REASONS}|[;:–—-]+\s*(?:it|its|this|they)\b)(?!.*\b(?:if|unless|otherwise)\b))",
+    re.IGNORECASE | re.DOTALL,
+)
+FOR_THIS = re.compile(
+    r"\s*(?:for|in|to)\s+(?:this|the)\s+(?:(?:given|above|specific|current|present)\s+)?"
+    r"(?:instruction|task|question|prompt|request|case)\b",
+    re.IGNORECASE,
+)
 
 
 LETTERED = re.compile(
@@ -79,7 +92,9 @@ class Labelled(NamedTuple):
     praise: re.Pattern[str]
     """` is better than B`, after a label."""
     sentences: tuple[re.Pattern[str], ...]
-    """Closing sentences; the group `rest` is what follows."""
+    """Sentences that state a verdict; the groups `before` and `rest` are what stands around it."""
+    praised: re.Pattern[str]
+    """`B is better`, wherever it stands."""
     comparison: re.Pattern[str]
     """` than B`, after the praise."""
 
@@ -89,15 +104,16 @@ def _labelled(labels: tuple[str, str]) -> Labelled:
     closed = rf"(?:['’]s\s+{NOUN}|(?![\w'’]\w)(?!\w)[)\]}}>\"'”’]*)"
     one = rf"(?:{NOUN}\s*[-#:]?\s*)?[(\[{{<\"'“‘]*(?P<label>{either}){closed}"
     other = one.replace("?P<label>", "?:")
-    led, said = f"(?:{LEAD.pattern})?", re.IGNORECASE | re.DOTALL
+    said = re.IGNORECASE | re.DOTALL
     return Labelled(
         re.compile(one, re.IGNORECASE),
         re.compile(rf"({either})\s*(>>?|<<?|=)\s*({either})(?!\w)", re.IGNORECASE),
         re.compile(rf"\s+(?:{BETTER}|wins|is right)\b(?:\s+than\s+{other})?", re.IGNORECASE),
         (
-            re.compile(rf"{led}(?:[^.;:!?]*,\s*)?{OPINION}{one}\s+(?:{BETTER}|wins)\b(?P<rest>.*)$", said),
-            re.compile(rf"{led}{PICK}\s+{one}(?P<rest>.*)$", said),
+            re.compile(rf"(?P<before>[^.;:!?]*?){one}\s+(?:{BETTER}|wins)\b(?P<rest>.*)$", said),
+            re.compile(rf"(?P<before>[^.;:!?]*?){PICK}\s+{one}(?P<rest>.*)$", said),
         ),
+        re.compile(rf"\b{one}\s+(?:{BETTER}|wins)\b", re.IGNORECASE),
         re.compile(rf"\s*(?:(?:than|over|to)\s+{other}|as the (?:better|winner|best)[\w ]*)", re.IGNORECASE),
     )
 
@@ -120,19 +136,33 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
             return canonical[found["label"].lower()], text[(praised or found).end() :]
         return None
 
-    def closing(unit: str) -> str | None:
-        if TIE_SENTENCE.search(LEAD.sub("", unit, count=1)) and not CONDITION.search(unit):
-            return TIE
+    def sentence(unit: str) -> str | None:
         found = next((match for one in patterns.sentences if (match := one.match(unit))), None)
-        if found is None:
+        if found is None or not _is_unlimited(found["before"]):
             return None
-        before = unit[: found.start("label")]
-        if CONDITION.search(WOULD.sub("", before)) or ("," in before and not LEAD.match(unit)):
-            return None
-        rest = patterns.comparison.sub("", found["rest"], count=1)
-        return canonical[found["label"].lower()] if SENTENCE_ENDS.match(rest) else None
+        named = canonical[found["label"].lower()]
+        rest = FOR_THIS.sub("", patterns.comparison.sub("", found["rest"], count=1), count=1)
+        praised = {canonical[one["label"].lower()] for one in patterns.praised.finditer(rest)}
+        return named if SENTENCE_ENDS.match(rest) and praised <= {named} else None
 
-    return Grammar(JSON_CHOICE, CUE, MARKED, value, _names_a_letter, closing)
+    def tie(unit: str) -> str | None:
+        return TIE if TIE_SENTENCE.search(LEAD.sub("", unit, count=1)) and not CONDITION.search(unit) else None
+
+    def opposes(unit: str, choice: Value) -> bool:
+        opening = CONCESSION.match(unit)
+        subject = patterns.label.match(unit, opening.end()) if opening else None
+        return subject is not None and canonical[subject["label"].lower()] != choice and not NEGATED.search(unit)
+
+    return Grammar(JSON_CHOICE, CUE, MARKED, value, _names_a_letter, sentence, tie, opposes)
+
+
+def _is_unlimited(before: str) -> bool:
+    """Whether what stands before a verdict leaves it as it is: a conclusion's first word, a setting, `I think that`."""
+    led = CONCLUSION.match(before)
+    rest = OPINION.sub("", before[led.end() if led else 0 :])
+    if not rest.strip() or (led and (based := LEAD.fullmatch(rest)) and "," in based[0]):
+        return True
+    return bool(SETTING.fullmatch(rest)) and not LIMITED.search(rest)
 
 
 def _names_a_letter(cue: str, said: str) -> bool:
@@ -190,11 +220,13 @@ def points_between(low: float, high: float) -> Grammar:
             return Reason.MALFORMED, ""
         return (number, rest) if low <= number <= high else (Reason.OUT_OF_RANGE, "")
 
-    def closing(unit: str) -> float | None:
+    def sentence(unit: str) -> float | None:
         found = RATED.match(LEAD.sub("", unit, count=1))
         inner = value(found["number"]) if found else None
         if inner is None or isinstance(inner[0], Reason) or not SENTENCE_ENDS.match(inner[1]):
             return None
         return inner[0]
 
-    return Grammar(JSON_POINTS, POINTS_CUE, MARKED, value, _names_a_number, closing)
+    return Grammar(
+        JSON_POINTS, POINTS_CUE, MARKED, value, _names_a_number, sentence, lambda unit: None, lambda unit, points: False
+    )

@@ -2,12 +2,57 @@
 
 import re
 
-LEAD = re.compile(
+CONCLUDING = (
     r"(?:therefore|thus|hence|so|overall|in conclusion|to conclude|in summary|to sum up|in short|finally|ultimately"
-    r"|consequently|accordingly|as a result|all in all|on balance|for (?:these|this|that) reasons?"
-    r"|(?:based on|given|considering|taking|because of|in view of|in light of)\b[^,;.]*)\b\s*,?\s*",
+    r"|consequently|accordingly|as a result|all in all|on balance|for (?:these|this|that) reasons?)"
+)
+BASIS = (
+    r"(?:based on|given|considering|taking|because of|in (?:view|light) of|in (?:line|accordance|keeping) with"
+    r"|according to)\b"
+)
+BASED_ON = (
+    rf"{BASIS}"
+    r"(?![^,;.]*\b(?:alone|only|solely|purely|merely|just)\b)[^,;.]*"
+)
+LEAD = re.compile(rf"(?:{CONCLUDING}|{BASED_ON})\b\s*,?\s*", re.IGNORECASE)
+CONCLUSION = re.compile(rf"{CONCLUDING}\b\s*,?\s*", re.IGNORECASE)
+"""The words that begin a conclusion; `given ...` and `based on ...` may also begin a remark on one point."""
+SETTING = re.compile(
+    r"(?:after (?:\w+ )?(?:evaluat|review|compar|consider|read|analy[sz]|weigh|examin|look)\w*"
+    r"|while|although|though|even though|despite|because|since"
+    rf"|{BASIS}(?=[^,;.]*\b(?:above|account|all|analys[ie]s|both"
+    r"|criteria|evaluations?|everything|factors|instructions?|points|reasons|rules|task|these|this|those)\b)"
+    r"|for (?:this|the)(?: given)? (?:instruction|task|question|prompt|request)"
+    r"|in (?:this|the present) (?:case|comparison|instance)|in my (?:opinion|view|judge?ment|evaluation|assessment)"
+    r"|between the two|of the two)\b.*,\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A clause before a verdict that does not limit it: `After reading both, `, but not `In terms of style, `."""
+LIMITED = re.compile(
+    r"\b(?:if|unless|whether|assuming|in terms of|regarding|concerning|with (?:regard|respect) to|when it comes to"
+    r"|as far as|alone)\b",
     re.IGNORECASE,
 )
+CONCESSION = re.compile(
+    r"(?:and |but )*(?:however|but|yet|nevertheless|nonetheless|that said|still|then again)\b[,\s]*", re.IGNORECASE
+)
+NEGATED = re.compile(
+    r"\b(?:not?|never|neither|nor|cannot|without|only|merely|less|fewer|fail(?:s|ed)?|lack(?:s|ed|ing)?|miss(?:es|ed|ing)?"
+    r"|ignore[sd]?|unnecessary|irrelevant|incorrect(?:ly)?|inaccurate|wrong(?:ly)?|unrelated|worse|too)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+UNDECIDED = re.compile(
+    r"\b(?:there is|there's|i see) no (?:clear )?(?:winner|verdict|difference)\b|\btoo close to call\b"
+    r"|\bi(?:'m| am) (?:not sure|unsure|undecided|torn)\b|\bi do(?: not|n['’]t) know\b"
+    r"|\bhard to (?:say|choose|decide)\b|^it depends\b",
+    re.IGNORECASE,
+)
+TOPIC = re.compile(
+    r"(?!(?:my |the |brief |further )?(?:reason(?:s|ing)?|explanation|justification|rationale|analysis|evaluation|note"
+    r"|details|summary|why|because|response|output|answer|assistant)\b)[a-z][\w-]*(?: [\w-]+){0,3}\s*(?::(?!\w)|$)",
+    re.IGNORECASE,
+)
+"""The beginning of a passage on one criterion, such as `Clarity:`; an explanation of the verdict is none."""
 RANKED_WORDS = (
     r"\b(?P<rank>final|overall|ultimate|revised|corrected|updated|definitive"
     r"|initial|preliminary|tentative|provisional|first)\b"
@@ -27,9 +72,6 @@ TAKEN_BACK = re.compile(
     r"|i (?:was|am) wrong|i (?:have )?chang(?:e|ed) my mind)",
     re.IGNORECASE,
 )
-CONTRAST = re.compile(
-    r"\b(?:however|but|yet|nevertheless|nonetheless|that said|still|although|though)\b", re.IGNORECASE
-)
 HYPOTHESIS = re.compile(
     r"\b(?:if|unless|would|could|might|should|when|whether|either|example|e\.g|template|ignore)\b", re.IGNORECASE
 )
@@ -40,8 +82,8 @@ DENIAL = re.compile(
     re.IGNORECASE,
 )
 REASONS = (
-    r"(?:because|since|as (?:it|they|this|the)|due to|for (?:its|the|being|having)|thanks to|given|owing to|with "
-    r"|confidence\b)"
+    r"(?:because|since|as (?:it|its|they|this|the|both|there|response|output|answer|assistant)\b|due to"
+    r"|thanks to|owing to|for (?:its|being|having|the (?:\w+ )?reasons?)\b|given|with (?!regard|respect)|confidence\b)"
 )
 ENDS = re.compile(
     rf"\s*(?:[.!,]?\s*$|[.!]\s+\S|[,;:–—-]*\s*{REASONS}|[–—-]+\s+(?:it|its|this|they|the|more|better)\b"
@@ -55,6 +97,8 @@ DECLINES = re.compile(
     r"|assess\w*|rat(?:e|ing)|scor\w*|information|assist\w*|help\w*)\b",
     re.IGNORECASE,
 )
+SPEAKER = re.compile(r"\b(?:i|we|it is|it['’]s|i['’]m|we['’]re)\W+(?:\w+\W+){0,2}$", re.IGNORECASE)
+"""The judge itself, before it declines."""
 WRAPPERS = frozenset({"verdict", "judgment", "judgement", "result", "evaluation", "final", "output", "response"})
 REASONING_KEYS = (
     "reasoning",

@@ -1,7 +1,20 @@
-"""Finds the one thing that a reply states, be it a winner or a number: strict about what counts as stating it.
+"""Read the one thing that a reply states, a winner or a number, or say why it states none.
 
-A statement is explicit if it is a JSON field, a mark such as `[[A]]`, or a line such as `Final verdict: Response A`; a
-closing sentence such as `Therefore, Response A is better.` counts where there is nothing explicit. Nothing else counts.
+The reply's own words are read, without what it thinks aloud, quotes, or copies from the texts that it was shown.
+
+1. An explicit statement is a JSON field, a mark such as `[[A]]`, or a line such as `Final verdict: Response A`.
+2. A verdict sentence is `Response A is better`, `I prefer Response A`, or (for numbers) `I would rate it 7`. Before it
+   may stand a concluding word (`Therefore,`), a setting (`After reading both,`, `While both are short,`) or an opinion
+   (`I think that`), after it the end of the sentence, the other response (`than Response B`) or a reason (`because`).
+   With a condition (`If brevity matters,`), a limit (`in terms of style`, `at grammar`), a negation or a question mark
+   it is no verdict sentence.
+3. Verdict sentences decide where nothing is explicit and one of them opens the reply, closes it or has a concluding
+   word. A sentence with a concluding word does not decide if a passage on a further criterion (`Clarity: ...`) follows.
+   All verdict sentences must name the same value.
+4. Nothing is stated where the reply takes its verdict back (`Actually, ...`), calls it a tie afterwards, declines to
+   decide, or speaks for the other response in a sentence that begins with `However` or `But`.
+5. `Both are equally good.` is a tie where it closes the reply or has a concluding word.
+6. Statements that differ contradict each other, except that a later line may say that it is final or revised.
 """
 
 import re
@@ -10,18 +23,20 @@ from typing import Any, NamedTuple
 
 from .phrases import (
     COMMAND,
-    CONTRAST,
+    CONCLUSION,
     DECLINES,
     DENIAL,
     ENDS,
     HYPOTHESIS,
-    LEAD,
     PRELIMINARY,
     RANKED_WORDS,
     REASONING_KEYS,
     RETRACTION,
     REVISION,
+    SPEAKER,
     TAKEN_BACK,
+    TOPIC,
+    UNDECIDED,
     WRAPPERS,
 )
 from .replies import Found, Repeated, documents, own_words, sentences, undecorated, without_thinking
@@ -62,8 +77,15 @@ class Grammar(NamedTuple):
     """The value at the beginning of a text, and the rest of the text."""
     ambiguous: Callable[[str, str], bool]
     """Whether a cue and what follows it may speak of something else, such as a multiple-choice `Answer: B`."""
-    closing: Callable[[str], Value | None]
-    """The value that a closing sentence states."""
+    sentence: Callable[[str], Value | None]
+    """The value that a verdict sentence states."""
+    tie: Callable[[str], Value | None]
+    """The value of a sentence that calls it a tie."""
+    opposes: Callable[[str, Value], bool]
+    """Whether a sentence that begins with a contrast speaks for another value."""
+
+
+FINAL = 2
 
 
 class Line(NamedTuple):
@@ -72,7 +94,7 @@ class Line(NamedTuple):
     place: int
     value: Value | Reason
     rank: int
-    """0 where it calls itself preliminary, 2 final, else 1."""
+    """0 where it calls itself preliminary, `FINAL` final, else 1."""
     rest: str
     """What follows it on the line."""
     ambiguous: bool = False
@@ -194,8 +216,8 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
             return NoVerdict(whole[0]) if isinstance(whole[0], Reason) else whole[0]
     explicit = _unambiguous(list(_explicit(lines, grammar)), len(lines) - 1)
     if not explicit:
-        closing = _closing(lines, grammar)
-        return NoVerdict(Reason.NO_VERDICT) if closing is None else closing
+        concluded = _concluded(lines, grammar)
+        return NoVerdict(Reason.NO_VERDICT) if concluded is None else concluded
     last = explicit[-1]
     if any(not _overrides(last, one, lines) for one in explicit if one.value != last.value):
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(one.value) for one in explicit})))
@@ -203,9 +225,10 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     if isinstance(last.value, Reason):
         return NoVerdict(last.value)
-    for after in (_closing([last.rest], grammar), _closing(lines[last.place + 1 :], grammar)):
-        if after is not None and after != last.value:
-            return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {after}")
+    parts = [[last.rest], lines[last.place + 1 :], *([lines[: last.place]] if last.rank < FINAL else [])]
+    for concluded in (_concluded(part, grammar) for part in parts):
+        if concluded is not None and concluded != last.value:
+            return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {concluded}")
     return last.value
 
 
@@ -272,18 +295,63 @@ def _rank(words: str) -> int:
     found = re.search(RANKED_WORDS, words, re.IGNORECASE)
     if found is None:
         return 1
-    return 0 if found["rank"].lower() in PRELIMINARY else 2
+    return 0 if found["rank"].lower() in PRELIMINARY else FINAL
 
 
-def _closing(lines: Sequence[str], grammar: Grammar) -> Value | None:
-    """What the last line states in a sentence that nothing takes back."""
-    if not lines:
+class Sentence(NamedTuple):
+    """A sentence of the reply, without Markdown."""
+
+    line: int
+    text: str
+    announced: bool
+    """Whether the sentence before it ends in a colon and speaks of an example, a command or somebody else's words."""
+
+
+def _sentences_of(lines: Sequence[str]) -> list[Sentence]:
+    units = [(place, undecorated(unit)) for place, line in enumerate(lines) for unit in sentences(line)]
+    before = ["", *(unit for _, unit in units)]
+    return [
+        Sentence(place, unit, last.endswith(":") and _doubted(last))
+        for (place, unit), last in zip(units, before, strict=False)
+    ]
+
+
+def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | None:
+    """The value that the verdict sentences agree on; None where no sentence decides."""
+    units = _sentences_of(lines)
+    end = len(units) - 1
+    stated = {
+        place: value
+        for place, unit in enumerate(units)
+        if not unit.announced and (value := grammar.sentence(unit.text)) is not None
+    }
+    last = max(stated, default=-1)
+    ties = [value for place, unit in enumerate(units) if place > last and (value := _tie(unit, place == end, grammar))]
+    if not stated:
+        return ties[-1] if ties else None
+    if ties or len(set(stated.values())) > 1:
+        return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({*map(str, stated.values()), *map(str, ties)})))
+    if not any(_decides(place, units, lines) for place in stated):
         return None
-    units = [undecorated(unit) for unit in sentences(lines[-1])]
-    for place in range(len(units) - 1, -1, -1):
-        value = grammar.closing(units[place])
-        if value is not None:
-            after = " ".join(units[place + 1 :])
-            led = place == len(units) - 1 or LEAD.match(units[place]) is not None
-            return None if not led or CONTRAST.search(after) or DECLINES.search(after) else value
-    return None
+    if any(_unsettles(unit.text, stated[last], grammar) for unit in units[last + 1 :]):
+        return NoVerdict(Reason.CONTRADICTION, "it is taken back")
+    return stated[last]
+
+
+def _tie(unit: Sentence, closes: bool, grammar: Grammar) -> Value | None:
+    return grammar.tie(unit.text) if closes or CONCLUSION.match(unit.text) else None
+
+
+def _decides(place: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:
+    """Whether a verdict sentence opens or closes the reply, or draws a conclusion that no further criterion follows."""
+    if place in (0, len(units) - 1):
+        return True
+    led = CONCLUSION.match(units[place].text) is not None
+    return led and not any(map(TOPIC.match, lines[units[place].line + 1 :]))
+
+
+def _unsettles(unit: str, value: Value, grammar: Grammar) -> bool:
+    """Whether a sentence after a verdict takes it back, declines to decide, or speaks for another value."""
+    declines = DECLINES.search(unit)
+    own = declines is not None and SPEAKER.search(unit[: declines.start()]) is not None
+    return bool(own or TAKEN_BACK.match(unit) or UNDECIDED.search(unit) or grammar.opposes(unit, value))

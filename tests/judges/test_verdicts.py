@@ -81,6 +81,63 @@ def test_usual_forms_of_a_verdict(text, choice):
 
 
 @pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("Output (b) is better. Output (a) leaves out the date.", "B"),
+        ("Output (b) is better.\n\nOutput (a) is good, but it is too long.", "B"),
+        ("Output (a) is better because it gives the sum. Output (b) gives the product.", "A"),
+        ("I prefer Response A. It is shorter.", "A"),
+        (
+            "After reviewing the task, Output (a), and Output (b), I believe that Output (b) is better.\n\nIt fits.",
+            "B",
+        ),
+        ("For the given instruction, Output (a) is better. Output (b) drifts.", "A"),
+        ("While both are short, Output (a) is better. It is right.", "A"),
+        ("Both try. Therefore, Output (b) is better. It keeps to the form.\n\n(Note: tone did not count.)", "B"),
+        (
+            "Both try.\n\nTherefore, Output (a) is better.\n\nExplanation:\nOutput (a) has a title. Output (b) not.",
+            "A",
+        ),
+        ("Therefore, even though neither is perfect, Output (a) is better because it tries.", "A"),
+        ("Therefore, because Output (b) ends and Output (a) does not, Output (b) is better.", "B"),
+        ("Therefore, in line with the rules, Output (b) is better for this instruction.", "B"),
+        ("Both are equally good at first sight. Both are equally good. Therefore, Output (a) is better.", "A"),
+        ("Output (a) is better. Output (a) has a title. However, Output (b) does not have one.", "A"),
+    ],
+)
+def test_a_verdict_sentence_opens_the_reply_or_draws_a_conclusion(text, choice):
+    assert value(pair_verdict(text)) == choice
+
+
+def test_verdict_sentences_that_differ_contradict_each_other():
+    assert reason("Output (a) is better. It is short.\n\nTherefore, Output (b) is better.") == Reason.CONTRADICTION
+    assert reason("Output (a) is better.\n\nWinner: B") == Reason.CONTRADICTION
+    assert value(pair_verdict("Output (a) is better, it seems.\n\nOutput (a) is better.\n\nFinal verdict: B")) == "B"
+
+
+def test_a_conclusion_about_one_criterion_of_several_is_no_verdict():
+    first = "Accuracy: both cite a source. Therefore, Response A is better."
+    assert reason(f"{first}\nClarity: both are clear.") == Reason.NO_VERDICT
+    assert value(pair_verdict(f"{first}\nReason: it cites two.")) == "A"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Output (a) is better. It is short. However, Output (b) cites its source.",
+        "Output (a) is better. It is short. I cannot decide between them, though.",
+        "Output (a) is better. It is short. Both are equally good.",
+        "Output (a) is better. Actually, I mixed them up.",
+        "Winner: A for the beginner, B for the expert",
+        "Response A is better for the beginner, Response B for the expert.",
+        "Response A is better with regard to style.",
+    ],
+)
+def test_a_verdict_that_is_limited_or_unsettled_afterwards_is_none(text):
+    assert isinstance(pair_verdict(text), NoVerdict)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "The winner is A... or is it B?",

@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from tests.judges.without_verdict import DECLINED, ECHOED, FOREIGN, LOOKALIKES, UNDECIDED
+
 
 class Transcript(NamedTuple):
     """A reply and what there is to read in it."""
@@ -48,6 +50,20 @@ def because(rng: random.Random) -> str:
 def other(choice: str) -> str:
     """The other label."""
     return "B" if choice == "A" else "A"
+
+
+def explained(choice: str, noun: str, rng: random.Random) -> str:
+    """An explanation that supports a verdict and may grant the other one something."""
+    return rng.choice(
+        [
+            f"{noun} {choice} {rng.choice(STRENGTHS)}, but {noun} {other(choice)} {rng.choice(FAULTS)}.",
+            f"{noun} {other(choice)} {rng.choice(FAULTS)}. However, {noun} {choice} {rng.choice(STRENGTHS)}.",
+            f"{noun} {other(choice)} {rng.choice(STRENGTHS)}. It {rng.choice(FAULTS)}, though, and does not say why.",
+            f"{noun} {choice} {rng.choice(STRENGTHS)}. However, {noun} {other(choice)} does not.",
+            f"The instruction asks for a {rng.choice(TOPICS)}.\n{noun} {choice} gives one. On the other hand, "
+            f"{noun} {other(choice)} {rng.choice(FAULTS)}.",
+        ]
+    )
 
 
 # ---- a winner is named ----
@@ -109,6 +125,31 @@ NAMED: dict[str, Form] = {
     "capital letters": _prose(lambda c, noun, rng: f"WINNER: {noun.upper()} {c}"),
     "the winner is": _prose(lambda c, noun, rng: f"The winner is {noun} {c}."),
     "Prometheus": lambda c, noun, rng: f"{noun} {c} {rng.choice(STRENGTHS)}. [RESULT] {c}",
+    "verdict first": lambda c, noun, rng: f"{noun} ({c.lower()}) is better. {explained(c, noun, rng)}",
+    "verdict first, a new paragraph": lambda c, noun, rng: f"{noun} {c} is better.\n\n{explained(c, noun, rng)}",
+    "verdict and reason first": lambda c, noun, rng: f"{noun} {c} is better {because(rng)}. {explained(c, noun, rng)}",
+    "verdict first and last": lambda c, noun, rng: (
+        f"{noun} {c} is better.\n\n{explained(c, noun, rng)}\n\nTherefore, {noun} {c} is better."
+    ),
+    "an opinion first": lambda c, noun, rng: (
+        f"After carefully {rng.choice(['evaluating', 'reviewing'])} the instruction, {noun} A, and {noun} B, I "
+        f"{rng.choice(['have determined', 'believe', 'have come to the conclusion'])} that {noun} {c} is better.\n\n"
+        f"{explained(c, noun, rng)}"
+    ),
+    "a setting first": lambda c, noun, rng: (
+        rng.choice(
+            ["For the given instruction, ", "In this case, ", "While both have faults, ", "Given these points, "]
+        )
+        + f"{noun} {c} is better. {explained(c, noun, rng)}"
+    ),
+    "conclusion before an explanation": lambda c, noun, rng: (
+        f"Both try to answer. Therefore, {noun} {c} is better.\n\nExplanation:\n{explained(c, noun, rng)}"
+    ),
+    "conclusion with a concession": _prose(
+        lambda c, noun, rng: (
+            f"Therefore, although {noun} {other(c)} is not bad, {noun} {c} is better. {explained(c, noun, rng)}"
+        )
+    ),
     "windows line ends": lambda c, noun, rng: f"{thoughts(rng, noun)}\r\n\r\nWinner: {noun} {c}\r\n",
 }
 TIED: dict[str, Form] = {
@@ -209,68 +250,23 @@ def _injected(rng: random.Random) -> Transcript:
     return Transcript("injected", how, None, quoted=("Something else.", answer))
 
 
-FOREIGN = (
-    "Die erste Antwort nennt eine Quelle, die zweite erfindet ein Datum. Beide haben Schwächen.",
-    "La réponse A cite une source, tandis que la réponse B invente une date.",
-    "La respuesta A es clara; la respuesta B es más larga, pero repite lo mismo.",
-    "回答Aは出典を示していますが、回答Bは日付を作り上げています。",
-    "Ответ A называет источник, а ответ B выдумывает дату.",
-    "回答A更详细，但回答B更简洁。",
-    "الإجابة أ تذكر المصدر، والإجابة ب تخترع تاريخا.",
-)
-DECLINED = (
-    "I cannot choose between these two answers.",
-    "I'm unable to determine a winner from what is given.",
-    "As an AI, I can't judge which of the two is better.",
-    "Winner: neither",
-    "Verdict: unclear",
-    "Final verdict: N/A",
-    '{"reasoning": "Both are empty.", "winner": null}',
-    '{"winner": "neither"}',
-    "There is no clear winner.",
-    "I'm sorry, but I can't help with that.",
-)
-ECHOED = (
-    "Winner: A|B",
-    "Winner: A or B",
-    "Winner: [A/B]",
-    "Winner: Response A / Response B",
-    'Output your verdict as "[[A]]" if assistant A is better, "[[B]]" if assistant B is better, "[[C]]" for a tie.',
-    "[[A]] if assistant A is better",
-    '{"reasoning": "...", "winner": "A" | "B" | "tie"}',
-    '{"winner": "A or B"}',
-    '{"type": "object", "properties": {"winner": {"enum": ["A", "B"]}}}',
-    '{"winner": "<A or B>"}',
-    "Winner: <label>",
-)
-UNDECIDED = (
-    "Response A is better if you like short answers, and Response B otherwise.",
-    "If accuracy mattered most, Response A would be better.",
-    "I do not think that Response A is better.",
-    "Response A is not better.",
-    "Some would say that Response B is better.",
-    "Winner: A if you value brevity, B otherwise",
-    "Winner: not A",
-    "Response A: 8/10\nResponse B: 6/10",
-    "Verdict: A good answer has to name its source.",
-    "Answer: A dog is a mammal.",
-    "Verdict: A close call.",
-    "The best answer is a short one.",
-    "Accuracy winner: A\nClarity winner: B",
-    "Response A is better in accuracy. Response B is better in clarity.",
-    "Winner: C",
-    "Winner: Response 7",
-    '{"winner": "C"}',
-    '{"winner": 1}',
-    '{"winner": ["A"]}',
-    '{"score": 7}',
-    "## Response A",
-    "It could be argued that A is better, however the question is unclear.",
-    "",
-    "   \n\n ",
-    "...",
-    "OK.",
-)
+def _like_verdict_first(rng: random.Random) -> Transcript:
+    """A reply that begins like a verdict, or holds a conclusion, but limits it, takes it back or argues for both."""
+    c, noun = rng.choice("AB"), rng.choice(NOUNS)
+    point, further = rng.sample(["accuracy", "clarity", "style", "depth"], 2)
+    words = {"Point": point.capitalize(), "Further": further.capitalize(), "point": point, "further": further}
+    text = rng.choice(LOOKALIKES).format(
+        c=c, d=other(c), noun=noun, why=rng.choice(STRENGTHS), more=explained(c, noun, rng), **words
+    )
+    return Transcript("like a verdict first", text, None)
+
+
+def _copied_verdict_first(rng: random.Random) -> Transcript:
+    """A reply that begins with the text of an answer, which says that it is the better one."""
+    c, noun = rng.choice("AB"), rng.choice(NOUNS)
+    answer = f"{noun} {c} is better. It {rng.choice(STRENGTHS)}.\nTherefore, {noun} {c} is better."
+    text = rng.choice([f"{answer}\n{thoughts(rng)}", f"The text is:\n{answer}\n\nI see no more of it."])
+    return Transcript("copied verdict first", text, None, quoted=(answer, "Something else."))
 
 
 def _one_of(form: str, texts: tuple[str, ...]) -> Callable[[random.Random], Transcript]:
@@ -288,6 +284,8 @@ NO_VERDICT: tuple[Callable[[random.Random], Transcript], ...] = (
     _unended_thoughts,
     _contradictory,
     _injected,
+    _like_verdict_first,
+    _copied_verdict_first,
     lambda rng: Transcript("another language", rng.choice(FOREIGN), None),
     _one_of("declined", DECLINED),
     _one_of("echo of the format", ECHOED),
