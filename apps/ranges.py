@@ -57,7 +57,8 @@ NAMES: tuple[tuple[Range, str], ...] = (
         AT_LEAST_0,
         "learning_rate weight_decay adam_epsilon max_grad_norm warmup_steps eval_delay dataloader_num_workers kl "
         "center_rewards_coefficient regression_weight global_weight shared_rank from_layer critic_hidden agent "
-        "rollout_steps retries lora_rank top_k temperature weight prompt_price completion_price max_cost",
+        "rollout_steps retries exchange_timeout lora_rank top_k temperature weight prompt_price completion_price "
+        "max_cost",
     ),
     (
         ABOVE_0,
@@ -65,7 +66,7 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "inverse_regularization concentration train_beta factor repetition_penalty",
     ),
     (ABOVE_0_OR_INF, "critic_clip kl_budget requests_per_minute tokens_per_minute"),
-    (SECONDS, "timeout drain exchange_timeout"),
+    (SECONDS, "timeout drain"),
     (SHARE, "soup_share critic_lam min_p warmup overlap label_smoothing_factor"),
     (SHARE_ABOVE_0, "top_p near alike vllm_gpu_memory_utilization"),
     (SHARE_BELOW_1, "lora_dropout dropout adam_beta1 adam_beta2"),

@@ -154,10 +154,10 @@ def test_no_weight_and_no_guide_are_plain_decoding(base, arm, prompts, capsys):
         (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "give one of them"),
         (
             ["--preference", "helpful=1,harmless=0", "--temperature", "-1"],
-            "temperature is 0 (greedy) or a number above",
+            "--temperature is at least 0 and finite, got -1.0",
         ),
         (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output ends with .jsonl"),
-        (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "cannot read the prompts in nowhere.txt"),
+        (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),
     ],
 )
 def test_bad_input_gets_one_sentence(arm, prompts, words, sentence, capsys):

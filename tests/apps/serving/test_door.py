@@ -100,7 +100,7 @@ def test_another_sites_pages_may_not_ask(url, http):
         (b'{"conversations": [], "tokens": []}', 422, "give either conversations or tokens"),
         (b'{"conversations": [[]]}', 422, "conversation 0 does not end with the assistant's answer"),
         (b'{"conversations": [[{"role": "user", "content": "a"}]]}', 422, "does not end with the assistant's answer"),
-        (b'{"conversations": [[{"role": "assistant", "content": 3}]]}', 422, "conversations.0.0.content: "),
+        (b'{"conversations": [[{"role": "assistant", "content": 3}]]}', 422, "is not {role, content} with text"),
         (b'{"conversations": [[{"role": "root", "content": "a"}]]}', 422, "conversations.0.0.role: "),
         (b'{"conversations": "a"}', 422, "conversations: Input should be a valid array"),
         (b'{"conversations": [], "trucate": true}', 422, "trucate: Extra inputs are not permitted"),
