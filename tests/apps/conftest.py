@@ -71,7 +71,8 @@ def rl(rl_world, tmp_path, capsys):
     def run(*words, config=rl_world / "recipe.yaml", output="run", data=rl_world / "prompts.jsonl"):
         folder = tmp_path / output
         given = ["--config", str(config), "--model", str(rl_world / "start"), "--output", str(folder)]
-        code = main(["rl", *given, "--data", str(data), *map(str, words)])
+        own = [] if "--data" in words else ["--data", str(data)]
+        code = main(["rl", *given, *own, *map(str, words)])
         out, err = capsys.readouterr()
         return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, folder
 

@@ -116,7 +116,7 @@ def test_the_run_folder_has_a_page_a_figure_and_the_numbers(plan, tmp_path):
         ("--model 7b --strategy zero", 2, "--strategy is one of ddp, fsdp, zero3, got 'zero'"),
         ("--model 7b --mfu 40", 2, "--mfu is a share in (0, 1], got 40.0"),
         ("--model 7b --reserve 1", 2, "--reserve is a share in [0, 1), got 1.0"),
-        ("--model 7b --epochs nan", 2, "--epochs is a number above 0, got nan"),
+        ("--model 7b --epochs nan", 2, "--epochs is above 0 and finite, got nan"),
         ("--model 7b --job rl --length 64", 2, "--length belongs to train and score; rl counts --prompt"),
         ("--model 7b --job rl --batch 6 --group 4", 2, "a step has 6 answers"),
         ("--model 7b --job decode --strategy fsdp", 2, "decode holds whole models on every GPU"),
