@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from rewardlab.benchmarks.loops import logprobs, split_prompts
-from rewardlab.benchmarks.studies.overoptimisation import Results, criteria, overoptimisation
+from rewardlab.benchmarks.studies.overoptimisation import GOOD_ARMS, Results, criteria, overoptimisation
 from rewardlab.benchmarks.worlds import garden, policies
 from rewardlab.rm.types import prompt_text
 
@@ -38,9 +38,9 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path):
     assert "2 of 2 results are in the cache" in told
     records = found.facts["records"]
     runs = {(one["arm"], one["seed"]) for one in records}
-    assert len(runs) == 2 * (3 + 1 + 2 + 1) - 2  # best-of-n bears one name in both figures
+    assert len(runs) == 2 * (4 + 1 + 2 + 1) - 2  # best-of-n bears one name in both figures
     assert all(one["kl"] == pytest.approx(0, abs=1e-3) for one in records if one["step"] == 0)
-    assert len(json.loads(json.dumps(found.facts))["must_hold"]) == 7
+    assert len(json.loads(json.dumps(found.facts))["must_hold"]) == 8
 
 
 def test_a_claim_holds_only_as_it_was_made():
@@ -48,7 +48,7 @@ def test_a_claim_holds_only_as_it_was_made():
     rows = [
         {"arm": arm, "seed": seed, "step": step, "kl": 5.0 * step, "gold": (0.5 + 0.01 * seed) * step, "proxy": step}
         | {"gold_std": 1.0, "proxy_std": 1.0}
-        for arm in ("GRPO", "RLOO", "PPO")
+        for arm in GOOD_ARMS
         for seed in range(3)
         for step in (0, 1)
     ]
@@ -64,6 +64,6 @@ def test_a_claim_holds_only_as_it_was_made():
     ]
     accuracies = {"weak": {"accuracy on held-out pairs": [0.65, 0.66, 0.71]}}
     found = [one.holds for one in criteria(Results(None, rows, weak, {"critic": critic}, accuracies))]
-    assert found == [True, True, True, False, True, True, True]
+    assert found == [True, True, True, True, False, True, True, True]
     far = [one | {"kl": 3 * one["kl"]} for one in rows]
-    assert not any(one.holds for one in criteria(Results(None, far, weak, {"critic": critic}, accuracies))[:3])
+    assert not any(one.holds for one in criteria(Results(None, far, weak, {"critic": critic}, accuracies))[:4])
