@@ -28,11 +28,11 @@ class PreferenceRow(NamedTuple):
     chosen: list[int]
     rejected: list[int]
     starts: tuple[int, int]
-    told: tuple[tuple[range, ...], tuple[range, ...]]
-    """Places of tool results in each, which the assistant did not write."""
     wins: tuple[float, ...]
     gaps: tuple[float, ...]
     place: int
+    told: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
+    """Places of tool results in each, which the assistant did not write."""
 
 
 def encode_preferences(
@@ -45,7 +45,7 @@ def encode_preferences(
         gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
         starts = (chosen.start, rejected.start)
         told = (chosen.told, rejected.told)
-        return PreferenceRow(chosen.ids, rejected.ids, starts, told, tuple(wins), gaps, places[id(pair)])
+        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, places[id(pair)], told)
 
     return sift(
         pairs,
