@@ -24,9 +24,11 @@ def scored() -> Scored:
     once = Rewards(TOTAL[:, None], ("gold",))
     return Scored(
         {"sources": once, "double": Rewards(2 * once.values, once.names)},
-        TOTAL,
-        {"estimate": torch.zeros(4)},
-        torch.full((4, 3), 1 / 12),
+        total=TOTAL,
+        earned=TOTAL,
+        terminal=True,
+        advantages={"estimate": torch.zeros(4)},
+        weights=torch.full((4, 3), 1 / 12),
     )
 
 
