@@ -107,7 +107,7 @@ def test_plain_transformers_gives_a_score_that_is_lower_by_the_bias(words, head,
 
 def adapted(words, base: Path):
     lm = AutoModelForCausalLM.from_pretrained(saved(language_model(words), words, base))
-    lora = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    lora = LoraConfig(r=2, lora_alpha=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     return get_peft_model(lm, lora)
 
 

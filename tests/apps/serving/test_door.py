@@ -175,7 +175,7 @@ def test_an_objective_that_the_model_has_not_is_refused(model):
 
 def test_a_full_queue_is_429_with_the_time_to_wait(serve, http, gated):
     url = serve(gated, queue_tokens=4, request_tokens=4)
-    asked = asks([Example(user_turn("a"), "x" * 11)])  # a quarter of 12 characters, and one
+    asked = asks([Example(user_turn("a"), "x" * 5)])  # a quarter of the 12 characters of "user: a" and this, and one
 
     async def together() -> list[httpx.Response]:
         async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
