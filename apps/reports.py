@@ -9,7 +9,7 @@ from typing import Any
 from ..benchmarks import board as boards
 from ..benchmarks import compare as comparing
 from ..benchmarks.compare import Comparison
-from ..benchmarks.evaluate import OVERALL, evaluate
+from ..benchmarks.evaluate import OVERALL, RANDOM_ALIKE, evaluate
 from ..benchmarks.render import markdown
 from ..benchmarks.scorers import StoredScores
 from ..judges.types import Judgment
@@ -35,6 +35,7 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
             {name: one.abstained or one.scores for name, one in run.judgments[row["scorer"]].items()},
             role=row["role"],
             contract=row["contract"],
+            both_orders=_asked_in_both_orders(row),
         )
         for row in run.summary["rows"]
     ]
@@ -47,6 +48,12 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
     if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
         raise CheckFailed(f"{config.run}: report.md does not follow from the stored scores; the run has been changed")
     return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(scorers)}
+
+
+def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:
+    """Return whether the summary compares a scorer with chance asked the same way; runs of earlier versions do not."""
+    differences = row.get("minus_null")
+    return isinstance(differences, dict) and RANDOM_ALIKE in differences
 
 
 def _different(found: Any, stored: Any, path: str = "summary.json") -> str | None:

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..judges.audit_measures import asked_in_both_orders
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
 from .statistics import INTERVALS, Cells, Draws, cell_sums, cluster_draws, percentile_interval
 from .style import style_facts
-from .types import Difference, Interval, Report, Row, Scorer, Suite
+from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
 OVERALL = "overall"
+RANDOM_ALIKE = "random with the same ties"
 ALL = "all"  # the subset of cases that name none
 
 
@@ -86,10 +88,11 @@ def evaluate(
             return _differences(figures[name], figures[null])
         return minus(suite, credits[name], credits[null], layout)
 
-    rows = [
-        row if row.role == "null" else replace(row, minus_null={null: against(row.scorer, null) for null in nulls})
-        for row in rows
-    ]
+    def differences(name: str) -> dict[str, dict[str, Difference]]:
+        alike = _minus_random_alike(suite, cases, judgments[name], credits[name], layout) if nulls else {}
+        return {null: against(name, null) for null in nulls} | alike
+
+    rows = [row if row.role == "null" else replace(row, minus_null=differences(row.scorer)) for row in rows]
     order = {"model": 0, "reference": 1, "null": 2}
     report = Report(
         suite=suite.name,
@@ -198,6 +201,37 @@ def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -
     return _differences(*(figures_of(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
 
 
+def _minus_random_alike(
+    suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment], credits: np.ndarray, layout: Layout
+) -> dict[str, dict[str, Difference]]:
+    """Compare a judge that was asked in both orders with chance; nothing for any other scorer.
+
+    Two verdicts that follow the order are a tie, which is wrong: with two responses, a judge that answers at random is
+    right in a quarter of the cases and not in half of them.
+    """
+    if not asked_in_both_orders(judgments):
+        return {}
+    return {RANDOM_ALIKE: minus(suite, credits, rotated_credits(suite, cases, judgments), layout)}
+
+
+def rotated_credits(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
+    """Return the mean credits [M, K] over all rotations of each case's scores among its responses.
+
+    This is what chance earns with the scorer's own ties and abstentions: if its scores have nothing to do with the
+    responses, every rotation is as likely as the scores that it gave.
+    """
+
+    def rotated(judgment: Judgment, shift: int) -> Judgment:
+        shift = shift % max(1, len(judgment.scores))
+        return replace(judgment, scores=judgment.scores[shift:] + judgment.scores[:shift])
+
+    credits = np.full((len(cases), len(suite.measures)), np.nan)
+    for index, (case, judgment) in enumerate(zip(cases, judgments, strict=True)):
+        rotations = [rotated(judgment, shift) for shift in range(len(case.answers))]
+        credits[index] = credits_of(suite, [case] * len(rotations), rotations).mean(0)
+    return credits
+
+
 def _differences(first: Figures, second: Figures) -> dict[str, Difference]:
     return {
         area: Difference(
@@ -243,6 +277,8 @@ def _findings(rows: Sequence[Row]) -> list[str]:
 def _against_nulls(row: Row, area: str) -> str:
     """One plain sentence: which nulls a model beats, which it cannot be told from, and which beat it."""
     found = {null: areas[area] for null, areas in row.minus_null.items()}
+    if RANDOM_ALIKE in found:  # a guess without ties is asked an easier question
+        found.pop(RANDOM, None)
     differences = {null: difference for null, difference in found.items() if difference.value == difference.value}
 
     def told(kind: str, nulls: Mapping[str, Difference]) -> str:

@@ -11,6 +11,7 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.models.linear import linear
 from ..rm.types import Example, PreferencePair
+from .types import RANDOM
 
 FOLDS = 5
 
@@ -54,7 +55,7 @@ def random_guess(seed: int = 0) -> Null:
         digest = hashlib.sha256(f"{seed}|{case.id}|{place}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
-    return Null("random", _each(score))
+    return Null(RANDOM, _each(score))
 
 
 def majority() -> Null:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..judges.audit_measures import credit
 from ..judges.kinds.reward_model import RewardScorer
-from ..judges.types import Case, Judge, Judgment, scored
+from ..judges.types import Case, Comparison, Judge, Judgment, scored
 from ..rm.checkpoint import load_reward_model
 from ..rm.data import collect, column, is_number
 from ..rm.errors import DataError, UsageError
@@ -83,10 +84,22 @@ class JudgeScorer:
             sets=(),
         )
         judged = [self.judge(case), self.judge(turned)]
+        orders = _both_ways(case)
+        pairs = zip(orders, judged, strict=True) if last == 1 else ()
+        asked: Any = {
+            "orders": orders,
+            "comparisons": tuple(Comparison((order[0], order[1]), credit(one, 0)) for order, one in pairs),
+        }
         if all(one.abstained for one in judged):
-            return Judgment(case.id, abstained=judged[0].abstained)
+            return Judgment(case.id, abstained=judged[0].abstained, **asked)
         votes = np.add(_vote(judged[0], len(case.answers)), _vote(judged[1], len(case.answers))[::-1])
-        return Judgment(case.id, scores=tuple(votes.tolist()))
+        return Judgment(case.id, scores=tuple(votes.tolist()), **asked)
+
+
+def _both_ways(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the places of the responses in their order and in reverse."""
+    straight = tuple(range(len(case.answers)))
+    return straight, straight[::-1]
 
 
 def _vote(judgment: Judgment, answers: int) -> np.ndarray:
@@ -102,10 +115,17 @@ class StoredScores:
     """Scores that somebody computed before, by case id; a case without one is an abstention."""
 
     def __init__(
-        self, name: str, scores: Mapping[str, tuple[float, ...] | str], *, role: str = "model", contract: str = ""
+        self,
+        name: str,
+        scores: Mapping[str, tuple[float, ...] | str],
+        *,
+        role: str = "model",
+        contract: str = "",
+        both_orders: bool = False,
     ):
         self.name, self.role, self.contract = name, role, contract
         self.scores = scores
+        self.both_orders = both_orders  # whether a judge that gave them was asked in both orders
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """One judgment per case."""
@@ -120,7 +140,8 @@ class StoredScores:
                 f"{self.name}: case '{case.id}' has {len(case.answers)} answers and {len(found)} stored scores; "
                 "give one score per answer, in the answers' order"
             )
-        return scored(case, found)
+        judgment = scored(case, found)
+        return replace(judgment, orders=_both_ways(case)) if self.both_orders else judgment
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
         """What a reader must know of scores and cases that do not meet; none that meet is an error."""

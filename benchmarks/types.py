@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .statistics import Cells
 
 Say = Callable[[str], None]
+RANDOM = "random"
+"""The name of the null that guesses."""
 
 
 class Suite(Protocol):

@@ -1,5 +1,6 @@
 """What an audit makes of judgments of pairs. Arrays in, numbers out; NaN is an abstention and never a zero."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -64,6 +65,33 @@ def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np
         for one, other in zip(map(single_order, straight), map(single_order, crossed), strict=True)
     ]
     return np.where(unseen, np.nan, moved)
+
+
+def comparison_flips(judgment: Judgment) -> list[float]:
+    """Return how far the two verdicts on each pair asked in both orders differ: 0, 0.5 (a tie in one) or 1.
+
+    A verdict is paired with the latest one in the other order, so that each member of a panel is paired with itself. A
+    pair without a verdict in one of its orders is left out.
+    """
+    waiting: dict[tuple[int, int], list[float]] = {}
+    flips = []
+    for order, first in judgment.comparisons:
+        exchanged = waiting.get(order[::-1])
+        if exchanged:
+            flips.append(abs(first - (1 - exchanged.pop())))
+        else:
+            waiting.setdefault(order, []).append(first)
+    return [flip for flip in flips if not math.isnan(flip)]
+
+
+def first_credits(judgment: Judgment) -> list[float]:
+    """Return what the response shown first got in each comparison with a verdict."""
+    return [first for _, first in judgment.comparisons if not math.isnan(first)]
+
+
+def asked_in_both_orders(judgments: Sequence[Judgment]) -> bool:
+    """Return whether any responses were shown in one order and also in the reverse one."""
+    return any(len(order) > 1 and order[::-1] in one.orders for one in judgments for order in one.orders)
 
 
 # ---- what goes with the verdicts ----

@@ -11,7 +11,7 @@ from .cost import FREE, Prices
 from .rubric import Rubric
 from .rubric_formats import Levels
 from .statements import NoVerdict
-from .types import Case, Criterion, Judgment, Reason
+from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Rubrics for cases, in order; None where there is none, which is an abstention."""
@@ -71,6 +71,7 @@ def judgment(
     replies: Sequence[Reply],
     *,
     orders: Sequence[Sequence[int]] = (),
+    comparisons: Sequence[Comparison] = (),
     reasoning: Sequence[str] = (),
     criteria: Sequence[Criterion] = (),
 ) -> Judgment:
@@ -83,6 +84,7 @@ def judgment(
         reasoning="\n\n".join(part for part in reasoning if part),
         raw=tuple(reply.text for reply in replies),
         orders=tuple(tuple(order) for order in orders),
+        comparisons=tuple(comparisons),
         tokens=(sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies)),
         seconds=sum(reply.seconds for reply in replies),
         cost=sum(prices.of(reply) for reply in replies),
@@ -98,6 +100,7 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
         reasoning="\n\n".join(part.reasoning for part in parts if part.reasoning),
         raw=tuple(text for part in parts for text in part.raw),
         orders=tuple(order for part in parts for order in part.orders),
+        comparisons=tuple(comparison for part in parts for comparison in part.comparisons),
         tokens=(sum(part.tokens[0] for part in parts), sum(part.tokens[1] for part in parts)),
         seconds=sum(part.seconds for part in parts),
         cost=sum(part.cost for part in parts),

@@ -77,6 +77,15 @@ class Criterion(NamedTuple):
     """Whether the evidence does stand in the answer."""
 
 
+class Comparison(NamedTuple):
+    """One request that compared two responses."""
+
+    order: tuple[int, int]
+    """The places of the two responses in the case, in the order in which the request showed them."""
+    first: float
+    """1 if the response shown first was preferred, 0.5 for a tie, 0 if the other one was; NaN without a verdict."""
+
+
 @dataclass(frozen=True)
 class Judgment:
     """One score per answer, or the reason for having none: never both. What it rests on is kept in either case."""
@@ -90,6 +99,8 @@ class Judgment:
     """Every reply as it came, in the order of the requests."""
     orders: tuple[tuple[int, ...], ...] = ()
     """The places of the answers in the order in which each request showed them."""
+    comparisons: tuple[Comparison, ...] = ()
+    """The verdicts of all requests that compared two responses."""
     tokens: tuple[int, int] = (0, 0)
     """Of the requests and of the replies, also of those that nothing could be read from."""
     seconds: float = 0.0

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from ...benchmarks.evaluate import Evaluation, credits_of
 from ...benchmarks.suite import dropped_note, ignored_note, refuse_repeated
 from ...benchmarks.suites.pairs import Pairs, as_cases
 from ...benchmarks.types import Suite
+from ...judges.audit_measures import comparison_flips, first_credits
 from ...judges.types import Case, Judgment
 from ...rm.data import as_completion, collect, column, first_turn, parse_pair, row_prompt
 from ...rm.errors import DataError
@@ -109,6 +111,10 @@ class Account(NamedTuple):
     """The credit of all answered cases together."""
     reasons: Mapping[str, int]
     """Abstentions by reason."""
+    flips: Sequence[float]
+    """For every pair with a verdict in both orders, how far the two differ: 0, 0.5 (a tie in one) or 1."""
+    first: Sequence[float]
+    """For every comparison with a verdict, what the response shown first got: 1, 0.5 (a tie) or 0."""
     requests: int
     prompt_tokens: int
     completion_tokens: int
@@ -117,9 +123,14 @@ class Account(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All of it with coverage, accuracy on the answered, and its bounds if all others were wrong, or right."""
+        """Coverage, accuracy on the answered and its bounds if all others were wrong, or right; rates by order."""
         left_out = self.cases - self.answered
-        return self._asdict() | {
+        counts = {name: value for name, value in self._asdict().items() if name not in ("flips", "first")}
+        return counts | {
+            "asked_in_both_orders": len(self.flips),
+            "flip_rate": fmean(self.flips) if self.flips else None,
+            "comparisons": len(self.first),
+            "first_position_rate": fmean(self.first) if self.first else None,
             "coverage": self.answered / self.cases,
             "accuracy": self.right / self.answered if self.answered else None,
             "worst": self.right / self.cases,
@@ -136,19 +147,30 @@ class Account(NamedTuple):
             f"in {accuracy} of them; counting the others as wrong and as right, in {facts['worst']:.1%} and "
             f"{facts['best']:.1%}."
             + (f" Abstentions: {reasons}." if reasons else "")
+            + self._order_sentence()
             + f" {self.requests:,} requests, "
             f"{self.prompt_tokens:,} + {self.completion_tokens:,} tokens, cost {self.cost:.4g}."
         )
 
+    def _order_sentence(self) -> str:
+        """State the rates of flips and of first positions; empty where nothing was compared."""
+        rates = [
+            ("Flip rate", self.flips, "pairs asked in both orders"),
+            ("First-position rate", self.first, "comparisons"),
+        ]
+        return "".join(f" {name} {fmean(values):.1%} of {len(values)} {of}." for name, values, of in rates if values)
+
 
 def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
     """Counted over cases alike, whatever weights the suite's own figures have."""
-    credit = credits_of(suite, cases, judgments)[:, 0]
+    right = credits_of(suite, cases, judgments)[:, 0]
     return Account(
         cases=len(cases),
         answered=sum(not one.abstained for one in judgments),
-        right=float(np.nansum(credit)),
+        right=float(np.nansum(right)),
         reasons=dict(Counter(one.reason for one in judgments if one.abstained).most_common()),
+        flips=[flip for one in judgments for flip in comparison_flips(one)],
+        first=[credit for one in judgments for credit in first_credits(one)],
         requests=sum(len(one.raw) for one in judgments),
         prompt_tokens=sum(one.tokens[0] for one in judgments),
         completion_tokens=sum(one.tokens[1] for one in judgments),

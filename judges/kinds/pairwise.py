@@ -1,5 +1,6 @@
 """Which of two answers is better, asked in both orders."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
@@ -11,7 +12,7 @@ from ..grammars import LABELS, TIE
 from ..judging import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for
 from ..rubric import Rubric, render
 from ..statements import NoVerdict
-from ..types import Case, Judgment, Reason
+from ..types import Case, Comparison, Judgment, Reason
 from ..verdicts import Verdict, pair_verdict
 from ..wording import GREEDY, Sampling, instructions, messages, object_schema
 
@@ -26,6 +27,12 @@ class Duel(NamedTuple):
     winner: int | NoVerdict | None
     """The better place; None for a tie."""
     reasoning: str
+
+    def comparison(self) -> Comparison:
+        """Return what the response shown first got."""
+        if isinstance(self.winner, NoVerdict):
+            return Comparison(self.order, math.nan)
+        return Comparison(self.order, 0.5 if self.winner is None else float(self.winner == self.order[0]))
 
 
 def pairwise(
@@ -109,6 +116,7 @@ def _judged(case: Case, duels: Sequence[Duel], chat: Chat, replies: Sequence[Rep
         chat,
         replies,
         orders=[duel.order for duel in duels],
+        comparisons=[duel.comparison() for duel in duels],
         reasoning=[duel.reasoning for duel in duels],
     )
 

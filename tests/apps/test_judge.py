@@ -70,6 +70,31 @@ def test_the_report_has_coverage_accuracy_on_the_answered_and_bounds(judge, tmp_
     assert "counting the others as wrong and as right, in 75.0% and 100.0%" in report
 
 
+def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_chance(judge, capsys):
+    with ChatServer(answer=lambda asked: json.dumps({"winner": "A"})) as world:
+        code, facts, err, folder = judge(at=world)
+    assert code == 0, err
+    told = facts["judges"]["qwen pairwise"]
+    assert (told["flip_rate"], told["asked_in_both_orders"]) == (1.0, 8)
+    assert (told["first_position_rate"], told["comparisons"]) == (1.0, 16)
+    report = (folder / "report.md").read_text()
+    assert "Flip rate 100.0% of 8 pairs asked in both orders." in report
+    assert "First-position rate 100.0% of 16 comparisons." in report
+    assert "random with the same ties (+0.0 [+0.0, +0.0])" in report
+    sentence = next(line for line in report.split("\n") if "overall: qwen pairwise" in line)
+    assert (
+        sentence.index("not to be told from") < sentence.index("random with the same ties")
+        and " random (" not in sentence
+    )
+    assert call(capsys, "verify", folder)[0] == 0
+
+
+def test_a_judge_without_comparisons_has_no_rates_by_order():
+    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0))])
+    assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None
+    assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it")
+
+
 def test_an_account_counts_by_hand():
     cases = [Case(str(n), user_turn("q"), ("a", "b")) for n in range(4)]
     scores = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
 from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.render import figure, markdown
 from rewardlab.benchmarks.scorers import JudgeScorer, short_names
@@ -19,7 +19,7 @@ from rewardlab.benchmarks.suite import strictly_best
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.judges.kinds.reward_model import RewardScorer
-from rewardlab.judges.types import Case, Judgment
+from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn
@@ -394,5 +394,42 @@ def test_a_judge_is_asked_in_both_orders_and_a_preferred_place_is_a_tie():
     assert evaluate(pairs(), cases, [silent]).report.rows[0].unscored == 4
     once = JudgeScorer(StubJudge(lambda c: (3.0, 1.0) if c.answers[0].startswith("good") else "no verdict in reply"))
     assert once(cases)[0].scores == (1.0, 0.0)
+    assert first_place(cases)[0].comparisons == (Comparison((0, 1), 1.0), Comparison((1, 0), 1.0))
+    assert once(cases)[0].comparisons[0] == Comparison((0, 1), 1.0) and np.isnan(once(cases)[0].comparisons[1].first)
     three = Case("t", user_turn("t"), ("a", "good", "c"), (1,))
     assert sound([three])[0].scores == (0.0, 2.0, 0.0)
+
+
+def test_chance_has_the_ties_and_abstentions_of_the_judge():
+    cases = [case(str(i)) for i in range(5)]  # the first of two responses is right
+    judgments = [Judgment(str(i), scores=scores) for i, scores in enumerate([(2, 0), (1, 1), (1, 1), (0, 2)])]
+    credits = rotated_credits(pairs(), cases, [*judgments, Judgment("4", abstained="no verdict")])
+    assert np.array_equal(credits[:, 0], [0.5, 0, 0, 0.5, np.nan], equal_nan=True)
+    three = Case("t", user_turn("t"), ("a", "b", "c"), (1,))
+    assert rotated_credits(pairs(), [three], [Judgment("t", scores=(0, 2, 1))])[0, 0] == pytest.approx(1 / 3)
+
+
+def findings_about(judge: JudgeScorer, cases: list[Case]) -> str:
+    report = evaluate(pairs(), cases, [judge, random_guess()], samples=200).report
+    row = report.rows[0]
+    assert row.minus_null[RANDOM_ALIKE]["overall"].value == pytest.approx(
+        row.overall.value - (row.scored - row.ties) / (2 * row.scored)
+    )
+    return next(finding for finding in report.findings if finding.startswith("overall: stub"))
+
+
+def test_a_judge_is_compared_with_chance_asked_the_same_way():
+    """A judge that answers at random in both orders is right in a quarter of the cases: flips are ties, and wrong."""
+    random = np.random.default_rng(0)
+    cases = [case(str(i), answers=(f"good {i}", f"bad {i}")) for i in range(400)]
+    coins = JudgeScorer(StubJudge(lambda c: (1.0, 0.0) if random.integers(2) else (0.0, 1.0)))
+    finding = findings_about(coins, cases)
+    assert f"not to be told from {RANDOM_ALIKE}" in finding and " random (" not in finding
+    first_place = JudgeScorer(StubJudge(lambda c: (1.0, 0.0)))
+    assert f"not to be told from {RANDOM_ALIKE} (+0.0 [+0.0, +0.0])" in findings_about(first_place, cases)
+    sound = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("good")) for a in c.answers)))
+    finding = findings_about(sound, cases)
+    assert finding.index("really better than") < finding.index(RANDOM_ALIKE) and "worse" not in finding
+    inverted = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("bad")) for a in c.answers)))
+    finding = findings_about(inverted, cases)
+    assert finding.index("really worse than") < finding.index(RANDOM_ALIKE)

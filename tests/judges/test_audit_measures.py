@@ -3,11 +3,14 @@ import math
 import numpy as np
 import pytest
 from rewardlab.judges.audit_measures import (
+    asked_in_both_orders,
     bounds,
     bradley_terry,
     calibration_error,
+    comparison_flips,
     credit,
     doublings,
+    first_credits,
     first_slot,
     labels,
     logistic_slope,
@@ -16,7 +19,7 @@ from rewardlab.judges.audit_measures import (
     shares,
     verdicts,
 )
-from rewardlab.judges.types import Case, Judgment
+from rewardlab.judges.types import Case, Comparison, Judgment
 
 NAN = np.nan
 
@@ -32,6 +35,29 @@ def test_credits_verdicts_and_labels():
     assert [credit(judged(*pair), 0) for pair in ((2, 1), (1, 1), (1, 2))] == [1.0, 0.5, 0.0]
     assert np.array_equal(verdicts([judged(2, 1), judged(1, 2), judged(1, 1), SILENT]), [0, 1, 2, NAN], equal_nan=True)
     assert labels([Case("a", (), ("x", "y"), (1,)), Case("b", (), ("x", "y"), (0, 1))]).tolist() == [1, 2]
+
+
+def compared(*verdicts: tuple[tuple[int, int], float]) -> Judgment:
+    return Judgment("c", scores=(1, 1), comparisons=tuple(Comparison(*verdict) for verdict in verdicts))
+
+
+def test_flips_and_first_positions_of_comparisons():
+    straight, crossed = (0, 1), (1, 0)
+    assert comparison_flips(compared((straight, 1.0), (crossed, 1.0))) == [1.0]
+    assert comparison_flips(compared((straight, 1.0), (crossed, 0.0))) == [0.0]
+    assert comparison_flips(compared((crossed, 0.5), (straight, 0.0))) == [0.5]
+    assert comparison_flips(compared((straight, NAN), (crossed, 0.0))) == []
+    assert comparison_flips(compared((straight, 1.0))) == []
+    two_members = compared((straight, 1.0), (crossed, 1.0), (straight, 0.0), (crossed, 1.0))
+    assert comparison_flips(two_members) == [1.0, 0.0] and first_credits(two_members) == [1.0, 1.0, 0.0, 1.0]
+    three_responses = compared(((0, 1), 1.0), ((0, 2), 1.0), ((1, 0), 0.0), ((2, 0), 1.0))
+    assert comparison_flips(three_responses) == [0.0, 1.0]
+    assert first_credits(compared((straight, NAN), (crossed, 0.5))) == [0.5]
+
+
+def test_which_judges_are_asked_in_both_orders():
+    assert asked_in_both_orders([SILENT, judged(1, 0, orders=((0, 1), (1, 0)))])
+    assert not asked_in_both_orders([judged(1, 0), judged(1, 0, orders=((1, 0),)), judged(1, 0, orders=((0,), (1,)))])
 
 
 def test_the_first_slot_is_the_one_that_was_shown_first():

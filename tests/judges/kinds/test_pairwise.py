@@ -35,6 +35,13 @@ def test_all_requests_of_all_cases_go_out_in_one_call():
     assert calls == [5 * 2 + 3 * 2]
 
 
+@pytest.mark.parametrize(("reply", "first"), [("Winner: A", 1.0), ("Winner: B", 0.0), ("tie", 0.5), ("Hm.", np.nan)])
+def test_what_the_response_shown_first_got_is_kept_for_both_orders(reply, first):
+    found = pairwise(scripted(lambda ask: reply))([case()])[0].comparisons
+    assert sorted(order for order, _ in found) == [(0, 1), (1, 0)]
+    assert np.array_equal([credit for _, credit in found], [first, first], equal_nan=True)
+
+
 @pytest.mark.parametrize(("flip", "expected"), [("tie", ((0.5, 0.5), "")), ("abstain", ((), Reason.FLIP))])
 def test_a_verdict_that_follows_the_order_is_a_tie_or_an_abstention(flip, expected):
     judged = pairwise(scripted(lambda ask: "Winner: A"), flip=flip)([case()])[0]
