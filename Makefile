@@ -51,24 +51,24 @@ $(VLLM)/ready: pyproject.toml
 
 test-vllm: $(VLLM)/ready $(VENV)/dev  ## vLLM on a CPU: guided decoding, rollouts, scores; installs 3.5 GB beside ours
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -c 'import vllm'
-	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/test_vllm_guided.py
+	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 $(VLLM)/bin/python -m pytest tests/policy/decoding/test_vllm.py
 	HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 REWARDLAB_VLLM_PYTHON=$(VLLM)/bin/python \
 	    REWARDLAB_RESULTS=benchmarks/results $(BIN)/python -m pytest -s \
-	    tests/policy/test_server_rollouts.py tests/policy/test_kept_vllm.py tests/judges/test_endpoint.py \
-	    tests/apps/test_parity_vllm.py -k vllms_own
+	    tests/policy/rollouts/vllm/test_completions.py tests/policy/rollouts/vllm/test_vllm_server.py tests/judges/backends/test_openai_endpoint.py \
+	    tests/apps/commands/parity/test_vllm.py -k vllms_own
 
-whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: apps/recipes/whole
+whole: $(VLLM)/ready $(VENV)/dev  ## A policy with vLLM's answers, two reward servers and a judge on this machine: apps/recipes/vllm_training
 	HF_HUB_OFFLINE=1 VLLM_CPU_KVCACHE_SPACE=1 REWARDLAB_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python \
-	    $(BIN)/python -m rewardlab.apps.whole --output benchmarks/results/whole-cpu.json
+	    $(BIN)/python -m rewardlab.apps.recipes.vllm_training.run --output benchmarks/results/whole-cpu.json
 
 fuzz: $(VENV)/dev  ## Ten minutes of bent files for every loader: a sentence, or what the file says, and nothing else
-	$(BIN)/python -m rewardlab.apps.fuzzing --seconds 600 --output benchmarks/results/fuzz-cpu.json
+	$(BIN)/python -m tests.fuzzing --seconds 600 --output benchmarks/results/fuzz-cpu.json
 
 soak: $(VENV)/dev  ## The scoring server under 64 clients for a minute, killed, drained and fed nonsense
-	$(BIN)/python -m rewardlab.apps.serving.soak --output benchmarks/results/soak-cpu.json
+	$(BIN)/python -m tests.soak --output benchmarks/results/soak-cpu.json
 
 faults: $(VENV)/dev  ## Kills, full disks, spoilt files and the like, and whether anything was lost: five minutes
-	$(BIN)/python -m rewardlab.apps.faults --output benchmarks/results/faults
+	$(BIN)/python -m tests.faults --output benchmarks/results/faults
 
 test-kernels-full: $(VENV)/dev  ## The kernels' tests with those that take minutes in Triton's interpreter
 	REWARDLAB_LONG=1 $(BIN)/python -m pytest tests/kernels

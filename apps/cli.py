@@ -13,33 +13,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..rm.documents import from_yaml
 from ..rm.errors import CheckFailed, DataError, UsageError, did_you_mean
-from ..rm.escapes import redacted, terminal, terminal_json
-from .config import (
-    BoardConfig,
-    CompareConfig,
-    DecodeConfig,
-    DoctorConfig,
-    EvalConfig,
-    InspectConfig,
-    LintConfig,
-    StudyConfig,
-    TrainConfig,
-    VerifyConfig,
-    WorldConfig,
-)
-from .exporting.config import CardConfig, MergeConfig
-from .judge.config import JudgeConfig
-from .parity.config import ParityConfig
-from .plan_config import PlanConfig
-from .policy_config import RlConfig
-from .preflight import check_settings
-from .rubrics.config import RubricsConfig
-from .runs import RESULTS, plain
-from .score_config import ScoreConfig
-from .serving.config import ServeConfig
-from .stopping import ENDED, Terminated, ended_by_signal
+from ..rm.io.checked_files import from_yaml
+from ..rm.io.escaping import redacted, terminal, terminal_json
+from .commands.board.settings import BoardConfig
+from .commands.card.settings import CardConfig
+from .commands.compare.settings import CompareConfig
+from .commands.decode.settings import DecodeConfig
+from .commands.doctor.settings import DoctorConfig
+from .commands.eval.settings import EvalConfig
+from .commands.inspect.settings import InspectConfig
+from .commands.judge.settings import JudgeConfig
+from .commands.lint.settings import LintConfig
+from .commands.merge.settings import MergeConfig
+from .commands.parity.settings import ParityConfig
+from .commands.plan.settings import PlanConfig
+from .commands.rl.settings import RlConfig
+from .commands.rubrics.settings import RubricsConfig
+from .commands.score.settings import ScoreConfig
+from .commands.serve.settings import ServeConfig
+from .commands.study.settings import StudyConfig
+from .commands.train.settings import TrainConfig
+from .commands.verify.settings import VerifyConfig
+from .commands.world.settings import WorldConfig
+from .runs.run_folder import RESULTS, plain
+from .runs.signals import ENDED, Terminated, ended_by_signal
+from .settings.preflight import check_settings
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
 SHOWN = 300  # characters of the message of an error that nobody foresaw
@@ -62,98 +61,102 @@ VERBS = {
     "train": Verb(
         "Train a reward model: scalar or autoregressive (any Hugging Face backbone), linear or embedding.",
         TrainConfig,
-        "training:train",
+        "commands.train.run:train",
         "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
-        arguments=(".config:GuideConfig", ".several_config:SeveralConfig", "..rm.trainer:RewardArguments"),
+        arguments=(
+            ".commands.train.settings:GuideConfig",
+            ".commands.train.several_settings:SeveralConfig",
+            "..rm.training.trainer:RewardArguments",
+        ),
     ),
     "lint": Verb(
         "Find what is wrong with preference data: twins, contradictions, leaks, prompts of benchmarks; --fix mends it.",
         LintConfig,
-        "linting:run_lint",
+        "commands.lint.run:run_lint",
         "rewardlab lint pairs.jsonl --against rewardbench=rewardbench.parquet --fix clean.jsonl",
         positional="data",
     ),
     "score": Verb(
         "Rewards of every conversation in a file.",
         ScoreConfig,
-        "scoring:run_score",
+        "commands.score.run:run_score",
         "rewardlab score --model runs/rm --data conversations.jsonl --output scores.parquet",
     ),
     "parity": Verb(
         "Prove that a model's score is the same number every way it can be had, or name what makes it another.",
         ParityConfig,
-        "parity.verb:run_parity",
+        "commands.parity.run:run_parity",
         "rewardlab parity runs/rm --against checkpoint vllm http://127.0.0.1:8000 --junit parity.xml",
         positional="model",
     ),
     "merge": Verb(
         "A LoRA or a value-head checkpoint as a plain folder that Transformers loads, with the same scores.",
         MergeConfig,
-        "exporting.merge:run_merge",
+        "commands.merge.run:run_merge",
         "rewardlab merge runs/rm-lora --output runs/rm-merged",
         positional="model",
     ),
     "card": Verb(
         "A model card: contract, measured figures beside the nulls, data and limits, each from a file.",
         CardConfig,
-        "exporting.card:run_card",
+        "commands.card.run:run_card",
         "rewardlab card runs/rm --runs runs/rewardbench",
         positional="model",
     ),
     "eval": Verb(
         "Judge a benchmark beside the nulls, with intervals.",
         EvalConfig,
-        "jobs:run_eval",
+        "commands.eval.run:run_eval",
         "rewardlab eval --benchmark rewardbench --model runs/rm --data rewardbench.parquet --output runs/rewardbench",
     ),
     "verify": Verb(
         "Add a run's tables up again from its per-item scores.",
         VerifyConfig,
-        "reports:run_verify",
+        "commands.verify.run:run_verify",
         "rewardlab verify runs/rewardbench",
         positional="run",
     ),
     "compare": Verb(
         "What changed between two runs, and whether it is more than noise.",
         CompareConfig,
-        "reports:run_compare",
+        "commands.compare.run:run_compare",
         "rewardlab compare runs/before runs/after --gate rules.yaml",
         positional="runs",
     ),
     "board": Verb(
         "A leaderboard of many runs, with intervals and tied groups.",
         BoardConfig,
-        "reports:run_board",
+        "commands.board.run:run_board",
         "rewardlab board runs --output runs/board",
         positional="runs",
     ),
     "judge": Verb(
         "Language models as judges of cases: verdicts that may abstain, coverage, bounds and cost.",
         JudgeConfig,
-        "judge.verb:run_judge",
+        "commands.judge.run:run_judge",
         "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
-        arguments=(".judge.config:ChatConfig",),
+        arguments=(".commands.judge.settings:ChatConfig",),
     ),
     "rubrics": Verb(
         "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",
         RubricsConfig,
-        "rubrics.verb:run_rubrics",
+        "commands.rubrics.run:run_rubrics",
         "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
         positional="action",
-        arguments=(".judge.config:ChatConfig", "..judges.cdrrm.training:Training"),
+        arguments=(".commands.judge.settings:ChatConfig", "..judges.cdrrm.training:Training"),
     ),
     "decode": Verb(
         "Answer prompts with a base model that an autoregressive reward model guides, at any preference.",
         DecodeConfig,
-        "decoding:run_decode",
+        "commands.decode.run:run_decode",
         "rewardlab decode --base M --arm A --preference helpful=0.7,harmless=0.3 --weight 1.0 --data prompts.txt",
     ),
     "rl": Verb(
         "Train a policy on reward models: GRPO, PPO and their kin, composed of formulas by name.",
         RlConfig,
-        "policy_training:train_policy",
+        "commands.rl.run:train_policy",
         "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",
-        arguments=("..policy.arguments:PolicyArguments",),
+        arguments=("..policy.training.arguments:PolicyArguments",),
     ),
     "inspect": Verb(
         "Look at runs in the browser: every judgment, every reward, every step.",
@@ -165,39 +168,39 @@ VERBS = {
     "serve": Verb(
         "A reward model behind HTTP: batches of what waits, vLLM's /classify and OpenRLHF's /get_reward beside /score.",
         ServeConfig,
-        "serving.verb:serve",
+        "commands.serve.run:serve",
         "rewardlab serve runs/rm --port 8000",
         positional="model",
     ),
     "study": Verb(
         "Run a study of a claim: its tables, figures and per-item scores.",
         StudyConfig,
-        "jobs:run_study",
+        "commands.study.run:run_study",
         "rewardlab study human_preferences --data data --output runs/human_preferences",
         positional="name",
     ),
     "world": Verb(
         "Write the toy world: preference data with a known gold reward, and a start policy.",
         WorldConfig,
-        "toy:write_world",
+        "commands.world.run:write_world",
         "rewardlab world --output runs/world",
     ),
     "plan": Verb(
         "How much memory each GPU needs for a piece of work and how long it takes, by formula, before one is rented.",
         PlanConfig,
-        "planning:run_plan",
+        "commands.plan.run:run_plan",
         "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
     ),
     "bench": Verb(
         "Measure speed or memory beside what one would otherwise run; bench NAME --help lists a script's settings.",
         None,
-        "benching:run_bench",
+        "commands.bench.run:run_bench",
         "rewardlab bench policy --output policy.json",
     ),
     "doctor": Verb(
         "Versions, devices, extras, room on the disks: what works here, and the way out of what does not.",
         DoctorConfig,
-        "doctoring:doctor",
+        "commands.doctor.run:doctor",
         "rewardlab doctor --json",
     ),
 }
@@ -271,7 +274,7 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     if verb.config is None:
         return _named(f".{verb.function}")(words)
     if "WORLD_SIZE" in os.environ:
-        _named(".processes:settle_devices")()
+        _named(".runs.processes:settle_devices")()
     settings = parse(name, verb, words)
     settings[0].validate()
     check_settings(settings)
@@ -279,20 +282,20 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
         return _named(f".{verb.function}")(*settings)
     finally:
         if "WORLD_SIZE" in os.environ:
-            _named(".processes:leave")()
+            _named(".runs.processes:leave")()
 
 
 def _help(name: str, verb: Verb, words: list[str]) -> None:
     if verb.config is not None:
         print(_parser(name, verb).format_help())
     elif words[0].startswith("-"):
-        print(f"{verb.help}\n\nExample:\n  {verb.example}\n\n{_named('.benching:overview')()}")
+        print(f"{verb.help}\n\nExample:\n  {verb.example}\n\n{_named('.commands.bench.run:overview')()}")
     else:
         _named(f".{verb.function}")(words)
 
 
 def _parser(name: str, verb: Verb) -> Any:
-    from .settings_parser import SettingsParser
+    from .settings.parser import SettingsParser
 
     return SettingsParser(
         name,

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
-from ..rm.escapes import inert
+from ..rm.io.escaping import inert
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
-from .render import table
-from .statistics import Discordant, bootstrap_p, holm, items_to_see, mcnemar, percentile_interval
+from .report import table
+from .statistics.cluster_bootstrap import Discordant, bootstrap_p, holm, items_to_see, mcnemar, percentile_interval
 from .types import Difference, Suite
 
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..judges.audit_measures import asked_in_both_orders
+from ..judges.audit.measures import asked_in_both_orders
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
-from .statistics import INTERVALS, Cells, Draws, cell_sums, cluster_draws, percentile_interval
-from .style import style_facts
+from .statistics.cluster_bootstrap import INTERVALS, Cells, Draws, cell_sums, cluster_draws, percentile_interval
+from .statistics.style import style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
 OVERALL = "overall"

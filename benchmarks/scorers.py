@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..judges.audit_measures import credit
+from ..judges.audit.measures import credit
 from ..judges.kinds.reward_model import RewardScorer
 from ..judges.types import Case, Comparison, Judge, Judgment, scored
-from ..rm.checkpoint import load_reward_model
-from ..rm.data import collect, column, is_number
+from ..rm.contract.golden_scores import load_reward_model
+from ..rm.data.pairs import collect, column, is_number
+from ..rm.data.preference_vectors import Preference
+from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
-from ..rm.plugins import load
-from ..rm.preferences import Preference
-from ..rm.readers import source_name
+from ..rm.registry import load
 from .suites.judgebench import votes
 from .types import Suite
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .evaluate import Evaluation
-    from .statistics import Cells
+    from .statistics.cluster_bootstrap import Cells
 
 Say = Callable[[str], None]
 RANDOM = "random"

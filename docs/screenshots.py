@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from playwright.sync_api import Page, sync_playwright
-from rewardlab.apps.config import InspectConfig
+from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector import build, launch
 
 WIDTHS = {1280: 1000, 390: 1400}

@@ -13,11 +13,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..rm.documents import from_json
 from ..rm.errors import UNREADABLE, DataError, UsageError
+from ..rm.io.checked_files import from_json
 from ..rm.types import content_hash
-from .chat import Arrived, Ask, Chat, Reply
-from .cost import FREE, Prices
+from .backends.chat import Arrived, Ask, Chat, Reply
+from .backends.cost import FREE, Prices
 
 FILE, LOCK = "replies.jsonl", "lock"
 TYPES = {name: (int, float) if kind is float else kind for name, kind in Reply.__annotations__.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, Protocol, TypedD
 if TYPE_CHECKING:
     import numpy as np
 
-    from .contract import ScoringContract
+    from .contract.scoring_contract import ScoringContract
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 OVERALL = "overall"

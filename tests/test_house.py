@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.plugins import load, names
+from rewardlab.rm.registry import load, names
 
 ROOT = Path(__file__).resolve().parent.parent
 LEVELS = {"kernels": 0, "rm": 1, "judges": 2, "policy": 2, "benchmarks": 3, "apps": 4}
@@ -63,7 +63,7 @@ def test_no_module_stands_at_the_root_and_kernels_has_no_init():
 
 def test_types_import_no_torch(script):
     text = """
-import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.apps.config
+import rewardlab.rm.types, rewardlab.judges.types, rewardlab.benchmarks.types, rewardlab.apps.settings.fields
 assert "torch" not in sys.modules
 """
     subprocess.run(script(text), check=True)

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 import torch
-from rewardlab.kernels.choose import backend, way
+from rewardlab.kernels.dispatch import backend, way
 
 
 def test_triton_interprets_a_kernel(triton, tmp_path):

@@ -5,8 +5,8 @@ import subprocess
 import pytest
 from rewardlab.apps.cli import VERBS
 from rewardlab.benchmarks.worlds import garden
-from rewardlab.rm.data import pair_row
-from rewardlab.rm.plugins import ROOT
+from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.registry import ROOT
 
 from tests.apps.conftest import write
 from tests.test_house import ROOT as CHECKOUT

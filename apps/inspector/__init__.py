@@ -4,7 +4,7 @@ import os
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # Gradio reads it before every message to its makers
 
-from .serving import launch, serve
+from .server import launch, serve
 from .site import build
 
 __all__ = ["build", "launch", "serve"]

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..access import stranger
+from ..serving.access import stranger
 from .style import SOURCES
 
 API = "/gradio_api"

@@ -6,16 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...rm.adapter_settings import SETTINGS, load_settings
+from ...rm.adapters.settings import SETTINGS, load_settings
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import RewardModel
-from ..arms import arms, base_of
-from ..config import DecodeConfig, InspectConfig
-from ..runs import trust
-from ..specs import build, is_function, named
+from ..commands.decode.guides import arms, base_of
+from ..commands.decode.settings import DecodeConfig
+from ..commands.inspect.settings import InspectConfig
+from ..runs.run_folder import trust
+from ..settings.specs import build, is_function, named
 
 if TYPE_CHECKING:
-    from ...policy.engines import Engine
+    from ...policy.decoding.engines import Engine
 
 
 class Decoder(NamedTuple):
@@ -80,7 +81,7 @@ class Models:
         source = base_of(self._config.base, [folder for _, folder in arms(self._config.arm)])
         if source is None or self._tokenizer is not None:
             return self._tokenizer
-        from ...rm.trunks import load_tokenizer
+        from ...rm.backbones.loading import load_tokenizer
 
         self._tokenizer = load_tokenizer(source, **trust(self._config))
         return self._tokenizer
@@ -99,7 +100,7 @@ def _open(source: str, config: InspectConfig) -> RewardModel:
 
 
 def _open_decoder(config: InspectConfig) -> Decoder:
-    from ..decoding import open_engine
+    from ..commands.decode.run import open_engine
 
     settings = DecodeConfig(base=config.base, arm=config.arm, trust_remote_code=config.trust_remote_code)
     settings.validate()

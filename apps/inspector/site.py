@@ -5,13 +5,18 @@ from html import escape
 
 import gradio as gr
 
-from ..config import InspectConfig
-from ..inspector_views.html import STYLE, shown
-from ..inspector_views.runs import Root, open_root
-from . import benchmarks, compare, judgments, playground, studies, training
+from ..commands.inspect.settings import InspectConfig
+from .components import QUIET, Site
 from .guard import private_cache
+from .html import STYLE, shown
 from .models import Models
-from .parts import QUIET, Site
+from .run_list import Root, open_root
+from .tabs.compare import view as compare
+from .tabs.judgments import view as judgments
+from .tabs.playground import view as playground
+from .tabs.results import view as benchmarks
+from .tabs.studies import view as studies
+from .tabs.training import view as training
 
 TABS: dict[str, Callable[[Site], None]] = {
     "judgments": judgments.tab,

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ...policy.partners import in_role, open_partner, read_role, said, seeds_of, with_thought
-from ...policy.voices import Voice, language_model
-from ...rm.contract import ScoringContract
+from ...policy.decoding.language_models import Voice, language_model
+from ...policy.rollouts._partners import in_role, open_partner, read_role, said, seeds_of, with_thought
+from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from ..partner_rewards import Rate, open_rate
-from ..run_facts import RunFacts
+from ._partner import Rate, open_rate
+from ._run import RunFacts
 
 
 def ccpo(

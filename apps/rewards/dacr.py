@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from ...policy.advantages.dacr import COMPONENTS
-from ...policy.partners import Talk
-from ...rm.contract import ScoringContract
+from ...policy.rollouts._partners import Talk
+from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import DataError
 from ...rm.types import Example
-from ..partner_rewards import Rate, open_rate
-from ..run_facts import RunFacts
+from ._partner import Rate, open_rate
+from ._run import RunFacts
 
 
 def dacr(*, run: RunFacts, reward: str) -> "OfTalks":

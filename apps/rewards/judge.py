@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from ...judges.judging import RubricSource
-from ...judges.wording import Sampling
-from ...rm.data import column
+from ...judges.judge import RubricSource
+from ...judges.prompting import Sampling
+from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Labeller
-from ..judge.kinds import Materials
-from ..judge.rewards import JudgeReward, OpenJudge, by_judge, open_one
-from ..rubrics.files import by_prompt, open_levels, open_rubric, read_checklist, rubric_of_row
-from ..run_facts import RunFacts
+from ..commands.judge.kinds import Materials
+from ..commands.rubrics.files import by_prompt, open_levels, open_rubric, read_checklist, rubric_of_row
+from ._judges import JudgeReward, OpenJudge, by_judge, open_one
+from ._run import RunFacts
 
 DATA = "data"
 """In place of a rubric's file: each prompt's own rubric, in the row that it stands in."""

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from math import isnan
 
-from ...policy.reference_probability import reference_probabilities, total_logprob
-from ...policy.rewards import RewardFunction
-from ...policy.voices import language_model, positions
+from ...policy.decoding.language_models import language_model, positions
+from ...policy.rewards.reference_probability import reference_probabilities, total_logprob
+from ...policy.rewards.sources import RewardFunction
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from ..run_facts import RunFacts
-from ..runs import say
+from ..runs.run_folder import say
+from ._run import RunFacts
 
 
 def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ...policy.feedback_controls import CONTROLS, FeedbackArguments, stale
-from ...policy.online_feedback import Anchor, OnlineFeedback
-from ...policy.reference import frozen_copy
-from ...policy.voices import language_model
-from ...rm.checkpoint import load_reward_model
+from ...policy.decoding.language_models import language_model
+from ...policy.rewards.r2m import Anchor, OnlineFeedback
+from ...policy.rewards.r2m_controls import CONTROLS, FeedbackArguments, stale
+from ...policy.training.reference_policy import frozen_copy
+from ...rm.contract.golden_scores import load_reward_model
+from ...rm.data.labelling import by_reward
 from ...rm.errors import UsageError, did_you_mean
-from ...rm.labellers import by_reward
-from ...rm.models.feedback import FeedbackRewardModel
+from ...rm.models.r2m import FeedbackRewardModel
 from ...rm.models.scalar import ScalarRewardModel
 from ...rm.types import Labeller
-from ..run_facts import RunFacts
-from ..specs import build, is_function
+from ..settings.specs import build, is_function
+from ._run import RunFacts
 from .judge import labels
 
 STALE, JUDGE = "stale", "judge"

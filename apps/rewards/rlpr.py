@@ -5,14 +5,14 @@ from math import isnan
 
 import torch
 
-from ...policy.reference_probability import TAGS, debiased, formed, reasoning, reference_probabilities
-from ...policy.rewards import RewardFunction
-from ...policy.voices import language_model, positions
-from ...rm.data import column
+from ...policy.decoding.language_models import language_model, positions
+from ...policy.rewards.reference_probability import TAGS, debiased, formed, reasoning, reference_probabilities
+from ...policy.rewards.sources import RewardFunction
+from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, Messages, prompt_text
-from ..run_facts import RunFacts
-from ..runs import say
+from ..runs.run_folder import say
+from ._run import RunFacts
 
 
 def rlpr(

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
-from ...rm.contract import ScoringContract
-from ...rm.data import as_prompt, completion_start
+from ...rm.contract.scoring_contract import ScoringContract
+from ...rm.data.pairs import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import Example, completion
-from ..access import LOCAL
+from .access import LOCAL
 from .bodies import body, requests, rewards_of, row
-from .one_number import check_objective, one_number
+from .single_reward import check_objective, one_number
 
 HEADER = "x-scoring-contract"
 BUSY = (429, 503)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...rm.errors import CheckFailed, UsageError
-from ...rm.rotation import Rotation, addresses, check_address
+from ...rm.io.server_rotation import Rotation, addresses, check_address
 from ...rm.types import Example
+from ..commands.serve.settings import TOKEN
 from .bodies import EACH, body, requests, rewards_of, row, truncated_of
 from .client import Busy, ScoringClient
-from .config import TOKEN
 
 
 class Replicas:

@@ -9,7 +9,6 @@ instructions; `--output FILE` writes one.
 import argparse
 import importlib
 import json
-import pkgutil
 import re
 import subprocess
 import sys
@@ -25,8 +24,8 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from ...kernels import fused
-from ...kernels.fused.launch import Launch, recorded
+from ...kernels import triton_common
+from ...kernels.triton_common.launch import Launch, recorded
 
 CAPABILITIES = (80, 90)
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
@@ -56,14 +55,14 @@ class Row:
 
 
 def operations() -> list[str]:
-    """Those of `kernels.fused` that are operations: they rehearse."""
-    names = [one.name for one in pkgutil.iter_modules(fused.__path__)]
+    """Return the packages of `kernels` that have Triton kernels to compile."""
+    names = [path.parent.name for path in sorted(Path(triton_common.__path__[0]).parent.glob("*/triton.py"))]
     return [name for name in names if hasattr(_fused(name), "REHEARSALS")]
 
 
 def rehearse(name: str, capability: int) -> list[Launch]:
     """Every start of an operation's kernels on tensors without data, forward and where it has one backward."""
-    module, op = _fused(name), importlib.import_module(f"...kernels.ops.{name}", __package__)
+    module, op = _fused(name), importlib.import_module(f"...kernels.{name}", __package__)
     with recorded(capability) as launches:
         for case in module.REHEARSALS:
             arguments = op.example(case, torch.bfloat16, "meta")
@@ -181,7 +180,7 @@ def _type(value: Any) -> str:
 
 
 def _fused(name: str) -> Any:
-    return importlib.import_module(f"...kernels.fused.{name}", __package__)
+    return importlib.import_module(f"...kernels.{name}.triton", __package__)
 
 
 def _tool(option: str, file: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..statistics import LEVEL, Draws, cluster_draws, share_interval
+from ..statistics.cluster_bootstrap import LEVEL, Draws, cluster_draws, share_interval
 
 LOSS = 0.05  # of the second scorer's accuracy
 LEAST, MOST = 0.93, 0.98  # more than 0.97 is for cells whose few wrong items make an exact interval impossible

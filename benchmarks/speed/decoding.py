@@ -33,13 +33,13 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
-from ...policy.engines import Engine, SeparateModels, SharedBackbone
-from ...policy.guided import POLL, Piece, decode, stream
-from ...policy.requests import Request
-from ...policy.voices import Voice, language_model, prompts_of, voice
-from ...rm.adapter_settings import AdapterSettings
-from ...rm.adapters import attach
-from ...rm.trunks import sharing
+from ...policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ...policy.decoding.guided import POLL, Piece, decode, stream
+from ...policy.decoding.language_models import Voice, language_model, prompts_of, voice
+from ...policy.decoding.requests import Request
+from ...rm.adapters.adapter import attach
+from ...rm.adapters.settings import AdapterSettings
+from ...rm.backbones.loading import sharing
 from ...rm.types import user_turn
 from ..worlds.models import SPECIALS, TEMPLATE
 

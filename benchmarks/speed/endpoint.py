@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...judges.chat import Ask, Chat
-from ...judges.endpoint import endpoint
+from ...judges.backends.chat import Ask, Chat
+from ...judges.backends.openai_endpoint import endpoint
 from ...judges.store import Kept
 from ...rm.types import user_turn
 from ..worlds.chat_server import ChatServer

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...kernels.ops.linear_logprob import linear_logprob, linear_loss, reference
+from ...kernels.linear_logprob import linear_logprob, linear_loss, reference
 
 ENTROPY = 0.01  # c
 PEERS = {"trl": "trl", "liger": "liger_kernel"}

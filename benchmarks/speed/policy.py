@@ -5,7 +5,7 @@ generated. Their steps alternate in one process and are told in CPU-seconds, so 
 on neither; what generating the answers would have cost is told apart. Memory is that of a step after the optimizer's
 first, in a process of its own for each:
 
-    ours    policy/trainer.py
+    ours    policy/training/trainer.py
     trl     TRL's trainer with its fused output head
     eager   TRL's trainer with all logits at once
 """
@@ -35,12 +35,12 @@ from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
 from ...policy.advantages.grpo import grpo
 from ...policy.aggregations.token_mean import token_mean
-from ...policy.algorithm import Algorithm, Penalty
-from ...policy.arguments import PolicyArguments
+from ...policy.composition.algorithm import Algorithm, Penalty
 from ...policy.losses.ppo import ppo
-from ...policy.rewards import RewardSources
-from ...policy.trainer import PolicyTrainer
-from ..statistics import t_interval
+from ...policy.rewards.sources import RewardSources
+from ...policy.training.arguments import PolicyArguments
+from ...policy.training.trainer import PolicyTrainer
+from ..statistics.cluster_bootstrap import t_interval
 from .decoding import backbone, machine, tokenizer
 from .head import peak_of
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ...judges.types import Case, Judgment
 from ...rm.types import user_turn
+from ..baselines import Null, longest, random_guess, shortest
 from ..evaluate import evaluate
-from ..nulls import Null, longest, random_guess, shortest
-from ..render import markdown
+from ..report import markdown
 from ..scorers import StoredScores
 from ..suites.pairs import pairs
 from ..types import Scorer

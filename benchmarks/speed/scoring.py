@@ -44,9 +44,9 @@ from transformers import pipeline
 from trl.trainer.reward_trainer import DataCollatorForPreference
 
 from ...judges.types import Case
+from ...rm.backbones.loading import small_config, small_tokenizer
+from ...rm.backbones.packing import shared
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
-from ...rm.packing import shared
-from ...rm.trunks import small_config, small_tokenizer
 from ...rm.types import Example, user_turn
 from ..suites.rewardbench import rewardbench
 from ..suites.rm_bench import rm_bench

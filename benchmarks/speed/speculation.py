@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ...policy.engines import SeparateModels
-from ...policy.requests import Request
-from ...policy.speculative import Counts, speculate
-from ...rm.trunks import sharing
+from ...policy.decoding.engines import SeparateModels
+from ...policy.decoding.requests import Request
+from ...policy.decoding.speculative import Counts, speculate
+from ...rm.backbones.loading import sharing
 from .decoding import TURN, Bench, Size, machine, per_token, seconds, summary, take_turns
 
 DRAFTS = (1, 2, 4, 8)

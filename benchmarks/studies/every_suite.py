@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...judges.types import Case
-from ...rm.plugins import load
+from ...rm.registry import load
 from ...rm.types import Example
+from ..baselines import nulls_for
 from ..evaluate import Evaluation, evaluate
-from ..nulls import nulls_for
-from ..render import COLOURS, table
+from ..report import COLOURS, table
 from ..types import Report, Row, Say, Study, Suite
 from .human_preferences import KINDS, Job, as_scorer, run_jobs, training_pairs
 

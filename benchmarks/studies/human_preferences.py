@@ -11,16 +11,16 @@ import numpy as np
 from sklearn.model_selection import GroupKFold
 
 from ...judges.types import Case
-from ...rm.data import RowReport, first_turn, load_pairs, without_prompts
+from ...rm.data.pairs import RowReport, first_turn, load_pairs, without_prompts
 from ...rm.types import Example, Messages, PreferencePair, content_hash
+from ..baselines import all_nulls
 from ..evaluate import Evaluation, evaluate
-from ..nulls import all_nulls
-from ..render import figure, markdown
+from ..report import figure, markdown
 from ..scorers import StoredScores
 from ..suites.pairs import Pairs, as_cases
 from ..suites.rewardbench import rewardbench
 from ..types import Say, Study
-from ..workers import in_processes
+from ._worker_processes import in_processes
 
 SOURCES = {
     "HH harmless": ["hh_rlhf/harmless_base_test.public.jsonl.gz"],
@@ -207,10 +207,10 @@ def _linear(job: Job):
 
 
 def _small_lm(job: Job):
+    from ...rm.backbones.loading import small_config, small_tokenizer
     from ...rm.losses.bradley_terry import bradley_terry
     from ...rm.models.scalar import scalar_from_config
-    from ...rm.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
-    from ...rm.trunks import small_config, small_tokenizer
+    from ...rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
 
     texts = [turn["content"] for pair in job.train for turn in pair.prompt]
     texts += [answer for pair in job.train for answer in (pair.chosen, pair.rejected)]

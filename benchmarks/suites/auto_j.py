@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, column
+from ...rm.data.pairs import OnBadRow, column
 from ...rm.types import content_hash
-from ..suite import Parse, read_cases
+from ._suite import Parse, read_cases
 from .pandalm import PandaLM, labelled
 
 LABELS = {0: 1, 1: 2, 2: 0}  # theirs: first, second, tie; ours: 1, 2, 0

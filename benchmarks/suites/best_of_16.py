@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
-from ..statistics import Cells
-from ..suite import StrictSuite, case, read_cases
+from ...rm.data.pairs import OnBadRow, as_prompt, column
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import StrictSuite, case, read_cases
 
 
 def worth(preference: float | None) -> float:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
+from ...rm.data.pairs import OnBadRow, as_prompt, column
 from ...rm.types import content_hash
-from ..suite import StrictSuite, case, in_random_order
+from ._suite import StrictSuite, case, in_random_order
 
 
 def _case(values: Mapping[str, Any]) -> Case:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, column, parse_pair
-from ..suite import StrictSuite, case, in_random_order
+from ...rm.data.pairs import OnBadRow, column, parse_pair
+from ._suite import StrictSuite, case, in_random_order
 
 
 def _case(values: Mapping[str, Any]) -> Case:

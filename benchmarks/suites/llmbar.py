@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
-from ...rm.readers import source_name
-from ..statistics import Cells
-from ..suite import Parse, StrictSuite, case, read_cases, refuse_repeated
+from ...rm.data.pairs import OnBadRow, as_prompt, column
+from ...rm.data.readers import source_name
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import Parse, StrictSuite, case, read_cases, refuse_repeated
 
 SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
 

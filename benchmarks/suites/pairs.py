@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, first_turn, load_pairs
+from ...rm.data.pairs import OnBadRow, first_turn, load_pairs
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, PreferencePair
-from ..statistics import Cells
-from ..suite import StrictSuite, dropped_note, ignored_note
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import StrictSuite, dropped_note, ignored_note
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:

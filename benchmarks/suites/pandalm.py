@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
-from ..suite import StrictSuite, case
+from ...rm.data.pairs import OnBadRow, as_prompt, column
+from ._suite import StrictSuite, case
 
 ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow
+from ...rm.data.pairs import OnBadRow
 from ...rm.errors import DataError
-from ..statistics import Cells
-from ..suite import missing
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import missing
 from .pairs import Pairs
 
 CODE = {f"hep-{language}": 164.0 for language in ("cpp", "go", "java", "js", "python", "rust")}

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column, text_list
+from ...rm.data.pairs import OnBadRow, as_prompt, column, text_list
 from ...rm.errors import DataError
-from ..statistics import Cells
-from ..suite import StrictSuite, case, missing, read_cases
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import StrictSuite, case, missing, read_cases
 
 SIZES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495, "Ties": 51}  # Ties: 102 rows
 WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20, "margin": 0.01}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column, text_list
-from ..statistics import Cells
-from ..suite import StrictSuite, case, missing, read_cases
+from ...rm.data.pairs import OnBadRow, as_prompt, column, text_list
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import StrictSuite, case, missing, read_cases
 
 SIZES = {"chat": 129, "math": 529, "code": 228, "safety-refuse": 284, "safety-response": 157}
 DOMAINS = {

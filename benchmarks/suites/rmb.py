@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, as_prompt, column
-from ..statistics import Cells
-from ..suite import StrictSuite, case, missing, read_cases, sections_by_prefix
+from ...rm.data.pairs import OnBadRow, as_prompt, column
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import StrictSuite, case, missing, read_cases, sections_by_prefix
 
 SECTIONS = {
     "pairs, helpful": "Pairwise_set/Helpfulness",

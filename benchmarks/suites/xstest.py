@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data import OnBadRow, collect, column
+from ...rm.data.pairs import OnBadRow, collect, column
 from ...rm.errors import DataError
 from ...rm.types import user_turn
-from ..statistics import Cells
-from ..suite import StrictSuite, case, dropped_note, in_random_order
+from ..statistics.cluster_bootstrap import Cells
+from ._suite import StrictSuite, case, dropped_note, in_random_order
 
 ANSWER, REFUSAL = "1_full_compliance", "2_full_refusal"
 LABELS = (ANSWER, REFUSAL, "3_partial_refusal")

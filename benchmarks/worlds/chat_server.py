@@ -11,7 +11,7 @@ from random import Random
 from threading import Lock, Thread
 from typing import Any
 
-from ...judges.cost import letters_as_tokens
+from ...judges.backends.cost import letters_as_tokens
 from ...rm.types import content_hash
 
 SPOILT = ("cut_off", "off_schema")  # replies that arrive and are of no use

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 from ...judges.cdrrm.generator import Record, rubric_json
 from ...judges.cdrrm.requests import PARTS, system_prompt
-from ...judges.wording import part
-from ...rm.trunks import small_config
+from ...judges.prompting import part
+from ...rm.backbones.loading import small_config
 from .checked import BY_CHANCE, FEWEST, HEADING, MOST, NEUTRAL, PADDING, QUESTIONS, STYLES, TOPICS, render, write
 from .checks import CHECKS
 from .models import SPECIALS

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...rm.contract import ScoringContract
+from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
 from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, prompt_text, user_turn
 

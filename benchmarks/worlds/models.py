@@ -17,8 +17,8 @@ from transformers import (
     TrainerCallback,
 )
 
-from ...rm.trainer import RewardArguments, RewardTrainer, Task
-from ...rm.trunks import Architecture, small_config
+from ...rm.backbones.loading import Architecture, small_config
+from ...rm.training.trainer import RewardArguments, RewardTrainer, Task
 from ...rm.types import Example, Message
 from .garden import vocabulary
 

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedModel
 
-from ...policy.engines import SeparateModels
-from ...policy.guided import decode
-from ...policy.requests import Answer, Request
-from ...policy.voices import voice
+from ...policy.decoding.engines import SeparateModels
+from ...policy.decoding.guided import decode
+from ...policy.decoding.language_models import voice
+from ...policy.decoding.requests import Answer, Request
+from ...rm.backbones.loading import Architecture
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
-from ...rm.trainer import ScalarTask, encode_pairs
-from ...rm.trunks import Architecture
+from ...rm.training.trainer import ScalarTask, encode_pairs
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
 from .garden import gold, labeller, pairs, supervised
 from .models import Fit, causal_lm, fit, pretrain, tokenizer

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import NamedTuple
 
+from ...judges.backends.chat import Arrived, Ask, Reply
 from ...judges.cdrrm.generator import rubric_json
 from ...judges.cdrrm.requests import read_part
-from ...judges.chat import Arrived, Ask, Reply
-from ...judges.rubric import Rubric, Rule
-from ..style import markdown_marks
+from ...judges.rubrics.rubric import Rubric, Rule
+from ..statistics.style import markdown_marks
 from .checks import CHECKS, demanded
 
 CRITERIA = {check.criterion: check for check in CHECKS.values()}

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
+from ...judges.backends.chat import Arrived, Ask, Reply
 from ...judges.cdrrm.requests import read_part
-from ...judges.chat import Arrived, Ask, Reply
 from .checks import CHECKS, Check, demanded
 from .simulated_judge import CRITERIA, answered, written
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...rm.types import prompt_text
-from ..chat import Chat
-from ..rubric import MOST_RULES, Rubric, Rule
+from ..backends.chat import Chat
+from ..rubrics.rubric import MOST_RULES, Rubric, Rule
 from .profile import Profile
 from .requests import Rejected
 from .ruling import Checked, Question, check, rule

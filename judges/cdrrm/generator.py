@@ -11,9 +11,9 @@ from typing import Literal
 
 from ...rm.errors import DataError
 from ...rm.types import Messages, content_hash, prompt_text
-from ..chat import Ask, Chat
-from ..judging import Outcome, judgment
-from ..rubric import SCHEMA, Rubric
+from ..backends.chat import Ask, Chat
+from ..judge import Outcome, judgment
+from ..rubrics.rubric import SCHEMA, Rubric
 from ..types import Case, Judgment, Reason
 from .filter import Kept
 from .requests import Rejected, ask, system_prompt

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from ...rm.types import Example, prompt_text
-from ..chat import Ask, Chat
-from ..wording import object_schema
+from ..backends.chat import Ask, Chat
+from ..prompting import object_schema
 from .requests import Rejected, ask, json_object
 
 Status = Literal["pass", "fail", "partial", "not_applicable"]

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...rm.types import Message
-from ..chat import Ask, Reply
-from ..replies import Repeated, documents, without_thinking
-from ..wording import instructions, part
+from ..backends.chat import Ask, Reply
+from ..parsing.replies import Repeated, documents, without_thinking
+from ..prompting import instructions, part
 
 PARTS = ("instruction", "answer", "answer_a", "answer_b", "diagnosis_a", "diagnosis_b", "rubric")
 

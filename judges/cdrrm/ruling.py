@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...rm.types import Messages, prompt_text
-from ..chat import Ask, Chat, Reply
-from ..rubric import Rubric, render
-from ..verdicts import Verdict, pair_verdict
-from ..wording import object_schema
+from ..backends.chat import Ask, Chat, Reply
+from ..parsing.verdicts import Verdict, pair_verdict
+from ..prompting import object_schema
+from ..rubrics.rubric import Rubric, render
 from .requests import Rejected, ask, json_object
 
 ORDERS = ((0, 1), (1, 0))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ...rm.types import Example, Messages, PreferencePair, content_hash, prompt_text
-from ..chat import Ask, Chat, Reply
-from ..rubric import SCHEMA, SIDES, Rubric, from_values
+from ..backends.chat import Ask, Chat, Reply
+from ..rubrics.rubric import SCHEMA, SIDES, Rubric, from_values
 from .profile import Profile, profile
 from .requests import Rejected, ask, json_object
 

@@ -53,7 +53,7 @@ def train(
     """Fine-tune a causal language model (an object, a folder or a Hub id) and save it with its tokenizer.
 
     Loss is on the completions alone, with `how.weak` that of the mixture in `weak_driven`. A LoRA is merged before it
-    is saved, so that whoever loads the folder needs no adapter. `judges.local.local(folder)` reads it back as a chat.
+    is saved, so that the folder loads without PEFT. `judges.backends.local_model.local(folder)` opens it as a chat.
     """
     from datasets import Dataset
 
@@ -76,7 +76,7 @@ def _trainer_class(how: Training, tokenizer: "PreTrainedTokenizerBase | None") -
         from trl import SFTTrainer
 
         return SFTTrainer
-    from ...rm.trunks import load_causal_lm, load_tokenizer
+    from ...rm.backbones.loading import load_causal_lm, load_tokenizer
     from .weak_driven import WeakDrivenTrainer
 
     words = load_tokenizer(how.weak)

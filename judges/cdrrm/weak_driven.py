@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from trl import SFTTrainer
 
+from ...rm.backbones.loading import embedding_rows
 from ...rm.errors import UsageError
-from ...rm.trunks import embedding_rows
 
 IGNORED = -100  # the label of a token that is not learnt, as in Transformers
 

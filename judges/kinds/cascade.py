@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...rm.errors import UsageError
-from ..judging import Judging, merged
+from ..judge import Judging, merged
 from ..types import BatchJudge, Case, Criterion, Judgment
 
 ESCALATED = "escalated"

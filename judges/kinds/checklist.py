@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from ...rm.errors import UsageError
 from ...rm.types import Messages, completion_turns, message_text, prompt_text
-from ..chat import Ask, Chat, Reply
-from ..judging import Judging, ask_all, described, failure, judgment, stands_in
-from ..statements import NoVerdict
+from ..backends.chat import Ask, Chat, Reply
+from ..judge import Judging, ask_all, described, failure, judgment, stands_in
+from ..parsing.statements import NoVerdict
+from ..parsing.verdicts import Marks, criteria
+from ..prompting import GREEDY, Sampling, instructions, messages
 from ..types import Case, Criterion, Judgment, Reason
-from ..verdicts import Marks, criteria
-from ..wording import GREEDY, Sampling, instructions, messages
 from .rubric import marks_schema
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from ..judging import Judging, Outcome, merged
-from ..statements import NoVerdict
+from ..judge import Judging, Outcome, merged
+from ..parsing.statements import NoVerdict
 from ..types import BatchJudge, Case, Judgment, Reason
 
 

@@ -7,14 +7,14 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from ...rm.types import content_hash, prompt_text
-from ..chat import Ask, Chat, Reply
-from ..grammars import LABELS, TIE
-from ..judging import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for
-from ..rubric import Rubric, render
-from ..statements import NoVerdict
+from ..backends.chat import Ask, Chat, Reply
+from ..judge import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for
+from ..parsing.grammars import LABELS, TIE
+from ..parsing.statements import NoVerdict
+from ..parsing.verdicts import Verdict, pair_verdict
+from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..rubrics.rubric import Rubric, render
 from ..types import Case, Comparison, Judgment, Reason
-from ..verdicts import Verdict, pair_verdict
-from ..wording import GREEDY, Sampling, instructions, messages, object_schema
 
 Order = tuple[int, int]
 

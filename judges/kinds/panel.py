@@ -5,8 +5,8 @@ from statistics import fmean
 from typing import Literal
 
 from ...rm.errors import UsageError
-from ..judging import Judging, merged, one_of
-from ..statements import NoVerdict
+from ..judge import Judging, merged, one_of
+from ..parsing.statements import NoVerdict
 from ..types import BatchJudge, Case, Criterion, Judgment, Reason
 
 

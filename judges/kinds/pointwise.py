@@ -6,13 +6,13 @@ from typing import Any
 
 from ...rm.errors import UsageError
 from ...rm.types import prompt_text
-from ..chat import Ask, Chat, Reply
-from ..judging import Judging, ask_all, described, failure, judgment
-from ..rubric_formats import Levels
-from ..statements import NoVerdict
+from ..backends.chat import Ask, Chat, Reply
+from ..judge import Judging, ask_all, described, failure, judgment
+from ..parsing.statements import NoVerdict
+from ..parsing.verdicts import Points, points
+from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..rubrics.formats import Levels
 from ..types import Case, Criterion, Judgment, Reason
-from ..verdicts import Points, points
-from ..wording import GREEDY, Sampling, instructions, messages, object_schema
 
 LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
 """Described scales for cases, in order; None where there is none, which is an abstention."""

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from ...rm.types import prompt_text
-from ..chat import Ask, Chat, Reply
-from ..judging import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
-from ..rubric import Rubric, render
-from ..rubric_score import RubricScore, gated
-from ..statements import NoVerdict
+from ..backends.chat import Ask, Chat, Reply
+from ..judge import Judging, RubricSource, ask_all, described, failure, judgment, one_of, rubrics_for, stands_in
+from ..parsing.statements import NoVerdict
+from ..parsing.verdicts import Marks, criteria
+from ..prompting import GREEDY, Sampling, instructions, messages, object_schema
+from ..rubrics.rubric import Rubric, render
+from ..rubrics.scoring import RubricScore, gated
 from ..types import Case, Criterion, Judgment, Reason
-from ..verdicts import Marks, criteria
-from ..wording import GREEDY, Sampling, instructions, messages, object_schema
 
 
 def rubric(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import as_float, check_finite, kept
+from ..composition.groups import as_float, check_finite, kept
 from ..types import AdvantageEstimator, Rollout
 
 STAGES, STEPS = 8, 20  # of graduated non-convexity, and re-weighted means in each

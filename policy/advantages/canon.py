@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..groups import groups, kept
+from ..composition.groups import groups, kept
 from ..types import AdvantageEstimator, Rollout
 
 METRICS = {"length": "high", "entropy": "low"}  # whose rewards α scales in the released code

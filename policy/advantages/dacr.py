@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..groups import as_float, check_finite, groups, kept
+from ..composition.groups import as_float, check_finite, groups, kept
 from ..types import AdvantageEstimator, Rollout
 from .are import location
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import ONLY_VERDICTS, groups, kept
+from ..composition.groups import ONLY_VERDICTS, groups, kept
 from ..types import AdvantageEstimator, Rollout
 
 HALVINGS = 60  # of [0, 1]: finer than float64

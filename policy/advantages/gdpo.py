@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import as_float, groups, kept, standardised
+from ..composition.groups import as_float, groups, kept, standardised
 from ..types import AdvantageEstimator, Rollout
 
 

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ...kernels.ops.discounted_scan import discounted_scan
-from ..groups import as_float, check_finite, groups, kept
-from ..rows import at_last_token, bounds_of_rows
+from ...kernels.discounted_scan import discounted_scan
+from ..composition.groups import as_float, check_finite, groups, kept
+from ..composition.rows import at_last_token, bounds_of_rows
 from ..types import AdvantageEstimator, Rollout, TokenEstimator
 
 

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import groups, kept
+from ..composition.groups import groups, kept
 from ..types import AdvantageEstimator, Rollout
 
 

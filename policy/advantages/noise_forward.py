@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import ONLY_VERDICTS, check_finite, kept
+from ..composition.groups import ONLY_VERDICTS, check_finite, kept
 from ..types import AdvantageEstimator, Rollout
 
 

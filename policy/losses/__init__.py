@@ -1,1 +1,1 @@
-"""A clip rule -> which ratios count in a policy loss; `kernels.ops.policy_loss` applies it, one file per rule."""
+"""A clip rule -> which ratios count in a policy loss; `kernels.policy_loss` applies it, one file per rule."""

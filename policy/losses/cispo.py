@@ -1,6 +1,6 @@
 """CISPO: the ratio is a bounded weight, and every token keeps its gradient."""
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 
 
 def cispo(*, high: float, low: float = 0.0) -> ClipRule:

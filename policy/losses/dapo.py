@@ -2,7 +2,7 @@
 
 import math
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 
 
 def dapo(*, low: float = 0.2, high: float = 0.28) -> ClipRule:

@@ -1,6 +1,6 @@
 """Dual-clip PPO: a bad answer that became far more likely pulls with a bounded force."""
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 
 
 def dual_clip(*, epsilon: float = 0.2, c: float = 3.0) -> ClipRule:

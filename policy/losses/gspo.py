@@ -2,7 +2,7 @@
 
 import math
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 
 
 def gspo(*, low: float = 3e-4, high: float = 4e-4) -> ClipRule:

@@ -1,6 +1,6 @@
 """GSPO-token: the answer's ratio, with every token's own gradient and advantage."""
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 from .gspo import gspo
 
 

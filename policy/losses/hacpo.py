@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..whole_answers import PerCompletionLoss, WholeAnswers, own_answers
+from ..composition.completion_losses import PerCompletionLoss, WholeAnswers, own_answers
 
 FARTHEST = 20.0  # of a token's mean log-ratio: it would overflow long after any bound
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..whole_answers import PerCompletionLoss, WholeAnswers
+from ..composition.completion_losses import PerCompletionLoss, WholeAnswers
 
 
 def kimi(*, tau: float) -> PerCompletionLoss:

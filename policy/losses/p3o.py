@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..whole_answers import AnswerLoss, WholeAnswers
+from ..composition.completion_losses import AnswerLoss, WholeAnswers
 
 FARTHEST = 20.0  # of a pair's log-ratio: whole answers' overflow
 

@@ -2,7 +2,7 @@
 
 import math
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 
 
 def ppo(*, epsilon: float = 0.2) -> ClipRule:

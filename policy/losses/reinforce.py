@@ -1,6 +1,6 @@
 """REINFORCE: no ratio at all."""
 
-from ...kernels.ops.policy_loss import ClipRule
+from ...kernels.policy_loss import ClipRule
 
 
 def reinforce() -> ClipRule:

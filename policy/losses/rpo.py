@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ..whole_answers import AnswerLoss, WholeAnswers
+from ..composition.completion_losses import AnswerLoss, WholeAnswers
 
 
 def rpo(*, beta: float, eta: float) -> AnswerLoss:

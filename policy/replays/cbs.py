@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..bandit import History, bandit, contexts, mean_entropy
+from ..schedulers._bandit import History, bandit, contexts, mean_entropy
 from ..types import Past, Replay, State
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from ..scaffolding import Schedule
+from ._scaffold import Schedule
 
 
 def ruscarl(*, steepness: float = 125.0, middle: float = 0.2) -> Schedule:

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..advantages.dr_grpo import dr_grpo
-from ..bandit import bandit, contexts, mean_entropy
 from ..types import Rollout, Scheduler, State
+from ._bandit import bandit, contexts, mean_entropy
 
 
 def cbs(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import groups
+from ..composition.groups import groups
 from ..types import Rollout, Scheduler, State
 
 

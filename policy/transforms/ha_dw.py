@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import groups
+from ..composition.groups import groups
 from ..types import Rollout, State, Transform
 
 

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..groups import groups, kept
+from ..composition.completion_losses import own_answers
+from ..composition.groups import groups, kept
 from ..types import Rollout, State, Transform
-from ..whole_answers import own_answers
 
 
 def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int = 1) -> Transform:

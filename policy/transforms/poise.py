@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..groups import groups, kept
+from ..composition.groups import groups, kept
 from ..types import Rollout, State, Transform
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..groups import groups
+from ..composition.groups import groups
 from ..types import Rewards, Rollout, State, Transform
 
 

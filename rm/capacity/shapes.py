@@ -10,8 +10,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
+from ..backbones.loading import load_config
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
-from ..trunks import load_config
 
 READS, MIXES, WIDENS, NARROWS = range(4)
 """Stages of a layer's matrices: into attention (q, k, v), out of it, into the MLP (gate, up), out of it."""

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import UsageError
-from ..other_gaps import BesideAnother, of_gap
+from ._reference_margins import BesideAnother, of_gap
 
 
 def boosted(share: float, before: str | None = None, center: float = 0.0) -> BesideAnother:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from ..errors import UsageError
-from ..other_gaps import BesideAnother, of_gap
+from ._reference_margins import BesideAnother, of_gap
 
 
 def weak_margin(weak: str | None = None, share: float = 0.5, center: float = 0.0) -> BesideAnother:

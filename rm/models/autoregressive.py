@@ -12,17 +12,17 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..adapter_settings import SETTINGS as ADAPTER
-from ..adapter_settings import AdapterSettings, load_settings
-from ..adapters import PreferenceAdapter, attach, load_adapter
-from ..contract import FILE, ScoringContract, load_contract
-from ..documents import from_json
-from ..encode import EncodedAnswer, Encoder, describe_tokenizer, pad
+from ..adapters.adapter import PreferenceAdapter, attach, load_adapter
+from ..adapters.settings import SETTINGS as ADAPTER
+from ..adapters.settings import AdapterSettings, load_settings
+from ..backbones.loading import load_causal_lm, load_tokenizer
+from ..backbones.logprobs import answer_logprobs
+from ..backbones.tokenization import EncodedAnswer, Encoder, describe_tokenizer, pad
+from ..contract.scoring_contract import FILE, ScoringContract, load_contract
+from ..data.preference_vectors import Preference, preference_vector
 from ..errors import UNREADABLE, DataError, UsageError
-from ..logprobs import answer_logprobs
-from ..preferences import Preference, preference_vector
-from ..together import whole_state
-from ..trunks import load_causal_lm, load_tokenizer
+from ..io.checked_files import from_json
+from ..training.distributed import whole_state
 from ..types import Example
 from .scalar import batches_of, context_of
 

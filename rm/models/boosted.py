@@ -10,10 +10,10 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from ..checkpoint import load_reward_model
-from ..contract import FILE, ScoringContract, load_contract
-from ..documents import from_json
+from ..contract.golden_scores import load_reward_model
+from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
+from ..io.checked_files import from_json
 from ..types import OVERALL, Example, PreferencePair, RewardModel, content_hash
 
 SETTINGS = "boosted.json"

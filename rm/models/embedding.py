@@ -13,12 +13,12 @@ from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer
 
-from ..contract import ScoringContract, load_contract
-from ..encode import pad
+from ..backbones.hub import note_model, place_of
+from ..backbones.tokenization import pad
+from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import DataError, UsageError
-from ..hub import note_model, place_of
-from ..pairwise_logistic import pairwise_logistic
 from ..types import OVERALL, Example, PreferencePair, content_hash, prompt_text
+from ._pairwise_logistic import pairwise_logistic
 
 HEAD = "head.safetensors"
 ENCODER = "encoder.txt"

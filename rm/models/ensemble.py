@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import GOLDEN, load_reward_model, read_golden
-from ..combination import Rule, combine_by
-from ..contract import FILE, ScoringContract, load_contract
-from ..documents import from_json
+from ..contract.golden_scores import GOLDEN, load_reward_model, read_golden
+from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
+from ..io.checked_files import from_json
 from ..types import Example, RewardModel, content_hash
-from ..uncertain import UncertainRewardModel, Voices
+from ._combination import Rule, combine_by
+from ._uncertain import UncertainRewardModel, Voices
 
 SETTINGS = "ensemble.json"
 
@@ -23,7 +23,7 @@ class EnsembleRewardModel(UncertainRewardModel):
 
     Members have scales of their own, so each reward is standardised by its member's mean and standard deviation over
     the member's golden rewards; a member without golden rewards enters as it is. λ >= 0 is the pessimism. A `rule` of
-    `rm.combination` combines the z_m in another way.
+    `rm.models._combination` combines the z_m in another way.
     """
 
     def __init__(

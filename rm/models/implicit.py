@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..contract import FILE, load_contract
-from ..encode import Encoder
+from ..backbones.loading import load_causal_lm, load_tokenizer, whole_name
+from ..backbones.tokenization import Encoder
+from ..contract.scoring_contract import FILE, load_contract
 from ..errors import DataError, UsageError
-from ..trunks import load_causal_lm, load_tokenizer, whole_name
 from ..types import Example, content_hash
 from .autoregressive import (
     answer_contract,

@@ -10,11 +10,11 @@ from safetensors.numpy import load_file, save_file
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ..contract import ScoringContract, load_contract
-from ..documents import from_json
+from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
-from ..pairwise_logistic import pairwise_logistic
+from ..io.checked_files import from_json
 from ..types import OVERALL, Example, PreferencePair
+from ._pairwise_logistic import pairwise_logistic
 
 VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
 GRAMS = (1, 2)

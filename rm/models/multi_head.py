@@ -11,16 +11,16 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from ..combination import Rule
-from ..contract import load_contract
-from ..documents import from_json
+from ..backbones.loading import decoder_head
+from ..contract.scoring_contract import load_contract
 from ..errors import UNREADABLE, DataError, UsageError
-from ..heads import HeadFit, Heads, fit_heads
-from ..trunks import decoder_head
+from ..io.checked_files import from_json
 from ..types import Example, PreferencePair, content_hash
-from ..uncertain import UncertainRewardModel, Voices
+from ._combination import Rule
+from ._uncertain import UncertainRewardModel, Voices
+from ._uncertain_heads import HeadFit, Heads, fit_heads
 from .ensemble import rule_of, rule_row
-from .feedback import reward_tokens
+from .r2m import reward_tokens
 from .scalar import ScalarRewardModel, scalar
 
 BODY, HEADS, SETTINGS = "body", "heads.safetensors", "multi_head.json"

@@ -13,13 +13,13 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from torch import nn
 
-from ..contract import load_contract
-from ..documents import from_json
-from ..encode import Encoder, pad
+from ..backbones.loading import check_vocabulary, load_classifier, load_tokenizer
+from ..backbones.tokenization import Encoder, pad
+from ..contract.scoring_contract import load_contract
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
-from ..pairwise_logistic import pairwise_logistic
-from ..trunks import check_vocabulary, load_classifier, load_tokenizer
+from ..io.checked_files import from_json
 from ..types import OVERALL, PreferencePair, RewardModel, content_hash
+from ._pairwise_logistic import pairwise_logistic
 from .scalar import ScalarRewardModel, _assemble, _keep_whole, scalar
 
 WEIGHTS = "objective_weights.json"

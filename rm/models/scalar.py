@@ -16,13 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..contract import FILE, ScoringContract, load_contract
-from ..encode import Encoder, describe_tokenizer, edge_tokens, pad
-from ..errors import DataError, UsageError
-from ..lora_folder import ADAPTER, check_targets, load_lora
-from ..packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
-from ..together import whole_state
-from ..trunks import (
+from ..backbones.loading import (
     check_vocabulary,
     classifier_from_config,
     decoder_head,
@@ -33,6 +27,12 @@ from ..trunks import (
     load_tokenizer,
     sequence_scores,
 )
+from ..backbones.lora_classifier import ADAPTER, check_targets, load_lora
+from ..backbones.packing import Packed, packed_attention, packed_scores, packing_limit, prefix_batches
+from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, pad
+from ..contract.scoring_contract import FILE, ScoringContract, load_contract
+from ..errors import DataError, UsageError
+from ..training.distributed import whole_state
 from ..types import Example
 
 OBJECTIVES = ("reward",)

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import main
-from rewardlab.apps.policy_training import WriteSteps
+from rewardlab.apps.commands.rl.run import WriteSteps
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
-from rewardlab.rm.data import pair_row
+from rewardlab.rm.data.pairs import pair_row
 
 from tests.apps.judging import longer, over_pairs
 from tests.conftest import SMALL_RUN

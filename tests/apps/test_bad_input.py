@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rewardlab.apps.cli import VERBS, main
 from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.rm.contract import ScoringContract
-from rewardlab.rm.data import pair_row
-from rewardlab.rm.trunks import classifier_from_config, small_config, small_tokenizer
+from rewardlab.rm.backbones.loading import classifier_from_config, small_config, small_tokenizer
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.data.pairs import pair_row
 
 TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
 TRAIN = "train --kind linear --data {w}/pairs.jsonl --output {w}/new"

@@ -6,11 +6,11 @@ import signal
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.policy_training import WriteSteps
-from rewardlab.apps.stopping import Terminated, ended_by_signal
+from rewardlab.apps.commands.rl.run import WriteSteps
+from rewardlab.apps.runs.signals import Terminated, ended_by_signal
 from rewardlab.benchmarks.worlds import garden
-from rewardlab.rm.data import pair_row
-from rewardlab.rm.trainer import RewardTrainer
+from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.training.trainer import RewardTrainer
 
 from tests.apps.conftest import steps_of, write
 
@@ -80,7 +80,7 @@ def test_an_unforeseen_error_is_one_sentence_and_its_traceback_a_file(tmp_path, 
     def broken(*_):
         raise ZeroDivisionError("division by zero\nhere")
 
-    monkeypatch.setattr("rewardlab.apps.training._train_head", broken)
+    monkeypatch.setattr("rewardlab.apps.commands.train.run._train_head", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main(["train", "--kind", "linear", "--data", data, "--output", str(tmp_path / "rm")]) == 1
     out, err = capsys.readouterr()

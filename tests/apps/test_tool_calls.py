@@ -7,29 +7,29 @@ import httpx
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.inspector_views.export import export
-from rewardlab.apps.inspector_views.item_html import item_html
-from rewardlab.apps.inspector_views.items import item
-from rewardlab.apps.inspector_views.judgments import Filter, open_run
-from rewardlab.apps.parity.servers import chat_body
-from rewardlab.apps.policy_prompts import load_prompts
+from rewardlab.apps.commands.parity.servers import chat_body
+from rewardlab.apps.commands.rl.prompts import load_prompts
+from rewardlab.apps.commands.serve.settings import ServeConfig
+from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
+from rewardlab.apps.inspector.tabs.judgments.cases import item
+from rewardlab.apps.inspector.tabs.judgments.export import export
+from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
+from rewardlab.apps.runs.tables import read_items
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.apps.serving.config import ServeConfig
-from rewardlab.apps.serving.running import serving
-from rewardlab.apps.tables import read_items
+from rewardlab.apps.serving.process import serving
 from rewardlab.benchmarks.suites.pairs import as_cases
+from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.checklist import until
 from rewardlab.judges.kinds.pairwise import pairwise
-from rewardlab.judges.scripted import scripted
-from rewardlab.policy.partners import in_role, with_thought
-from rewardlab.policy.scaffolding import Hints, hinted
-from rewardlab.rm.checkpoint import load_reward_model, read_golden
-from rewardlab.rm.data import as_prompt, load_pairs
-from rewardlab.rm.messages import with_tools
+from rewardlab.policy.rollouts._partners import in_role, with_thought
+from rewardlab.policy.scaffolds._scaffold import Hints, hinted
+from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
+from rewardlab.rm.data.messages import with_tools
+from rewardlab.rm.data.pairs import as_prompt, load_pairs
 from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write
-from tests.rm.test_messages import ANSWER, RESULT, TOOL, calling
+from tests.rm.data.test_messages import ANSWER, RESULT, TOOL, calling
 
 CITIES = ("Paris", "Rome", "Oslo", "Cairo", "Lima", "Delhi")
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "400", "--max_steps", "4", "--learning_rate", "1e-3"]

@@ -2,12 +2,12 @@ import json
 
 import numpy as np
 import pytest
+from rewardlab.benchmarks.baselines import Null, all_nulls, longest, random_guess, shortest, tfidf
 from rewardlab.benchmarks.evaluate import RANDOM_ALIKE, evaluate, rotated_credits
-from rewardlab.benchmarks.nulls import Null, all_nulls, longest, random_guess, shortest, tfidf
-from rewardlab.benchmarks.render import figure, markdown
+from rewardlab.benchmarks.report import figure, markdown
 from rewardlab.benchmarks.scorers import JudgeScorer, short_names
 from rewardlab.benchmarks.speed.coverage import Cell, measure_cell
-from rewardlab.benchmarks.statistics import (
+from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     cell_sums,
     cluster_draws,
     percentile_interval,
@@ -15,12 +15,12 @@ from rewardlab.benchmarks.statistics import (
     share_interval,
     weighted,
 )
-from rewardlab.benchmarks.suite import strictly_best
+from rewardlab.benchmarks.suites._suite import strictly_best
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
 from rewardlab.benchmarks.suites.rewardbench import SECTIONS, SIZES, rewardbench, section_scores
 from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.judges.types import Case, Comparison, Judgment
-from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn
 

@@ -8,10 +8,10 @@ import time
 
 import pytest
 from rewardlab.benchmarks.worlds.chat_server import FAULTS, ChatServer, identity
-from rewardlab.judges.chat import Ask, Reply, failed
-from rewardlab.judges.cost import Prices
-from rewardlab.judges.endpoint import endpoint
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.cost import Prices
+from rewardlab.judges.backends.openai_endpoint import endpoint
+from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.store import FILE, Kept, Store, keys, read_replies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
@@ -163,8 +163,8 @@ sys.stdin.read()
 """
 
 JUDGE = """
-from rewardlab.judges.chat import Ask
-from rewardlab.judges.endpoint import endpoint
+from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.backends.openai_endpoint import endpoint
 from rewardlab.judges.store import Kept
 from rewardlab.rm.types import user_turn
 url, folder, number = sys.argv[1:]

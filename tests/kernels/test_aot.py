@@ -12,9 +12,9 @@ SIZES = """
 import json
 import torch
 from rewardlab.benchmarks.speed.aot import signature
-from rewardlab.kernels.fused.guided_sample import fused
-from rewardlab.kernels.fused.launch import recorded
-from rewardlab.kernels.ops.guided_sample import example
+from rewardlab.kernels.guided_sampler.triton import fused
+from rewardlab.kernels.triton_common.launch import recorded
+from rewardlab.kernels.guided_sampler import example
 
 found = {}
 for vocabulary in (128256, 151936):

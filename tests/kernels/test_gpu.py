@@ -1,21 +1,21 @@
 """Every kernel on a CUDA device, as it is compiled there and not interpreted: beside PyTorch in float32."""
 
 import importlib
-import pkgutil
+from pathlib import Path
 from typing import Any
 
 import pytest
-import rewardlab.kernels.ops as ops
+import rewardlab.kernels.triton_common as common
 import torch
 from torch import Tensor
 
 pytestmark = pytest.mark.gpu
-NAMES = [module.name for module in pkgutil.iter_modules(ops.__path__)]
+NAMES = sorted(path.parent.name for path in Path(common.__path__[0]).parent.glob("*/triton.py"))
 LENGTHS = [1024, 1, 0, 1500] * 8
 REAL: dict[str, dict[str, Any]] = {
     "discounted_scan": {"lengths": LENGTHS, "discount": 0.95},
-    "feedback_attention": {"lengths": LENGTHS[:8], "D": 512, "P": 4096, "d": 64},
-    "guided_sample": {"N": 16, "G": 1, "V": 128256, "truncated": True},
+    "r2m_attention": {"lengths": LENGTHS[:8], "D": 512, "P": 4096, "d": 64},
+    "guided_sampler": {"N": 16, "G": 1, "V": 128256, "truncated": True},
     "linear_logprob": {"N": 129, "D": 1024, "V": 128256},
     "lora_film": {"N": 16, "L": 33, "m": 4096, "n": 4096, "r": 8, "start": 8, "kind": "scale"},
     "policy_loss": {"lengths": LENGTHS, "rule": ((0.0, 1.2), (0.8, 3.0), "ratio", "token"), "beta": 0.1, "kl": "k3"},
@@ -24,7 +24,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}  # of the largest number
 
 
 def module(name: str) -> Any:
-    return importlib.import_module(f"rewardlab.kernels.ops.{name}")
+    return importlib.import_module(f"rewardlab.kernels.{name}")
 
 
 def widened(arguments: dict) -> dict:
@@ -90,8 +90,8 @@ def test_kernels_give_what_pytorch_gives_at_a_real_size(name, monkeypatch):
 def test_guided_sample_in_a_graph_draws_as_it_does_alone(truncated, monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "triton")
     case = {"N": 8, "G": 1, "V": 32001} | ({"truncated": True} if truncated else {})
-    arguments = module("guided_sample").example(case, torch.bfloat16, "cuda")
-    door = module("guided_sample").guided_sample
+    arguments = module("guided_sampler").example(case, torch.bfloat16, "cuda")
+    door = module("guided_sampler").guided_sampler
     door(**arguments)  # compiled before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()

@@ -1,12 +1,12 @@
-"""kernels/ops/linear_logprob.py"""
+"""kernels/linear_logprob/__init__.py"""
 
 import importlib
 import math
 
 import pytest
 import torch
-from rewardlab.kernels.head_chunks import EAGER, IGNORED, Head
-from rewardlab.kernels.ops.linear_logprob import _check, example, linear_logprob, linear_loss, reference
+from rewardlab.kernels.linear_logprob import _check, example, linear_logprob, linear_loss, reference
+from rewardlab.kernels.linear_logprob.chunks import EAGER, IGNORED, Head
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CASE = {"N": 9, "D": 6, "V": 23, "temperature": 0.7, "bias": True}
@@ -263,7 +263,7 @@ def test_a_loss_takes_three_products_a_chunk_and_a_frozen_head_one_less(function
 
 
 def test_where_no_gradient_is_wanted_none_is_made(monkeypatch):
-    monkeypatch.setattr("rewardlab.kernels.ops.linear_logprob.EAGER", EAGER._replace(gradient=None))
+    monkeypatch.setattr("rewardlab.kernels.linear_logprob.EAGER", EAGER._replace(gradient=None))
     arguments = example(CASE, torch.float32)
     assert not linear_loss(**arguments, loss=surrogate).total.requires_grad
     arguments["hidden"].requires_grad_()
@@ -312,7 +312,7 @@ def test_a_constant_loss_moves_nothing():
 
 @pytest.fixture
 def fused(triton):
-    return importlib.import_module("rewardlab.kernels.fused.linear_logprob")
+    return importlib.import_module("rewardlab.kernels.linear_logprob.triton")
 
 
 @pytest.mark.parametrize("descriptors", [False, True])
@@ -351,7 +351,7 @@ def test_steps_between_rows_are_followed(fused):
     [(90, 64, 256, True), (90, 65, 128, False), (80, 64, 128, False), (120, 64, 128, False)],
 )
 def test_hopper_copies_whole_tiles_where_rows_are_aligned(fused, capability, width, words, descriptors):
-    launch = importlib.import_module("rewardlab.kernels.fused.launch")
+    launch = importlib.import_module("rewardlab.kernels.triton_common.launch")
     with launch.recorded(capability) as launches:
         fused.fused(**example({"N": 129, "D": width, "V": 300}, torch.bfloat16, "meta"))
     score, merge = launches
@@ -361,7 +361,7 @@ def test_hopper_copies_whole_tiles_where_rows_are_aligned(fused, capability, wid
 
 
 def test_scores_are_left_to_a_library_where_tiles_do_not_pay(fused):
-    launch = importlib.import_module("rewardlab.kernels.fused.launch")
+    launch = importlib.import_module("rewardlab.kernels.triton_common.launch")
 
     def serves(width, dtype):
         one = torch.empty(5, width, dtype=dtype, device="meta")

@@ -1,8 +1,8 @@
-"""kernels/ops/lora_film.py"""
+"""kernels/lora_film/__init__.py"""
 
 import pytest
 import torch
-from rewardlab.kernels.ops.lora_film import example, lora_film, low_rank, modulate, reference
+from rewardlab.kernels.lora_film import example, lora_film, low_rank, modulate, reference
 
 FILM = {"N": 4, "L": 3, "m": 9, "n": 6, "r": 5, "start": 2, "kind": "scale"}
 CORE = FILM | {"kind": "core"}

@@ -1,10 +1,10 @@
-"""kernels/ops/policy_loss.py"""
+"""kernels/policy_loss/__init__.py"""
 
 import math
 
 import pytest
 import torch
-from rewardlab.kernels.ops.policy_loss import ClipRule, _check, divergence, example, policy_loss
+from rewardlab.kernels.policy_loss import ClipRule, _check, divergence, example, policy_loss
 
 INF = math.inf
 PPO = ClipRule((0.0, 1.2), (0.8, INF))

@@ -7,14 +7,14 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.policy.algorithm import Algorithm
-from rewardlab.policy.arguments import PolicyArguments
-from rewardlab.policy.rewards import RewardSources
-from rewardlab.policy.trainer import PolicyTrainer
-from rewardlab.policy.voices import voice
-from rewardlab.rm.adapter_settings import AdapterSettings
-from rewardlab.rm.adapters import attach
-from rewardlab.rm.plugins import load
+from rewardlab.policy.composition.algorithm import Algorithm
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.adapters.adapter import attach
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.registry import load
 
 from tests.conftest import SMALL_RUN
 

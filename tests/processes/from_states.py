@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import rewardlab.apps.policy_training as training
-import rewardlab.apps.processes as processes
+import rewardlab.apps.commands.rl.run as training
+import rewardlab.apps.runs.processes as processes
 from rewardlab.apps.cli import main
-from rewardlab.rm.data import as_prompt
+from rewardlab.rm.data.pairs import as_prompt
 from rewardlab.rm.types import prompt_text
 
 sys.path.insert(0, str(Path(__file__).parent))

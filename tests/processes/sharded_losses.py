@@ -8,25 +8,25 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from rewardlab.kernels.ops.policy_loss import ClipRule, policy_loss
-from rewardlab.policy.critic import CriticArguments, CriticLearner, Targets
-from rewardlab.policy.head import Answers, at_answers, install, own_states
-from rewardlab.policy.rows import bounds_of_rows
-from rewardlab.policy.whole_answers import whole_answers
-from rewardlab.rm.adapter_settings import AdapterSettings
-from rewardlab.rm.adapters import attach
-from rewardlab.rm.checkpoint import check_golden, load_reward_model, write_golden
-from rewardlab.rm.inside import install as install_reading
+from rewardlab.kernels.policy_loss import ClipRule, policy_loss
+from rewardlab.policy.composition.completion_losses import whole_answers
+from rewardlab.policy.composition.rows import bounds_of_rows
+from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
+from rewardlab.policy.training.forward import Answers, at_answers, install, own_states
+from rewardlab.rm.adapters.adapter import attach
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.backbones.forward_hooks import install as install_reading
+from rewardlab.rm.backbones.loading import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from rewardlab.rm.data.preference_vectors import dirichlet
 from rewardlab.rm.losses.grebt import extremes, grebt
 from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.objective_task import ObjectiveRow, ObjectivesTask
-from rewardlab.rm.plugins import load, names
-from rewardlab.rm.preference_task import PreferenceRow, PreferenceTask
-from rewardlab.rm.preferences import dirichlet
-from rewardlab.rm.together import same_gradients, whole
-from rewardlab.rm.trainer import PairRow, ScalarTask
-from rewardlab.rm.trunks import sequence_scores, small_config, small_tokenizer
+from rewardlab.rm.registry import load, names
+from rewardlab.rm.training.autoregressive_task import PreferenceRow, PreferenceTask
+from rewardlab.rm.training.distributed import same_gradients, whole
+from rewardlab.rm.training.multi_objective_task import ObjectiveRow, ObjectivesTask
+from rewardlab.rm.training.trainer import PairRow, ScalarTask
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file
 from torch import distributed

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
-from rewardlab.policy.keeping import load_beside, load_state, save_beside
-from rewardlab.policy.trainer import PolicyTrainer
-from rewardlab.rm.steady_steps import SteadySteps
+from rewardlab.policy.training.checkpoint import load_beside, load_state, save_beside
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.training.fault_tolerance import SteadySteps
 from torch import Tensor
 from transformers import TrainerCallback
 

@@ -12,8 +12,8 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from rewardlab.apps.cli import main
 from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.rm.checkpoint import load_reward_model
-from rewardlab.rm.data import pair_row
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.data.pairs import pair_row
 
 from tests.conftest import PATIENCE, SMALL_RUN
 from tests.processes.step_states import DIFFERENCES, SaveStates, with_callback

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.trunks import small_config, small_tokenizer
 from rewardlab.rm.types import Example, user_turn
 from transformers import AutoConfig
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
-from rewardlab.benchmarks.live_bytes import LiveBytes
 from rewardlab.benchmarks.speed import capacity
 from rewardlab.benchmarks.speed import policy as policies
 from rewardlab.benchmarks.speed.capacity import BOUNDS, GUIDES, KINDS, Case
+from rewardlab.benchmarks.speed.capacity.live_bytes import LiveBytes
 from rewardlab.benchmarks.speed.decoding import Size as DecodingSize
 from rewardlab.benchmarks.worlds import models
 from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
@@ -29,7 +29,7 @@ from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_par
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.trainer import PairRow, RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.trainer import PairRow, RewardArguments, RewardTrainer, ScalarTask
 from transformers import AutoConfig
 
 FLOAT = PRECISIONS["float32"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rewardlab.apps.config import InspectConfig
+from rewardlab.apps.commands.inspect.settings import InspectConfig
 from rewardlab.apps.inspector import build, launch
 
 from tests.conftest import PATIENCE

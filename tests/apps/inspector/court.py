@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import yaml
-from rewardlab.apps.jobs import write_evaluation
-from rewardlab.apps.judge.records import write_judgments
-from rewardlab.apps.judge.verb import judged
+from rewardlab.apps.commands.judge.records import write_judgments
+from rewardlab.apps.commands.judge.run import judged
+from rewardlab.apps.runs.evaluation_files import write_evaluation
 from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.kinds.rubric import rubric
-from rewardlab.judges.rubric import from_toml
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.rubrics.rubric import from_toml
 from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
 

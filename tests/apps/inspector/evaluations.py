@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rewardlab.apps.runs import write_json, write_manifest
-from rewardlab.apps.tables import write_items, write_scores
+from rewardlab.apps.runs.run_folder import write_json, write_manifest
+from rewardlab.apps.runs.tables import write_items, write_scores
 from rewardlab.benchmarks.evaluate import evaluate
-from rewardlab.benchmarks.render import markdown
+from rewardlab.benchmarks.report import markdown
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.judges.types import Case
-from rewardlab.rm.plugins import load
+from rewardlab.rm.registry import load
 from rewardlab.rm.types import user_turn
 
 Scores = Mapping[str, tuple[float, ...] | str]

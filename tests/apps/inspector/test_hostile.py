@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from rewardlab.apps.inspector_views import judgments
-from rewardlab.apps.inspector_views.annotations import add, annotate
-from rewardlab.apps.inspector_views.html import HIDDEN
-from rewardlab.apps.inspector_views.items import item
-from rewardlab.apps.inspector_views.judgments import open_run
-from rewardlab.apps.jobs import write_evaluation
+from rewardlab.apps.inspector.html import HIDDEN
+from rewardlab.apps.inspector.tabs.judgments import queries as judgments
+from rewardlab.apps.inspector.tabs.judgments.annotations import add, annotate
+from rewardlab.apps.inspector.tabs.judgments.cases import item
+from rewardlab.apps.inspector.tabs.judgments.queries import open_run
+from rewardlab.apps.runs.evaluation_files import write_evaluation
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.benchmarks.suites.pairs import pairs
@@ -100,7 +100,7 @@ def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, served, run
 
 def test_a_page_holds_them_as_data(served, runs):
     """The list of runs stands in the page's own script."""
-    from tests.apps.inspector.test_serving import read
+    from tests.apps.inspector.test_server import read
 
     text = read(served(runs)).decode()
     assert "<svg onload" not in text and "<img src=x" not in text

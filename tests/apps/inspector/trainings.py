@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 import yaml
-from rewardlab.apps.runs import write_json
-from rewardlab.policy.rollouts import write_rollouts
+from rewardlab.apps.runs.run_folder import write_json
+from rewardlab.policy.training.rollout_files import write_rollouts
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.types import Example, user_turn
 

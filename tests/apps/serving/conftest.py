@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rewardlab.apps.serving.config import ServeConfig
-from rewardlab.apps.serving.running import PROBE, serving
-from rewardlab.rm.contract import ScoringContract
+from rewardlab.apps.commands.serve.settings import ServeConfig
+from rewardlab.apps.serving.process import PROBE, serving
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar_from_config
-from rewardlab.rm.trunks import small_config, small_tokenizer
 from rewardlab.rm.types import Example, user_turn
 
 from tests.conftest import PATIENCE

@@ -13,18 +13,18 @@ from rewardlab.apps.rewards.served import served
 from rewardlab.apps.serving import client as client_module
 from rewardlab.apps.serving import replicas as replicas_module
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.apps.serving.named import is_served, open_model
+from rewardlab.apps.serving.open_model import is_served, open_model
+from rewardlab.apps.serving.process import serving
 from rewardlab.apps.serving.replicas import Replicas, open_replicas
-from rewardlab.apps.serving.running import serving
-from rewardlab.apps.serving.soak import served as served_process
-from rewardlab.rm.checkpoint import load_reward_model, write_golden
-from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, config, turns
 from tests.apps.serving.test_client import Clock, busy
 from tests.conftest import PATIENCE, wait_until
+from tests.soak.__main__ import served as served_process
 
 CONTRACT = ScoringContract(kind="linear", objectives=("good",))
 LIMITS = {"request_items": 512, "request_tokens": 100_000, "body_bytes": 1_000_000}

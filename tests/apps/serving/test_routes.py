@@ -5,13 +5,13 @@ import concurrent.futures
 import numpy as np
 import pytest
 import torch
-from rewardlab.apps.serving.running import serving
+from rewardlab.apps.serving.process import serving
+from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
-from rewardlab.rm.models.feedback import FeedbackRewardModel
 from rewardlab.rm.models.linear import linear
-from rewardlab.rm.trunks import small_config
+from rewardlab.rm.models.r2m import FeedbackRewardModel
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from transformers import AutoModelForCausalLM
 

@@ -12,12 +12,12 @@ import httpx
 import numpy as np
 import pytest
 from rewardlab.apps.serving.client import ScoringClient
-from rewardlab.apps.serving.running import DrainingServer, prepared
-from rewardlab.apps.serving.soak import drained, main, served, write_model
+from rewardlab.apps.serving.process import DrainingServer, prepared
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.serving.conftest import EXAMPLES, asks, config
 from tests.conftest import PATIENCE
+from tests.soak.__main__ import drained, main, served, write_model
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import json
 import re
 
-from rewardlab.judges.chat import Ask
-from rewardlab.judges.judging import Judging
+from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.judge import Judging
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.suites.pairs import as_cases, pairs
-from rewardlab.judges.chat import Ask, Reply, failed
+from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.checklist import Question, checklist
 from rewardlab.judges.kinds.consistent import consistent
@@ -13,11 +14,10 @@ from rewardlab.judges.kinds.panel import panel
 from rewardlab.judges.kinds.pointwise import pointwise
 from rewardlab.judges.kinds.reward_model import reward_model
 from rewardlab.judges.kinds.rubric import rubric
-from rewardlab.judges.rubric import Principle, Rubric
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Case, Reason
-from rewardlab.rm.contract import ScoringContract
-from rewardlab.rm.plugins import load, names
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import PreferencePair, user_turn
 
 from tests.judges.kinds.asking import by_length, longer, shown

@@ -2,9 +2,9 @@ import json
 import re
 
 import pytest
-from rewardlab.judges.chat import Ask
+from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.kinds.checklist import Question, checklist
-from rewardlab.judges.scripted import scripted
 from rewardlab.judges.types import Reason
 from rewardlab.rm.errors import UsageError
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
-from rewardlab.judges.chat import Ask, Reply, failed
-from rewardlab.judges.cost import Prices
-from rewardlab.judges.judging import by_case
+from rewardlab.judges.backends.chat import Ask, Reply, failed
+from rewardlab.judges.backends.cost import Prices
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.judge import by_case
 from rewardlab.judges.kinds.pairwise import pairwise
-from rewardlab.judges.rubric import Principle, Rubric, Rule
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.prompting import Sampling, part
+from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
 from rewardlab.judges.types import Reason
-from rewardlab.judges.wording import Sampling, part
 from rewardlab.rm.errors import UsageError
 
 from tests.judges.kinds.asking import case, longer, shown

@@ -1,10 +1,10 @@
 import pytest
-from rewardlab.judges.judging import by_case
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.judge import by_case
 from rewardlab.judges.kinds.pointwise import pointwise
-from rewardlab.judges.rubric_formats import Levels
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.rubrics.formats import Levels
 from rewardlab.judges.types import Reason
-from rewardlab.judges.wording import Sampling
 from rewardlab.rm.errors import UsageError
 
 from tests.judges.kinds.asking import by_length, case, shown

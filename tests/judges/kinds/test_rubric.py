@@ -2,12 +2,12 @@ import json
 import re
 
 import pytest
-from rewardlab.judges.chat import Ask
-from rewardlab.judges.judging import stands_in
+from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.judge import stands_in
 from rewardlab.judges.kinds.rubric import rubric
-from rewardlab.judges.rubric import Principle, Rubric, Rule
-from rewardlab.judges.rubric_score import signed_points
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
+from rewardlab.judges.rubrics.scoring import signed_points
 from rewardlab.judges.types import Reason
 
 from tests.judges.kinds.asking import case, shown

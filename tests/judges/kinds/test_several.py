@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
-from rewardlab.judges.judging import Judging, by_case
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.judge import Judging, by_case
 from rewardlab.judges.kinds.cascade import cascade
 from rewardlab.judges.kinds.consistent import consistent
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.kinds.panel import disagreement, panel
 from rewardlab.judges.kinds.reward_model import reward_model
-from rewardlab.judges.rubric import Principle, Rubric
-from rewardlab.judges.scripted import scripted
+from rewardlab.judges.rubrics.rubric import Principle, Rubric
 from rewardlab.judges.types import Judgment, Reason
-from rewardlab.rm.contract import ScoringContract
+from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import UsageError
 
 from tests.judges.kinds.asking import case, judge_of, longer

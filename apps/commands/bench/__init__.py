@@ -1,0 +1,1 @@
+"""`rewardlab bench`: speed and memory benchmarks."""

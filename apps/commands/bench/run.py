@@ -1,0 +1,52 @@
+"""`rewardlab bench NAME`: the scripts of `benchmarks/speed`, each with settings of its own."""
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks import speed
+from ....rm.errors import CheckFailed, UsageError, did_you_mean
+
+
+def names() -> list[str]:
+    """The scripts that there are."""
+    return sorted(module.name for module in pkgutil.iter_modules(speed.__path__))
+
+
+def overview() -> str:
+    """A line for each script; none of them is run, for some need what a machine may lack."""
+    return "\n".join(f"  {name:<12}{_about(name).partition(chr(10))[0]}" for name in names())
+
+
+def _about(name: str) -> str:
+    source = Path(speed.__path__[0], f"{name}.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
+
+
+def run_bench(words: Sequence[str]) -> dict[str, Any]:
+    """Run a script with its own words; one that finds its figures wrong fails the check."""
+    name = words[0] if words else ""
+    if name not in names():
+        raise UsageError(f"no benchmark '{name}'; {did_you_mean(name, names())}")
+    try:
+        code = _script(name).main(words[1:])
+    except SystemExit as ended:  # argparse has told what was wrong, or has shown its help
+        if ended.code:
+            raise UsageError(f"see rewardlab bench {name} --help") from ended
+        code = 0
+    if code:
+        raise CheckFailed(f"{name}: a figure is out of its bounds; the lines above say which")
+    return {"bench": name}
+
+
+def _script(name: str) -> Any:
+    try:
+        return importlib.import_module(f"{speed.__name__}.{name}")
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", speed.__name__.partition(".")[0]):
+            raise
+        raise UsageError(f"bench {name} cannot be run here: {error}; pip install {package}") from error

@@ -1,0 +1,1 @@
+"""`rewardlab board`: a leaderboard of many runs."""

@@ -1,0 +1,42 @@
+"""`rewardlab board`: a leaderboard of many runs, with intervals and tied groups."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks import leaderboard as boards
+from ....judges.types import Judgment
+from ....rm.errors import UsageError
+from ...runs.evaluation_files import save_figure
+from ...runs.finished import Finished, open_finished
+from ...runs.run_folder import run_folder, say
+from .settings import BoardConfig
+
+
+def run_board(config: BoardConfig) -> dict[str, Any]:
+    """A leaderboard of every run under a folder: one table per suite and set of cases."""
+    runs = [open_finished(str(path.parent)) for path in sorted(Path(config.runs).rglob("summary.json"))]
+    if not runs:
+        raise UsageError(f"there is no finished run of rewardlab eval under {config.runs}")
+    together: dict[tuple, list[Finished]] = {}
+    for run in runs:
+        together.setdefault((run.suite.name, tuple(case.id for case in run.cases)), []).append(run)
+    made = [_board(group) for group in together.values()]
+    with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+        (work / "board.md").write_text(boards.markdown(made), encoding="utf-8")
+        (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
+        save_figure(boards.figure(made), work / "board.png")
+    say(boards.markdown(made))
+    return {"board": config.output, "runs": len(runs), "suites": [one.suite for one in made]}
+
+
+def _board(runs: Sequence[Finished]) -> boards.Board:
+    """Scorers of the same name with the same judgments are one; with other judgments they go by their run."""
+    judged: dict[str, tuple[str, list[Judgment]]] = {}
+    for run in runs:
+        for row in run.summary["rows"]:
+            found = (row["role"], run.of(row["scorer"], run.cases))
+            name = row["scorer"] if judged.get(row["scorer"], found) == found else f"{run.folder.name}/{row['scorer']}"
+            judged[name] = found
+    return boards.board(runs[0].suite, runs[0].cases, judged)

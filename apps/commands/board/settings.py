@@ -1,0 +1,19 @@
+"""The settings of `rewardlab board`."""
+
+from dataclasses import dataclass
+
+from ...settings.fields import given, say
+
+
+@dataclass
+class BoardConfig:
+    """Runs of `eval` to rank."""
+
+    runs: str = say("Folder that holds the runs; may stand without the flag.", default="")
+    output: str = say("Folder for the leaderboard.", default="")
+    overwrite: bool = say("Replace the folder.", default=False)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        for name in ("runs", "output"):
+            given(name, getattr(self, name))

@@ -1,0 +1,1 @@
+"""`rewardlab card`: a model card."""

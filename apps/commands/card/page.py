@@ -1,0 +1,275 @@
+"""The text of a model card: every figure comes from a file, every name is escaped."""
+
+import html
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from huggingface_hub import EvalResult, ModelCardData
+
+from ....benchmarks.evaluate import OVERALL
+from ....benchmarks.report import table
+from ....benchmarks.statistics.cluster_bootstrap import reliability
+from ....rm.backbones.lora_classifier import ADAPTER
+from ....rm.contract.scoring_contract import ScoringContract
+from ....rm.errors import DataError
+from ....rm.io.checked_files import from_json, from_yaml
+from ....rm.io.escaping import CONTROL
+from ...runs.finished import Finished
+from ...runs.run_folder import CONFIG, MANIFEST
+from ...runs.tables import margin
+
+PARITY = "parity.json"
+CLASSIFIERS = ("scalar", "multi_objective")
+"""Kinds whose folder is a sequence classifier of Transformers."""
+
+
+class Measured(NamedTuple):
+    """A run of eval, and this model's line in it."""
+
+    run: Finished
+    row: Mapping[str, Any]
+
+
+def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) -> str:
+    """YAML header and text."""
+    manifest, recipe = _json(folder / MANIFEST), _yaml(folder / CONFIG)
+    parts = [
+        f"# {text(folder.resolve().name)}",
+        _about(contract),
+        _contract(contract),
+        _loading(folder, contract),
+        _figures(measured),
+        _training(manifest, recipe),
+        _parity(folder, contract),
+        _limits(contract, measured),
+    ]
+    return f"---\n{_header(folder, contract, recipe, measured)}\n---\n\n" + "\n\n".join(filter(None, parts)) + "\n"
+
+
+def text(value: object) -> str:
+    """Somebody's text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
+    flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", CONTROL.sub(" ", str(value))).strip()
+    return re.sub(r"([\\`*_\[\]~#])", r"\\\1", html.escape(flat, quote=False))
+
+
+def _header(folder: Path, contract: ScoringContract, recipe: dict[str, Any], measured: Sequence[Measured]) -> str:
+    classifies = contract.kind in CLASSIFIERS
+    results = [
+        EvalResult(
+            task_type="text-classification",
+            dataset_type=one.run.suite.name,
+            dataset_name=one.run.suite.name,
+            metric_type="accuracy",
+            metric_name="accuracy",
+            metric_value=one.row["overall"][0],
+        )
+        for one in measured
+        if _finite(one.row["overall"][0])
+    ]
+    data = ModelCardData(
+        model_name=folder.resolve().name,
+        library_name="transformers" if classifies or contract.kind == "autoregressive" else "rewardlab",
+        pipeline_tag="text-classification" if classifies else None,
+        base_model=_hub_id(folder, recipe),
+        tags=["reward-model", "rewardlab", contract.kind],
+        eval_results=results or None,
+    )
+    return data.to_yaml()
+
+
+def _hub_id(folder: Path, recipe: dict[str, Any]) -> str | None:
+    """The base model, where its name means something elsewhere."""
+    name = _json(folder / ADAPTER).get("base_model_name_or_path") or recipe.get("model")
+    known = isinstance(name, str) and re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).exists()
+    return name if known else None
+
+
+def _about(contract: ScoringContract) -> str:
+    names = ", ".join(map(text, contract.objectives))
+    many = f"{len(contract.objectives)} numbers: {names}" if len(contract.objectives) > 1 else f"one number: {names}"
+    return f"A reward model of kind {text(contract.kind)}. It reads a conversation with an answer and gives it {many}."
+
+
+def _contract(contract: ScoringContract) -> str:
+    cut = "nothing is cut"
+    if contract.max_length is not None:
+        side = "end" if contract.truncation == "right" else "beginning"
+        cut = f"what exceeds {contract.max_length} tokens loses its {side}"
+    lines = {
+        "hash": f"`{contract.hash()}`",
+        "reads": cut,
+        "template": f"`{contract.template}`" if contract.template else "none",
+        "BOS, EOS": f"{contract.bos or '–'}, {contract.eos or '–'} (template: as rendered; once: added where absent)",
+        "pooling": contract.pooling or "–",
+        "precision": contract.dtype,
+    }
+    told = [f"- {name}: {value}" for name, value in lines.items()]
+    return "\n".join(
+        ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *told]
+    )
+
+
+def _loading(folder: Path, contract: ScoringContract) -> str:
+    plain = contract.kind in CLASSIFIERS and not (folder / ADAPTER).exists()
+    also = (
+        "\n\nPlain Transformers loads it too: `AutoModelForSequenceClassification.from_pretrained(...)`."
+        if plain
+        else ""
+    )
+    return (
+        "## Use\n\n```python\nfrom rewardlab.rm.contract.golden_scores import load_reward_model\n"
+        "from rewardlab.rm.types import Example, user_turn\n"
+        f"print(load_reward_model({json.dumps(folder.resolve().name)})"
+        '.rate([Example(user_turn("A question?"), "An answer.")]))\n```' + also
+    )
+
+
+def _figures(measured: Sequence[Measured]) -> str:
+    return "\n\n".join(["## Measured", *(_run(one) for one in measured)]) if measured else ""
+
+
+def _run(one: Measured) -> str:
+    """One suite: the model and the nulls beside it, then what its scores go with."""
+    summary, row = one.run.summary, one.row
+    rows = [row, *(other for other in summary["rows"] if other["role"] == "null")]
+    areas = [OVERALL, *row["sections"]]
+    lines = [[text(r["scorer"]), r["role"], *(_interval(_area(r, name)) for name in areas)] for r in rows]
+    facts = [
+        f"{summary['cases']} cases of {text(summary['suite'])} (version {text(summary['version'])}) over "
+        f"{summary['clusters']} prompts; accuracy in per cent with its 95 % interval. "
+        f"{row['scored']} scored, {row['ties']} ties, {row['unscored']} unscored."
+    ]
+    data = _json(one.run.folder / MANIFEST).get("data") or {}
+    facts += [f"Data: {_source(name, digest)}." for name, digest in data.items()]
+    if (error := _calibration(one)) is not None:
+        facts.append(f"Expected calibration error of σ(margin): {error:.3f}.")
+    slope = row["style"].get("length_slope")
+    if _finite(slope):
+        facts.append(f"The score rises by {slope:+.2f} standard deviations per doubling of an answer's length.")
+    against = [f"- {_minus(name, areas_of)}" for name, areas_of in row["minus_null"].items()]
+    return "\n\n".join(
+        [f"### {text(summary['suite'])}", " ".join(facts), table(["scorer", "role", *areas], lines), "\n".join(against)]
+    )
+
+
+def _area(row: Mapping[str, Any], name: str) -> Sequence[Any]:
+    return row[OVERALL] if name == OVERALL else row["sections"][name]
+
+
+def _interval(found: Sequence[Any]) -> str:
+    return f"{100 * found[0]:.1f} [{100 * found[1]:.1f}, {100 * found[2]:.1f}]" if all(map(_finite, found)) else "–"
+
+
+def _minus(null: str, areas: Mapping[str, Sequence[Any]]) -> str:
+    value, low, high = areas[OVERALL]
+    if not all(map(_finite, (value, low, high))):
+        return f"against the null {text(null)}: not comparable"
+    real = "more than noise" if low > 0 or high < 0 else "not to be told from it"
+    return f"against the null {text(null)}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
+
+
+def _calibration(one: Measured) -> float | None:
+    judged = one.run.judgments[one.row["scorer"]]
+    found = [margin(case.best, scores) for case in one.run.cases if (scores := judged[case.id].scores)]
+    return reliability(np.array(found, float))[1] if found else None
+
+
+def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
+    if not manifest.get("data"):
+        return ""
+    lines = [f"- {_source(name, digest)}" for name, digest in manifest["data"].items()]
+    for name, what in (("rows", "training"), ("eval_rows", "evaluation")):
+        if (rows := manifest.get(name) or {}).get("read"):
+            why = "".join(f", {text(reason)} {number}" for reason, number in (rows.get("reasons") or {}).items())
+            lines.append(f"- {rows['read']} rows of {what} data read, {rows['dropped']} dropped{why}")
+    counts = manifest.get("encoding") or {}
+    known = ("kept", "over_length", "identical", "unlabelled")
+    lines += [f"- pairs {text(name.replace('_', ' '))}: {counts[name]}" for name in known if name in counts]
+    settings = {
+        name: recipe[name]
+        for name in ("model", "loss", "lora", "learning_rate", "num_train_epochs")
+        if recipe.get(name)
+    }
+    lines += [f"- {text(name.replace('_', ' '))}: {text(value)}" for name, value in settings.items()]
+    return "\n".join(["## Training", "", *lines])
+
+
+def _source(name: str, digest: str | None) -> str:
+    return f"`{_code(name)}`" + (f", SHA-256 `{_code(digest)}`" if digest else "")
+
+
+def _code(value: object) -> str:
+    return re.sub(r"[\s`\x00-\x1f]+", " ", str(value)).strip()
+
+
+def _parity(folder: Path, contract: ScoringContract) -> str:
+    """What `rewardlab parity --output FOLDER/parity.md` left there."""
+    if not (folder / PARITY).exists():
+        return ""
+    found = _json(folder / PARITY)
+    if found.get("contract") != contract.hash():
+        raise DataError(
+            f"{folder / PARITY}: of the contract {found.get('contract')}, not of {contract.hash()}; run parity again"
+        )
+    lines = [
+        [text(one["way"]), _number(one["largest"]), _number(one["tolerance"]), text(one["verdict"])]
+        for one in found["ways"]
+    ]
+    return "## Parity\n\nLargest difference of a score had in another way, in units of the reward.\n\n" + table(
+        ["way", "largest", "allowed", ""], lines
+    )
+
+
+def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
+    lines = []
+    if contract.max_length is not None:
+        lines.append(f"It does not see what lies beyond {contract.max_length} tokens.")
+    if contract.kind == "implicit":
+        lines.append("Rewards of one prompt may be compared, those of two prompts may not.")
+    lines += [text(one) for found in measured for one in _findings(found)]
+    if not measured:
+        lines.append("No evaluation was given to this card: how well it judges is not known from it.")
+    lines.append(
+        "A score has no unit: only differences between answers mean something, for texts like the training data."
+    )
+    return "\n".join(["## Limits", "", *(f"- {line}" for line in lines)])
+
+
+def _findings(one: Measured) -> list[str]:
+    """What the run says of this model."""
+    name = re.compile(rf"(?<!\w){re.escape(one.row['scorer'])}(?!\w)")
+    return [finding for finding in one.run.summary["findings"] if name.search(finding)]
+
+
+def _number(value: Any) -> str:
+    return f"{value:.2g}" if _finite(value) else "not finite"
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return _mapping(path, from_json)
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    return _mapping(path, from_yaml)
+
+
+def _mapping(path: Path, parse: Any) -> dict[str, Any]:
+    """The file's mapping; nothing where there is no file."""
+    if not path.exists():
+        return {}
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: damaged ({error}); restore it, or delete it to go without") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: damaged (no mapping in it); restore it, or delete it to go without")
+    return found

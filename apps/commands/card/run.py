@@ -1,0 +1,74 @@
+"""`rewardlab card`: a page about a reward model, with the figures of runs that were made with it and no others."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....benchmarks.scorers import open_scorer
+from ....rm.contract.scoring_contract import FILE, load_contract
+from ....rm.data.preference_vectors import parse_preference
+from ....rm.errors import UNREADABLE, DataError, UsageError
+from ....rm.io.checked_files import from_yaml
+from ...runs.finished import Finished, open_finished
+from ...runs.run_folder import CONFIG, replace_text, trust
+from .page import Measured, card
+from .settings import CardConfig
+
+AGAIN = 8
+"""So many cases of a run are scored again, to see that it is this model's."""
+CLOSE = 1e-3
+"""Largest difference to the stored scores, in units of their size; other batches round otherwise."""
+
+
+def run_card(config: CardConfig) -> dict[str, Any]:
+    """Write the card; a run of another model is refused."""
+    folder = Path(config.model)
+    if not (folder / FILE).exists():
+        raise UsageError(f"{config.model}: no {FILE} in it; give the folder of a trained reward model")
+    path = Path(config.output) if config.output else folder / "README.md"
+    if path.exists() and not config.overwrite:
+        raise UsageError(f"{path} exists already; name another file with --output, or replace it with --overwrite")
+    contract = load_contract(folder)
+    measured = [measured_of(config, name) for name in config.runs]
+    replace_text(path, card(folder, contract, measured))
+    return {"card": str(path), "contract": contract.hash(), "runs": len(measured)}
+
+
+# ---- whose run is it ----
+
+
+def measured_of(config: CardConfig, name: str) -> Measured:
+    """A run with the line of this model in it, found by contract and by scoring a few of its cases again."""
+    run = open_finished(name)
+    scorer = open_scorer(config.model, **_reading(run), **trust(config))
+    rows = [row for row in run.summary["rows"] if row["role"] == "model" and row["contract"] == scorer.contract]
+    if not rows:
+        seen = ", ".join(str(row["contract"]) for row in run.summary["rows"] if row["role"] == "model")
+        raise DataError(
+            f"{name}: no model with the contract {scorer.contract} in it, there is {seen}; give its own run"
+        )
+    cases = [case for case in run.cases if any(run.judgments[row["scorer"]][case.id].scores for row in rows)][:AGAIN]
+    again = [judgment.scores for judgment in scorer(cases)]
+    for row in rows:
+        kept = [run.judgments[row["scorer"]][case.id].scores for case in cases]
+        if cases and all(_close(a, b) for a, b in zip(kept, again, strict=True)):
+            return Measured(run, row)
+    raise DataError(f"{name}: its scores are not those of {config.model}, though the contract is; give its own run")
+
+
+def _reading(run: Finished) -> dict[str, Any]:
+    """How the run read its models."""
+    try:
+        asked = from_yaml((run.folder / CONFIG).read_text(encoding="utf-8"))
+        preference = parse_preference(asked["preference"]) if asked.get("preference") else None
+        return {"objective": asked.get("objective"), "kind": asked.get("read_as"), "preference": preference}
+    except UNREADABLE as error:
+        raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
+
+
+def _close(kept: Sequence[float] | None, again: Sequence[float] | None) -> bool:
+    if kept is None or again is None or len(kept) != len(again):
+        return kept is again
+    return bool(np.allclose(kept, again, rtol=CLOSE, atol=CLOSE * float(np.abs(kept).max())))

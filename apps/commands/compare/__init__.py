@@ -1,0 +1,1 @@
+"""`rewardlab compare`: differences between two runs."""

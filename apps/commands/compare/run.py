@@ -1,0 +1,80 @@
+"""`rewardlab compare`: what changed between two runs, and whether a gate's rules hold."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks import compare as comparing
+from ....benchmarks.compare import Comparison
+from ....benchmarks.evaluate import OVERALL
+from ....rm.errors import CheckFailed, UsageError
+from ....rm.io.checked_files import from_yaml
+from ...runs.finished import compare_finished, open_finished, shared_cases
+from ...runs.run_folder import run_folder, say, write_json
+from .settings import CompareConfig
+
+# ---- verify ----
+
+
+# ---- compare ----
+
+
+def run_compare(config: CompareConfig) -> dict[str, Any]:
+    """The second run against the first; with --gate a drop beyond the rules fails the check."""
+    if len(config.runs) != 2:
+        raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
+    gate = read_gate(config.gate) if config.gate else []
+    first, second = map(open_finished, config.runs)
+    cases = shared_cases(first, second)
+    if left := len(first.cases) + len(second.cases) - 2 * len(cases):
+        say(f"{left} cases stand in one of the runs only and are left out")
+    sides = [(run, run.model(config.scorer)) for run in (first, second)]
+    found = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
+    text = comparing.markdown(found)
+    say(text)
+    if config.output:
+        with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+            (work / "comparison.md").write_text(text, encoding="utf-8")
+            write_json(work / "comparison.json", asdict(found))
+    if broken := [sentence for rule in gate if (sentence := _broken(rule, found))]:
+        raise CheckFailed("; ".join(broken))
+    overall = found.areas[OVERALL]
+    return {
+        "first": found.first,
+        "second": found.second,
+        "cases": found.cases,
+        "difference": overall.difference._asdict(),
+        "p": overall.p,
+        "real": overall.difference.real,
+        "flips": len(found.flips),
+    }
+
+
+def read_gate(path: str) -> list[dict[str, Any]]:
+    """Rules `- {area: overall, max_drop: 0.01}`; `area` is a section, a subset or overall."""
+    try:
+        rules = from_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read as rules ({error})") from error
+    good = isinstance(rules, list) and all(
+        isinstance(rule, dict) and {"area", "max_drop"} <= {*rule} <= {"area", "max_drop", "even_if_noise"}
+        for rule in rules
+    )
+    if not good:
+        raise UsageError(f"{path}: rules are a list of {{area: overall, max_drop: 0.01, even_if_noise: false}}")
+    return rules
+
+
+def _broken(rule: Mapping[str, Any], found: Comparison) -> str | None:
+    """What a rule says against a comparison: a drop beyond `max_drop` that is more than noise."""
+    changes = {**found.subsets, **found.areas}
+    if rule["area"] not in changes:
+        raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
+    gap = changes[rule["area"]].difference
+    if -gap.value <= rule["max_drop"] or not (gap.real or rule.get("even_if_noise")):
+        return None
+    return f"{rule['area']} fell by {-100 * gap.value:.1f} points, more than {100 * rule['max_drop']:.1f}"
+
+
+# ---- board ----

@@ -1,0 +1,1 @@
+"""`rewardlab decode`: guided decoding."""

@@ -1,0 +1,22 @@
+"""What `--arm` names: a guide alone, or one for each objective; and the base that an adapter among them has."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....rm.adapters.settings import SETTINGS, load_settings
+
+
+def arms(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Objective and folder of each; a folder alone has no objective.
+
+    >>> arms(["helpful=runs/a", "harmless=runs/b"]), arms(["runs/both"])
+    ([('helpful', 'runs/a'), ('harmless', 'runs/b')], [('', 'runs/both')])
+    """
+    parts = [text.partition("=") for text in texts]
+    return [(name, folder) if sign else ("", name) for name, sign, folder in parts]
+
+
+def base_of(base: str | None, folders: Sequence[str]) -> str | None:
+    """The one that was named, or the one that the first adapter names; None where there is neither."""
+    adapted = next((Path(folder) for folder in folders if (Path(folder) / SETTINGS).exists()), None)
+    return base or (load_settings(adapted).base if adapted else None)

@@ -1,0 +1,288 @@
+"""`rewardlab decode`: prompts in, guided answers out."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.guided import Piece, stream
+from ....policy.decoding.language_models import Voice, voice
+from ....policy.decoding.requests import Answer, Request
+from ....rm.adapters.settings import SETTINGS, load_settings
+from ....rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, sharing
+from ....rm.contract.scoring_contract import FILE, load_contract
+from ....rm.data.pairs import collect, row_prompt
+from ....rm.data.preference_vectors import Preference, parse_preference, preference_vector, simplex_grid
+from ....rm.errors import DataError, UsageError
+from ....rm.io.escaping import terminal, terminal_json
+from ....rm.models.autoregressive import autoregressive
+from ....rm.types import OVERALL, Messages, content_hash, user_turn
+from ...runs.run_folder import PARTIAL, RESULTS, plain, say, seconds_since, trust
+from ...runs.token_texts import pieces
+from .guides import arms, base_of
+from .settings import DecodeConfig
+
+UNNAMED = ("reward",)  # the objectives of a model that was trained for none by name
+
+
+class Asked(NamedTuple):
+    """One answer that is wanted: the prompt's id, the request, and what names both in a file that is continued."""
+
+    id: str
+    request: Request
+    key: str
+
+
+def run_decode(config: DecodeConfig) -> dict[str, Any]:
+    """Answer every prompt at the preference asked for, or at each of a sweep; answers stream to stdout or to a file."""
+    started = time.time()
+    unfinished = _partial(config)
+    prompts = read_prompts(config.data)
+    engine, objectives = open_engine(config)
+    asked = _asked(config, prompts, objectives)
+    done = _done(unfinished) if unfinished else {}
+    if unfinished:  # without the line that a kill cut off
+        unfinished.write_text("".join(f"{line}\n" for line in done.values()), encoding="utf-8")
+    waiting = [one for one in asked if one.key not in done]
+    say(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
+    finished, tokens = 0, 0
+    for one, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
+        finished, tokens = finished + 1, tokens + len(answer.tokens)
+        if unfinished:
+            _append(unfinished, one, answer, engine.base.encoder.tokenizer)
+    if unfinished:
+        _put_in_place(unfinished, Path(str(config.output)), asked)
+    return {
+        "answers": len(asked),
+        "decoded": finished,
+        "tokens": tokens,
+        "seconds": round(seconds_since(started), 2),
+        "output": config.output,
+        "forwards": engine.counters.forwards,
+    }
+
+
+# ---- prompts ----
+
+
+def read_prompts(source: str) -> list[tuple[str, Messages]]:
+    """(id, prompt) of a file of rows with a `prompt`, of a text file or of stdin with one prompt a line."""
+    if source != "-" and not source.endswith(".txt"):
+        rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
+        return [(str(place if name is None else name), prompt) for place, (name, prompt) in enumerate(rows)]
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the prompts in {source}: {error}") from error
+    lines = text.split("\n")
+    found = [(str(number), user_turn(line)) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not found:
+        raise DataError(f"no prompt in {'stdin' if source == '-' else source}; write one a line")
+    return found
+
+
+# ---- models ----
+
+
+def open_engine(config: DecodeConfig) -> tuple[Engine, tuple[str, ...]]:
+    """The engine that reads the fewest weights, and the objectives that a preference is over (none: empty)."""
+    named = arms(config.arm)
+    if len(named) > 1 and not all(name for name, _ in named):
+        raise UsageError(f"several reward models go by objective, as name=folder; got {' '.join(config.arm)}")
+    for name, folder in named:
+        _check_objective(name, folder)
+    base = _open_base(config, [folder for _, folder in named])
+    if not named:
+        return SeparateModels(base), ()
+    if named[0][0]:
+        guides = {name: _open_guide(folder, base, config, copy=True) for name, folder in named}
+        return SeparateModels(base, guides), tuple(guides)
+    folder = named[0][1]
+    if _adapts(folder, base):
+        guide = _open_guide(folder, base, config, copy=False)
+        late = _starts_late(guide) and guide.contract.template == base.contract.template
+        engine: Engine = SharedBackbone(guide, encoder=base.encoder, late=late)
+    else:
+        guide = _open_guide(folder, base, config, copy=True)
+        engine = SeparateModels(base, guide)
+    follows = guide.adapter is not None and guide.adapter.settings.follows_preference
+    return engine, guide.adapter.objectives if guide.adapter and follows else ()
+
+
+def _check_objective(name: str, folder: str) -> None:
+    """Refuse a guide under another objective's name; one whose scoring.json names no objective goes by any."""
+    path = Path(folder)
+    stated = load_contract(path).objectives if (path / FILE).exists() else UNNAMED
+    if name and stated != UNNAMED and OVERALL not in stated and name not in stated:
+        raise UsageError(
+            f"--arm {name}={folder}: its {FILE} says that it was trained for {', '.join(stated)}; write "
+            f"{stated[0]}={folder}, or name the folder of a model for {name}"
+        )
+
+
+def _open_base(config: DecodeConfig, folders: Sequence[str]) -> Voice:
+    source = base_of(config.base, folders)
+    if source is None:
+        raise UsageError("--base is missing; only an adapter knows its base")
+    dtype = config.dtype or _dtype_of(folders)
+    tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(config))
+    return voice(load_causal_lm(source, tokenizer, dtype=dtype, **trust(config)), tokenizer)
+
+
+def _dtype_of(folders: Sequence[str]) -> str:
+    found = [load_contract(Path(folder)).dtype for folder in folders if (Path(folder) / FILE).exists()]
+    return found[0] if found else "float32"
+
+
+def _adapts(folder: str, base: Voice) -> bool:
+    """Whether a reward model is an adapter on this very base."""
+    path = Path(folder)
+    return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
+
+
+def _open_guide(folder: str, base: Voice, config: DecodeConfig, *, copy: bool) -> Voice:
+    """A reward model on the base's own weights where it is an adapter on them, else with its own."""
+    over = (sharing(base.model) if copy else base.model) if _adapts(folder, base) else None
+    return autoregressive(folder, base=over, **trust(config))
+
+
+def _starts_late(guide: Voice) -> bool:
+    return guide.adapter is not None and guide.adapter.settings.from_layer > 0
+
+
+# ---- requests ----
+
+
+def _asked(config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], objectives: tuple[str, ...]) -> list[Asked]:
+    """Every prompt at every preference; the noise of an answer depends on the prompt's place, not on the preference."""
+    rules: dict[str, Any] = {
+        name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
+    }
+    return [
+        _ask(name, Request(prompt, preference, seed=config.seed + place, stop=tuple(config.stop), **rules), config)
+        for preference in _preferences(config, objectives)
+        for place, (name, prompt) in enumerate(prompts)
+    ]
+
+
+def _ask(name: str, request: Request, config: DecodeConfig) -> Asked:
+    models = [config.base, config.arm, config.chat_template, config.dtype]
+    return Asked(name, request, content_hash([name, asdict(request), models]))
+
+
+def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Preference | None]:
+    if config.sweep and len(objectives) != 2:
+        raise UsageError(f"--sweep goes from one objective to another; the model has {len(objectives)}")
+    if config.sweep:
+        grid = simplex_grid(2, config.sweep - 1)
+        return [dict(zip(objectives, map(float, shares), strict=True)) for shares in grid.round(6)]
+    preference = parse_preference(config.preference) if config.preference else None
+    if objectives:
+        preference_vector(preference, objectives)
+    return [preference]
+
+
+# ---- answers ----
+
+
+def _answers(
+    engine: Engine, asked: Sequence[Asked], config: DecodeConfig, *, to_stdout: bool
+) -> Iterator[tuple[Asked, Answer]]:
+    out = RESULTS.get(sys.stdout)
+    alone = len(asked) == 1
+    with tqdm(total=len(asked), desc="decoding", disable=True if to_stdout and alone else None) as bar:
+        for first in range(0, len(asked), config.batch_size):
+            batch = asked[first : first + config.batch_size]
+            for piece in stream(engine, [one.request for one in batch]):
+                if to_stdout:
+                    _show(piece, batch[piece.row], out, alone)
+                if piece.answer is not None:
+                    bar.update()
+                    _warn(batch[piece.row], piece.answer)
+                    yield batch[piece.row], piece.answer
+
+
+def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
+    """A single answer as it is written; of several each in a line of JSON when it is finished."""
+    if alone:
+        text = terminal(piece.text) if out.isatty() else piece.text
+        print(text, end="" if piece.answer is None else "\n", file=out, flush=True)
+    elif piece.answer is not None:
+        print(terminal_json(json.dumps(_row(asked, piece.answer), ensure_ascii=False)), file=out, flush=True)
+
+
+def _warn(asked: Asked, answer: Answer) -> None:
+    if answer.finished == "context":
+        say(f"prompt {asked.id}: the context is full after {len(answer.tokens)} tokens; the answer is cut off")
+
+
+def _row(asked: Asked, answer: Answer) -> dict[str, Any]:
+    return {
+        "id": asked.id,
+        "preference": asked.request.preference,
+        "weight": asked.request.weight,
+        "prompt": list(asked.request.prompt),
+        "answer": answer.text,
+        "finished": answer.finished,
+    }
+
+
+def _tokens(answer: Answer, tokenizer: Any) -> dict[str, Any]:
+    """What the inspector shows of each token: its text, and who wanted it how much, in nats."""
+    curves = {"base": answer.base, "mixed": answer.mixed, "kl": answer.kl, "entropy": answer.entropy}
+    curves |= dict(answer.guides)
+    return {"tokens": list(answer.tokens), "pieces": pieces(tokenizer, answer.tokens)} | {
+        name: [round(value, 6) for value in curve.tolist()] for name, curve in curves.items()
+    }
+
+
+# ---- an output file that survives a kill ----
+
+
+def _partial(config: DecodeConfig) -> Path | None:
+    """Where lines are kept until all are there; None without an output file."""
+    if config.output is None:
+        return None
+    output = Path(config.output)
+    unfinished = output.with_name(f".{output.name}{PARTIAL}")
+    if output.exists() and not config.overwrite:
+        raise UsageError(f"{output} exists already; name another file with --output, or replace it with --overwrite")
+    if unfinished.exists() and not config.resume:
+        unfinished.unlink()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return unfinished
+
+
+def _append(path: Path, asked: Asked, answer: Answer, tokenizer: Any) -> None:
+    line = {"key": asked.key} | _row(asked, answer) | _tokens(answer, tokenizer)
+    with open(path, "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(plain(line), ensure_ascii=False) + "\n")
+
+
+def _done(path: Path) -> dict[str, str]:
+    """Whole lines by their key; one that a kill cut off is decoded again."""
+    found: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
+        try:
+            found[json.loads(line)["key"]] = line
+        except (ValueError, KeyError):
+            continue
+    return found
+
+
+def _put_in_place(unfinished: Path, output: Path, asked: Sequence[Asked]) -> None:
+    """The lines in the order of the prompts, without the key, under their own name in one step."""
+    done = _done(unfinished)
+    rows = [json.loads(done[one.key]) for one in asked]
+    text = "".join(
+        json.dumps({name: value for name, value in row.items() if name != "key"}, ensure_ascii=False) + "\n"
+        for row in rows
+    )
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(output)

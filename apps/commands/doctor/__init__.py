@@ -1,0 +1,1 @@
+"""`rewardlab doctor`: versions, devices and packages of this machine."""

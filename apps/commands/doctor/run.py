@@ -1,0 +1,255 @@
+"""`rewardlab doctor`: what this machine has, what works on it, and the way out of what does not."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from packaging.requirements import InvalidRequirement, Requirement
+
+from ....kernels.dispatch import backend
+from ....rm.backbones.chat_templates import fault_of
+from ....rm.io.escaping import redacted
+from ...runs.run_folder import say, versions
+from .settings import DoctorConfig
+
+PROJECT = "rewardlab"
+GIGABYTE = 1e9
+LITTLE, NONE = 10.0, 0.5
+"""Gigabytes of room on a disk: below the first a warning, below the second nothing can be written."""
+OLDEST_PYTHON = (3, 11)
+VARIABLES = (
+    *("REWARDLAB_KERNELS", "REWARDLAB_TOKEN", "REWARDLAB_VLLM_PYTHON", "OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN"),
+    *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "CUDA_VISIBLE_DEVICES", "TRITON_INTERPRET"),
+    *("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "PYTORCH_CUDA_ALLOC_CONF", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GRADIO_ANALYTICS_ENABLED"),
+)
+SECRETS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
+ESCAPE = "{{ ''.__class__.__mro__ }}"
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    status: str
+    """`ok`, `warn` or `fail`."""
+    found: str
+    way_out: str = ""
+
+
+def doctor(config: DoctorConfig) -> dict[str, Any]:
+    """Facts and checks; a table for people on stderr, unless `--json` says that a program reads."""
+    facts = {
+        "versions": versions(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "devices": devices() or ["cpu"],
+        "threads": torch.get_num_threads(),
+        "kernels": backend(),
+        "extras": extras(),
+        "environment": environment(os.environ),
+        "cache": str(cache_folder()),
+        "disk": {name: round(room(path), 1) for name, path in folders().items()},
+    }
+    found = list(checks(facts))
+    told = [one._asdict() for one in found]
+    if not config.json:
+        say(table(facts, found))
+    return facts | {"checks": told, "ok": all(one.status != "fail" for one in found)}
+
+
+# ---- facts ----
+
+
+def devices() -> list[str]:
+    """Every GPU, with its memory in gigabytes and its compute capability."""
+    found = [torch.cuda.get_device_properties(place) for place in range(torch.cuda.device_count())]
+    return [f"{one.name}, {one.total_memory / GIGABYTE:.0f} GB, capability {one.major}.{one.minor}" for one in found]
+
+
+def extras() -> dict[str, dict[str, Any]]:
+    """Every extra: whether it is complete, what is absent of it, and the line that installs it."""
+    wanted: dict[str, list[str]] = defaultdict(list)
+    for requirement in _requirements():
+        for name in _extras_of(requirement):
+            wanted[name].append(requirement.name)
+    return {
+        name: {
+            "present": not (absent := sorted(one for one in packages if _version(one) is None)),
+            "absent": absent,
+            "install": f"pip install '{PROJECT}[{name}]'",
+        }
+        for name, packages in sorted(wanted.items())
+    }
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that matter here and are set; of a secret only that it is."""
+    return {
+        name: "(set, not shown)" if name.endswith(SECRETS) else redacted([variables[name]])[0]
+        for name in VARIABLES
+        if name in variables
+    }
+
+
+def cache_folder() -> Path:
+    """Where what is fetched from the Hub is kept."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def folders() -> dict[str, Path]:
+    """The places that are written to."""
+    return {"here": Path.cwd(), "temporary": Path(tempfile.gettempdir()), "cache": cache_folder()}
+
+
+def room(path: Path) -> float:
+    """Gigabytes that are free where a folder is, or would be."""
+    existing = next(one for one in (path, *path.absolute().parents) if one.exists())
+    return shutil.disk_usage(existing).free / GIGABYTE
+
+
+def _requirements() -> Iterator[Requirement]:
+    try:
+        lines = importlib.metadata.requires(PROJECT) or []
+    except importlib.metadata.PackageNotFoundError:
+        return
+    for line in lines:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is None or _extras_of(requirement) or requirement.marker.evaluate({"extra": ""}):
+            yield requirement
+
+
+def _extras_of(requirement: Requirement) -> list[str]:
+    """The extras that it belongs to on this platform."""
+    marker = requirement.marker
+    known = importlib.metadata.metadata(PROJECT).get_all("Provides-Extra") or []
+    if marker is None or marker.evaluate({"extra": ""}):
+        return []
+    return [name for name in known if marker.evaluate({"extra": name})]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# ---- checks ----
+
+
+def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
+    """Everything that has to hold for the verbs to work, and what only slows them or leaves one out."""
+    yield _python(sys.version_info[:2])
+    yield from _packages()
+    yield _kernels(facts["kernels"])
+    yield _device(facts["devices"], facts["environment"])
+    for name, extra in facts["extras"].items():
+        absent = ", ".join(extra["absent"])
+        yield Check(
+            f"extra {name}", "ok" if extra["present"] else "warn", absent and f"without {absent}", extra["install"]
+        )
+    for name, path in folders().items():
+        yield disk(name, room(path))
+    yield _writable(cache_folder())
+    yield _safetensors()
+    yield templates()
+
+
+def _python(version: tuple[int, ...]) -> Check:
+    told = ".".join(map(str, version))
+    return Check("python", "ok" if version >= OLDEST_PYTHON else "fail", told, "install Python 3.11 or newer")
+
+
+def _packages() -> Iterator[Check]:
+    """Every package that is needed, in a version that was tried."""
+    needed = [one for one in _requirements() if not _extras_of(one)]
+    if not needed:
+        yield Check(PROJECT, "warn", "run from a checkout that is not installed", "pip install --editable .")
+    for one in needed:
+        version = _version(one.name)
+        fits = version is not None and one.specifier.contains(version, prereleases=True)
+        status = "ok" if fits else "fail"
+        yield Check(one.name, status, version or "not installed", f"pip install '{one.name}{one.specifier}'")
+
+
+def _kernels(found: str) -> Check:
+    status = "fail" if found.startswith("none") else "ok"
+    return Check("kernels", status, found, "unset REWARDLAB_KERNELS, or pip install triton")
+
+
+def _device(found: list[str], variables: Mapping[str, str]) -> Check:
+    if found == ["cpu"]:
+        return Check("device", "warn", "no GPU: large models are slow here", "see rewardlab plan for what they need")
+    if variables.get("TRITON_INTERPRET") == "1":
+        return Check("device", "warn", "TRITON_INTERPRET=1 beside a GPU: kernels crawl", "unset TRITON_INTERPRET")
+    return Check("device", "ok", "; ".join(found))
+
+
+def disk(name: str, free: float) -> Check:
+    """Room for checkpoints and models, in gigabytes."""
+    status = "fail" if free < NONE else "warn" if free < LITTLE else "ok"
+    return Check(
+        f"disk {name}", status, f"{free:.1f} GB free", "free some, or name another folder with --output or HF_HOME"
+    )
+
+
+def _writable(folder: Path) -> Check:
+    existing = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    status = "ok" if os.access(existing, os.W_OK) else "fail"
+    return Check("cache", status, str(folder), "name a folder that can be written to with HF_HOME")
+
+
+def _safetensors() -> Check:
+    """Weights are read and written as safetensors, and so only."""
+    from safetensors.torch import load, save
+
+    values = torch.arange(3.0)
+    status = "ok" if torch.equal(load(save({"a": values}))["a"], values) else "fail"
+    return Check("safetensors", status, "the only format of weights", "pip install --force-reinstall safetensors")
+
+
+def templates() -> Check:
+    """Chat templates run in a sandbox that refuses what reaches out of it."""
+    refused = "__class__" in fault_of(ESCAPE)
+    version = _version("jinja2") or "none"
+    return Check(
+        "chat templates", "ok" if refused else "fail", f"sandboxed, Jinja {version}", "pip install 'jinja2>=3.1.6'"
+    )
+
+
+# ---- for people ----
+
+
+def table(facts: Mapping[str, Any], found: list[Check]) -> str:
+    """Facts, then a line for each check; the way out stands behind what is not right."""
+    lines = [f"{name:>16}  {_flat(value)}" for name, value in facts.items() if name != "extras"]
+    lines += ["", *(_line(one) for one in found)]
+    count = sum(one.status == "fail" for one in found)
+    return "\n".join(
+        [*lines, "", f"{count} of {len(found)} checks failed" if count else "Everything that is needed works."]
+    )
+
+
+def _line(one: Check) -> str:
+    way_out = f"; {one.way_out}" if one.status != "ok" and one.way_out else ""
+    return f"{one.status:>16}  {one.name}: {one.found or 'complete'}{way_out}"
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items()) or "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

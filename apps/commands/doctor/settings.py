@@ -1,0 +1,15 @@
+"""The settings of `rewardlab doctor`."""
+
+from dataclasses import dataclass
+
+from ...settings.fields import say
+
+
+@dataclass
+class DoctorConfig:
+    """How to tell what works here."""
+
+    json: bool = say("Nothing but the JSON object on stdout.", default=False)
+
+    def validate(self) -> None:
+        """Nothing to refuse."""

@@ -1,0 +1,1 @@
+"""`rewardlab eval`: a benchmark with models and baselines."""

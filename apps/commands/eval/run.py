@@ -1,0 +1,111 @@
+"""`rewardlab eval`: judge a benchmark with models, references and baselines."""
+
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks.baselines import nulls_for
+from ....benchmarks.evaluate import evaluate
+from ....benchmarks.report import markdown
+from ....benchmarks.scorers import load_stored, open_scorer, short_names
+from ....benchmarks.types import Suite
+from ....judges.kinds.reward_model import RewardScorer
+from ....rm.data.preference_vectors import parse_preference
+from ....rm.errors import UsageError
+from ....rm.registry import load
+from ...runs.evaluation_files import write_evaluation
+from ...runs.processes import LEADER, Process, announce, join, process
+from ...runs.resume import Kept
+from ...runs.run_folder import data_hash, partial_folder, run_folder, say, trust, write_manifest
+from ...serving.open_model import is_served, open_served
+from .settings import EvalConfig
+
+CHECKPOINTS = "checkpoints"
+PROGRESS = "progress"
+
+
+# ---- evaluate ----
+
+
+def run_eval(config: EvalConfig) -> dict[str, Any]:
+    """Judge a suite with the models, the references and every null, and write the run folder."""
+    started, here = time.time(), process(config.processes, "eval")
+    options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
+    suite = load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row, **options)
+    sources = config.data or [suite.hub]
+    if not all(sources):
+        raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
+    if not here.leads:
+        return _follow(config, suite, sources, here)
+    recipe = {name: value for name, value in asdict(config).items() if name not in ("resume", "overwrite", "processes")}
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *config.scores]}
+    with run_folder(
+        config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{PROGRESS}/*/*.jsonl"
+    ) as work:
+        announce(work, here)
+        cases, notes = suite.cases(sources)
+        models = _open_models(config)
+        stored = [load_stored(source, suite, cases) for source in config.scores]
+        notes += [note for scores in stored for note in scores.notes(cases)]
+        evaluation = evaluate(
+            suite,
+            cases,
+            [*_kept(models, work, here), *stored, *nulls_for(cases, config.seed)],
+            notes=notes,
+            samples=config.samples,
+            seed=config.seed,
+            progress=lambda name: say(f"scoring {len(cases)} cases with {name}"),
+        )
+        write_evaluation(evaluation, work)
+        contracts = {model.name: model.contract for model in models}
+        write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, contracts=contracts)
+        shutil.rmtree(work / PROGRESS, ignore_errors=True)
+        (work / LEADER).unlink()
+    say(markdown(evaluation.report))
+    return {
+        "run": config.output,
+        "suite": suite.name,
+        "cases": len(cases),
+        "processes": here.world,
+        "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
+    }
+
+
+def _open_models(config: EvalConfig) -> list[RewardScorer]:
+    reading: dict[str, Any] = {"objective": config.objective, "kind": config.read_as} | trust(config)
+    reading |= {"reference": config.reference_policy} if config.reference_policy else {}
+    reading |= {"preference": parse_preference(config.preference)} if config.preference else {}
+    scorers = [
+        _served_scorer(name, config) if is_served(name) else open_scorer(name, **reading) for name in config.model
+    ]
+    scorers += [open_scorer(name, role="reference") for name in config.reference]
+    short_names(scorers)
+    return scorers
+
+
+def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
+    for flag in ("read_as", "reference_policy", "preference"):
+        if getattr(config, flag):
+            raise UsageError(f"{name} is read where it is served; leave --{flag} out")
+    several = [one for one in config.model if is_served(one)]
+    label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"
+    return RewardScorer(label, open_served(name), objective=config.objective)
+
+
+def _kept(models: list[RewardScorer], work: Path, here: Process) -> list[Kept]:
+    return [Kept(model, work / PROGRESS / f"{place:03d}", here) for place, model in enumerate(models)]
+
+
+def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process) -> dict[str, Any]:
+    """A process that does not lead makes its share of the models' judgments and is done."""
+    work = partial_folder(Path(config.output).absolute())
+    join(work, here)
+    cases, _ = suite.cases(sources)
+    for kept in _kept(_open_models(config), work, here):
+        kept.work(cases)
+    return {"run": config.output, "rank": here.rank, "processes": here.world}
+
+
+# ---- studies ----

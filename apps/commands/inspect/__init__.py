@@ -1,0 +1,1 @@
+"""`rewardlab inspect`: the inspector."""

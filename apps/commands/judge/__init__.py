@@ -1,0 +1,1 @@
+"""`rewardlab judge`: language models as judges."""

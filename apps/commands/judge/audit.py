@@ -1,0 +1,88 @@
+"""`rewardlab judge --audit`: what a judge's verdicts follow beside the answers' worth."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....judges.audit import measures as audit_measures
+from ....judges.audit.attacks import ATTACKS
+from ....judges.audit.plan import Names, plan
+from ....judges.audit.report import markdown, trusts
+from ....judges.audit.run import Chance, audit, facts
+from ....judges.types import BatchJudge, Case
+from ....rm.errors import UsageError, did_you_mean
+from ...runs.run_folder import say, write_json
+from .settings import JudgeConfig
+
+# ---- whose names ----
+
+
+def names_of(
+    judges: Sequence[BatchJudge], cases: Sequence[Case], config: JudgeConfig, shorts: Mapping[str, str]
+) -> dict[str, Names]:
+    """Judge -> the author that its model is, and another one; `shorts` are the models' names that begin a judge's."""
+    wrote = Counter(author for case in cases for author in case.authors)
+    found: dict[str, Names] = {}
+    for text in config.names:
+        key, sign, own = text.rpartition("=")
+        if not (key and sign and own):
+            raise UsageError(f"--names is MODEL=AUTHOR or JUDGE=AUTHOR, got '{text}'")
+        if wrote and own not in wrote:
+            raise UsageError(f"--names {text}: none of the answers is by '{own}'; {did_you_mean(own, wrote)}")
+        named = [*_called(judges, key, shorts.get(key, key))]
+        if not named:
+            raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [one.name for one in judges])}")
+        found |= dict.fromkeys(named, Names(own, config.other_author or _other(text, own, wrote)))
+    return found
+
+
+def _called(judges: Sequence[BatchJudge], key: str, short: str) -> Iterator[str]:
+    """The judge of that name, or all that ask the model."""
+    return (one.name for one in judges if one.name == key or one.name.startswith(f"{short} "))
+
+
+def _other(text: str, own: str, wrote: Counter[str]) -> str:
+    others = [author for author, _ in wrote.most_common() if author != own]
+    if not others:
+        raise UsageError(
+            f"--names {text}: there is no other author that '{own}' could be preferred to; name one with "
+            "--other_author, or give the cases a column authors"
+        )
+    return others[0]
+
+
+# ---- the audit ----
+
+
+def probes(cases: Sequence[Case], names: Names | None, seed: int) -> list[Sequence[Case]]:
+    """All that an audit shows a judge."""
+    return [*plan(cases, ATTACKS, names, seed).shown.values()]
+
+
+def audit_judges(
+    judges: Sequence[BatchJudge], cases: Sequence[Case], names: Mapping[str, Names], folder: Path, config: JudgeConfig
+) -> dict[str, dict[str, str]]:
+    """Every judge's figures to `audit.json` and its sentences to `audit.md`; for which uses it may be trusted."""
+    how: dict[str, Any] = {"samples": config.samples, "seed": config.seed, "progress": say}
+    if config.chance:
+        how["chance"] = _claimed(config.chance)
+    found = [audit(judge, cases, names=names.get(judge.name), **how) for judge in judges]
+    text = "\n".join(map(markdown, found))
+    (folder / "audit.md").write_text(text, encoding="utf-8")
+    told: dict[str, Any] = {one.judge: facts(one) for one in found}
+    write_json(folder / "audit.json", told)
+    say(text)
+    return {one.judge: {trust.use: trust.answer for trust in trusts(one)} for one in found}
+
+
+def _claimed(name: str) -> Chance:
+    claim: Chance = getattr(audit_measures, name)
+
+    def chance(first: float, second: float) -> float:
+        try:
+            return claim(first, second)
+        except ValueError as error:
+            raise UsageError(f"--chance {name}: {error}; take another, or leave it out") from error
+
+    return chance

@@ -1,0 +1,190 @@
+"""Language models by name as chats: opened, kept, counted, and rehearsed for what they would cost."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ....judges.backends.chat import Arrived, Ask, Chat, Reply
+from ....judges.backends.cost import FREE, Bill, Prices, counter, estimate, read_prices
+from ....judges.backends.openai_endpoint import Endpoint
+from ....judges.backends.scripted import Scripted, rehearsal
+from ....judges.store import FILE, LOCK, Kept, Store
+from ....rm.errors import DataError, UsageError
+from ...runs.run_folder import say, trust
+from .settings import ChatConfig
+
+REPLIES = "replies"
+MOST = "cost_at_most"
+SHOWN = 160  # characters of an error in a message
+
+# ---- opening ----
+
+
+def open_chats(config: ChatConfig, others: Sequence[str] = ()) -> dict[str, Chat]:
+    """Every model of the settings, and `others`, under its short name; local ones are loaded here.
+
+    All that stand behind the endpoint share the limit of cost. The settings were checked before (`validate`).
+    """
+    bills: list[Bill] = []
+    return {short: _open(name, config, bills) for short, name in short_names([*config.names, *others]).items()}
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """By the last part of a path, or the whole where that is another's too.
+
+    >>> short_names(["qwen", "runs/judge/", "runs/a/rm", "runs/b/rm"])
+    {'qwen': 'qwen', 'judge': 'runs/judge/', 'runs/a/rm': 'runs/a/rm', 'runs/b/rm': 'runs/b/rm'}
+    """
+    distinct = list(dict.fromkeys(names))
+    last = [Path(name).name for name in distinct]
+    return {one if last.count(one) == 1 else name: name for one, name in zip(last, distinct, strict=True)}
+
+
+def is_local(name: str, config: ChatConfig) -> bool:
+    """Whether a model runs in this process: named so, or a folder that is there."""
+    return name in config.local or (name not in config.model and Path(name).is_dir())
+
+
+def prices_of(name: str, config: ChatConfig) -> Prices:
+    """Of one model; a local one is free."""
+    if is_local(name, config):
+        return FREE
+    if config.prices:
+        return read_prices(Path(config.prices), name)
+    return Prices(config.prompt_price, config.completion_price)
+
+
+def _open(name: str, config: ChatConfig, bills: list[Bill]) -> Chat:
+    if is_local(name, config):
+        from ....judges.backends.local_model import local
+
+        options = {"batch_size": config.batch_size, "dtype": config.dtype, "chat_template": config.chat_template}
+        return local(name, **options, **trust(config))
+    if not config.endpoint:
+        raise UsageError(f"{name}: no folder of that name, and no server to ask for it; give one with --endpoint")
+    options = {} if config.key_variable is None else {"key_variable": config.key_variable}
+    for setting in ("concurrency", "timeout", "retries", "requests_per_minute", "tokens_per_minute"):
+        options[setting] = getattr(config, setting)
+    opened = Endpoint(name, config.endpoint, prices=prices_of(name, config), **options)
+    opened.bill = SharedBill(opened.prices, config.max_cost, shared=bills)
+    bills.append(opened.bill)
+    return opened
+
+
+@dataclass
+class SharedBill(Bill):
+    """One model's bill, under a limit that counts what all together spend, and what they had spent before."""
+
+    shared: list[Bill] = field(default_factory=list)
+    before: float = 0.0
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing more may be asked; empty while it may."""
+        spent = self.before + sum(bill.money for bill in self.shared)
+        if self.limit is None or spent < self.limit:
+            return ""
+        return f"the limit of cost {self.limit:g} is reached: {spent:.4g} spent"
+
+
+def count_kept(chats: Iterable[Chat], store: Store) -> None:
+    """What the replies in a folder have cost counts towards the chats' limit: it was spent before the run went on."""
+    for chat in chats:
+        if isinstance(bill := getattr(chat, "bill", None), SharedBill):
+            bill.before = store.spent
+
+
+# ---- asking ----
+
+
+class Asked:
+    """A chat that counts what it was asked; requests without a reply end the run where `on_fault` is stop."""
+
+    def __init__(self, chat: Chat, prices: Prices = FREE, on_fault: str = "abstain"):
+        self.chat, self.name, self.prices, self.on_fault = chat, chat.name, prices, on_fault
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
+        self.faults: Counter[str] = Counter()
+
+    def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
+        """See `Chat`."""
+        replies = self.chat.ask(asks, arrived)
+        self.calls += len(replies)
+        self.prompt_tokens += sum(reply.prompt_tokens for reply in replies)
+        self.completion_tokens += sum(reply.completion_tokens for reply in replies)
+        faults = [reply.error for reply in replies if reply.error]
+        self.faults.update(faults)
+        if faults and self.on_fault == "stop":
+            raise DataError(
+                f"{len(faults)} of {len(asks)} requests have no reply, such as: {faults[0][:SHOWN]}; what has arrived "
+                "is kept: go on with --resume, or do without the rest with --on_fault abstain"
+            )
+        return replies
+
+    def account(self) -> dict[str, Any]:
+        """What was asked and what it cost, also where replies were kept from before."""
+        return {
+            "calls": self.calls,
+            "without_reply": self.faults.total(),
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cost": self.prices.cost(self.prompt_tokens, self.completion_tokens),
+        }
+
+
+@contextmanager
+def kept(
+    chats: Mapping[str, Chat], folder: Path, config: ChatConfig, names: Mapping[str, str], on_fault: str
+) -> Iterator[dict[str, Asked]]:
+    """The chats by their short `names`, with replies kept in a folder while the block lasts.
+
+    Nothing is left there if nobody replied.
+    """
+    store = Store(folder / REPLIES)
+    count_kept(chats.values(), store)
+    try:
+        prices = {short: prices_of(name, config) for short, name in names.items()}
+        yield {
+            short: Asked(Kept(chat, store, prices=prices[short]), prices[short], on_fault)
+            for short, chat in chats.items()
+        }
+    finally:
+        store.close()
+        (store.folder / LOCK).unlink(missing_ok=True)
+        if not store.replies:
+            (store.folder / FILE).unlink()
+            store.folder.rmdir()
+
+
+# ---- rehearsing ----
+
+
+def rehearsals(names: Mapping[str, str]) -> dict[str, Scripted]:
+    """Chats that nobody stands behind, under the short names of models."""
+    return {short: rehearsal(name) for short, name in names.items()}
+
+
+def tell_estimate(
+    chats: Mapping[str, Scripted],
+    config: ChatConfig,
+    names: Mapping[str, str],
+    tokenizer: str = "",
+    total: str = MOST,
+) -> dict[str, Any]:
+    """What the rehearsal would have cost, by model, and of all under the name `total`: at most, where every later
+    question was asked as well.
+    """
+    found = {}
+    for short, chat in chats.items():
+        own = names[short] if is_local(names[short], config) else ""
+        told = estimate(chat.asked, prices_of(names[short], config), counter(tokenizer or own))
+        say(f"{short}: {told}")
+        found[short] = told._asdict()
+    return {"dry_run": True, "models": found, total: sum(one["most"] for one in found.values())}
+
+
+def facts_of(config: ChatConfig) -> dict[str, Any]:
+    """For a manifest: all settings; no key is among them."""
+    return asdict(config)

@@ -1,0 +1,134 @@
+"""Kinds of judges by name x language models -> judges that benchmarks and rewards can ask."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cache
+from inspect import Parameter, signature
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ....benchmarks.scorers import open_scorer
+from ....judges.backends.chat import Chat
+from ....judges.judge import RubricSource
+from ....judges.kinds.checklist import Question
+from ....judges.kinds.pointwise import LevelsSource
+from ....judges.prompting import GREEDY, PROMPTS, Sampling
+from ....judges.rubrics import scoring as rubric_score
+from ....judges.rubrics.formats import Levels
+from ....judges.rubrics.rubric import Rubric
+from ....judges.types import BatchJudge
+from ....rm.errors import UsageError, did_you_mean
+from ....rm.registry import load
+from ...settings.specs import build, named, parse_spec
+from ..rubrics.files import open_levels, open_rubric, read_checklist
+from .settings import JudgeConfig
+
+KINDS = "judges.kinds"
+
+
+class Materials(NamedTuple):
+    """What a kind is given where it takes it."""
+
+    rubric: Rubric | RubricSource | None = None
+    score: str = "gated"
+    levels: Levels | LevelsSource | None = None
+    questions: Sequence[Question] = ()
+    sampling: Sampling = GREEDY
+    loading: Mapping[str, Any] = MappingProxyType({})
+    """Options for whoever opens a reward model."""
+
+
+def materials(config: JudgeConfig, loading: Mapping[str, Any]) -> Materials:
+    """Files read and checked."""
+    return Materials(
+        rubric=open_rubric(config.rubric) if config.rubric else None,
+        score=config.score,
+        levels=open_levels(config.levels) if config.levels else None,
+        questions=read_checklist(config.checklist) if config.checklist else (),
+        sampling=Sampling(config.max_tokens, config.temperature, config.seed),
+        loading=loading,
+    )
+
+
+def open_judges(
+    kinds: Sequence[str], together: str | None, chats: Mapping[str, Chat], given: Materials
+) -> list[BatchJudge]:
+    """Every kind with every chat, by their names; or all of these as one judge."""
+    judges: list[BatchJudge] = []
+    for text in kinds:
+        name, source = named(text)
+        takes_chat = "chat" in signature(load(KINDS, parse_spec(source).name)).parameters
+        if takes_chat and not chats:
+            raise UsageError(f"'{text}' asks a language model; name one with --endpoint and --model, or with --local")
+        if takes_chat:
+            judges += [open_judge(source, chat, given, name=f"{short} {name}") for short, chat in chats.items()]
+        else:
+            judges.append(_called(_without_chat(source, given.loading), name if source != text else ""))
+    return [joined(together, judges)] if together else judges
+
+
+def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> BatchJudge:
+    """One kind of judge that asks one chat."""
+    spec, parameters = parse_spec(source), signature(load(KINDS, parse_spec(source).name)).parameters
+    ours: dict[str, Any] = {"chat": chat, "name": name, "sampling": given.sampling}
+    if given.rubric is not None:
+        ours["rubric"] = given.rubric
+    if given.levels is not None:
+        ours["levels"] = given.levels
+    if given.questions:
+        ours["questions"] = given.questions
+    if "score" in parameters:
+        made = getattr(rubric_score, given.score)
+        ours["score"] = made() if given.score == "anchored" else made
+    for setting, flag in (("rubric", "--rubric"), ("questions", "--checklist")):
+        if setting in parameters and parameters[setting].default is Parameter.empty and setting not in ours:
+            raise UsageError(f"{source}: this kind of judge needs a file; give it with {flag}")
+    if "prompt" in spec.arguments:
+        _check_prompt(source, spec.arguments["prompt"])
+    return build(KINDS, source, **{name: one for name, one in ours.items() if name in parameters})
+
+
+def _check_prompt(source: str, prompt: str) -> None:
+    known = [path.stem for path in sorted(PROMPTS.glob("*.txt"))]
+    if prompt not in known:
+        raise UsageError(f"{source}: no instructions '{prompt}'; {did_you_mean(prompt, known)}")
+
+
+def _called(judge: BatchJudge, name: str) -> BatchJudge:
+    """The same judge under a name that was given to it; a reward model has its folder's without one."""
+    found = copy(judge)
+    found.name = name or judge.name
+    return found
+
+
+def _without_chat(source: str, loading: Mapping[str, Any]) -> BatchJudge:
+    """A reward model, or a judge from anywhere."""
+    spec = parse_spec(source)
+    if "model" not in signature(load(KINDS, spec.name)).parameters:
+        return build(KINDS, source)
+    if "model" not in spec.arguments or spec.arguments.keys() - {"model", "objective"}:
+        raise UsageError(f"{source}: write reward_model(model=FOLDER), or reward_model(model=FOLDER, objective=NAME)")
+    return _called(_reward_model(**spec.arguments, **loading), spec.short)
+
+
+@cache
+def _reward_model(model: str, objective: str | None = None, **loading: Any) -> Any:
+    """Loaded once, for the rehearsal and the run."""
+    return open_scorer(model, objective=objective, **loading)
+
+
+def joined(text: str, judges: Sequence[BatchJudge]) -> BatchJudge:
+    """Several judges as one: a kind that takes a list of judges, or as many as it takes one by one."""
+    name, source = named(text)
+    parameters = signature(load(KINDS, parse_spec(source).name)).parameters
+    wanted = [one for one, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    if not wanted or "chat" in wanted or "model" in wanted:
+        raise UsageError(f"--together joins judges, and '{source}' does not; it is panel, cascade or consistent")
+    if len(wanted) == 1:
+        return build(KINDS, source, name=name, **{wanted[0]: judges})
+    if len(wanted) != len(judges):
+        raise UsageError(
+            f"{source} joins {len(wanted)} judges ({', '.join(wanted)}) and there are {len(judges)}: "
+            f"{', '.join(one.name for one in judges) or 'none'}"
+        )
+    return build(KINDS, source, name=name, **dict(zip(wanted, judges, strict=True)))

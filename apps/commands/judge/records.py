@@ -1,0 +1,220 @@
+"""What judges are asked about, and what is written of them beside the usual tables: coverage, bounds, cost, replies."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ....benchmarks.evaluate import Evaluation, credits_of
+from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repeated
+from ....benchmarks.suites.pairs import Pairs, as_cases
+from ....benchmarks.types import Suite
+from ....judges.audit.measures import comparison_flips, first_credits
+from ....judges.types import Case, Judgment
+from ....rm.data.pairs import as_completion, collect, column, first_turn, parse_pair, row_prompt
+from ....rm.errors import DataError
+from ....rm.types import PreferencePair, completion_json, content_hash, prompt_text
+from ...runs.tables import JUDGMENTS
+
+# ---- cases ----
+
+
+class CaseFile(Pairs):
+    """The suite `pairs`, which reads rows with `prompt`, `answers` and `best` too, and who wrote the answers."""
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Cases as they stand there, then those of preference pairs; what is left out is told."""
+        rows, read = collect(sources, _case_or_pair, self.on_bad_row)
+        pairs = [row.pair for row in rows if isinstance(row, _Written)]
+        wrote = {_texts(row.pair): row.authors for row in rows if isinstance(row, _Written)}
+        compared, undecided = as_cases(pairs, self.objective)
+        compared = [replace(one, authors=wrote[(prompt_text(one.prompt), *one.answers)]) for one in compared]
+        cases = [*(row for row in rows if isinstance(row, Case)), *compared]
+        if not cases:
+            raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
+        refuse_repeated(cases, sources)
+        notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
+        return cases, [*notes, *dropped_note(read), *ignored_note(read)]
+
+
+class _Written(NamedTuple):
+    """A pair, and the models that wrote its chosen and its rejected answer, if the row names both."""
+
+    pair: PreferencePair
+    authors: tuple[str, ...]
+
+
+def _case_or_pair(values: Mapping[str, Any]) -> Case | _Written:
+    if "answers" in values:
+        return parse_case(values)
+    authors = [values[name] for name in ("chosen_model", "rejected_model") if values.get(name)]
+    return _Written(parse_pair(values), tuple(map(str, authors)) if len(authors) == 2 else ())
+
+
+def _texts(pair: PreferencePair) -> tuple[str, str, str]:
+    return prompt_text(pair.prompt), pair.chosen, pair.rejected
+
+
+def parse_case(values: Mapping[str, Any]) -> Case:
+    """A row with a prompt, two answers or more, the places of the right ones, counted from 0, and maybe `authors`."""
+    prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
+    if not isinstance(stated, list) or not all(isinstance(one, str | list) for one in stated):
+        raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
+    answers = [as_completion(one, "answers") for one in stated]
+    if not all(answer.strip() for answer in answers):
+        raise ValueError("'answers' is a list of texts, and one of them is empty")
+    places = best if isinstance(best, list) else [best]
+    if not all(type(place) is int for place in places):
+        raise ValueError(f"'best' is the place of the right answer or a list of places, got {best!r}")
+    return Case(
+        id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
+        prompt=prompt,
+        answers=tuple(answers),
+        best=tuple(places),
+        subset=str(values.get("subset") or ""),
+        cluster=str(values.get("cluster") or first_turn(prompt)),
+        reference=str(values.get("reference") or ""),
+        authors=_authors(values.get("authors")),
+    )
+
+
+def _authors(said: Any) -> tuple[str, ...]:
+    if said is not None and not (isinstance(said, list) and all(isinstance(one, str) and one for one in said)):
+        raise ValueError(f"'authors' is a list with the name of each answer's model, got {str(said)[:60]}")
+    return tuple(said or ())
+
+
+def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
+    """So many of the cases, in their order, and what a reader must know of it."""
+    if limit is None or limit >= len(cases):
+        return list(cases), []
+    places = sorted(Random(seed).sample(range(len(cases)), limit))
+    return [cases[place] for place in places], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
+
+
+# ---- what is said of a judge ----
+
+
+class Account(NamedTuple):
+    """One judge on all cases; shares in [0, 1]."""
+
+    cases: int
+    answered: int
+    right: float
+    """The credit of all answered cases together."""
+    reasons: Mapping[str, int]
+    """Abstentions by reason."""
+    flips: Sequence[float]
+    """For every pair with a verdict in both orders, how far the two differ: 0, 0.5 (a tie in one) or 1."""
+    first: Sequence[float]
+    """For every comparison with a verdict, what the response shown first got: 1, 0.5 (a tie) or 0."""
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    cost: float
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Coverage, accuracy on the answered and its bounds if all others were wrong, or right; rates by order."""
+        left_out = self.cases - self.answered
+        counts = {name: value for name, value in self._asdict().items() if name not in ("flips", "first")}
+        return counts | {
+            "asked_in_both_orders": len(self.flips),
+            "flip_rate": fmean(self.flips) if self.flips else None,
+            "comparisons": len(self.first),
+            "first_position_rate": fmean(self.first) if self.first else None,
+            "coverage": self.answered / self.cases,
+            "accuracy": self.right / self.answered if self.answered else None,
+            "worst": self.right / self.cases,
+            "best": (self.right + left_out) / self.cases,
+        }
+
+    def sentence(self, name: str) -> str:
+        """For a reader."""
+        facts = self.facts
+        accuracy = "none" if facts["accuracy"] is None else f"{facts['accuracy']:.1%}"
+        reasons = "; ".join(f"{reason} {count}" for reason, count in self.reasons.items())
+        return (
+            f"{name} answered {self.answered} of {self.cases} cases (coverage {facts['coverage']:.1%}) and was right "
+            f"in {accuracy} of them; counting the others as wrong and as right, in {facts['worst']:.1%} and "
+            f"{facts['best']:.1%}."
+            + (f" Abstentions: {reasons}." if reasons else "")
+            + self._order_sentence()
+            + f" {self.requests:,} requests, "
+            f"{self.prompt_tokens:,} + {self.completion_tokens:,} tokens, cost {self.cost:.4g}."
+        )
+
+    def _order_sentence(self) -> str:
+        """State the rates of flips and of first positions; empty where nothing was compared."""
+        rates = [
+            ("Flip rate", self.flips, "pairs asked in both orders"),
+            ("First-position rate", self.first, "comparisons"),
+        ]
+        return "".join(f" {name} {fmean(values):.1%} of {len(values)} {of}." for name, values, of in rates if values)
+
+
+def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> Account:
+    """Counted over cases alike, whatever weights the suite's own figures have."""
+    right = credits_of(suite, cases, judgments)[:, 0]
+    return Account(
+        cases=len(cases),
+        answered=sum(not one.abstained for one in judgments),
+        right=float(np.nansum(right)),
+        reasons=dict(Counter(one.reason for one in judgments if one.abstained).most_common()),
+        flips=[flip for one in judgments for flip in comparison_flips(one)],
+        first=[credit for one in judgments for credit in first_credits(one)],
+        requests=sum(len(one.raw) for one in judgments),
+        prompt_tokens=sum(one.tokens[0] for one in judgments),
+        completion_tokens=sum(one.tokens[1] for one in judgments),
+        seconds=sum(one.seconds for one in judgments),
+        cost=sum(one.cost for one in judgments),
+    )
+
+
+# ---- on disk ----
+
+CRITERION = {
+    "answer": pa.int64(),
+    "name": pa.string(),
+    "value": pa.float64(),
+    "evidence": pa.string(),
+    "quoted": pa.bool_(),
+}
+COLUMNS = {
+    "scorer": pa.string(),
+    "case": pa.string(),
+    "criteria": pa.list_(pa.struct(list(CRITERION.items()))),
+    "reasoning": pa.string(),
+    "raw": pa.list_(pa.string()),
+    "orders": pa.list_(pa.list_(pa.int64())),
+    "prompt_tokens": pa.int64(),
+    "completion_tokens": pa.int64(),
+    "seconds": pa.float64(),
+    "cost": pa.float64(),
+}
+
+
+def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:
+    """One row per judge and case with all that the judgment rests on; joined to the other tables by scorer and case."""
+    rows = [_row(name, one) for name in names for one in evaluation.judgments[name]]
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(COLUMNS.items()))), folder / JUDGMENTS)
+
+
+def _row(scorer: str, one: Judgment) -> dict[str, Any]:
+    same = {name: getattr(one, name) for name in ("case", "reasoning", "raw", "orders", "seconds", "cost")}
+    criteria = [criterion._asdict() for criterion in one.criteria]
+    return {
+        "scorer": scorer,
+        **same,
+        "criteria": criteria,
+        "prompt_tokens": one.tokens[0],
+        "completion_tokens": one.tokens[1],
+    }

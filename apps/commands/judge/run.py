@@ -1,0 +1,115 @@
+"""`rewardlab judge`: judges over cases, with every reply kept; the folder is that of `rewardlab eval` and more."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks.baselines import nulls_for
+from ....benchmarks.evaluate import Evaluation, evaluate
+from ....benchmarks.report import markdown
+from ....benchmarks.types import Suite
+from ....judges.store import FILE
+from ....judges.types import BatchJudge, Case
+from ....rm.errors import UsageError
+from ....rm.registry import load
+from ...runs.evaluation_files import write_evaluation
+from ...runs.run_folder import data_hash, run_folder, say, trust, write_manifest
+from .audit import audit_judges, names_of, probes
+from .chats import REPLIES, facts_of, kept, open_chats, rehearsals, short_names, tell_estimate
+from .kinds import materials, open_judges
+from .records import CaseFile, account, drawn, write_judgments
+from .settings import ChatConfig, JudgeConfig
+
+
+def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
+    """Judge cases and write the run folder; or tell what it would cost."""
+    started = time.time()
+    chats.validate()
+    suite = open_suite(config)
+    sources = config.data or [suite.hub]
+    if not all(sources):
+        raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
+    names, given = short_names(chats.names), materials(config, trust(chats))
+    imagined = rehearsals(names)
+    rehearsed = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
+    cases, notes = suite.cases(sources)
+    cases, of_draw = drawn(cases, config.limit, config.seed)
+    notes = [*notes, *of_draw]
+    signed = names_of(rehearsed, cases, config, {name: short for short, name in names.items()})
+    if config.dry_run:
+        for judge in rehearsed:
+            for shown in probes(cases, signed.get(judge.name), config.seed) if config.audit else [cases]:
+                judge(shown)
+        return {"cases": len(cases), **tell_estimate(imagined, chats, names, config.tokenizer)}
+    recipe = config.identity() | chats.identity()
+    recipe["data_sha256"] = {source: data_hash(source) for source in [*sources, *_beside(config)]}
+    opened = open_chats(chats)
+    with run_folder(
+        config.output, recipe, overwrite=config.overwrite, resume=config.resume, keep=f"{REPLIES}/{FILE}"
+    ) as work:
+        with kept(opened, work, chats, names, config.on_fault) as asked:
+            judges = open_judges(config.kind, config.together, asked, given)
+            if config.audit:
+                facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}
+            else:
+                facts = evaluated(suite, cases, judges, work, notes, config)
+            facts["models"] = {name: one.account() for name, one in asked.items()}
+        contracts = {judge.name: judge.contract for judge in judges}
+        told = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
+        write_manifest(work, data=sources, seed=config.seed, started=started, **told)
+    return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
+
+
+def _beside(config: JudgeConfig) -> list[str]:
+    """The files that judges go by."""
+    return [*filter(None, (config.rubric, config.levels, config.checklist))]
+
+
+def evaluated(
+    suite: Suite,
+    cases: Sequence[Case],
+    judges: Sequence[BatchJudge],
+    work: Path,
+    notes: Sequence[str],
+    config: JudgeConfig,
+) -> dict[str, Any]:
+    """The folder of an evaluation and the table of judgments; each judge's account and overall figure."""
+    evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.samples)
+    write_evaluation(evaluation, work)
+    write_judgments(evaluation, [judge.name for judge in judges], work)
+    say(markdown(evaluation.report))
+    facts = {judge.name: account(suite, cases, evaluation.judgments[judge.name]).facts for judge in judges}
+    return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
+
+
+def open_suite(config: JudgeConfig) -> Suite:
+    """A benchmark, or any file of cases and pairs."""
+    if config.benchmark == CaseFile.name:
+        return CaseFile(config.objective, config.on_bad_row)
+    return load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row)
+
+
+def judged(
+    suite: Suite,
+    cases: Sequence[Case],
+    judges: Sequence[BatchJudge],
+    *,
+    notes: Sequence[str],
+    seed: int = 0,
+    samples: int = 1000,
+) -> Evaluation:
+    """The judges beside the nulls; the report has a sentence on each judge's coverage, bounds and cost."""
+    evaluation = evaluate(
+        suite,
+        cases,
+        [*judges, *nulls_for(cases, seed)],
+        notes=notes,
+        samples=samples,
+        seed=seed,
+        progress=lambda name: say(f"judging {len(cases)} cases with {name}"),
+    )
+    told = [account(suite, cases, evaluation.judgments[one.name]).sentence(one.name) for one in judges]
+    report = evaluation.report
+    return evaluation._replace(report=replace(report, notes=(*report.notes, *told)))

@@ -1,0 +1,1 @@
+"""`rewardlab lint`: defects of preference data."""

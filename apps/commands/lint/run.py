@@ -1,0 +1,199 @@
+"""`rewardlab lint`: what is wrong with preference data, told by row and reason, and a file without it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....rm.backbones.tokenization import Encoder
+from ....rm.contract.golden_scores import load_reward_model
+from ....rm.data.lint import UNUSABLE, Finding, Linted, lint, markdown
+from ....rm.data.messages import Tracked
+from ....rm.data.pairs import RowReport, parse_pair
+from ....rm.data.readers import Row, read_rows
+from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
+from ....rm.registry import load
+from ....rm.types import PreferencePair
+from ...runs.run_folder import run_folder, say, tell_rows, trust, write_manifest, write_rows
+from ..judge.records import parse_case
+from .settings import LintConfig
+
+REPORT, FINDINGS = "report.md", "findings.jsonl"
+
+
+class Read(NamedTuple):
+    """Every row of the data, those of them that are pairs, and what is wrong with the others."""
+
+    rows: list[Row]
+    places: list[int]
+    """Which row each pair is."""
+    pairs: list[PreferencePair]
+    first: list[bool | None]
+    """Whether the chosen answer stood first, where the row says."""
+    unusable: list[Finding]
+    ignored: RowReport
+    """Which columns were ignored."""
+
+
+def run_lint(config: LintConfig) -> dict[str, Any]:
+    """Check every row; findings fail the check, unless --fix writes a file without them."""
+    started = time.time()
+    _free(config)
+    with _folder(config) as work:
+        read = read_pairs(config.data)
+        tell_rows("data", read.ignored)
+        found = _all_of(read, config)
+        text = markdown(found, lambda row: read.rows[row].place, len(read.rows))
+        say(f"\n{text}")
+        facts = _facts(read, found)
+        if work is not None:
+            (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")
+            write_rows(work / FINDINGS, (_told(read, one) for one in found.findings))
+            data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
+            write_manifest(work, data=data, seed=None, started=started, **facts)
+    if config.fix:
+        return facts | _fix(read, found.left_out(config.keep), Path(config.fix))
+    if found.findings or found.leaks:
+        worst = ", ".join(f"{reason} {number}" for reason, number in found.reasons.items())
+        said = worst or "the label can be guessed"
+        raise CheckFailed(f"{', '.join(config.data)}: {said}; --fix FILE writes the rows without findings")
+    return facts
+
+
+def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
+    if not config.output:
+        return nullcontext()
+    return run_folder(config.output, asdict(config), overwrite=config.overwrite)
+
+
+def _facts(read: Read, found: Linted) -> dict[str, Any]:
+    facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [one.sentence for one in found.leaks]}
+    facts |= {"ignored": dict(sorted(read.ignored.ignored.items()))} if read.ignored.ignored else {}
+    return facts | ({"shared": [one._asdict() for one in found.shared]} if found.shared else {})
+
+
+def read_pairs(sources: Sequence[str]) -> Read:
+    """Pairs in every shape that training reads, and rows with `answers` and `best`, whose order is known."""
+    read = Read([], [], [], [], [], RowReport())
+    for source in sources:
+        for row in read_rows(source):
+            read.rows.append(row)
+            try:
+                if row.error:
+                    raise ValueError(row.error)
+                pair, first = _pair(values := Tracked(row.values))
+            except UNREADABLE as error:
+                read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
+            else:
+                read.places.append(len(read.rows) - 1)
+                read.pairs.append(pair)
+                read.first.append(first)
+                read.ignored.ignored.update(values.ignored)
+    if not read.rows:
+        raise DataError(f"{', '.join(sources)}: no row in it")
+    return read
+
+
+def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
+    if "answers" not in values:
+        return parse_pair(values), None
+    case = parse_case(values)
+    wrong = [answer for place, answer in enumerate(case.answers) if place not in case.best]
+    if not wrong:
+        raise ValueError("every answer is right, so none is preferred")
+    chosen = case.answers[case.best[0]]
+    first = case.best[0] == 0 if len(case.answers) == 2 else None
+    return PreferencePair(case.id, case.prompt, chosen, wrong[0], case.subset), first
+
+
+def _all_of(read: Read, config: LintConfig) -> Linted:
+    """The findings of the pairs, at the places of their rows, after those of rows that are none."""
+    found = lint(
+        read.pairs,
+        benchmarks=_benchmarks(config.against),
+        first=read.first,
+        near=config.near,
+        alike=config.alike,
+        **_reading(config),
+    )
+    findings = [_moved(one, read.places) for one in found.findings]
+    told = sorted([*read.unusable, *findings], key=lambda one: one.row)
+    signs = [one._replace(rows=tuple(read.places[row] for row in one.rows)) for one in found.leaks]
+    return Linted(tuple(told), tuple(signs), found.shared)
+
+
+def _moved(one: Finding, places: Sequence[int]) -> Finding:
+    """From places among the pairs to places among the rows."""
+    return one._replace(row=places[one.row], other=None if one.other is None else places[one.other])
+
+
+def _reading(config: LintConfig) -> dict[str, Any]:
+    if not config.model:
+        return {}
+    model: Any = load_reward_model(config.model, check=False, **trust(config))
+    if not hasattr(model, "encoder"):
+        raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")
+    limit = config.max_length or model.contract.max_length
+    encoder = Encoder(model.encoder.tokenizer, replace(model.contract, max_length=limit))
+    special = [token for token in encoder.tokenizer.all_special_tokens if len(token) > 2]
+    return {"encode": encoder.encode_all, "max_length": limit, "special": special}
+
+
+def _benchmarks(against: Sequence[str]) -> dict[str, list[str]]:
+    """NAME or NAME=FILE, any of them several times -> the user turns of all its prompts by the name."""
+    found: dict[str, list[str]] = {}
+    for name, source in map(_named, against):
+        found.setdefault(name, []).extend(_user_turns(name, source))
+    return found
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, _, source = text.partition("=")
+    return name, source
+
+
+def _user_turns(name: str, source: str) -> list[str]:
+    suite = load("benchmarks.suites", name)(on_bad_row="skip")
+    if not (source or suite.hub):
+        raise UsageError(f"--against {name}: it has no data set of its own on the Hub; write {name}=FILE")
+    cases, _ = suite.cases([source or suite.hub])
+    return [turn["content"] for case in cases for turn in case.prompt if turn["role"] == "user"]
+
+
+# ---- what is written ----
+
+
+def _free(config: LintConfig) -> None:
+    taken = [path for path in _fixed(config.fix) if path.exists()] if config.fix else []
+    if taken and not config.overwrite:
+        raise UsageError(f"{taken[0]} exists already; name another file with --fix, or replace it with --overwrite")
+
+
+def _fixed(fix: str) -> tuple[Path, Path]:
+    path = Path(fix)
+    return path, path.with_name(f"{path.stem}.left_out.jsonl")
+
+
+def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
+    """The rows that stay, as they were, and a list of the others with their reasons."""
+    kept = [row.values for place, row in enumerate(read.rows) if place not in reasons]
+    if not kept:
+        raise DataError(f"no row is left of {len(read.rows)}; nothing was written")
+    clean, left_out = _fixed(str(path))
+    gone = (
+        {"place": read.rows[row].place, "reason": reason, **_values(read.rows[row])} for row, reason in reasons.items()
+    )
+    write_rows(left_out, gone)
+    write_rows(clean, kept)
+    return {"fixed": str(clean), "left_out": str(left_out), "kept": len(kept), "dropped": len(reasons)}
+
+
+def _values(row: Row) -> dict[str, Any]:
+    return {"row": dict(row.values)} if row.values else {"error": row.error}
+
+
+def _told(read: Read, one: Finding) -> dict[str, Any]:
+    told = {"place": read.rows[one.row].place, "reason": one.reason, "detail": one.detail}
+    return told if one.other is None else told | {"other": read.rows[one.other].place}

@@ -1,0 +1,1 @@
+"""`rewardlab merge`: an adapter or value-head checkpoint as a plain folder."""

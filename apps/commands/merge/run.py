@@ -1,0 +1,84 @@
+"""`rewardlab merge`: a LoRA or a value-head checkpoint as a plain folder that gives the same scores."""
+
+import shutil
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel
+
+from ....rm.backbones.loading import decoder_head, folded
+from ....rm.backbones.tokenization import Encoder
+from ....rm.backbones.value_heads import stored_head
+from ....rm.contract.golden_scores import GOLDEN, check_golden, load_reward_model, read_golden, write_golden
+from ....rm.contract.parity import edge_cases, with_weights
+from ....rm.contract.scoring_contract import FILE
+from ....rm.data.preference_vectors import parse_preference
+from ....rm.errors import UsageError
+from ....rm.models.autoregressive import AutoregressiveRewardModel
+from ....rm.models.scalar import ScalarRewardModel
+from ....rm.types import Example
+from ...runs.run_folder import run_folder, say, trust, write_manifest
+from .settings import MergeConfig
+
+
+def run_merge(config: MergeConfig) -> dict[str, Any]:
+    """Fold the adapter into the weights; the folder takes its name once it gives the golden scores again."""
+    started = time.time()
+    model: Any = load_reward_model(config.model, **trust(config))
+    with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+        if isinstance(model, AutoregressiveRewardModel):
+            plain = _merge_guide(model, config, work)
+        else:
+            plain = _merge_scalar(model, config, work)
+        plain.save(work)
+        difference = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
+        facts = {"contract": plain.contract.hash(), "golden_difference": difference}
+        write_manifest(work, data=[], seed=0, started=started, source=config.model, **facts)
+    return {"model": config.output, "kind": plain.contract.kind, **facts}
+
+
+def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> ScalarRewardModel:
+    if config.preference:
+        raise UsageError(f"{config.model} follows no preference, got {config.preference}; leave --preference out")
+    adapted = isinstance(getattr(model, "model", None), PeftModel)
+    if not adapted and ((Path(config.model) / FILE).exists() or stored_head(config.model) is None):
+        raise UsageError(
+            f"{config.model}: no adapter in it (kind '{model.contract.kind}'), so there is nothing to merge"
+        )
+    if (Path(config.model) / GOLDEN).exists():
+        shutil.copy(Path(config.model) / GOLDEN, work / GOLDEN)
+    else:
+        write_golden(model, edge_cases(model, []), work)
+    plain = with_weights(model, folded(model.model) if adapted else model.model)
+    if getattr(decoder_head(plain.model), "bias", None) is not None:
+        say(
+            "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "
+            "leaves it out, and its scores are lower by it"
+        )
+    return plain
+
+
+def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Path) -> AutoregressiveRewardModel:
+    adapter = model.adapter
+    if adapter is None:
+        raise UsageError(f"{config.model}: no adapter in it (kind 'autoregressive'), so there is nothing to merge")
+    preference = parse_preference(config.preference) if config.preference else None
+    if adapter.settings.follows_preference and preference is None:
+        raise UsageError(f"{config.model} follows {', '.join(adapter.objectives)}; give one point with --preference")
+    shifts = adapter.settings.kind == "moslora" and adapter.settings.shift
+    if shifts and any(layer.get_base_layer().bias is None for layer in adapter.layers.values()):
+        raise UsageError(
+            f"{config.model}: its shift needs biases that Transformers would drop from a plain folder; train with "
+            "--shift False, or write a PEFT LoRA from Python with adapter.export_lora(preference, folder)"
+        )
+    read = model.at(preference) if preference else model
+    write_golden(read, _golden_examples(model, Path(config.model)), work)
+    contract = replace(read.contract, backbone=None)
+    merged = adapter.merge(preference or {})
+    return AutoregressiveRewardModel(merged, Encoder(model.encoder.tokenizer, contract), beta=model.beta)
+
+
+def _golden_examples(model: Any, folder: Path) -> list[Example]:
+    return read_golden(folder)[0] if (folder / GOLDEN).exists() else edge_cases(model, [])

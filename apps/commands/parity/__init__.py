@@ -1,0 +1,1 @@
+"""`rewardlab parity`: one model scored in every way."""

@@ -1,0 +1,112 @@
+"""What parity found, as Markdown, JSON and JUnit."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from ....benchmarks.report import table
+from ....rm.contract.parity import FULL, HALF, Parity
+from ....rm.contract.scoring_contract import ScoringContract
+
+HEADER = (
+    "way",
+    "n",
+    "largest",
+    "mean",
+    "largest / σ",
+    "mean / σ",
+    "flips",
+    "first other token",
+    "what explains it",
+    "",
+)
+
+
+def markdown(model: str, contract: ScoringContract, found: Sequence[Parity], notes: Sequence[str]) -> str:
+    """The report as a reader wants it."""
+    return "\n".join(
+        [
+            f"# Parity of {one_line(model)}",
+            "",
+            f"Scoring contract `{contract.hash()}`, kind {contract.kind}, {contract.dtype}. Each way's scores beside "
+            f"the model's own: σ is the standard deviation of its scores over the n conversations, flips are pairs "
+            f"that come in the other order. Same is a largest difference of {FULL:g} σ, {HALF:g} σ in half precision; "
+            "what is told promises nothing and fails nothing.",
+            "",
+            table(HEADER, [cells(one) for one in found]),
+            "",
+            *(f"- {one_line(note)}" for note in notes),
+            "",
+        ]
+    )
+
+
+def cells(one: Parity) -> list[str]:
+    """A way's line of the table."""
+    largest, mean = (_scaled(value, one.deviation) for value in (one.largest, one.mean))
+    return [
+        one_line(one.way),
+        str(one.conversations),
+        f"{one.largest:.2g}",
+        f"{one.mean:.2g}",
+        largest,
+        mean,
+        f"{100 * one.flips:.2f} %",
+        one_line(one.token),
+        one_line(one.culprit),
+        verdict(one),
+    ]
+
+
+def verdict(one: Parity) -> str:
+    """Same, told or FAILED."""
+    return "same" if one.same else "told" if one.told else "FAILED"
+
+
+def _scaled(value: float, deviation: float) -> str:
+    return f"{value / deviation:.2g}" if deviation > 0 else "–"
+
+
+def one_line(text: str) -> str:
+    """A text that can break no table and writes no HTML: on one line, control characters gone."""
+    flat = re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text).strip()
+    return flat.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def as_json(model: str, contract: ScoringContract, found: Sequence[Parity], notes: Sequence[str]) -> dict[str, Any]:
+    """The same figures for programs; a difference that is not finite is null."""
+    return {
+        "model": model,
+        "contract": contract.hash(),
+        "passed": all(one.passed for one in found),
+        "ways": [one._asdict() | {"verdict": verdict(one)} for one in found],
+        "notes": list(notes),
+    }
+
+
+def junit(model: str, found: Sequence[Parity]) -> bytes:
+    """One test case per way, as continuous integration shows them."""
+    failed = [one for one in found if not one.passed]
+    suite = ElementTree.Element(
+        "testsuite", name=_xml(f"parity of {model}"), tests=str(len(found)), failures=str(len(failed)), errors="0"
+    )
+    for one in found:
+        case = ElementTree.SubElement(suite, "testcase", classname="rewardlab.parity", name=_xml(one.way))
+        ElementTree.SubElement(case, "system-out").text = _xml(sentence(one))
+        if not one.passed:
+            ElementTree.SubElement(case, "failure", message=_xml(one.culprit)).text = _xml(sentence(one))
+    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+
+
+def sentence(one: Parity) -> str:
+    """A way's figures in words."""
+    far = f"{one.largest:.3g}" if math.isfinite(one.largest) else "infinite"
+    parts = [f"{one.way}: largest difference {far}, tolerance {one.tolerance:.3g}, {100 * one.flips:.2f} % flips"]
+    return "; ".join(part for part in (*parts, one.token, one.culprit) if part)
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 has no place for."""
+    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)

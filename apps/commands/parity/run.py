@@ -1,0 +1,111 @@
+"""`rewardlab parity`: score the golden conversations every way, tell what differs and why, fail where it may not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden
+from ....rm.contract.known_faults import Scored
+from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
+from ....rm.data.pairs import load_examples
+from ....rm.errors import CheckFailed
+from ....rm.types import Example
+from ...runs.run_folder import replace_file, replace_text, say, tell_rows, trust, write_json
+from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
+from .report import as_json, junit, markdown, sentence, verdict
+from .servers import served, vllm
+from .settings import Against, ParityConfig
+
+
+class Group(NamedTuple):
+    """Ways that score the same conversations."""
+
+    examples: Sequence[Example]
+    ways: dict[str, Way]
+    theirs: bool = False
+    """Whether another program computes them."""
+
+
+def run_parity(config: ParityConfig) -> dict[str, Any]:
+    """Every way beside the model's own scores; the reports are written, then a way that differs fails the check."""
+    model = load_reward_model(config.model, check=False, **trust(config))
+    golden = _golden(config.model)
+    examples, notes = _conversations(config, model, golden)
+    groups, left_out = _groups(config, model, examples, golden)
+    precision = other_precision(model)
+    found: list[Parity] = []
+    for group in groups:
+        half = [*precision, *(group.ways if config.half and group.theirs else ())]
+        for one in parity(model, group.examples, group.ways, half=half, told=() if config.half else [*precision]):
+            say(f"{verdict(one):>6}  {sentence(one)}")
+            found.append(one)
+    notes += left_out
+    text = markdown(config.model, model.contract, found, notes)
+    facts = as_json(config.model, model.contract, found, notes)
+    _write(config, text, facts, found)
+    say(f"\n{text}")
+    if failed := [one for one in found if not one.passed]:
+        told = "; ".join(f"{one.way}: {one.culprit}" for one in failed)
+        raise CheckFailed(f"{config.model}: {len(failed)} of {len(found)} ways give other scores. {told}")
+    return facts
+
+
+def _golden(source: str) -> tuple[list[Example], Any]:
+    return read_golden(Path(source)) if (Path(source) / GOLDEN).exists() else ([], None)
+
+
+def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
+    """Golden ones, those of --data, and edge cases of kinds that are missing; how many of each."""
+    given: list[Example] = []
+    if config.data:
+        named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
+        tell_rows("data", rows)
+        given = [example for _, example in named]
+    edges = edge_cases(model, [*golden[0], *given])
+    examples = [*golden[0], *given, *edges]
+    counts = f"{len(golden[0])} golden conversations, {len(given)} of --data, {len(edges)} edge cases made for the rest"
+    return examples, [counts + "."]
+
+
+def _groups(
+    config: ParityConfig, model: Any, examples: list[Example], golden: tuple[list[Example], Any]
+) -> tuple[list[Group], list[str]]:
+    """All ways, each with the conversations that it may read, and what was left out of which."""
+    kept, scores = golden
+    groups = [Group(kept, {"kept golden scores": lambda _: Scored(scores)})] if kept else []
+    groups.append(Group(examples, own_ways(model) | other_precision(model)))
+    if config.fresh:
+        objectives = model.contract.objectives
+        groups.append(Group(examples, fresh_process(config.model, objectives, **trust(config))))
+    plain = cut_plainly(model, examples) if hasattr(model, "encoder") else examples
+    for one in config.asked:
+        groups += _against(one, config, model, examples, plain)
+    left = len(examples) - len(plain)
+    note = f"{left} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
+    told = left and any(group.examples is plain for group in groups)
+    return groups, [note + "contract keeps the BOS in front, which a tokenizer's setting cannot say."] if told else []
+
+
+def _against(
+    asked: Against, config: ParityConfig, model: Any, examples: list[Example], plain: list[Example]
+) -> list[Group]:
+    options = trust(config)
+    if asked.kind == "checkpoint":
+        return [Group(plain, checkpoint(config.model, model, **options), True)]
+    if asked.kind == "adapter":
+        return [Group(plain, adapter(config.model, model, **options), True)]
+    if asked.kind == "vllm":
+        by_ids, by_messages = vllm(asked.target, model)
+        return [Group(examples, by_ids, True), Group(plain, by_messages, True)]
+    if asked.kind == "http":
+        return [Group(examples, served(asked.target, config.token), True)]
+    return [Group(examples, other_model(asked.target, **options), True)]
+
+
+def _write(config: ParityConfig, text: str, facts: dict[str, Any], found: Sequence[Parity]) -> None:
+    if config.output:
+        path = Path(config.output)
+        replace_text(path, text)
+        replace_file(path.with_suffix(".json"), lambda temporary: write_json(temporary, facts))
+    if config.junit:
+        replace_file(Path(config.junit), lambda temporary: temporary.write_bytes(junit(config.model, found)))

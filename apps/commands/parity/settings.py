@@ -1,0 +1,79 @@
+"""The settings of `rewardlab parity`."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ....rm.errors import UsageError
+from ...settings.fields import as_list, given, say
+
+SERVERS = ("vllm", "http")
+OWN = ("checkpoint", "adapter")
+
+
+class Against(NamedTuple):
+    """What the scores are compared with: a kind, and the address or folder where it has one."""
+
+    kind: str
+    target: str = ""
+
+
+@dataclass
+class ParityConfig:
+    """A reward model, and what else is to give its scores."""
+
+    model: str = say("Model folder or Hub id; may stand without the flag.", default="")
+    against: list[str] = say(
+        "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, http URL "
+        "(rewardlab serve), or another model's folder; several are parted by spaces.",
+        default_factory=list,
+    )
+    data: list[str] = say("Conversations beside the golden ones, as `score` reads them.", default_factory=list)
+    output: str | None = say("Write the report to this .md, and its figures to a .json beside it.", default=None)
+    junit: str | None = say("Write one test case per way to this .xml.", default=None)
+    half: bool = say(
+        "What stands in --against computes in half precision: 2e-2 standard deviations instead of 1e-4. The model's "
+        "own scores in half precision must then be within that too.",
+        default=False,
+    )
+    fresh: bool = say("Load the model in a fresh process too.", default=True)
+    token: str | None = say("Password of the server in --against http.", default=None)
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+
+    def __post_init__(self):
+        self.against, self.data = as_list(self.against), as_list(self.data)
+
+    @property
+    def asked(self) -> list[Against]:
+        """What --against names."""
+        return parse_against(self.against)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        given("model", self.model)
+        parse_against(self.against)
+        for name, end in (("output", ".md"), ("junit", ".xml")):
+            if (value := getattr(self, name)) and not value.endswith(end):
+                raise UsageError(f"--{name} ends with {end}, got '{value}'")
+
+
+def parse_against(words: list[str]) -> list[Against]:
+    """The words of --against; a server's kind takes the address behind it.
+
+    >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000"])
+    [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000')]
+    """
+    found: list[Against] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word in SERVERS:
+            address = left.pop(0) if left else ""
+            if not address.startswith(("http://", "https://")):
+                raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
+            found.append(Against(word, address))
+        elif word.startswith(("http://", "https://")):
+            raise UsageError(f"--against {word}: say what answers there, vllm {word} or http {word}")
+        else:
+            found.append(Against(word) if word in OWN else Against("model", word))
+    return found

@@ -1,0 +1,1 @@
+"""`rewardlab plan`: memory and time of a job, by formula."""

@@ -1,0 +1,116 @@
+"""A plan as a page and as a figure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ....rm.io.markdown import table
+
+COLOURS = {
+    "weights": "#1f5fa8",
+    "optimizer": "#4aa3a8",
+    "gradients": "#3a8f5c",
+    "activations": "#c8553d",
+    "head and logits": "#c79a2b",
+    "KV cache": "#8a5fb0",
+    "reward models": "#7a4b2a",
+    "reference": "#6d8fc4",
+    "buckets": "#9fc7ab",
+    "sharding": "#d9a5c0",
+    "critic": "#2b2b6b",
+    "R2M head": "#b5483f",
+    "states": "#d8cfa8",
+    "workspace": "#9a9a9a",
+}
+OTHER = "#5b5b5b"
+
+
+def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> str:
+    """The verdict, memory by phase, time, and what is assumed."""
+    parts = list(dict.fromkeys(name for phase in facts["phases"] for name in phase["gigabytes"]))
+    memory = table(
+        ["GB on each GPU", *(phase["name"] for phase in facts["phases"])],
+        [[part, *(_cell(phase["gigabytes"].get(part)) for phase in facts["phases"])] for part in parts]
+        + [["**together**", *(f"**{sum(phase['gigabytes'].values()):.1f}**" for phase in facts["phases"])]],
+    )
+    times = table(
+        ["on each GPU", "TFLOP", "seconds", "bound by"],
+        [
+            [phase["name"], f"{phase['teraflops']:,.1f}", f"{phase['seconds']:.2f}", phase["bound"]]
+            for phase in facts["phases"]
+        ],
+        right=("TFLOP", "seconds"),
+    )
+    batch = {"train": "pairs", "rl": "answers", "decode": "answers", "score": "conversations"}[facts["job"]]
+    return "\n\n".join(
+        [
+            f"# {facts['model']}: {facts['job']} on {facts['gpus']} × {facts['gpu']}",
+            verdict(facts, batch),
+            f"{facts['parameters']:,} parameters"
+            + (f", {facts['adapter_parameters']:,} of an adapter." if facts["adapter_parameters"] else "."),
+            memory,
+            times,
+            f"**Time**: {facts['seconds_per_round']:.2f} s a round, {facts['rounds']:,} rounds for "
+            f"{config['examples']:,} {unit}{_epochs(config)}: {facts['hours']:.1f} hours, "
+            f"{facts['gpu_hours']:.1f} GPU-hours.",
+            _assumed(facts, config),
+        ]
+    )
+
+
+def verdict(facts: Mapping[str, Any], batch: str) -> str:
+    """Whether it fits, and the largest batch that does."""
+    needs = f"{facts['gigabytes']:.1f} GB of {facts['room_gigabytes']:.1f} GB on each GPU ({facts['widest']})"
+    most = facts["largest_batch"]
+    largest = f"The largest batch that fits is {most} {batch} on each GPU." if most else "No batch fits."
+    host = f" Beside it {facts['host_gigabytes']:.1f} GB of host memory." if facts["host_gigabytes"] else ""
+    return f"**{'Fits' if facts['fits'] else 'Does not fit'}**: {needs}, for {facts['batch']} {batch}. {largest}{host}"
+
+
+def _assumed(facts: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    assumed = facts["assumed"]
+    lines = [
+        f"Work reaches {assumed['mfu']:.0%} of the GPU's peak operations (--mfu) and, decoding, {assumed['mbu']:.0%} "
+        "of its bandwidth (--mbu); both are assumptions, the peaks published figures.",
+        f"{assumed['reserve']:.0%} of the memory is left to CUDA, communication and fragments (--reserve).",
+        "Rows are of one length; operations are counted as if attention saw every pair of positions.",
+        "Communication between GPUs takes no time, and neither does reading data or writing checkpoints.",
+    ]
+    if facts["job"] in ("rl", "decode"):
+        lines.append("Decoding is as fast as operations or bandwidth allow; small models wait for Python instead.")
+    if facts["job"] == "rl":
+        lines.append(
+            f"Reward models are {config['reward_dtype']} and whole on every GPU; the policy itself writes the answers."
+        )
+    return "\n".join(["**Assumed**", "", *(f"- {line}" for line in lines)])
+
+
+def _epochs(config: Mapping[str, Any]) -> str:
+    return "" if config["epochs"] == 1 else f", {config['epochs']:g} times"
+
+
+def _cell(size: float | None) -> str:
+    return "" if size is None else f"{size:.1f}" if size >= 0.05 else "< 0.1"
+
+
+def figure(facts: Mapping[str, Any]) -> Figure:
+    """A stacked bar of memory for every phase, and what a GPU has room for."""
+    drawing = Figure(figsize=(2.5 + 1.6 * len(facts["phases"]), 4.5), layout="constrained")
+    axes = drawing.subplots()
+    named: set[str] = set()
+    for place, phase in enumerate(facts["phases"]):
+        below = 0.0
+        for part, size in phase["gigabytes"].items():
+            label = None if part in named else part
+            axes.bar(place, size, bottom=below, width=0.6, color=COLOURS.get(part, OTHER), label=label)
+            named.add(part)
+            below += size
+        axes.text(place, below, f"{below:.1f}", ha="center", va="bottom", fontsize=9)
+    axes.axhline(facts["room_gigabytes"], color="#222222", linestyle="--", linewidth=1, label="room on a GPU")
+    axes.set_xticks(range(len(facts["phases"])), [phase["name"].replace(" of ", "\nof ") for phase in facts["phases"]])
+    axes.set_ylabel("GB on each GPU")
+    axes.set_title(f"{facts['model']}, {facts['job']}, batch {facts['batch']}", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return drawing

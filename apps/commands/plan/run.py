@@ -1,0 +1,193 @@
+"""`rewardlab plan`: a capacity page, by the formulas of `rm/capacity`."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple
+
+from ....rm.capacity.choices import PRECISIONS, Spread
+from ....rm.capacity.decoding import Decoding
+from ....rm.capacity.flops import Adapters, Answered, adapter_parameters
+from ....rm.capacity.gpus import find_gpu
+from ....rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan, train_plan
+from ....rm.capacity.memory import Step
+from ....rm.capacity.shapes import Shape, find_shape
+from ....rm.errors import UsageError
+from ...runs.evaluation_files import save_figure
+from ...runs.run_folder import run_folder, say, trust, write_json, write_manifest
+from .page import figure, markdown
+from .settings import JOBS, PlanConfig
+
+QKV = ("q_proj", "k_proj", "v_proj")
+UNITS = {"train": "pairs", "rl": "prompts", "decode": "prompts", "score": "conversations"}
+
+
+class Told(NamedTuple):
+    """A plan and what it says."""
+
+    config: PlanConfig
+    shape: Shape
+    machine: Machine
+    adapter_parameters: int
+    plan: Plan
+    batch: int
+    largest: int
+
+    @property
+    def rounds(self) -> int:
+        """Optimizer steps or batches of the whole work."""
+        return math.ceil(self.config.examples * self.config.epochs / self.plan.items)
+
+    @property
+    def hours(self) -> float:
+        """Of the whole work."""
+        return self.rounds * self.plan.seconds / 3600
+
+    def facts(self) -> dict[str, Any]:
+        """The last line of the verb, and plan.json."""
+        plan, gpu = self.plan, self.machine.gpu
+        return {
+            "model": self.shape.name,
+            "parameters": self.shape.parameters,
+            "adapter_parameters": self.adapter_parameters,
+            "job": self.config.job,
+            "gpu": gpu.title,
+            "gpus": self.config.gpus,
+            "fits": plan.fits(self.machine),
+            "gigabytes": _gigabytes(plan.widest.bytes),
+            "room_gigabytes": _gigabytes(self.machine.room),
+            "host_gigabytes": _gigabytes(plan.host),
+            "widest": plan.widest.name,
+            "batch": self.batch,
+            "largest_batch": self.largest,
+            "seconds_per_round": round(plan.seconds, 3),
+            "rounds": self.rounds,
+            "hours": round(self.hours, 2),
+            "gpu_hours": round(self.hours * self.config.gpus, 2),
+            "phases": [
+                {
+                    "name": phase.name,
+                    "gigabytes": {name: _gigabytes(size) for name, size in phase.parts.items()},
+                    "teraflops": round(phase.flops / 1e12, 2),
+                    "seconds": round(phase.seconds, 4),
+                    "bound": phase.bound,
+                }
+                for phase in plan.phases
+            ],
+            "assumed": {name: getattr(self.config, name) for name in ("mfu", "mbu", "reserve")},
+        }
+
+
+def run_plan(config: PlanConfig) -> dict[str, Any]:
+    """Plan, print the page, and write it where there is a folder for it."""
+    started = time.time()
+    told = plan(config)
+    facts = told.facts()
+    page = markdown(facts, asdict(config), UNITS[config.job])
+    say(page)
+    if config.output is None:
+        return facts
+    with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
+        (work / "report.md").write_text(page + "\n\n![Memory by phase](memory.png)\n", encoding="utf-8")
+        save_figure(figure(facts), work / "memory.png")
+        write_json(work / "plan.json", facts)
+        write_manifest(work, data=[], seed=None, started=started)
+    return facts | {"output": config.output}
+
+
+def plan(config: PlanConfig) -> Told:
+    """The plan of a configuration; nothing is loaded but configurations."""
+    shape = find_shape(config.model, **trust(config))
+    spread = Spread(config.gpus, config.strategy)
+    machine = Machine(find_gpu(config.gpu), spread, config.mfu, config.mbu, config.reserve)
+    separate = config.job == "decode" and config.guide == "separate"
+    guide = find_shape(config.guide_model or config.model, **trust(config)) if separate else None
+    adapters = _adapters(config, guide or shape)
+    trained = adapter_parameters(guide or shape, adapters) if adapters else 0
+    batch = config.batch or JOBS[config.job]
+    if config.job == "decode":
+        make = partial(_decoding, config, shape, machine, adapters, guide)
+    else:
+        make = _maker(config, shape, machine, adapters)
+    most = largest(lambda rows: make(rows).fits(machine))
+    return Told(config, shape, machine, trained, make(batch), batch, most)
+
+
+def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None) -> Callable[[int], Plan]:
+    """From a batch to its plan: train, score and rl, which read whole sequences."""
+    length = config.length or config.prompt + config.completion
+    _check_room(shape, length)
+    answer = min(config.completion, length)
+    head = answer if config.job == "rl" or config.kind == "autoregressive" else 0
+    precision, again = PRECISIONS[config.precision], config.gradient_checkpointing
+
+    def step(rows: int) -> Step:
+        top = Answered(rows * head, 0 if head else 1)
+        return Step(rows, length, top, precision, adapters, checkpointing=again)
+
+    if config.job == "score":
+        return lambda batch: score_plan(shape, step(batch), machine)
+    if config.job == "train":
+        return lambda batch: train_plan(shape, step(2 * batch), machine, config.optimizer, config.accumulation)
+    around = _around(config, shape)
+    return lambda batch: rl_plan(shape, step(batch), around, machine, config.optimizer)
+
+
+def _around(config: PlanConfig, shape: Shape) -> Rl:
+    rewards = [find_shape(one, **trust(config)) for one in config.reward_model] or [shape]
+    return Rl(
+        config.prompt,
+        config.group,
+        rewards,
+        PRECISIONS[config.reward_dtype].weights,
+        config.reference,
+        config.critic,
+        config.r2m,
+        config.accumulation,
+    )
+
+
+def _decoding(
+    config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None, guide: Shape | None, batch: int
+) -> Plan:
+    _check_room(shape, config.prompt + config.completion)
+    size = PRECISIONS[config.precision].compute
+    work = Decoding(shape, batch, config.prompt, config.completion, size, config.guide, adapters, guide)  # type: ignore[arg-type]
+    return decode_plan(work, machine)
+
+
+def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
+    """What is adapted: by --adapter or --lora_r, and always where a guide shares the backbone."""
+    shares = config.job == "decode" and config.guide in ("shared", "late")
+    kind = config.adapter or ("lora" if config.lora_r else "moslora" if shares else "none")
+    if shares and kind == "none":
+        raise UsageError(
+            f"--guide {config.guide} is an adapter on the base; leave --adapter none out, or take separate"
+        )
+    if kind == "none" or config.job == "score" or (config.job == "decode" and config.guide == "none"):
+        return None
+    follows = config.job == "decode" or (config.job == "train" and config.kind == "autoregressive")
+    targets = tuple(config.lora_target_modules) or (QKV if follows else ("all-linear",))
+    targets = () if targets == ("all-linear",) else targets
+    known = [one.name for one in shape.linears]
+    if missing := [one for one in targets if one not in known]:
+        raise UsageError(f"no layer of {shape.name} is called {missing[0]}; its layers are {', '.join(known)}")
+    late = shape.layers * 3 // 4 if shares and config.guide == "late" else 0
+    layer = late if config.from_layer is None else config.from_layer
+    if not 0 <= layer < shape.layers:
+        raise UsageError(f"--from_layer lies in 0..{shape.layers - 1} for {shape.name}, got {layer}")
+    rank = config.lora_r or (8 if follows else 16)
+    return Adapters(rank, targets, layer, kind, config.objectives, shape.width)
+
+
+def _check_room(shape: Shape, length: int) -> None:
+    if shape.positions and length > shape.positions:
+        raise UsageError(
+            f"{shape.name} has {shape.positions} positions and a sequence {length} tokens; make it shorter"
+        )
+
+
+def _gigabytes(size: float) -> float:
+    return round(size / 1e9, 3)

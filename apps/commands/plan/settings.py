@@ -1,0 +1,147 @@
+"""The settings of `rewardlab plan`."""
+
+from dataclasses import dataclass
+
+from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
+from ....rm.capacity.gpus import GPUS, find_gpu
+from ....rm.errors import UsageError
+from ...settings.fields import as_list, given, one_of, say
+
+JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
+"""Jobs, and their batches on a GPU unless told."""
+KINDS = ("scalar", "autoregressive")
+ADAPTERS = ("none", "lora", "pblora", "moslora")
+GUIDES = ("none", "shared", "late", "separate")
+COUNTS = (
+    "gpus",
+    "batch",
+    "accumulation",
+    "length",
+    "prompt",
+    "completion",
+    "group",
+    "examples",
+    "objectives",
+    "lora_r",
+)
+
+
+@dataclass
+class PlanConfig:
+    """Which model, which job, on which GPUs."""
+
+    model: str = say("A size such as 7b or qwen3-8b, a folder or a Hub id with a config.json; no weights.", default="")
+    job: str = say("train, rl, decode or score.", default="train")
+    gpus: int = say("How many.", default=1)
+    gpu: str = say(f"Which: {', '.join(GPUS)}.", default="h100")
+    strategy: str = say(
+        "ddp: all of a model on every GPU; fsdp, zero3: weights, gradients and optimizer states in shares.",
+        default="ddp",
+    )
+    dtype: str | None = say(
+        "float32; bfloat16: weights and optimizer states too; mixed: float32 weights, products in bfloat16. By default "
+        "mixed, and bfloat16 where nothing is trained.",
+        default=None,
+    )
+    optimizer: str = say("adamw, adamw_8bit, lion or sgd.", default="adamw")
+    kind: str = say("train: scalar or autoregressive.", default="scalar")
+    adapter: str | None = say(
+        "none (all weights are trained), lora, pblora or moslora; with --lora_r lora unless told.", default=None
+    )
+    lora_r: int | None = say("Rank of the adapter; by default 16, and 8 for an autoregressive model.", default=None)
+    lora_target_modules: list[str] = say(
+        "Layers that get adapters, or all-linear; by default that, and q_proj, k_proj, v_proj for an autoregressive "
+        "model or guide.",
+        default_factory=list,
+    )
+    from_layer: int | None = say(
+        "First layer that is adapted; by default 0, for --guide late three quarters.", default=None
+    )
+    objectives: int = say("Of pblora and moslora.", default=2)
+    gradient_checkpointing: bool = say("Keep each layer's input alone and compute the rest again.", default=False)
+    batch: int | None = say(
+        "On each GPU at a time: pairs (train, by default 16), answers (rl 8, decode 64) or conversations (score 16).",
+        default=None,
+    )
+    accumulation: int = say("Micro-batches of an optimizer step; rl writes the answers of all at once.", default=1)
+    length: int | None = say("train, score: tokens of a sequence; by default prompt + completion.", default=None)
+    prompt: int = say("Tokens of a prompt.", default=512)
+    completion: int = say("Tokens of an answer.", default=512)
+    group: int = say("rl: answers to a prompt.", default=8)
+    reward_model: list[str] = say(
+        "rl: reward models as --model has them; by default the policy's.", default_factory=list
+    )
+    reward_dtype: str = say(
+        "rl: of reward models, float32 or bfloat16; float32 unless trained otherwise.", default="float32"
+    )
+    reference: bool = say("rl: compare with the start policy, as --measure_kl and --kl do.", default=True)
+    critic: bool = say("rl: with PPO's critic.", default=False)
+    r2m: bool = say("rl: the first reward model reads the policy's states and is trained, as R2M.", default=False)
+    guide: str = say("decode: none, shared, late (shared, from --from_layer on) or separate.", default="shared")
+    guide_model: str | None = say(
+        "decode: a separate guide as --model has it; by default the base's size.", default=None
+    )
+    mfu: float = say("Assumed model FLOPs utilisation: the share of the GPU's peak that work reaches.", default=0.4)
+    mbu: float = say("Assumed share of its memory's bandwidth that decoding reaches.", default=0.4)
+    reserve: float = say("Share of its memory left to CUDA, communication and fragments.", default=0.1)
+    examples: int = say(
+        "Pairs, prompts (rl), or conversations of the whole work; time is told for them.", default=10_000
+    )
+    epochs: float = say("Passes over them.", default=1.0)
+    output: str | None = say("Run folder for the page, its figure and its numbers.", default=None)
+    overwrite: bool = say("Replace the run folder.", default=False)
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+
+    def __post_init__(self):
+        self.lora_target_modules, self.reward_model = as_list(self.lora_target_modules), as_list(self.reward_model)
+
+    def validate(self) -> None:
+        """Refuse what no plan is for."""
+        given("model", self.model)
+        choices = {"job": tuple(JOBS), "strategy": STRATEGIES, "optimizer": tuple(STATES), "kind": KINDS}
+        choices |= {"guide": GUIDES, "reward_dtype": ("float32", "bfloat16")}
+        for name, some in choices.items():
+            one_of(name, getattr(self, name), some)
+        one_of("adapter", self.adapter or "none", ADAPTERS)
+        one_of("dtype", self.precision, tuple(PRECISIONS))
+        find_gpu(self.gpu)
+        for name in COUNTS:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"--{name} is at least 1, got {value}")
+        for name in ("mfu", "mbu"):
+            if not 0 < getattr(self, name) <= 1:
+                raise UsageError(f"--{name} is a share in (0, 1], got {getattr(self, name)}")
+        if not 0 <= self.reserve < 1:
+            raise UsageError(f"--reserve is a share in [0, 1), got {self.reserve}")
+        if not 0 < self.epochs < float("inf"):
+            raise UsageError(f"--epochs is a number above 0, got {self.epochs}")
+        self._check_together()
+
+    @property
+    def precision(self) -> str:
+        """The name of it, where none was given too."""
+        return self.dtype or ("mixed" if self.job in ("train", "rl") else "bfloat16")
+
+    def _check_together(self) -> None:
+        if self.adapter == "none" and self.lora_r is not None:
+            raise UsageError(f"--lora_r {self.lora_r} is an adapter's rank; leave it out, or --adapter none")
+        if self.job in ("rl", "decode") and self.length is not None:
+            raise UsageError(f"--length belongs to train and score; {self.job} counts --prompt and --completion")
+        if self.job in ("decode", "score") and self.dtype == "mixed":
+            raise UsageError(f"{self.job} trains nothing; say --dtype float32 or bfloat16")
+        if self.job in ("decode", "score") and self.strategy != "ddp":
+            raise UsageError(f"{self.job} holds whole models on every GPU; leave --strategy {self.strategy} out")
+        if self.job in ("rl", "score") and self.adapter in ("pblora", "moslora"):
+            raise UsageError(f"{self.job} knows plain adapters; --adapter {self.adapter} belongs to train and decode")
+        if self.job == "train" and self.kind == "scalar" and self.adapter in ("pblora", "moslora"):
+            raise UsageError(
+                f"--adapter {self.adapter} is an autoregressive model's; add --kind autoregressive, or take lora"
+            )
+        if self.guide_model and self.guide != "separate":
+            raise UsageError("--guide_model has weights of its own; add --guide separate")
+        rollouts = self.gpus * (self.batch or JOBS["rl"]) * self.accumulation
+        if self.job == "rl" and rollouts % self.group:
+            raise UsageError(
+                f"a step has {rollouts} answers (gpus x batch x accumulation) and a prompt gets {self.group}; make "
+                "them a multiple of --group"
+            )

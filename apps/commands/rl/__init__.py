@@ -1,0 +1,1 @@
+"""`rewardlab rl`: policy training."""

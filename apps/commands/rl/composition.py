@@ -1,0 +1,168 @@
+"""Rewards and formulas by name -> what a policy's training is composed of, checked before anything is trained."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ....kernels.policy_loss import ClipRule
+from ....policy.composition.algorithm import Algorithm, Penalty
+from ....policy.composition.check import RunInputs, check_composition
+from ....policy.composition.completion_losses import WholeAnswers
+from ....policy.rewards.sources import RewardSources
+from ....policy.training.arguments import PolicyArguments
+from ....policy.types import Transform
+from ....rm.contract.golden_scores import load_reward_model
+from ....rm.errors import UsageError
+from ....rm.registry import names
+from ...rewards._run import RunFacts
+from ...settings.specs import build, is_function, named, parse_spec, takes
+from .settings import RlConfig
+
+# ---- rewards ----
+
+
+class OpenRewards(NamedTuple):
+    """All sources, and the components of those that are trained on."""
+
+    sources: RewardSources
+    components: tuple[str, ...]
+
+    @property
+    def watched(self) -> list[str]:
+        """Components that are only logged."""
+        return [name for name in self.sources.names if name not in self.components]
+
+
+def named_sources(config: RlConfig) -> tuple[dict[str, str], dict[str, str]]:
+    """The sources of --reward and of --watch by their names."""
+    found: list[dict[str, str]] = []
+    for texts in (config.reward, config.watch):
+        pairs = [named(text) for text in texts]
+        names = [name for name, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"two rewards are called '{twice[0]}'; call one of them NAME=SOURCE")
+        found.append(dict(pairs))
+    return found[0], found[1]
+
+
+def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
+    """Every reward model and function, loaded."""
+    trained, watched = named_sources(config)
+    models = {name: _open_reward(source, run) for name, source in (trained | watched).items()}
+    if idle := [name for name in watched if hasattr(models[name], "learn")]:
+        raise UsageError(f"'{idle[0]}' learns from its own rewards and is only watched; name it with --reward")
+    components = RewardSources({name: models[name] for name in trained}).names
+    return OpenRewards(RewardSources(models, skip=config.on_fault == "skip", record=record), components)
+
+
+def _open_reward(source: str, run: RunFacts) -> Any:
+    if Path(source).exists():
+        return load_reward_model(source, **run.loading)
+    if source.partition("(")[0] in names("apps.rewards"):
+        return build("apps.rewards", source, run=run)
+    if not is_function(source):
+        return load_reward_model(source, **run.loading)
+    made = build("policy", source)
+    if not (hasattr(made, "rate") or callable(made)):
+        raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of answers")
+    return made
+
+
+# ---- formulas ----
+
+
+def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
+    """Every formula by its name, and the weights of the rewards' components."""
+    shares = _shares(config, components)
+    apart = takes("policy.advantages", config.advantage, "weights")
+    weights = {"weights": [share for share in shares.values() if share]} if apart else {}
+    kind = config.kl_kind or ("k3" if config.kl_place == "loss" else "k1")
+    try:
+        return Algorithm(
+            build("policy.advantages", config.advantage, **weights),
+            _rule(config.loss, config.agents),
+            build("policy.aggregations", config.aggregation),
+            shares=shares,
+            apart=apart,
+            penalty=Penalty(config.kl, config.kl_place, kind, config.kl_corrected),
+            entropy=config.entropy,
+            reward_transforms=_transforms(config.reward_transform, config.agents),
+            advantage_transforms=_transforms(config.advantage_transform, config.agents),
+            scheduler=build("policy.schedulers", config.scheduler) if config.scheduler else None,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:
+    shares = dict.fromkeys(components, 1.0)
+    for text in config.weight:
+        name, _, number = text.rpartition("=")
+        try:
+            shares[name] = float(number)
+        except ValueError as error:
+            raise UsageError(f"--weight is NAME=number, got '{text}'") from error
+        if not math.isfinite(shares[name]):
+            raise UsageError(f"--weight is NAME=number, a finite one, got '{text}'")
+    return shares
+
+
+def _build(folder: str, text: str, agents: int) -> Any:
+    """A formula that tells agents apart is told how many there are."""
+    return build(folder, text, **({"agents": agents} if takes(folder, text, "agents") else {}))
+
+
+def _rule(text: str, agents: int) -> Any:
+    made = _build("policy.losses", text, agents)
+    if isinstance(made, ClipRule):
+        return made
+    column, place = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
+    try:
+        found = made(WholeAnswers(column, column, column, place // 2, place + 1, place % 2, size=2, base=column))
+    except Exception as error:  # whatever a user's function raises of four made-up answers
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers ({error})") from error
+    if not (isinstance(found, torch.Tensor) and found.shape == (4,)):
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers: it says {found!r} of four")
+    return made
+
+
+def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
+    """By name; a second one of a name is called `name_2`."""
+    found: dict[str, Transform] = {}
+    for text in texts:
+        made, short = _build("policy.transforms", text, agents), parse_spec(text).short
+        if not isinstance(made, Transform):
+            raise UsageError(f"{text} returns {made!r}, which is no policy.types.Transform")
+        often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in found)
+        found[short if often == 1 else f"{short}_{often}"] = made
+    return found
+
+
+def check_formulas(algorithm: Algorithm, config: RlConfig, arguments: PolicyArguments) -> None:
+    """Run what does not depend on the rewards' names, which are known only when reward models are loaded."""
+    if not algorithm.apart:
+        bare = replace(algorithm, shares={}, reward_transforms={})
+        check_composition(bare, RunInputs(("reward",), _sizes(config, arguments), _fields(config, arguments)))
+
+
+def check_with_rewards(
+    algorithm: Algorithm, rewards: OpenRewards, config: RlConfig, arguments: PolicyArguments
+) -> None:
+    """Run all formulas on rewards of the sources' names; one that is only watched is missing there."""
+    sizes, fields, sources = _sizes(config, arguments), _fields(config, arguments), rewards.sources
+    check_composition(algorithm, RunInputs(sources.names, sizes, fields, sources.ensembles, rewards.watched))
+
+
+def _sizes(config: RlConfig, arguments: PolicyArguments) -> list[int]:
+    size = arguments.num_generations or 1
+    return [size, arguments.num_generations_eval or size] if config.eval_data else [size]
+
+
+def _fields(config: RlConfig, arguments: PolicyArguments) -> set[str]:
+    """Return what the trainer may compute for formulas that read it."""
+    fields = {"tokens", "logprobs", "entropy", "states"} | ({"values", "after"} if config.critic else set())
+    return fields | ({"base"} if config.kl or arguments.measure_kl else set())

@@ -1,0 +1,116 @@
+"""The prompts of a policy's training: read, without those that do not fit, and what else their rows say."""
+
+from itertools import compress
+from typing import Any, NamedTuple
+
+from datasets import Dataset
+
+from ....policy.decoding.language_models import Voice, positions
+from ....policy.training.arguments import PolicyArguments
+from ....rm.data.messages import as_columns
+from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
+from ....rm.errors import DataError, UsageError
+from ....rm.types import Messages, prompt_text
+from ...rewards._run import SHOWN, Row
+from ...runs.run_folder import say, tell_rows
+from ..decode.run import read_prompts
+from .settings import RlConfig
+
+ASKED = ("prompt", "messages", "chosen", "rejected")  # columns that a prompt is taken from
+
+
+class Prompts(NamedTuple):
+    """Prompts to answer, what else their rows say, and the account of those that are not among them."""
+
+    prompts: list[Messages]
+    beside: list[Row]
+    report: RowReport
+    too_long: int = 0
+
+    def account(self) -> dict[str, Any]:
+        """Everything but the rows, for a manifest."""
+        return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
+
+    def dataset(self) -> Dataset:
+        """As TRL wants them."""
+        return Dataset.from_list([{"prompt": [as_columns(turn) for turn in prompt]} for prompt in self.prompts])
+
+
+def load_prompts(config: RlConfig, name: str) -> Prompts:
+    """All prompts of all files of `data` or `eval_data`, in order; of a preference file those of its pairs."""
+    asked: list[tuple[Messages, Row]] = []
+    report = RowReport()
+    for source in getattr(config, name):
+        if source.endswith(".txt"):
+            asked += [(prompt, {}) for _, prompt in read_prompts(source)]
+        else:
+            found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), "skip")
+            asked += found
+            report += read
+    if config.on_bad_row == "refuse":
+        refuse_bad_rows(report)
+    tell_rows(name, report)
+    return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
+
+
+def by_kind(found: Prompts, category: str) -> dict[str, list[Row]]:
+    """The prompts, as the dataset has them, by what their rows say in a column; a row without it is a `DataError`."""
+    kinds: dict[str, list[Row]] = {}
+    for prompt, beside, row in zip(found.prompts, found.beside, found.dataset(), strict=True):
+        try:
+            kinds.setdefault(str(column(beside, category)), []).append(row)
+        except ValueError as error:
+            raise DataError(f"the row of the prompt {prompt_text(prompt)[:SHOWN]!r}: {error}") from error
+    if len(kinds) < 2:
+        raise DataError(
+            f"the column '{category}' says {next(iter(kinds))!r} of all prompts; a curriculum chooses between kinds"
+        )
+    return kinds
+
+
+def rows_of(*found: Prompts) -> dict[str, list[Row]]:
+    """By the prompt's text, which is all that a reward knows a prompt by."""
+    rows: dict[str, list[Row]] = {}
+    for prompt, row in (pair for one in found for pair in zip(one.prompts, one.beside, strict=True)):
+        rows.setdefault(prompt_text(prompt), []).append(row)
+    return rows
+
+
+def _beside(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name not in ASKED}
+
+
+def _prompt_of(row: Row) -> Messages:
+    if row.get("prompt") is None and "chosen" in row:
+        return parse_pair(row).prompt
+    prompt = row_prompt(row)
+    if not any(turn["content"].strip() for turn in prompt):
+        raise ValueError("empty prompt")
+    return prompt
+
+
+def fitting(found: Prompts, policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Prompts:
+    """Without the prompts that are too long, or that leave no room for the longest answer."""
+    limit = positions(policy) - (arguments.max_completion_length or 0)
+    limit = min(limit, config.max_prompt_length or limit)
+    fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in found.prompts]
+    kept, beside = (list(compress(rows, fits)) for rows in (found.prompts, found.beside))
+    left_out = len(found.prompts) - len(kept)
+    if left_out and not kept:
+        raise DataError(
+            f"none of {left_out} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
+            "with a lower --max_completion_length"
+        )
+    if left_out:
+        say(f"{left_out} of {len(found.prompts)} prompts have more than {limit} tokens and were left out")
+    return Prompts(kept, beside, found.report, left_out)
+
+
+def check_number(found: Prompts, arguments: PolicyArguments) -> None:
+    """One generation needs so many different prompts; with fewer there would be no step at all."""
+    needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
+    if len(found.prompts) < needed:
+        raise UsageError(
+            f"a batch of answers takes {needed} prompts and there are {len(found.prompts)}; give more, or lower "
+            "--per_device_train_batch_size or --gradient_accumulation_steps"
+        )

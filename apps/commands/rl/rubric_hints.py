@@ -1,0 +1,24 @@
+"""Rubrics as hints for a policy that writes answers."""
+
+from ....judges.rubrics.rubric import Rubric
+from ....policy.scaffolds._scaffold import Hints
+from ...rewards._run import RunFacts
+from ..rubrics.files import rubric_of_row
+
+
+def hints_of(rubric: Rubric) -> Hints:
+    """What a rubric rewards is to be included, and what it forbids or takes points for avoided.
+
+    >>> from ...judges.rubric import Principle
+    >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
+    Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
+    """
+    rules = [(one.criterion, one.type == "must") for one in rubric.rules]
+    told = [*rules, *((one.description, one.weight > 0) for one in rubric.principles)]
+    include, avoid = (tuple(text for text, good in told if good is wanted) for wanted in (True, False))
+    return Hints(include, avoid)
+
+
+def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
+    """Of the rubric in each prompt's row."""
+    return {text: hints_of(one) for text, one in run.one_by_prompt(rubric_of_row).items()}

@@ -1,0 +1,343 @@
+"""`rewardlab rl`: a policy, prompts and rewards in; a trained policy and the story of every step out."""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from peft import LoraConfig, PeftModel
+from transformers import TrainerCallback
+
+from ....policy.decoding.language_models import Voice, positions, shared_vocabulary, voice
+from ....policy.rollouts.vllm.completions import server_rollouts
+from ....policy.scaffolds._scaffold import Rollouts, scaffolded
+from ....policy.training.agent_exchange import exchanged
+from ....policy.training.arguments import PolicyArguments
+from ....policy.training.critic import CriticArguments
+from ....policy.training.prompt_sampling import CURRICULUM, DrawnPrompts
+from ....policy.training.reference_policy import soup
+from ....policy.training.trainer import PolicyTrainer
+from ....rm.backbones.loading import load_causal_lm, load_tokenizer, whole_name
+from ....rm.backbones.lora_classifier import check_targets
+from ....rm.errors import UsageError
+from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.training.distributed import whole_state
+from ....rm.types import prompt_text
+from ...rewards._run import RunFacts
+from ...runs.processes import shared_run_folder, told_by_leader, trained_by
+from ...runs.run_folder import data_hash, plain, say, seconds_since, tell_costs, trust, write_manifest
+from ...runs.tables import STEPS
+from ...runs.training_signals import train_until_asked
+from ...settings.specs import build
+from .composition import build_algorithm, check_formulas, check_with_rewards, named_sources, open_rewards
+from .prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_of
+from .rubric_hints import hints_by_prompt
+from .settings import RlConfig
+
+POLICY, REWARDS, FAULTS = "policy", "rewards", "faults.jsonl"
+FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may be others when a run is resumed
+
+
+def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """Train a policy on reward models and put its run folder in place."""
+    output, started = config.output or arguments.output_dir, time.time()
+    if not output:
+        raise UsageError("--output is missing")
+    check_together(config, arguments)
+    here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
+    kept = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
+    with shared_run_folder(output, recipe, here, **kept) as work:
+        arguments.output_dir = str(work)
+        trainer, account = prepare(config, arguments, work)
+        facts = run(trainer, work, resume=config.resume)
+        if not here.leads:
+            return {"output": output, "processes": here.world, "rank": here.rank}
+        data = [*config.data, *config.eval_data]
+        account["arguments"] = arguments.to_sanitized_dict()
+        write_manifest(work, data=data, seed=arguments.seed, started=started, **account, **facts)
+    return {"output": output, "policy": f"{output}/{POLICY}", **facts, "seconds": round(seconds_since(started), 1)}
+
+
+def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
+    """Refuse what is wrong before anything is loaded: unknown formulas, and settings that do not go together."""
+    trained, watched = named_sources(config)
+    if both := {*trained} & {*watched}:
+        raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
+    algorithm = build_algorithm(config, [*trained])
+    tell_costs("--weight", algorithm.shares)
+    check_formulas(algorithm, config, arguments)
+    alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
+    if config.processes > 1 and alone:
+        raise UsageError(f"--{alone[0]} sees all answers of a step in one process; leave it or --processes out")
+    if (config.reference or config.soup) and not (config.kl or arguments.measure_kl):
+        raise UsageError("nothing reads the reference; give --kl a weight, or leave --reference and --soup out")
+    if config.rollouts and (config.scaffold or config.rollout_server or arguments.use_vllm):
+        raise UsageError(
+            "--rollouts searches with this process's policy; leave --scaffold, --rollout_server and --use_vllm out"
+        )
+    _check_exchange(config, arguments)
+    if (config.curriculum is None) != (config.category is None):
+        raise UsageError("a curriculum chooses between kinds of prompts; give --curriculum and --category together")
+    if config.curriculum and CURRICULUM in {**trained, **watched}:
+        raise UsageError(f"'{CURRICULUM}' is called both a reward and the curriculum; call the reward NAME=SOURCE")
+    if config.lora_dropout and arguments.disable_dropout:
+        raise UsageError("--lora_dropout does nothing while dropout is off; add --disable_dropout False")
+    if config.scaffold and arguments.use_vllm:
+        raise UsageError("a scaffold writes with this process's policy or --rollout_server; leave --use_vllm out")
+    answers = arguments.num_generations_eval or arguments.num_generations or 1
+    if config.eval_data and arguments.per_device_eval_batch_size % answers:
+        raise UsageError(
+            f"--per_device_eval_batch_size is {arguments.per_device_eval_batch_size} and a prompt gets {answers} "
+            "answers; make it a multiple of them"
+        )
+
+
+def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
+    if config.exchange is None:
+        if (config.agent, config.agents) != (0, 1):
+            raise UsageError("--agent and --agents tell who exchanges answers; name a folder for them with --exchange")
+        return
+    if not 0 <= config.agent < config.agents or config.agents < 2:
+        raise UsageError(
+            f"--exchange is between 2 agents or more, numbered from 0; got --agent {config.agent} --agents "
+            f"{config.agents}"
+        )
+    others = ("rollouts", "scaffold", "rollout_server", "curriculum")
+    taken = [name for name in others if getattr(config, name)] + ["use_vllm"] * arguments.use_vllm
+    if taken:
+        raise UsageError(
+            f"--exchange has this process's policy answer prompts that all agents have in common; leave --{taken[0]} "
+            "out"
+        )
+    if (arguments.num_generations or 1) % config.agents:
+        raise UsageError(
+            f"--num_generations is {arguments.num_generations} and is shared by {config.agents} agents; make it a "
+            "multiple"
+        )
+
+
+def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
+    """The settings that decide the result; resuming with others is refused."""
+    own = {name: value for name, value in asdict(config).items() if name not in FREE}
+    own |= {name: list(map(without_limit, own[name])) for name in ("reward", "watch")}
+    defaults = vars(PolicyArguments())
+    changed = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
+    }
+    data = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
+    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
+
+
+def without_limit(reward: str) -> str:
+    """A reward's text without its limit of cost, which may be raised for a run that goes on.
+
+    >>> without_limit("judge(model=M, max_cost=2.5, score=points)"), without_limit("judge(max_cost=1e-3, model=M)")
+    ('judge(model=M, score=points)', 'judge(model=M)')
+    """
+    return re.sub(r",\s*max_cost\s*=\s*[^,()\s]+|(?<=\()\s*max_cost\s*=\s*[^,()\s]+\s*,?\s*", "", reward)
+
+
+def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
+    """The trainer with everything loaded, and what a manifest says of it; the cheapest comes first."""
+    prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
+    policy = open_language_model(config.model, config, arguments)
+    prompts, eval_prompts = (fitting(one, policy, config, arguments) for one in (prompts, eval_prompts))
+    check_number(prompts, arguments)
+    cycles, rows = arguments.cycles(len(prompts.prompts)), rows_of(prompts, eval_prompts)
+    facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows)
+    curriculum = open_curriculum(config, prompts, arguments.seed)
+    rewards = open_rewards(config, facts, work / FAULTS)
+    algorithm = build_algorithm(config, rewards.components)
+    check_with_rewards(algorithm, rewards, config, arguments)
+    trainer = PolicyTrainer(
+        policy.model,
+        rewards.sources,
+        algorithm,
+        arguments,
+        prompts.dataset(),
+        tokenizer=policy.encoder.tokenizer,
+        eval_dataset=eval_prompts.dataset() if config.eval_data else None,
+        critic=_critic(config),
+        reference=open_reference(policy, config, arguments),
+        replay=build("policy.replays", config.replay) if config.replay else None,
+        curriculum=curriculum,
+        peft_config=_lora(config, policy.model),
+        rollout_func=_rollouts(config, arguments, facts),
+        callbacks=[WriteSteps(work / STEPS)],
+    )
+    contracts = {name: one.contract.hash() for name, one in rewards.sources.sources.items() if hasattr(one, "contract")}
+    return trainer, {"contracts": contracts, "prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
+
+
+def open_curriculum(config: RlConfig, prompts: Prompts, seed: int) -> DrawnPrompts | None:
+    """Which prompts come next, if not the file's in a shuffled order."""
+    if config.curriculum is None or config.category is None:
+        return None
+    return DrawnPrompts(build("policy.curricula", config.curriculum), by_kind(prompts, config.category), seed=seed)
+
+
+def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> Rollouts | None:
+    """Who writes the answers, if not the trainer by itself."""
+    if config.rollouts:
+        return build("policy.rollouts", config.rollouts, seed=arguments.seed)
+    if config.exchange:
+        return exchanged(
+            Path(config.exchange),
+            agent=config.agent,
+            agents=config.agents,
+            timeout=config.exchange_timeout,
+            seed=arguments.seed,
+            tell=say,
+        )
+    served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
+    if not config.scaffold:
+        return served
+    hints, schedule = hints_by_prompt(facts), build("policy.scaffolds", config.scaffold)
+    longest = positions(facts.policy) - (arguments.max_completion_length or 0)
+    return scaffolded(
+        lambda prompt: hints[prompt_text(prompt)], schedule, longest=longest, seed=arguments.seed, written_by=served
+    )
+
+
+def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
+    """Train, from the last complete checkpoint if that is wanted and there is one; what came of it."""
+    leads = trainer.accelerator.is_main_process
+    checkpoint = told_by_leader(last_complete_checkpoint(work, say) if resume and leads else None)
+    if checkpoint:
+        say(f"resuming from {checkpoint.name}")
+    arguments = trainer.args
+    train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
+    early = trainer.state.global_step < trainer.state.max_steps
+    if trainer.eval_dataset is not None:
+        trainer.evaluate()
+    trainer.model.config.use_cache = True  # Transformers' loop switches it off
+    weights = whole_state(trainer.model)
+    if not leads:
+        return {}
+    trainer.model.save_pretrained(work / POLICY, state_dict=weights)
+    trainer.processing_class.save_pretrained(work / POLICY)
+    for name, source in trainer.sources.learners.items():
+        source.model.save(work / REWARDS / name)
+    (work / "README.md").unlink(missing_ok=True)  # TRL's model card, of a model whose name it does not know
+    return {
+        "steps": trainer.state.global_step,
+        "stopped": "kl_budget" if early else "steps",
+        "faults": (work / FAULTS).read_text(encoding="utf-8").count("\n"),
+        **summary(trainer.state.log_history),
+    }
+
+
+# ---- parts ----
+
+
+def _critic(config: RlConfig) -> CriticArguments | None:
+    if not config.critic:
+        return None
+    return CriticArguments(
+        learning_rate=config.critic_learning_rate,
+        lam=config.critic_lam,
+        clip=config.critic_clip,
+        hidden=config.critic_hidden,
+        passes=config.critic_passes,
+    )
+
+
+# ---- language models ----
+
+
+def open_language_model(source: str, config: RlConfig, arguments: PolicyArguments) -> Voice:
+    """A language model with its tokenizer, an adapter merged into its base; a reward model is none."""
+    source = whole_name(source)  # an adapter keeps the name of its base
+    tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(arguments))
+
+    def load(name: str) -> Any:
+        return load_causal_lm(name, tokenizer, dtype=config.dtype, device=str(arguments.device), **trust(arguments))
+
+    model: Any = load(source)
+    if settings := getattr(model, "peft_config", None):
+        if config.lora:
+            raise UsageError(f"{source} is an adapter already; leave --lora out to train on, or start from its base")
+        base = load(next(iter(settings.values())).base_model_name_or_path)
+        model = PeftModel.from_pretrained(base, source).merge_and_unload().requires_grad_(True)
+    return voice(model, tokenizer)
+
+
+def open_reference(policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Any:
+    """What the KL is to, where it is not the policy as it starts."""
+
+    def opened(source: str) -> Any:
+        other = open_language_model(source, config, arguments)
+        shared_vocabulary([policy, other])
+        return other.model
+
+    base = opened(config.reference) if config.reference else None
+    if config.soup is None:
+        return base
+    return soup(base or policy.model, opened(config.soup), config.soup_share)
+
+
+def _lora(config: RlConfig, model: Any) -> LoraConfig | None:
+    if not config.lora:
+        return None
+    targets: Any = config.lora_target_modules
+    if targets != ["all-linear"]:
+        check_targets(model, targets)
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear" if targets == ["all-linear"] else targets,
+        task_type="CAUSAL_LM",
+    )
+
+
+# ---- the story of the steps ----
+
+
+class WriteSteps(TrainerCallback):
+    """Adds every logged line to a file as the run goes; a resumed run begins with those of its checkpoint."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Lines after the checkpoint, and one that a kill cut off, are written anew."""
+        if state.is_world_process_zero:
+            self._write(state.log_history, "w")
+
+    def on_log(self, args, state, control, **kwargs):
+        """The line that was logged just now."""
+        if state.is_world_process_zero:
+            self._write(state.log_history[-1:], "a")
+
+    def _write(self, rows: Sequence[Mapping[str, Any]], mode: str) -> None:
+        with self.path.open(mode, encoding="utf-8") as lines:
+            lines.writelines(json.dumps(plain(row)) + "\n" for row in rows if "train_runtime" not in row)
+
+
+def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over the first and the last tenth of the steps that were logged, and the KL at the end."""
+    rows = [row for row in history if "reward" in row]
+    tenth = max(1, len(rows) // 10)
+
+    def mean(name: str, some: Sequence[Mapping[str, Any]]) -> float | None:
+        known = [row[name] for row in some if row.get(name) is not None]
+        return fmean(known) if known else None
+
+    def ends(name: str) -> dict[str, float | None]:
+        return {"start": mean(name, rows[:tenth]), "end": mean(name, rows[-tenth:])}
+
+    means = dict.fromkeys(
+        name for row in rows for name in row if name.startswith("rewards/") and name.endswith("/mean")
+    )
+    rewards = {name.removeprefix("rewards/").removesuffix("/mean"): ends(name) for name in means}
+    found = {"reward": ends("reward"), "rewards": rewards, "kl": mean("watch/kl", rows[-tenth:])}
+    if any("reward_own" in row for row in rows):
+        found["reward_own"] = ends("reward_own")
+    return found | {name: row[name] for row in history for name in row if name == "eval_reward"}

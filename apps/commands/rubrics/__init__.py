@@ -1,0 +1,1 @@
+"""`rewardlab rubrics`: rubrics from contrast."""

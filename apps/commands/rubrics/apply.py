@@ -1,0 +1,89 @@
+"""`rewardlab rubrics apply`: a rubric for every case by a generator, and verdicts under them."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks.evaluate import Evaluation
+from ....benchmarks.report import markdown
+from ....benchmarks.types import Suite
+from ....judges.backends.chat import Chat
+from ....judges.backends.scripted import rehearsal
+from ....judges.cdrrm.generator import RubricJudge, generate
+from ....judges.cdrrm.requests import Rejected
+from ....judges.cdrrm.synthesise import Sides
+from ....judges.rubrics.rubric import Rubric
+from ....judges.types import Case
+from ....rm.errors import DataError
+from ...runs.evaluation_files import write_evaluation
+from ...runs.run_folder import say, write_manifest, write_rows
+from ..judge.chats import MOST, facts_of, kept, rehearsals, tell_estimate
+from ..judge.records import CaseFile, account, write_judgments
+from ..judge.run import judged
+from ..judge.settings import ChatConfig
+from .files import rubric_row
+from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
+from .settings import RubricsConfig
+
+
+def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]:
+    """A rubric for every case of two answers by a generator; with --judge, verdicts under them as an evaluation."""
+    started, roles = time.time(), cast(config, chats)
+    suite = CaseFile(config.objective, config.on_bad_row)
+    cases, notes = suite.cases(config.data)
+    pairs = [case for case in cases if len(case.answers) == 2]
+    if len(pairs) < len(cases):
+        notes.append(f"{len(cases) - len(pairs)} of {len(cases)} cases have other than two answers and are left out.")
+    if not pairs:
+        raise DataError(f"{config.data}: none of {len(cases)} cases has two answers, which a contrast needs")
+    if config.dry_run:
+        imagined = rehearsals(roles.names)
+        _generated(imagined[roles.writer], pairs)
+        if config.judge:
+            _as_judge(config, rehearsal(), imagined[roles.judge], roles)(pairs)
+            say("each verdict's prompt is longer by its rubric, which is not counted")
+        total = "cost_without_rubrics" if config.judge else MOST
+        return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names, total=total)}
+    opened = open_cast(config, chats)
+    with cast_folder(config, chats, seed=seed) as work:
+        with kept(opened, work, chats, roles.names, config.on_fault) as asked:
+            found = _generated(asked[roles.writer], pairs)
+            facts = {"cases": len(pairs), **_account(found)}
+            if config.judge:
+                judge = _as_judge(config, asked[roles.writer].chat, asked[roles.judge], roles)
+                evaluation = judged(suite, pairs, [judge], seed=seed, notes=notes)
+                facts |= _written(evaluation, judge, suite, work)
+            facts["models"] = {name: one.account() for name, one in asked.items()}
+        good = {name: one for name, one in found.items() if isinstance(one, Rubric)}
+        write_rows(work / RUBRICS, [rubric_row(name, one) for name, one in good.items()])
+        told = {**facts, "notes": notes, "chats": facts_of(chats)}
+        write_manifest(work, data=config.data, seed=seed, started=started, **told)
+    return {"run": config.output, **facts}
+
+
+def _generated(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Rejected]:
+    """By case; the slots are the case's own, which nothing in the request ties to who is right."""
+    shown = [Sides(case.prompt, case.answers[0], case.answers[1], preferred="A") for case in cases]
+    return dict(zip([case.id for case in cases], generate(writer, shown), strict=True))
+
+
+def _account(found: dict[str, Rubric | Rejected]) -> dict[str, Any]:
+    reasons = Counter(one.reason for one in found.values() if isinstance(one, Rejected))
+    return {"rubrics": len(found) - reasons.total(), "without_rubric": dict(reasons.most_common())}
+
+
+def _as_judge(config: RubricsConfig, generator: Chat, judge: Chat, roles: Cast) -> RubricJudge:
+    made = RubricJudge(generator, judge, on_flip=config.flip)
+    made.name = f"{roles.judge} with rubrics of {roles.writer}"
+    return made
+
+
+def _written(evaluation: Evaluation, judge: RubricJudge, suite: Suite, work: Path) -> dict[str, Any]:
+    """The folder of an evaluation, and the judge's account with how often it had no rubric."""
+    write_evaluation(evaluation, work)
+    write_judgments(evaluation, [judge.name], work)
+    say(markdown(evaluation.report))
+    facts = account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts
+    return {"judges": {judge.name: facts}, "judged_without_rubric": dict(judge.fallbacks)}

@@ -1,0 +1,116 @@
+"""`rewardlab rubrics build`: rubrics from preference pairs, what is dropped and why, and records to learn from."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ....judges.cdrrm.filter import Bar, Kept, verify
+from ....judges.cdrrm.generator import generator_records, judge_records
+from ....judges.cdrrm.requests import Rejected
+from ....judges.cdrrm.synthesise import Sides, sides, synthesise
+from ....judges.rubrics.rubric import Rubric
+from ....rm.data.pairs import load_pairs
+from ....rm.errors import DataError
+from ....rm.io.markdown import table
+from ....rm.types import PreferencePair
+from ...runs.run_folder import say, tell_rows, write_json, write_manifest, write_rows
+from ..judge.chats import Asked, facts_of, kept, rehearsals, tell_estimate
+from ..judge.settings import ChatConfig
+from .files import rubric_row
+from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
+from .settings import RubricsConfig
+
+DROPPED = "dropped.jsonl"
+LATER = (
+    "this is for the diagnoses alone; each pair then costs up to nine requests more: a rubric, two checks, two "
+    "verdicts with it and two without, and two that the judge may learn from"
+)
+
+
+def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]:
+    """Profile, synthesise and filter; what is dropped is listed with its reason, the rest is there to learn from."""
+    started, roles = time.time(), cast(config, chats)
+    bar = Bar(config.most_rules, config.overlap, config.alike)
+    pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
+    tell_rows("data", rows)
+    known = [pair.preferred(config.objective) for pair in pairs]
+    undecided = sum(one is None for one in known)
+    shown = {name: sides(one, seed) for name, one in _named([one for one in known if one is not None]).items()}
+    if not shown:
+        raise DataError(f"{config.data}: none of {len(pairs)} pairs has a preference for '{config.objective}'")
+    if config.dry_run:
+        imagined = rehearsals(roles.names)
+        synthesise(imagined[roles.writer], [*shown.values()])
+        say(LATER)
+        estimated = tell_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
+        return {"pairs": len(shown), **estimated}
+    opened = open_cast(config, chats)
+    with cast_folder(config, chats, seed=seed) as work:
+        with kept(opened, work, chats, roles.names, config.on_fault) as asked:
+            found = made(shown, asked, roles, bar)
+            good = [one for one in found.values() if isinstance(one, Kept)]
+            taught = judge_records(asked[roles.writer], good)
+            usage = {name: one.account() for name, one in asked.items()}
+        facts = {"pairs": len(shown), "without_preference": undecided, **told(found), "models": usage}
+        write_built(work, found, facts)
+        write_rows(work / "generator.jsonl", generator_records(good, contrast_first=config.contrast_first))
+        write_rows(work / "judge.jsonl", taught)
+        facts |= {"judge_records": len(taught), "rows": rows.as_json(), "chats": facts_of(chats)}
+        write_manifest(work, data=config.data, seed=seed, started=started, **facts)
+    return {"run": config.output, **{name: one for name, one in facts.items() if name not in ("rows", "chats")}}
+
+
+def made(shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar) -> dict[str, Kept | Rejected]:
+    """A rubric for every pair, or why there is none."""
+    pairs = [*shown.values()]
+    say(f"diagnosing both answers of {len(pairs)} pairs and writing their rubrics with {roles.writer}")
+    written = synthesise(asked[roles.writer], pairs)
+    say(f"judging under {sum(isinstance(one.rubric, Rubric) for one in written)} rubrics with {roles.judge}")
+    return dict(zip(shown, verify(asked[roles.judge], pairs, written, bar), strict=True))
+
+
+def _named(pairs: Sequence[PreferencePair]) -> dict[str, PreferencePair]:
+    """By id; one that occurs again gets a number."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for pair in pairs:
+        seen[pair.id] += 1
+        found[pair.id if seen[pair.id] == 1 else f"{pair.id}#{seen[pair.id]}"] = pair
+    return found
+
+
+def told(found: dict[str, Kept | Rejected]) -> dict[str, Any]:
+    """What was kept, and what was dropped for which reason."""
+    good = [one for one in found.values() if isinstance(one, Kept)]
+    reasons = Counter(one.reason for one in found.values() if isinstance(one, Rejected))
+    rules = sum(len(one.rubric.rules) for one in good)
+    return {
+        "kept": len(good),
+        "useful": sum(one.useful for one in good),
+        "mean_rules": rules / len(good) if good else None,
+        "dropped": dict(reasons.most_common()),
+    }
+
+
+def write_built(work: Path, found: dict[str, Kept | Rejected], facts: dict[str, Any]) -> None:
+    """Rubrics by pair, what was dropped and why, and both in a report."""
+    good = {name: one for name, one in found.items() if isinstance(one, Kept)}
+    write_rows(work / RUBRICS, [rubric_row(name, one.rubric, **_pair_facts(one)) for name, one in good.items()])
+    dropped = [(name, one) for name, one in found.items() if isinstance(one, Rejected)]
+    write_rows(work / DROPPED, [{"case": name, **one._asdict()} for name, one in dropped])
+    lines = [[reason, str(count)] for reason, count in facts["dropped"].items()]
+    text = (
+        f"# Rubrics from contrast\n\n{facts['kept']} of {facts['pairs']} pairs have a rubric under which the judge "
+        f"finds the preferred answer in both orders; for {facts['useful']} of them it does not without the rubric. "
+        f"{facts['without_preference']} more had no preference.\n\n"
+    )
+    (work / "report.md").write_text(text + table(["dropped because", "pairs"], lines) + "\n", encoding="utf-8")
+    write_json(work / "summary.json", facts)
+
+
+def _pair_facts(one: Kept) -> dict[str, Any]:
+    diagnoses = [each.as_json() for each in one.diagnoses] if one.diagnoses else None
+    shown = {"prompt": list(one.sides.prompt), "a": one.sides.a, "b": one.sides.b, "preferred": one.sides.preferred}
+    return {"useful": one.useful, **shown, "diagnoses": diagnoses}

@@ -1,0 +1,126 @@
+"""Rubrics and levels in files: one in TOML or JSON, or one for each case in JSON lines; and checklists."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ....judges.cdrrm.generator import rubric_json
+from ....judges.judge import RubricSource, by_case, described
+from ....judges.kinds.checklist import Question
+from ....judges.kinds.pointwise import LevelsSource
+from ....judges.rubrics import rubric as rubrics
+from ....judges.rubrics.formats import Levels, biggen, healthbench
+from ....judges.rubrics.rubric import Rubric, from_toml, from_values, parse
+from ....judges.types import Case
+from ....rm.data.pairs import column
+from ....rm.data.readers import read_rows
+from ....rm.errors import UNREADABLE, DataError, UsageError, did_you_mean
+from ....rm.io.checked_files import from_json
+from ....rm.io.checked_files import from_toml as toml_values
+from ....rm.types import content_hash, prompt_text
+
+OURS = Path(str(rubrics.__file__)).parent
+ENDINGS = (".toml", ".json", ".jsonl")
+IDS = ("case", "prompt_id", "id")
+"""Columns with a case's id: ours, HealthBench's, BiGGen Bench's."""
+Thing = TypeVar("Thing")
+
+
+def open_rubric(source: str) -> Rubric | RubricSource:
+    """What a judge goes by: the same rubric for all cases, or each case's own."""
+    path = find_rubric(source)
+    found = read_rubrics(path)
+    return by_case(found, path.stem) if path.suffix == ".jsonl" else found[path.stem]
+
+
+def find_rubric(source: str) -> Path:
+    """A file, or the name of one that comes with the package."""
+    path, ours = Path(source), [one.stem for one in sorted(OURS.glob("*.toml"))]
+    if source in ours:
+        return OURS / f"{source}.toml"
+    if not path.is_file():
+        raise UsageError(f"no rubric file '{source}'; {did_you_mean(source, ours, 'there is ' + ', '.join(ours))}")
+    _check_ending(path)
+    return path
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix not in ENDINGS:
+        raise UsageError(f"{path}: a rubric file ends with {', '.join(ENDINGS)}")
+
+
+def read_rubrics(path: Path) -> dict[str, Rubric]:
+    """Every rubric of a file by its case, or under the file's own name; a DataError names the place that is wrong."""
+    if path.suffix == ".jsonl":
+        return _by_case(path, rubric_of_row)
+    try:
+        text = path.read_text(encoding="utf-8")
+        return {path.stem: from_toml(text) if path.suffix == ".toml" else parse(text)}
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
+    """Ours in a column `rubric`, or HealthBench's list of criteria with points in `rubrics`."""
+    return healthbench(values) if "rubrics" in values else from_values(column(values, "rubric"))
+
+
+def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
+    """Rubrics by the prompt's text."""
+
+    def source(cases: Sequence[Case]) -> list[Rubric | None]:
+        return [rubrics.get(prompt_text(case.prompt)) for case in cases]
+
+    source.__qualname__ = f"by prompt {content_hash({text: described(one) for text, one in rubrics.items()})}"
+    return source
+
+
+def open_levels(source: str) -> Levels | LevelsSource:
+    """What each level of a scale is like, in BiGGen Bench's words: the same for all cases, or each case's own."""
+    path = Path(source)
+    if not path.is_file():
+        raise UsageError(f"no file of levels '{source}'; it has criteria and score1_description to score5_description")
+    _check_ending(path)
+    if path.suffix == ".jsonl":
+        return by_case(_by_case(path, biggen), path.stem)
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = toml_values(text) if path.suffix == ".toml" else from_json(text)
+        if not isinstance(values, dict):
+            raise ValueError(f"levels are an object with criteria and descriptions, got {type(values).__name__}")
+        return biggen(values if "score_rubric" in values else {"score_rubric": values})
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], Thing]) -> dict[str, Thing]:
+    found: dict[str, Thing] = {}
+    for row in read_rows(str(path)):
+        try:
+            if row.error:
+                raise ValueError(row.error)
+            name = next((row.values[field] for field in IDS if field in row.values), None)
+            if not isinstance(name, str) or name in found:
+                raise ValueError(f"'case' is the id of a case that no other row has, got {name!r}")
+            found[name] = parse_row(row.values)
+        except UNREADABLE as error:
+            raise DataError(f"{row.place}: {error}") from error
+    return found
+
+
+def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:
+    """The line of a `.jsonl` file that `read_rubrics` reads back."""
+    return {"case": case, "rubric": json.loads(rubric_json(rubric)), **facts}
+
+
+def read_checklist(source: str) -> list[Question]:
+    """`[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
+    try:
+        values = toml_values(Path(source).read_text(encoding="utf-8"))["questions"]
+        return [Question(**{**one, "depends_on": tuple(one.get("depends_on", ()))}) for one in values]
+    except OSError as error:
+        raise UsageError(f"cannot read the checklist {source}: {error}") from error
+    except UNREADABLE as error:
+        fields = ", ".join(Question._fields)
+        raise DataError(f"{source}: a checklist has tables [[questions]] with {fields}; {error}") from error

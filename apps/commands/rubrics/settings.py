@@ -1,0 +1,82 @@
+"""The settings of `rewardlab rubrics`."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ....rm.errors import UsageError
+from ....rm.types import OVERALL
+from ...settings.fields import as_list, given, one_of, say
+
+ACTIONS = ("build", "train", "lint", "apply")
+
+
+@dataclass
+class RubricsConfig:
+    """Rubrics from contrast: made, learnt from, checked, used."""
+
+    action: list[str] = say(
+        "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
+        "may stand without the flag.",
+        default_factory=list,
+    )
+    data: list[str] = say(
+        "build: preference files. train: folders of build. apply: cases, as for judge.", default_factory=list
+    )
+    output: str = say("Run folder.", default="")
+    judge: str = say(
+        "Who checks rubrics in build, or judges under them in apply: a model's name at --endpoint, or a folder. By "
+        "default build asks the writer in calls of their own, and apply writes rubrics without judging.",
+        default="",
+    )
+    objective: str = say("Label of the pairs.", default=OVERALL)
+    most_rules: int = say("build: a rubric with more rules is dropped.", default=6)
+    overlap: float = say(
+        "build: a rule with more of its words in one answer alone is dropped with its rubric.", default=0.5
+    )
+    alike: float = say("build: of rules with more words in common than this share, the first stays.", default=0.8)
+    contrast_first: bool = say("build: the generator shall write both diagnoses before the rubric.", default=False)
+    base: str = say("train: language model to start from, path or Hub id.", default="")
+    learn: Literal["generator", "judge"] = say("train: writing rubrics, or judging under them.", default="generator")
+    flip: Literal["tie", "abstain"] = say("apply: what two verdicts are that follow the order.", default="tie")
+    dry_run: bool = say("build, apply: tell calls, tokens and cost, and ask nobody.", default=False)
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    on_fault: Literal["stop", "abstain"] = say(
+        "Requests without a reply end the run, to be resumed, or their pairs are dropped.", default="stop"
+    )
+    resume: bool = say("Continue a run that was cut off; what was answered is not asked again.", default=False)
+    overwrite: bool = say("Replace the run folder.", default=False)
+
+    def __post_init__(self):
+        self.action, self.data = as_list(self.action), as_list(self.data)
+
+    @property
+    def does(self) -> str:
+        """What is to be done."""
+        return self.action[0] if self.action else ""
+
+    @property
+    def files(self) -> list[str]:
+        """What follows it."""
+        return self.action[1:]
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        one_of("action", self.does, ACTIONS)
+        if self.does == "lint":
+            return given("action lint FILE", self.files)
+        if self.files:
+            raise UsageError(f"rubrics {self.does} takes no '{self.files[0]}'; files are given with --data")
+        given("data", self.data)
+        if not self.dry_run:
+            given("output", self.output)
+        if self.does == "train":
+            given("base", self.base)
+        one_of("learn", self.learn, ("generator", "judge"))
+        one_of("flip", self.flip, ("tie", "abstain"))
+        one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))
+        one_of("on_fault", self.on_fault, ("stop", "abstain"))
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that decide the result."""
+        free = ("resume", "overwrite", "dry_run", "on_fault", "output")
+        return {name: value for name, value in vars(self).items() if name not in free}

@@ -1,0 +1,1 @@
+"""`rewardlab score`: rewards of conversations in files."""

@@ -1,0 +1,47 @@
+"""The settings of `rewardlab score`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ....rm.errors import UsageError
+from ...settings.fields import as_list, given, say
+
+
+@dataclass
+class ScoreConfig:
+    """Rewards for conversations in a file."""
+
+    model: str = say("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
+    servers: list[str] = say(
+        "Addresses of rewardlab serve in place of a model; they take turns. Their token stands in REWARDLAB_TOKEN.",
+        default_factory=list,
+    )
+    in_flight: int = say("Requests on their way to each of the servers.", default=2)
+    data: list[str] = say(
+        "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
+    )
+    output: str = say(
+        "A .parquet or .jsonl file: id, file and row of each conversation, whether it was truncated, and one column "
+        "per objective.",
+        default="",
+    )
+    on_long: Literal["refuse", "truncate"] = say(
+        "What to do with a conversation beyond the model's max_length.", default="refuse"
+    )
+    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
+    check: bool = say("First prove that the model still gives its golden scores.", default=True)
+    processes: int = say("How many torchrun started; they share the rows.", default=1)
+    overwrite: bool = say("Replace the output file.", default=False)
+    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+
+    def __post_init__(self):
+        self.servers, self.data = as_list(self.servers), as_list(self.data)
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        if self.model and self.servers:
+            raise UsageError(f"--servers have the model; leave --model {self.model} out")
+        for name in ("data", "output") if self.servers else ("model", "data", "output"):
+            given(name, getattr(self, name))
+        if not self.output.endswith((".parquet", ".jsonl")):
+            raise UsageError(f"--output ends with .parquet or .jsonl, got '{self.output}'")

@@ -1,0 +1,1 @@
+"""`rewardlab serve`: a reward model behind HTTP."""

@@ -1,0 +1,28 @@
+"""`rewardlab serve MODEL`."""
+
+import importlib.util
+import sys
+from typing import Any
+
+from ....rm.contract.golden_scores import load_reward_model
+from ....rm.errors import UsageError
+from ...runs.run_folder import trust
+from ...serving.access import check_reach
+from .settings import ServeConfig
+
+NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+
+
+def serve(config: ServeConfig) -> dict[str, Any]:
+    """Serve a reward model until SIGTERM or Ctrl-C; the address stands on stderr."""
+    check_reach(config.host, config.token, "ask this model")
+    if absent := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise UsageError(f"pip install 'rewardlab[serve]' for the server ({', '.join(absent)} is not installed)")
+    from ...serving.process import DrainingServer, prepared
+
+    model = load_reward_model(config.model, check=config.check, **trust(config))
+    site, url = prepared(model, config)
+    told = f"{config.model} is at {url}, contract {site.contract} (stop with Ctrl-C)"
+    print(told, file=sys.stderr, flush=True)
+    DrainingServer(site).run()
+    return {"model": config.model, "url": url, "contract": site.contract, **site.metrics.totals()}

@@ -1,0 +1,1 @@
+"""`rewardlab study`: a study of a claim."""

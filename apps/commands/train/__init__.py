@@ -1,0 +1,1 @@
+"""`rewardlab train`: training of reward models."""

@@ -1,0 +1,319 @@
+"""`rewardlab train`: every kind of reward model from preference data to a checked folder."""
+
+import json
+import time
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ....rm.adapters.settings import AdapterSettings
+from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
+from ....rm.data.preference_vectors import Sampler, at_vertices, dirichlet, on_grid
+from ....rm.data.scored_rows import Judged, load_judged
+from ....rm.data.streaming import PairStream, Place
+from ....rm.errors import UsageError
+from ....rm.losses.sequence_logistic import sequence_logistic
+from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
+from ....rm.registry import load
+from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
+from ....rm.training.checkpointing import last_complete_checkpoint
+from ....rm.training.distributed import aside, is_sharded
+from ....rm.training.trainer import RewardArguments, RewardTrainer
+from ....rm.types import OVERALL, Example, PreferencePair
+from ...runs.processes import Process, shared_run_folder, told_by_leader, trained_by
+from ...runs.run_folder import data_hash, say, tell_rows, trust, write_manifest, write_rows
+from ...runs.training_signals import train_until_asked
+from .ensembles import make_boosted, make_ensemble
+from .scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown, tell_encoding
+from .settings import GuideConfig, TrainConfig
+from .several_settings import SeveralConfig
+
+CHECKPOINTS = "checkpoints"
+FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
+BY_GRADIENT = ("scalar", "multi_head", "autoregressive")
+
+
+def train(
+    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
+) -> dict[str, Any]:
+    """Train a reward model of any kind and put its folder in place, checked to give the same scores after loading."""
+    output = config.output or arguments.output_dir
+    if not output:
+        raise UsageError("--output is missing")
+    here = trained_by(config.processes, "train", arguments)
+    if here.world > 1 and config.kind not in BY_GRADIENT:
+        raise UsageError(f"a {config.kind} reward model is trained by one process; leave --processes out")
+    names = objectives_of(config, guide)
+    several.validate(config.kind, len(names))
+    if config.kind == "ensemble":
+        return make_ensemble(config, several, output)
+    if config.kind == "boosted":
+        return make_boosted(config, several, output)
+    if config.kind == "autoregressive":
+        guide.validate()
+    elif config.kind != "scalar" and len(names) > 1:
+        raise UsageError(f"a {config.kind} reward model learns one objective, got {', '.join(names)}")
+    if config.stream:
+        check_stream(config, guide, several, arguments)
+    started = time.time()
+    recipe = _recipe(config, guide, several, arguments)
+    kept = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
+    with shared_run_folder(output, recipe, here, **kept) as work:
+        data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide)
+        held, held_rows = _load(config.eval_data, config, guide)
+        if config.on_bad_row == "refuse":
+            refuse_bad_rows(rows + held_rows)
+        tell_rows("data", rows)
+        tell_rows("eval_data", held_rows)
+        if config.kind in ("scalar", "multi_head"):
+            prepared = prepare_scalar(config, names, several, arguments, data, held)
+            facts = _run(prepared, config, arguments, work, here)
+            model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
+            facts |= more
+        elif config.kind == "autoregressive":
+            prepared = _prepare_guide(config, guide, arguments, data.pairs, held.pairs)
+            model, facts = prepared.model, _run(prepared, config, arguments, work, here)
+        else:
+            model, facts = _train_head(config, names[0], data.pairs)
+        told = {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()}
+        told |= {"processes": here.world} if here.world > 1 else {}
+        _save(model, shown(data)[: config.golden], work, here)
+        if not here.leads:
+            return told | {"rank": here.rank}
+        facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
+        facts |= {
+            "arguments": arguments.to_sanitized_dict(),
+            "contract": model.contract.hash(),
+            "rows": rows.as_json(),
+            "eval_rows": held_rows.as_json(),
+        }
+        sources = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
+        write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
+    shared = ("train_", "eval_loss", "eval_accuracy", "weights")
+    return told | {name: value for name, value in facts.items() if name.startswith(shared)}
+
+
+def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
+    """Weights and golden scores into the run's folder; where every process has a share, all of them take part."""
+    if here.leads or is_sharded(model.model):
+        with aside(work, writes=here.leads) as folder:
+            model.save(folder)
+            write_golden(model, examples, folder)
+
+
+def _recipe(
+    config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
+) -> dict[str, Any]:
+    """The settings that decide the result; resuming with others is refused."""
+    own = {
+        name: value
+        for name, value in asdict(config).items()
+        if name not in ("resume", "overwrite", "output", "processes")
+    }
+    own |= asdict(guide) if config.kind == "autoregressive" else several.changed()
+    own |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
+    defaults = RewardArguments()
+    changed = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name in RewardArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
+    }
+    data = {source: data_hash(_source(source, guide)[1]) for source in [*config.data, *config.eval_data]}
+    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
+
+
+def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:
+    """`harmless=pairs.jsonl` as the objective that the file is labelled for, and the file."""
+    name, sign, path = text.partition("=")
+    return (name, path) if sign and name in guide.objectives else (None, text)
+
+
+def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
+    """What all sources say; pairs of a file for one objective carry its label under the objective's name.
+
+    Bad rows are in the report whatever --on_bad_row says, so that those of all files are refused together.
+    Rated answers are read too where several objectives are to be learnt by a scalar model.
+    """
+    data, report = Judged([], []), RowReport()
+    scored = config.kind == "scalar" and len(guide.objectives) > 1
+    for objective, path in (_source(source, guide) for source in sources):
+        if scored and objective is None:
+            found, read = load_judged(path, guide.objectives, on_bad_row="skip")
+        else:
+            pairs, read = load_pairs(path, on_bad_row="skip")
+            found = Judged(
+                [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
+            )
+        data = Judged(data.pairs + found.pairs, data.answers + found.answers)
+        report += read
+    return data, report
+
+
+# ---- streams ----
+
+
+def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:
+    """Refuse what needs every pair at once."""
+    if arguments.max_steps < 1:
+        raise UsageError("--stream reads without end; say with --max_steps how long to train")
+    if config.kind not in ("scalar", "autoregressive") or several.weights:
+        raise UsageError("--stream trains a scalar or an autoregressive reward model without --weights; leave it out")
+    if config.kind == "scalar" and not config.model:
+        raise UsageError("a small model from scratch learns its tokens from all of the text; name one with --model")
+    if labelled := [source for source in config.data if _source(source, guide)[0]]:
+        raise UsageError(f"--stream takes a row's own labels, not '{labelled[0]}'; give the pairs a column wins")
+
+
+def _first_block(config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
+    """What can be checked and shown before training, of the pairs that come first."""
+    stream = PairStream(config.data, list, block=config.stream_block, on_bad_row=config.on_bad_row)
+    pairs, _ = stream.read(Place())
+    return Judged(pairs, []), stream.report
+
+
+def _stream(config: TrainConfig, arguments: RewardArguments, prepared: Prepared) -> PairStream:
+    assert prepared.encode is not None
+    more = {"block": config.stream_block, "seed": arguments.seed, "on_bad_row": config.on_bad_row}
+    return PairStream(config.data, prepared.encode, **more)
+
+
+def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
+    """Linear and embedding reward models: fixed features, one convex fit."""
+    options: dict[str, Any] = {}
+    if config.kind == "embedding":
+        options = {"encoder": config.model, "dtype": config.dtype} | trust(config)
+        options |= {"max_length": config.max_length} if config.max_length else {}
+    elif config.model or config.lora:
+        raise UsageError(f"a {config.kind} reward model has no backbone; leave --model and --lora out")
+    fit = {"C": config.inverse_regularization} if config.inverse_regularization else {}
+    model = load("rm.models", config.kind)(**options).fit(pairs, objective=objective, **fit)
+    if config.kind != "embedding":
+        return model, {}
+    over = model.over_length([example for pair in pairs for example in pair.examples])
+    if over:
+        say(f"data: {over} of {2 * len(pairs)} sequences exceed {model.contract.max_length} tokens and lose the start")
+    return model, {"over_length": over}
+
+
+def _run(
+    prepared: Prepared, config: TrainConfig, arguments: RewardArguments, work: Path, here: Process
+) -> dict[str, Any]:
+    """Train under Transformers' Trainer, from the last complete checkpoint if there is one; what came of it."""
+    folder = work / CHECKPOINTS
+    stream = _stream(config, arguments, prepared) if config.stream else None
+    trainer = RewardTrainer(
+        prepared.model,
+        _for_folder(arguments, folder, evaluates=prepared.eval_rows is not None),
+        prepared.task,
+        stream or prepared.encoding.rows,
+        prepared.eval_rows,
+    )
+    checkpoint = told_by_leader(last_complete_checkpoint(folder, say) if config.resume and here.leads else None)
+    if checkpoint:
+        say(f"resuming from {checkpoint.name}")
+    result = train_until_asked(trainer, checkpoint)
+    facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
+    if stream:
+        facts["stream"] = stream.counts | {"read": stream.report.read, "dropped": len(stream.report.dropped)}
+    if prepared.eval_rows is not None:
+        facts |= {
+            name: value for name, value in trainer.evaluate().items() if "runtime" not in name and "per_s" not in name
+        }
+    if here.leads:
+        write_rows(work / "metrics.jsonl", trainer.state.log_history)
+    return facts
+
+
+# ---- autoregressive ----
+
+
+def _prepare_guide(
+    config: TrainConfig,
+    guide: GuideConfig,
+    arguments: RewardArguments,
+    pairs: list[PreferencePair],
+    eval_pairs: list[PreferencePair],
+) -> Prepared:
+    """GenARM, PARM or UniARM on a base model."""
+    if config.model is None:
+        raise UsageError("an autoregressive reward model needs the language model to start from; name it with --model")
+    if config.lora:
+        raise UsageError("--lora belongs to --kind scalar; here it is --adapter lora")
+    model = build_guide(config, guide, arguments.seed)
+    loss = sequence_logistic(
+        guide.train_beta,
+        weight=guide.global_weight if len(guide.objectives) > 1 else 0.0,
+        form=guide.global_form,
+        label_smoothing=guide.label_smoothing,
+    )
+    task = PreferenceTask(
+        model.adapter,
+        guide.objectives,
+        loss,
+        _sampler(guide),
+        reference=guide.subtract_reference,
+        normalised=guide.normalise_length,
+        per_batch=guide.per_batch,
+        seed=arguments.seed,
+    )
+    encoding = tell_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
+    task.check(encoding.rows)
+    eval_rows = None
+    if eval_pairs:
+        evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
+        eval_rows = tell_encoding("eval_data", evaluation, config).rows
+    more = partial(encode_preferences, model.encoder, objectives=guide.objectives, on_long=config.on_long)
+    return Prepared(model, task, encoding, eval_rows, encode=more)
+
+
+def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> AutoregressiveRewardModel:
+    """The base model with a new adapter, or all of its weights to be trained."""
+    if guide.adapter == "none" and len(guide.objectives) > 1:
+        raise UsageError(f"without an adapter a model learns one objective, got {', '.join(guide.objectives)}")
+    settings = None
+    if guide.adapter != "none":
+        settings = AdapterSettings(
+            kind=guide.adapter,
+            objectives=tuple(guide.objectives),
+            texts=tuple(guide.texts),
+            rank=guide.rank,
+            shared_rank=guide.shared_rank,
+            factor=guide.factor,
+            dropout=guide.dropout,
+            targets=tuple(guide.targets),
+            from_layer=guide.from_layer,
+            generator=guide.generator,
+            embedding=guide.embedding,
+            scale=guide.scale,
+            shift=guide.shift,
+            seed=seed,
+        )
+    options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
+    return autoregressive(str(config.model), beta=guide.train_beta, adapter=settings, **options, **trust(config))
+
+
+def _sampler(guide: GuideConfig) -> Sampler:
+    k = len(guide.objectives)
+    samplers = {
+        "dirichlet": lambda: dirichlet(k, guide.concentration),
+        "vertices": lambda: at_vertices(k),
+        "grid": lambda: on_grid(k),
+    }
+    return samplers[guide.preferences]()
+
+
+def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:
+    """The arguments for this folder; with evaluation data the result is the checkpoint of the lowest loss on them."""
+    changes: dict[str, Any] = {"output_dir": str(folder)}
+    if evaluates and arguments.save_strategy != "no":
+        by = arguments.save_strategy if arguments.save_strategy == "epoch" else "steps"
+        changes |= {
+            "eval_strategy": by,
+            "save_steps": arguments.eval_steps if by == "steps" else arguments.save_steps,
+            "load_best_model_at_end": True,
+            "metric_for_best_model": "loss",
+            "greater_is_better": False,
+        }
+    return replace(arguments, **changes)

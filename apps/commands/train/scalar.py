@@ -1,0 +1,239 @@
+"""Scalar reward models of one or several objectives: from settings and data to what the trainer needs."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from peft import LoraConfig
+
+from ....rm.backbones.loading import small_config, small_tokenizer
+from ....rm.data.preference_vectors import parse_preference
+from ....rm.data.scored_rows import Judged
+from ....rm.errors import DataError, UsageError
+from ....rm.losses._pair_losses import with_other_gaps
+from ....rm.losses.bradley_terry import PairLoss
+from ....rm.models._uncertain_heads import HeadFit
+from ....rm.models.multi_head import MultiHeadRewardModel
+from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
+from ....rm.models.scalar import ADAPTER, OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
+from ....rm.registry import load
+from ....rm.training.multi_objective_task import ObjectivesTask, encode_objectives, encode_scored, label_counts
+from ....rm.training.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pairs
+from ....rm.types import OVERALL, Example, PreferencePair, message_text
+from ...runs.run_folder import say, tell_costs, trust
+from ...settings.specs import build, parse_spec
+from .settings import GuideConfig, TrainConfig
+from .several_settings import LEARNED, POSITIVE, SeveralConfig
+
+
+class Prepared(NamedTuple):
+    """A model with what the trainer needs: rows to learn from, rows to evaluate on, and what is done with them."""
+
+    model: Any
+    task: Task
+    encoding: Encoding
+    eval_rows: list[Any] | None
+    facts: Mapping[str, Any] = MappingProxyType({})
+    encode: Callable[[list[PreferencePair]], Encoding] | None = None
+    """Of more pairs, as those of the encoding were; None where there are rated answers."""
+
+
+def objectives_of(config: TrainConfig, guide: GuideConfig) -> list[str]:
+    """What a scalar model learns: --objectives, or the one --objective."""
+    return [config.objective] if guide.objectives == [OVERALL] else guide.objectives
+
+
+def shown(data: Judged) -> list[Example]:
+    """A conversation of every pair, chosen and rejected in turn, or else the rated answers."""
+    return [pair.examples[place % 2] for place, pair in enumerate(data.pairs)] or [one.example for one in data.answers]
+
+
+def prepare_scalar(
+    config: TrainConfig,
+    names: list[str],
+    several: SeveralConfig,
+    arguments: RewardArguments,
+    data: Judged,
+    held: Judged,
+) -> Prepared:
+    """One objective, or several of which each learns from the pairs and the answers that speak of it."""
+    outputs = (*names, OVERALL) if several.weights else tuple(names)
+    tell_costs("--weights", _checked(several.weights, names) or {})
+    losses = {name: _pair_loss(config.loss, arguments) for name in names}
+    if len(names) > 1 and getattr(losses[names[0]], "reads_other", False):
+        raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")
+    if config.stream and getattr(losses[names[0]], "other", None) is not None:
+        raise UsageError(f"--loss {config.loss} reads another model's gaps of all pairs; leave --stream out")
+    model = build_scalar(config, outputs if len(names) > 1 else OBJECTIVES, data, arguments.seed)
+    say(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
+    if len(names) == 1:
+        task: Any = ScalarTask(losses[names[0]])
+        known, known_held = (with_other_gaps(losses[names[0]], one.pairs, **trust(config)) for one in (data, held))
+        encoding = _encode(model, known, names[0], config, "data")
+        eval_rows = _encode(model, known_held, names[0], config, "eval_data").rows if held.pairs else None
+        task.check(encoding.rows)
+        more = partial(encode_pairs, model.encoder, objective=names[0], on_long=config.on_long)
+        return Prepared(model, task, encoding, eval_rows, encode=more)
+    task = ObjectivesTask(losses, several.regression_weight)
+    encoding = _encode_several(model, data, names, config, "data")
+    eval_rows = _encode_several(model, held, names, config, "eval_data").rows if held.pairs or held.answers else None
+    task.check(encoding.rows)
+    counts = label_counts(encoding.rows, names)
+    for name, count in counts.items():
+        said = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
+        say(f"data: {said}, {count['unlabelled']} rows without")
+    more = partial(encode_objectives, model.encoder, objectives=names, on_long=config.on_long)
+    return Prepared(model, task, encoding, eval_rows, {"labels": counts}, None if data.answers else more)
+
+
+def finish_scalar(
+    prepared: Prepared,
+    config: TrainConfig,
+    names: list[str],
+    several: SeveralConfig,
+    data: Judged,
+    held: Judged,
+    seed: int,
+) -> tuple[Any, dict[str, Any]]:
+    """What is made of a trained model: an overall reward, or heads; and what to tell of it."""
+    model, facts = prepared.model, dict(prepared.facts)
+    if modules := getattr(prepared.task, "modules", None):
+        terms = zip(names, modules.values(), strict=True)
+        facts["length_term"] = {name: {"weight": one.weight.item(), "scale": one.scale.item()} for name, one in terms}
+        say(f"length explains, and scores leave out: {facts['length_term']}")
+    if several.weights:
+        weights = _checked(several.weights, names)
+        if weights is None:
+            pairs, positive = held.pairs or data.pairs, several.weights == POSITIVE
+            weights = learned_weights(model, names, pairs, positive=positive)
+            say(f"learned weights: {weights}")
+        model = with_overall(model, weights)
+        facts["weights"] = model.weights
+    if config.kind == "multi_head":
+        how = HeadFit(
+            heads=several.heads,
+            form=several.head_form,
+            steps=several.head_steps,
+            learning_rate=several.head_learning_rate,
+            bootstrap=several.head_bootstrap,
+            seed=seed,
+        )
+        model = MultiHeadRewardModel.on(model, data.pairs, names[0], several.rule(), how)
+    return model, facts
+
+
+def _checked(weights: str | None, names: list[str]) -> dict[str, float] | None:
+    """Weights that were given; None where they are to be learned, or there are none."""
+    if weights in (None, LEARNED, POSITIVE):
+        return None
+    if OVERALL in names:
+        raise UsageError(f"'{OVERALL}' is what the weights make; leave it out of --objectives, or leave --weights out")
+    return checked_weights(parse_preference(str(weights)), names)
+
+
+def _pair_loss(text: str, arguments: RewardArguments) -> PairLoss:
+    if "center" not in signature(load("rm.losses", parse_spec(text).name)).parameters:
+        raise UsageError(f"--loss {text} is no loss of a pair's two rewards; take bradley_terry")
+    return build("rm.losses", text, center=arguments.center_rewards_coefficient)
+
+
+def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged, seed: int) -> ScalarRewardModel:
+    """The backbone that was named with a fresh head, or a small causal LM from scratch when none was."""
+    if config.model:
+        options: dict[str, Any] = {
+            "max_length": config.max_length,
+            "chat_template": config.chat_template,
+            "dtype": config.dtype,
+            "lora": _lora(config),
+            "seed": seed,
+            **trust(config),
+        }
+        return _named(config.model, objectives, options)
+    if config.lora:
+        raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
+    examples = [example for pair in data.pairs for example in pair.examples]
+    examples += [one.example for one in data.answers]
+    texts = [message_text(turn) for pair in data.pairs for turn in pair.prompt]
+    texts += [message_text(turn) for one in data.answers for turn in one.example.prompt]
+    texts += [example.answer for example in examples]
+    tokenizer = small_tokenizer(texts, config.small_vocabulary)
+    shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
+    model = scalar_from_config(shape, tokenizer, objectives=objectives, max_length=config.max_length, seed=seed)
+    size = sum(parameter.numel() for parameter in model.model.parameters())
+    say(
+        f"no --model: built a small {shape.model_type} from scratch with {size:,} random weights and "
+        f"{len(tokenizer):,} tokens learnt from the training text; name a pretrained backbone with --model "
+        "for a useful reward model"
+    )
+    return model
+
+
+def _named(source: str, objectives: tuple[str, ...], options: dict[str, Any]) -> ScalarRewardModel:
+    if objectives != OBJECTIVES:
+        if (Path(source) / ADAPTER).exists():
+            raise UsageError(f"{source} is an adapter; start several objectives from its base, or merge it first")
+        return untrained(source, objectives, **options)
+    model = scalar(source, fresh=True, **options)
+    if len(model.contract.objectives) != 1:
+        raise UsageError(
+            f"{source} is a reward model of {', '.join(model.contract.objectives)}; name its objectives with "
+            "--objectives, or start from the backbone"
+        )
+    return model
+
+
+def _lora(config: TrainConfig) -> LoraConfig | None:
+    if not config.lora:
+        return None
+    targets: Any = config.lora_target_modules
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules=targets[0] if targets == ["all-linear"] else targets,
+    )
+
+
+# ---- rows ----
+
+
+def _encode(
+    model: ScalarRewardModel, pairs: list[PreferencePair], objective: str, config: TrainConfig, name: str
+) -> Encoding:
+    return tell_encoding(name, encode_pairs(model.encoder, pairs, objective, config.on_long), config)
+
+
+def _encode_several(
+    model: ScalarRewardModel, data: Judged, names: list[str], config: TrainConfig, name: str
+) -> Encoding:
+    """Pairs and rated answers in one account, which counts both as pairs."""
+    parts = []
+    labelled = any(name in pair.wins for pair in data.pairs for name in names)
+    if data.pairs and (labelled or not data.answers):
+        parts.append(tell_encoding(name, encode_objectives(model.encoder, data.pairs, names, config.on_long), config))
+    if data.answers:
+        parts.append(tell_encoding(name, encode_scored(model.encoder, data.answers, names, config.on_long), config))
+    if not any(part.rows for part in parts):
+        raise DataError(f"{name}: no row is left to train on; raise --max_length, or say --on_long truncate")
+    return Encoding(
+        [row for part in parts for row in part.rows],
+        sum(part.pairs for part in parts),
+        parts[0].limit,
+        max(part.longest for part in parts),
+        *(sum(getattr(part, count) for part in parts) for count in ("over_length", "identical", "unlabelled")),
+    )
+
+
+def tell_encoding(name: str, encoding: Encoding, config: TrainConfig) -> Encoding:
+    """Say what was cut or left out."""
+    if encoding.over_length:
+        verb = "truncated" if config.on_long == "truncate" else "left out"
+        say(f"{name}: {encoding.over_length} of {encoding.pairs} pairs exceed {encoding.limit} tokens and were {verb}")
+    if encoding.identical or encoding.unlabelled:
+        say(
+            f"{name}: {encoding.identical} pairs identical after truncation, {encoding.unlabelled} unlabelled, left out"
+        )
+    return encoding

@@ -1,0 +1,72 @@
+"""The settings of reward models that say several things of an answer: objectives, heads, members."""
+
+from dataclasses import dataclass
+
+from ....rm.errors import UsageError
+from ....rm.models._combination import Rule, combine_by
+from ...settings.fields import as_list, say
+from ...settings.specs import parse_spec
+
+LEARNED, POSITIVE = "learned", "learned_positive"
+
+
+@dataclass
+class SeveralConfig:
+    """Several objectives (--kind scalar --objectives), heads (multi_head) or members (ensemble, boosted)."""
+
+    weights: str | None = say(
+        "Of several objectives, for an overall reward: helpful=0.7,harmless=0.3; or learned from the pairs' overall "
+        "labels, or learned_positive.",
+        default=None,
+    )
+    regression_weight: float = say("Of the squared error of answers' scores, beside the loss of pairs.", default=1.0)
+    members: list[str] = say(
+        "Trained reward models of an ensemble, or of a boosted model, the first stage first.", default_factory=list
+    )
+    combine: str = say(
+        "How heads or members become one reward: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
+        default="mean",
+    )
+    heads: int = say("Of --kind multi_head, each with a mean and a standard deviation.", default=5)
+    head_form: str = say(
+        "What the heads learn: regression to the trained reward, or bradley_terry.", default="regression"
+    )
+    head_steps: int = say("Of the heads' own training, on a trunk that stands.", default=300)
+    head_learning_rate: float = say("Of the heads' own training.", default=1e-2)
+    head_bootstrap: bool = say("Every head sees its own draw of the pairs.", default=True)
+
+    def __post_init__(self):
+        self.members = as_list(self.members)
+
+    def changed(self) -> dict[str, object]:
+        """The settings that are not the defaults."""
+        plain = SeveralConfig()
+        return {name: value for name, value in vars(self).items() if value != getattr(plain, name)}
+
+    def validate(self, kind: str, objectives: int) -> None:
+        """Refuse what belongs to another kind of reward model."""
+        owners = {"members": "ensemble", "weights": "scalar", "regression_weight": "scalar"}
+        for name in self.changed():
+            wanted = owners.get(name, "multi_head")
+            if kind != wanted and (name, kind) not in (("combine", "ensemble"), ("members", "boosted")):
+                raise UsageError(f"--{name} belongs to --kind {wanted}, got {kind}")
+        if (self.weights or "regression_weight" in self.changed()) and objectives < 2:
+            raise UsageError(
+                "--weights and --regression_weight belong to several objectives; name them with --objectives"
+            )
+        if kind in ("ensemble", "boosted") and len(self.members) < 2:
+            article = "an" if kind == "ensemble" else "a"
+            raise UsageError(f"{article} {kind} reward model has two or more --members, got {self.members}")
+        if not self.regression_weight >= 0:
+            raise UsageError(f"--regression_weight is >= 0, got {self.regression_weight}")
+        self.rule()
+
+    def rule(self) -> Rule:
+        """How members are combined."""
+        spec = parse_spec(self.combine)
+        try:
+            rule = Rule(spec.name, {name: float(value) for name, value in spec.arguments.items()})
+        except ValueError as error:
+            raise UsageError(f"--combine {self.combine}: its arguments are numbers") from error
+        combine_by(rule)
+        return rule

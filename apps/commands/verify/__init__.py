@@ -1,0 +1,1 @@
+"""`rewardlab verify`: a run's tables computed again from its scores."""

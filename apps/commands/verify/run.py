@@ -1,0 +1,59 @@
+"""`rewardlab verify`: compute a run's tables again from its scores, and compare."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ....benchmarks.evaluate import RANDOM_ALIKE, evaluate
+from ....benchmarks.report import markdown
+from ....benchmarks.scorers import StoredScores
+from ....rm.contract.golden_scores import check_files
+from ....rm.errors import CheckFailed
+from ...runs.finished import open_finished
+from ...runs.run_folder import plain
+from .settings import VerifyConfig
+
+
+def run_verify(config: VerifyConfig) -> dict[str, Any]:
+    """Add every table up again from the per-item scores, or hash a model's files; a difference fails the check."""
+    if (files := check_files(Path(config.run), whole=True)) is not None:
+        return {"run": config.run, "verified": True, "files": files}
+    run = open_finished(config.run)
+    scorers = [
+        StoredScores(
+            row["scorer"],
+            {name: one.abstained or one.scores for name, one in run.judgments[row["scorer"]].items()},
+            role=row["role"],
+            contract=row["contract"],
+            both_orders=_asked_in_both_orders(row),
+        )
+        for row in run.summary["rows"]
+    ]
+    stored = {"interval": "percentile", **run.summary}  # what summaries had before they named it
+    facts = {name: stored[name] for name in ("notes", "samples", "seed", "interval")}
+    report = evaluate(run.suite, run.cases, scorers, **facts).report
+    again = json.loads(json.dumps(plain(asdict(report))))
+    if different := _different(again, stored):
+        raise CheckFailed(f"{config.run}: {different} does not follow from the stored scores; the run has been changed")
+    if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
+        raise CheckFailed(f"{config.run}: report.md does not follow from the stored scores; the run has been changed")
+    return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(scorers)}
+
+
+def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:
+    """Return whether the summary compares a scorer with chance asked the same way; runs of earlier versions do not."""
+    differences = row.get("minus_null")
+    return isinstance(differences, dict) and RANDOM_ALIKE in differences
+
+
+def _different(found: Any, stored: Any, path: str = "summary.json") -> str | None:
+    """The first place where two JSON values differ."""
+    if isinstance(found, dict) and isinstance(stored, dict):
+        places = ((name, found.get(name), stored.get(name)) for name in {**found, **stored})
+    elif isinstance(found, list) and isinstance(stored, list) and len(found) == len(stored):
+        places = ((str(i), a, b) for i, (a, b) in enumerate(zip(found, stored, strict=True)))
+    else:
+        return None if found == stored else path
+    return next((one for name, a, b in places if (one := _different(a, b, f"{path} {name}"))), None)

@@ -1,0 +1,16 @@
+"""The settings of `rewardlab verify`."""
+
+from dataclasses import dataclass
+
+from ...settings.fields import given, say
+
+
+@dataclass
+class VerifyConfig:
+    """A run of `eval` to add up again."""
+
+    run: str = say("The run folder; may stand without the flag.", default="")
+
+    def validate(self) -> None:
+        """Refuse what cannot be run."""
+        given("run", self.run)

@@ -1,0 +1,1 @@
+"""`rewardlab world`: the toy world as files."""

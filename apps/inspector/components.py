@@ -1,0 +1,177 @@
+"""What the tabs share: the site, a list of runs that follows what is written, errors as sentences."""
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from html import escape
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import gradio as gr
+
+from ...rm.errors import DataError, UsageError
+from ..commands.inspect.settings import InspectConfig
+from .html import note_html
+from .models import Models
+from .run_list import JUDGED, Root
+from .summaries import read_heading
+
+P = ParamSpec("P")
+R = TypeVar("R")
+NO_JUDGMENTS = "No run with judgments here yet: `rewardlab eval` and `rewardlab judge` write one with `--output`."
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
+SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
+"""Of events that ask a model: one at a time, and nobody who only looks waits for them."""
+
+
+class Site(NamedTuple):
+    """What every tab is built over."""
+
+    page: gr.Blocks
+    root: Root
+    config: InspectConfig
+    models: Models
+    tab: gr.Tab | None = None
+    """The one that is being built."""
+
+
+def sentences(function: Callable[P, R]) -> Callable[P, R]:
+    """An event's function whose bad input is told on the page as one sentence."""
+
+    @functools.wraps(function)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (UsageError, DataError) as error:
+            raise gr.Error(escape(str(error)), print_exception=False) from error
+
+    return answer
+
+
+def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+    """`sentences` for a function that yields one state of the page after the other."""
+
+    @functools.wraps(function)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        try:
+            yield from function(*args, **kwargs)
+        except (UsageError, DataError) as error:
+            raise gr.Error(escape(str(error)), print_exception=False) from error
+
+    return answer
+
+
+def number(value: float | None, name: str) -> float:
+    """What stands in a field; one that was emptied is told."""
+    if value is None:
+        raise UsageError(f"{name} is empty; fill in a number")
+    return value
+
+
+def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> Callable[P, list[Any]]:
+    """An event's function with one more output before its own: a sentence where there is nothing to show.
+
+    `empty` gives the other outputs then.
+    """
+
+    @functools.wraps(function)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> list[Any]:
+        try:
+            return [gr.HTML("", visible=False), *function(*args, **kwargs)]
+        except (UsageError, DataError) as error:
+            return [gr.HTML(note_html(str(error)), visible=True), *empty()]
+
+    return answer
+
+
+def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
+    """The event at which the tab `name` first comes into sight: a tab that nobody looks at computes nothing.
+
+    `function` gets what the address asks of this tab, and the inputs.
+    """
+    assert site.tab is not None
+    seen = gr.State(False)
+
+    def select(request: gr.Request, seen: bool, *values: Any) -> list[Any]:
+        if seen:
+            return [True, *(gr.skip() for _ in outputs)]
+        asked = dict(request.query_params)
+        return [True, *function(asked if asked.get("tab") == name else {}, *values)]
+
+    return site.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
+
+
+def chooser(
+    site: Site, *kinds: str, label: str = "Run", name: str = "run", place: int = 0, **options: Any
+) -> gr.Dropdown:
+    """A list of the runs of some kinds, which grows as runs are written; the address may name one: `?run=ID`.
+
+    Until one is chosen it is the one at `place`, or the last.
+    """
+    choices = _choices(site, kinds)
+    dropdown = gr.Dropdown(choices, value=_known(None, choices, place), label=label, **options)
+
+    def look(chosen: str | None) -> Any:
+        now = _choices(site, kinds)
+        return gr.Dropdown(now, value=_known(chosen, now, place))
+
+    def arrive(request: gr.Request) -> Any:
+        return look(request.query_params.get(name))
+
+    site.page.load(arrive, None, dropdown, **QUIET)
+    dropdown.focus(look, dropdown, dropdown, **QUIET)
+    return dropdown
+
+
+def _known(chosen: str | None, choices: list[tuple[str, str]], place: int) -> str | None:
+    ids = [id for _, id in choices]
+    return chosen if chosen in ids else (ids[min(place, len(ids) - 1)] if ids else None)
+
+
+def pick(site: Site, wanted: str | None, *kinds: str, place: int = 0) -> str | None:
+    """The id of the run that is wanted if it is there, else of the one at `place` or the last; None for no run."""
+    return _known(wanted, _choices(site, kinds), place)
+
+
+def scorers(site: Site, run: str | None, wanted: str | None) -> tuple[list[tuple[str, str]], str | None]:
+    """A list of a run's scorers with their roles, and the one that is wanted, or the first model.
+
+    Both are empty for a run that cannot be read: whoever shows it tells why.
+    """
+    try:
+        heading = read_heading(site.root.find(run, JUDGED))
+    except ValueError:
+        return [], None
+    names = [(f"{name} ({role})", name) for name, role in heading.scorers.items()]
+    return names, wanted if wanted in heading.scorers else heading.first()
+
+
+def run_list(site: Site, run: str | None, *kinds: str) -> gr.Dropdown:
+    """An update of a `chooser` with the runs that there are now."""
+    return gr.Dropdown(_choices(site, kinds), value=run)
+
+
+def filled_list(label: str, **options: Any) -> gr.Dropdown:
+    """An empty list that another choice fills.
+
+    Any value is taken from it: while it is filled anew an event may still bring the old one, which whoever reads it
+    replaces.
+    """
+    return gr.Dropdown([], label=label, allow_custom_value=True, **options)
+
+
+def address(tab: str, *names: str) -> str:
+    """JavaScript of an event that writes the tab and its inputs, by these names, into the address bar."""
+    return (
+        f"(...values) => {{const query = new URLSearchParams({{tab: {json.dumps(tab)}}}); {json.dumps(names)}.forEach("
+        "(name, place) => {if (values[place] != null && String(values[place]) !== '') "
+        "query.set(name, values[place])}); history.replaceState(null, '', '?' + query)}"
+    )
+
+
+def _choices(site: Site, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(entry.label, entry.id) for entry in site.root.entries(*kinds)]
+
+
+def button(text: str, **options: Any) -> gr.Button:
+    """A small one."""
+    return gr.Button(text, **{"size": "sm", "scale": 0, "min_width": 140} | options)

@@ -1,0 +1,152 @@
+"""The runs under a root folder, found anew at every look, and named by an id: no path comes from a browser."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ...rm.errors import UsageError
+from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL
+from ..runs.tables import ITEMS, SCORES, STEPS
+
+REPORT, SUMMARY = "report.md", "summary.json"
+JUDGED, TRAINED, STUDY, ANSWERS = "judgments", "training", "study", "answers"
+DEPTH = 6
+MARKS = b'"answer"', b'"tokens"', b'"base"'
+
+
+class Entry(NamedTuple):
+    """A run under the root: its id (the path below the root, `.` for the root itself) and what kind it is."""
+
+    id: str
+    kind: str
+    """`judgments` (eval, judge), `training` (rl), `study`, or `answers` (a file of `rewardlab decode`)."""
+    growing: bool
+    """Not finished yet."""
+    path: Path
+
+    @property
+    def label(self) -> str:
+        """For a list."""
+        return f"{self.id} (running or cut off)" if self.growing else self.id
+
+
+@dataclass(frozen=True)
+class Root:
+    """The one folder that is looked at, fixed at the start; links in it are not followed."""
+
+    folder: Path
+
+    def entries(self, *kinds: str) -> list[Entry]:
+        """The runs of some kinds, or all, by id."""
+        found = sorted(_entries(self.folder, "", DEPTH), key=lambda entry: entry.id)
+        return [entry for entry in found if not kinds or entry.kind in kinds]
+
+    def entry(self, id: str | None, *kinds: str) -> Entry:
+        """A run that `entries` lists; anything else is refused."""
+        for entry in self.entries(*kinds):
+            if entry.id == id:
+                _refuse_links(entry.path)
+                return entry
+        raise UsageError(f"there is no run '{id}' here; choose one of the list, which is read anew as runs are written")
+
+    def find(self, id: str | None, *kinds: str) -> Path:
+        """The folder (of answers: the file) of an `entry`."""
+        return self.entry(id, *kinds).path
+
+    def growing(self, id: str | None) -> bool:
+        """Whether it is there and not finished yet."""
+        return any(entry.growing for entry in self.entries() if entry.id == id)
+
+    def followed(self, id: str | None, kind: str) -> str | None:
+        """The run, or where it stands now that it is finished."""
+        ids, finished = [entry.id for entry in self.entries(kind)], finished_name(id or "")
+        return finished if id not in ids and finished in ids else id
+
+
+def open_root(folder: str | Path) -> Root:
+    """The folder of one run, or of many."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise UsageError(
+            f"there is no run folder {folder}; name one that rewardlab wrote with --output, or their parent"
+        )
+    return Root(path.resolve())
+
+
+def finished_name(id: str) -> str:
+    """What a run, or one inside it, is called once it is finished.
+
+    >>> finished_name("all/study.partial/one")
+    'all/study/one'
+    """
+    return "/".join(part.removesuffix(PARTIAL) for part in id.split("/"))
+
+
+def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Iterator[Entry]:
+    """This folder if it is a run, else the runs in it; a study may hold evaluations, which are finished when it is."""
+    try:
+        inside = {entry.name: entry for entry in os.scandir(folder)}
+    except OSError:
+        return
+    kind = _kind({*inside})
+    finished = (finished or MANIFEST in inside) and not folder.name.endswith(PARTIAL)
+    if kind:
+        yield Entry(id or ".", kind, not finished and kind != STUDY, folder)
+    if kind in (JUDGED, TRAINED) or depth == 0:
+        return
+    for name, entry in inside.items():
+        below = f"{id}/{name}" if id else name
+        if entry.is_dir(follow_symlinks=False) and not name.startswith("."):
+            yield from _entries(folder / name, below, depth - 1, finished)
+        elif name.endswith(".jsonl") and entry.is_file(follow_symlinks=False) and _holds_answers(folder / name):
+            yield Entry(below, ANSWERS, False, folder / name)
+
+
+def _kind(names: set[str]) -> str:
+    if STEPS in names:
+        return TRAINED
+    if {ITEMS, SCORES, SUMMARY} & names:
+        return JUDGED
+    return STUDY if REPORT in names and (CONFIG in names or MANIFEST in names) else ""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether rewardlab wrote this folder."""
+    try:
+        return bool(_kind(set(os.listdir(folder))))
+    except OSError:
+        return False
+
+
+def _holds_answers(path: Path) -> bool:
+    try:
+        with path.open("rb") as lines:
+            beginning = lines.readline(200_000)
+        return all(mark in beginning for mark in MARKS)
+    except OSError:
+        return False
+
+
+def _refuse_links(path: Path) -> None:
+    """A link in a run could show any file of this machine."""
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            if os.path.islink(os.path.join(folder, name)):
+                raise UsageError(
+                    f"{Path(folder, name)} is a link, and links are not followed; put the file itself there"
+                )
+
+
+def stamp(folder: Path, names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """What changes when one of a run's files does: the time of its last change, and its size; 0 for none."""
+    return tuple(_stamp(folder / name) for name in names)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        state = path.stat()
+        return state.st_mtime_ns, state.st_size
+    except OSError:
+        return 0, 0

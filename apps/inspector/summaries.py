@@ -1,0 +1,114 @@
+"""The report of a run of `rewardlab eval` or `judge`, read back from its `summary.json`."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...benchmarks.evaluate import OVERALL
+from ...benchmarks.types import Difference, Interval, Report, Row
+from ...rm.errors import DataError
+from .database import WAY_OUT
+from .run_list import SUMMARY
+
+
+class Heading(NamedTuple):
+    """What every version of a summary has: the suite, and scorer -> role in their order."""
+
+    suite: str
+    scorers: dict[str, str]
+
+    def first(self, role: str = "model") -> str:
+        """The first scorer of a role, or the first there is."""
+        return next((name for name, its in self.scorers.items() if its == role), next(iter(self.scorers)))
+
+
+def read_heading(folder: Path) -> Heading:
+    """Of any run; a file that cannot be read, or names no scorer, is a `DataError`."""
+    stored = _stored(folder)
+    try:
+        scorers = {str(row["scorer"]): str(row["role"]) for row in stored["rows"]}
+        if not scorers:
+            raise ValueError("no scorer")
+        return Heading(str(stored["suite"]), scorers)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+
+
+def read_report(folder: Path) -> Report:
+    """With every interval; a run of a version that did not keep them is a `DataError`."""
+    stored = _stored(folder)
+    try:
+        return Report(
+            **{name: str(stored[name]) for name in ("suite", "version")},
+            **{name: int(stored[name]) for name in ("cases", "clusters", "samples", "seed")},
+            **{name: tuple(map(str, stored[name])) for name in ("notes", "findings")},
+            sizes={str(name): int(size) for name, size in stored["sizes"].items()},
+            rows=_rows(stored),
+            interval=str(stored.get("interval", "percentile")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise _damaged(folder, error) from error
+
+
+def areas(row: Row) -> dict[str, Interval]:
+    """`overall` and the sections, in the report's order."""
+    return {OVERALL: row.overall, **row.sections}
+
+
+def _stored(folder: Path) -> Mapping[str, Any]:
+    path = folder / SUMMARY
+    if not path.is_file():
+        raise DataError(f"{folder} has no {SUMMARY} yet: it is still running, or was cut off")
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return stored if isinstance(stored, dict) else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> DataError:
+    return DataError(
+        f"{folder / SUMMARY} is damaged, or of another version ({type(error).__name__}: {error}); {WAY_OUT}"
+    )
+
+
+def _rows(stored: Mapping[str, Any]) -> tuple[Row, ...]:
+    """All of them tell of the same areas."""
+    rows = tuple(map(_row, stored["rows"]))
+    for row in rows:
+        if row.subsets.keys() != stored["sizes"].keys() or row.sections.keys() != rows[0].sections.keys():
+            raise ValueError(f"'{row.scorer}' is told of other subsets or sections")
+    if not rows:
+        raise ValueError("no scorer")
+    return rows
+
+
+def _row(stored: Mapping[str, Any]) -> Row:
+    return Row(
+        scorer=str(stored["scorer"]),
+        role=str(stored["role"]),
+        contract=str(stored["contract"]),
+        overall=_interval(stored["overall"]),
+        sections={name: _interval(one) for name, one in stored["sections"].items()},
+        subsets={name: _interval(one) for name, one in stored["subsets"].items()},
+        scored=int(stored["scored"]),
+        ties=int(stored["ties"]),
+        unscored=int(stored["unscored"]),
+        style={name: _number(one) for name, one in stored.get("style", {}).items()},
+        minus_null={
+            null: {area: Difference(*map(_number, one)) for area, one in areas.items()}
+            for null, areas in stored.get("minus_null", {}).items()
+        },
+    )
+
+
+def _interval(stored: Sequence[float | None]) -> Interval:
+    value, low, high = map(_number, stored)
+    return Interval(value, low, high)
+
+
+def _number(stored: float | None) -> float:
+    """JSON has no NaN: it stands there as null."""
+    return math.nan if stored is None else float(stored)

@@ -1,0 +1,1 @@
+"""The compare tab: two scorers on the same cases."""

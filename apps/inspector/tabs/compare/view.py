@@ -1,0 +1,149 @@
+"""Two scorers beside each other: agreement, flips, margins, and whether the difference is more than noise."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+
+from .....rm.errors import UsageError
+from ...components import (
+    NO_JUDGMENTS,
+    QUIET,
+    Site,
+    address,
+    button,
+    chooser,
+    filled_list,
+    noted,
+    opening,
+    pick,
+    run_list,
+    scorers,
+)
+from ...run_list import JUDGED
+from ...summaries import read_heading
+from . import queries as views
+
+SIZE = 20
+NAMES = ("run", "scorer", "with", "other")
+WAIT = '<p class="faint">Drawing bootstrap samples …</p>'
+STATISTICS: dict[str, Any] = QUIET | {"concurrency_id": "statistics"}
+Values = list[Any]
+
+
+def tab(site: Site) -> None:
+    """Both runs and scorers, what they agree on, and the cases that flipped."""
+    with gr.Row():
+        first = chooser(site, JUDGED, label="First run", scale=3, min_width=200)
+        scorer = filled_list("Its scorer", scale=2, min_width=160)
+        second = chooser(site, JUDGED, label="Second run", name="with", place=1, scale=3, min_width=200)
+        other = filled_list("Its scorer", scale=2, min_width=160)
+    note = gr.HTML(elem_id="compare-note", apply_default_css=False, visible=False)
+    with gr.Row():
+        with gr.Column(min_width=320):
+            matrix = gr.HTML(apply_default_css=False)
+            statistics = gr.HTML(elem_id="differences", apply_default_css=False)
+        with gr.Column(min_width=320):
+            plot = gr.Plot(show_label=False, elem_id="margins")
+            drawn = gr.Markdown(elem_classes="hint")
+    with gr.Row(elem_classes="bar"):
+        kind = gr.Radio([*views.FLIPS], value="all", show_label=False, container=False, scale=4, elem_id="flip-kind")
+        place = gr.Markdown(elem_id="flip-place")
+        before, after = button("‹ flips before"), button("flips after ›")
+    flips = gr.HTML(elem_id="flips", apply_default_css=False)
+    page = gr.State(0)
+
+    sides, found = [first, scorer, second, other], [note, matrix, plot, drawn, statistics]
+    listed = [page, kind, place, flips]
+
+    def chosen(*asked: Any) -> Values:
+        lists, known = _choices(site, asked)
+        return [*lists, *noted(_present, _empty)(site, known)]
+
+    def arrive(query: Mapping[str, str], *asked: Any) -> Values:
+        return chosen(*(query.get(name) or value for name, value in zip(NAMES, asked, strict=True)))
+
+    everything = [*sides, *found, *listed]
+    events = [opening(site, "compare", arrive, sides, everything)]
+    events += [one.input(chosen, sides, everything, **QUIET) for one in sides]
+    for event in events:  # then the statistics, which take longest
+        event.then(None, sides, None, js=address("compare", *NAMES), **QUIET)
+        event.then(lambda *asked: _statistics(site, asked), sides, statistics, **STATISTICS)
+    for event, step in ((kind.input, None), (before.click, -1), (after.click, 1)):
+        event(_turn(site, step), [page, kind, *sides], [note, *listed], **QUIET)
+
+
+def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
+    """Updates of the four lists, and what is chosen in them: what was asked for, where it is there."""
+    lists, chosen = [], []
+    for place, (wanted, scorer) in enumerate((asked[:2], asked[2:])):
+        run = pick(site, wanted, JUDGED, place=place)
+        names, scorer = scorers(site, run, scorer)
+        lists += [run_list(site, run, JUDGED), gr.Dropdown(names, value=scorer)]
+        chosen += [run, scorer]
+    return lists, chosen
+
+
+def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
+    if not (asked[0] and asked[2]):
+        raise UsageError(NO_JUDGMENTS)
+    first, second = (
+        views.Side(run, site.root.find(run, JUDGED), scorer or read_heading(site.root.find(run, JUDGED)).first())
+        for run, scorer in (asked[:2], asked[2:])
+    )
+    return first, second
+
+
+def _empty() -> Values:
+    """In place of everything behind the note."""
+    return ["", gr.Plot(visible=False), "", "", 0, gr.Radio(visible=False), "", ""]
+
+
+def _present(site: Site, asked: Any) -> Values:
+    """Agreement, margins, the wait for the statistics, and the first page of flips."""
+    first, second = _sides(site, asked)
+    views.check(first, second)
+    counts, called = views.agreement(first, second), views.names(first, second)
+    points, total = views.points(first, second)
+    return [
+        views.agreement_html(counts, called),
+        gr.Plot(views.scatter(points, called), visible=True),
+        views.drawn_note(len(points), total),
+        WAIT,
+        *_page(first, second, counts, "all", 0),
+    ]
+
+
+def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str], int], kind: str, page: int) -> Values:
+    """The page's number, the kinds with their counts, the place, and the flips there."""
+    number = views.count_flips(counts, kind)
+    page = max(0, min(page, (number - 1) // SIZE))
+    lines = views.flips(first, second, kind, page, SIZE)
+    start = page * SIZE
+    place = f"{start + 1:,} to {start + len(lines):,} of {number:,}" if lines else ""
+    choices = [(f"{name} ({views.count_flips(counts, name):,})", name) for name in views.FLIPS]
+    return [page, gr.Radio(choices, value=kind, visible=True), place, views.flips_html(lines, first, second)]
+
+
+def _turn(site: Site, step: int | None) -> Any:
+    """An event's function: another kind of flips, or the page before or after."""
+
+    def turn(page: int, kind: str, *asked: Any) -> Values:
+        first, second = _sides(site, asked)
+        counts = views.agreement(first, second)
+        return _page(first, second, counts, kind, 0 if step is None else page + step)
+
+    return noted(turn, lambda: [gr.skip() for _ in range(4)])
+
+
+def _statistics(site: Site, asked: Any) -> str:
+    """The table, or in its place why there is none; where nothing is compared the note has told it already."""
+    try:
+        first, second = _sides(site, asked)
+        views.check(first, second)
+    except ValueError:
+        return ""
+    try:
+        return views.statistics_html(views.statistics(first, second))
+    except ValueError as error:
+        return views.no_statistics_html(str(error))

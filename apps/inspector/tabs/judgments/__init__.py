@@ -1,0 +1,1 @@
+"""The judgments tab: filtered cases, one case in full, annotations and exports."""

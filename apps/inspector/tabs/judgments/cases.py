@@ -1,0 +1,119 @@
+"""One case of a run in full: its texts, which answer is right, and what every scorer made of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .....benchmarks.evaluate import ALL
+from .....benchmarks.types import Interval
+from .....rm.errors import UNREADABLE, DataError, UsageError
+from .....rm.types import Messages
+from ....runs.tables import ITEMS, conversations
+from ...database import WAY_OUT
+from .index import ITEM_COLUMNS, ITEM_TABLE, OUTCOME, SCORE_TABLE, Index, index
+from .queries import Run, Scorer
+
+
+class Verdict(NamedTuple):
+    """What one scorer made of a case: scores in the order of the answers, or why there are none."""
+
+    scorer: Scorer
+    outcome: str
+    margin: float | None
+    scores: tuple[float, ...]
+    abstained: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """Everything about one case, seen through `scorer`; `best` holds the places of the right answers."""
+
+    scorer: str
+    case: str
+    subset: str
+    cluster: str
+    messages: Messages
+    answers: tuple[str, ...]
+    best: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    interval: Interval | None = None
+    """What the report says of the chosen scorer on the case's subset."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the chosen scorer made of it."""
+        return next((verdict for verdict in self.verdicts if verdict.scorer.name == self.scorer), None)
+
+    @property
+    def pair(self) -> tuple[int, int] | None:
+        """The right answer of the lowest score and the wrong one of the highest, between which the margin lies.
+
+        Without scores the first of each; None where every answer is right.
+        """
+        wrong = [place for place in range(len(self.answers)) if place not in self.best]
+        if not (wrong and self.best):
+            return None
+        scores = self.verdict.scores if self.verdict and self.verdict.scores else [0.0] * len(self.answers)
+        return min(self.best, key=lambda place: scores[place]), max(wrong, key=lambda place: scores[place])
+
+
+def item(run: Run, scorer: str, case: str) -> Item:
+    """Everything about one case: the texts, which answer is right, and what every scorer made of it."""
+    tables = index(run.folder)
+    found = tables.query('SELECT place FROM cases WHERE "case" = $case', {"case": case})
+    if not found:
+        raise UsageError(f"{run.folder} has no case '{case}'; the table lists what there is")
+    return items(run, scorer, [found[0][0]])[0]
+
+
+def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
+    """The cases at these rows of the table of items."""
+    tables = index(run.folder)
+    texts = tables.rows(ITEM_TABLE, ITEM_COLUMNS, rows)
+    judged = _judged(tables, run, {texts[row][0]: row for row in rows})
+    try:
+        return [_item(run, scorer, texts[row], judged[texts[row][0]]) for row in rows]
+    except UNREADABLE as error:
+        raise DataError(f"{run.folder}: {ITEMS} is damaged ({error}); {WAY_OUT}") from error
+
+
+def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple]) -> Item:
+    case, subset, cluster, prompt, messages, answers, best = texts
+    if not {*best} <= {*range(len(answers))} or not all(isinstance(one, str) for one in (case, prompt, *answers)):
+        raise ValueError(f"case '{case}': a text is missing, or a right answer that is not there")
+    return Item(
+        scorer,
+        case,
+        subset,
+        cluster,
+        *_texts(messages, prompt, answers),
+        tuple(best),
+        tuple(Verdict(known, *verdicts[known.name]) for known in run.scorers if known.name in verdicts),
+        run.intervals.get(scorer, {}).get(subset or ALL),
+    )
+
+
+def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[str, tuple]]:
+    """Case -> scorer -> outcome, margin, scores and the reason for having none.
+
+    `write_scores` puts each scorer's cases in the order of the items: looked up there first, else the table is read.
+    """
+    columns = f'"case", scorer, {OUTCOME}, margin, scores, abstained'
+    ((total,),) = tables.query("SELECT count(*) FROM cases")
+    lines = [place * total + row for place in range(len(run.scorers)) for row in cases.values()]
+    rows = [row for row in tables.rows(SCORE_TABLE, columns, lines).values() if row[0] in cases]
+    if len(rows) < len(lines):
+        text = f'SELECT {columns} FROM {SCORE_TABLE} WHERE list_contains($cases::VARCHAR[], "case")'
+        rows = tables.query(text, {"cases": list(cases)})
+    judged: dict[str, dict[str, tuple]] = {case: {} for case in cases}
+    for case, scorer, outcome, margin, scores, why in rows:
+        judged[case][scorer] = outcome, margin, tuple(scores or ()), why or ""
+    return judged
+
+
+def _texts(messages: str, prompt: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
+    """The prompt's messages and the answers; the prompt as plain text where its messages cannot be read."""
+    try:
+        return conversations(messages, answers)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ({"role": "user", "content": prompt},), tuple(answers)

@@ -1,0 +1,77 @@
+"""Two answers word by word: what only one of them says."""
+
+import re
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from ...html import LONGEST, shown
+
+WORD = re.compile(r"\S+\s*|\s+")
+WORDS = 2_000
+"""So many words of each answer are compared: more would keep the reader waiting."""
+
+
+class Piece(NamedTuple):
+    """A stretch of an answer, and whether the other answer has it too."""
+
+    text: str
+    common: bool
+
+
+class Diff(NamedTuple):
+    """Both answers in pieces, which join to the whole text; `left` counts the words that were not compared."""
+
+    first: list[Piece]
+    second: list[Piece]
+    left: int
+
+
+def word_diff(first: str, second: str, most: int = WORDS) -> Diff:
+    """The longest common stretches of words, and what stands between them; blanks at a word's end do not count.
+
+    >>> word_diff("an old oak", "an oak").first
+    [Piece(text='an ', common=True), Piece(text='old ', common=False), Piece(text='oak', common=True)]
+    """
+    words, others = WORD.findall(first), WORD.findall(second)
+    left = max(0, len(words) - most) + max(0, len(others) - most)
+    compared, against = words[:most], others[:most]
+    ours, theirs = [word.rstrip() for word in compared], [word.rstrip() for word in against]
+    start = next(
+        (k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), min(len(ours), len(theirs))
+    )
+    blocks = SequenceMatcher(None, ours[start:], theirs[start:]).get_matching_blocks()
+    common = [(0, 0, start), *((a + start, b + start, size) for a, b, size in blocks)]
+    return Diff(
+        _pieces(compared, [(a, size) for a, _, size in common], "".join(words[most:])),
+        _pieces(against, [(b, size) for _, b, size in common], "".join(others[most:])),
+        left,
+    )
+
+
+def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[Piece]:
+    """The words in turns that are only here and common; what was not compared counts as common: it is not marked."""
+    pieces, end = [], 0
+    for start, size in common:
+        pieces += [Piece("".join(words[end:start]), False), Piece("".join(words[start : start + size]), True)]
+        end = start + size
+    merged: list[Piece] = []
+    for piece in (piece for piece in [*pieces, Piece(rest, True)] if piece.text):
+        if merged and merged[-1].common == piece.common:
+            merged[-1] = Piece(merged[-1].text + piece.text, piece.common)
+        else:
+            merged.append(piece)
+    return merged
+
+
+def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:
+    """The text with what only this answer says marked as `kind`: `ins` or `del`; cut where it is endless."""
+    html, room = [], longest
+    for piece in pieces:
+        text = shown(piece.text, max(room, 0))
+        html.append(text if piece.common else f"<{kind}>{text}</{kind}>")
+        room -= len(piece.text)
+        if room < 0:
+            break
+    hidden = sum(len(piece.text) for piece in pieces[len(html) :])
+    more = f'<span class="mark">… {hidden:,} more characters</span>' if hidden else ""
+    return "".join(html) + more

@@ -1,0 +1,238 @@
+"""What a judge's verdict rests on: criteria with quoted evidence, its reasoning, and every reply in its order."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ......judges.parsing.grammars import LABELS
+from ......judges.parsing.statements import NoVerdict
+from ......judges.parsing.verdicts import pair_verdict
+from ......judges.types import Criterion
+from ......rm.errors import UNREADABLE, DataError
+from .....runs.tables import JUDGMENTS
+from .... import html
+from ....database import query, table
+from ....html import LONGEST, number, shown
+
+ROW = f"""SELECT criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost
+          FROM {table("judgments")} WHERE scorer = $scorer AND "case" = $case"""
+WORDS = {1.0: ("met", "right"), 0.5: ("partly", "tie"), 0.0: ("not met", "wrong")}
+STYLE = """<style>
+.rl mark[class] {color: inherit; border-radius: 2px; padding: 0 1px; box-shadow: inset 0 -2px var(--c);
+                 background: color-mix(in srgb, var(--c) 30%, transparent)}
+.rl mark.right {--c: var(--right)} .rl mark.wrong {--c: var(--wrong)} .rl mark.tie {--c: var(--other)}
+.rl td.verdict {text-align: left; min-width: 12rem} .rl td.verdict q {display: block; font-size: 12px}
+.rl .reply .text {font-family: monospace; font-size: 12px}
+.rl .criteria {margin-top: 12px} .rl .criteria th {text-align: left} .rl .criteria td:first-child {min-width: 7rem}
+</style>"""
+
+
+class Grounds(NamedTuple):
+    """One judge on one case."""
+
+    criteria: tuple[Criterion, ...]
+    reasoning: str
+    raw: tuple[str, ...]
+    orders: tuple[tuple[int, ...], ...]
+    """The places of the answers that each request showed, first to last."""
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+    cost: float
+
+    def values(self, answers: int) -> list[dict[str, float]]:
+        """Each answer's value by criterion."""
+        return [{one.name: one.value for one in self.criteria if one.answer == place} for place in range(answers)]
+
+
+def grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
+    """What `rewardlab judge` kept of a judgment; None for a scorer that is no judge, or in a run without judges."""
+    path = folder / JUDGMENTS
+    if not path.is_file():
+        return None
+    found = query(ROW, {"judgments": path}, {"scorer": scorer, "case": case}, way_out="run `rewardlab judge` again")
+    try:
+        return _grounds(*found[0]) if found else None
+    except UNREADABLE as error:
+        raise DataError(f"{path}: the judgment of '{case}' cannot be read ({error})") from error
+
+
+def _grounds(criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost) -> Grounds:
+    return Grounds(
+        tuple(_criterion(**one) for one in criteria or ()),
+        str(reasoning or ""),
+        tuple(map(str, raw or ())),
+        tuple(tuple(map(int, order)) for order in orders or ()),
+        int(prompt_tokens or 0),
+        int(completion_tokens or 0),
+        float(seconds or 0.0),
+        float(cost or 0.0),
+    )
+
+
+def _criterion(answer: Any, name: Any, value: Any, evidence: Any, quoted: Any) -> Criterion:
+    return Criterion(int(answer), str(name), float(value), str(evidence), bool(quoted))
+
+
+# ---- evidence in an answer ----
+
+
+class Quotation(NamedTuple):
+    """Where a criterion's evidence stands in an answer."""
+
+    start: int
+    end: int
+    criterion: Criterion
+
+
+def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
+    """Every place where the evidence of a criterion stands; spaces, letter case and quotation marks do not count."""
+    found = []
+    for criterion in criteria:
+        words = [re.escape(word) for word in criterion.evidence.strip(" \"'“”‘’«»\n").split()]
+        for place in re.finditer(r"\s+".join(words), answer, re.IGNORECASE) if words else ():
+            found.append(Quotation(place.start(), place.end(), criterion))
+    return found
+
+
+def marked(answer: str, criteria: Sequence[Criterion]) -> str:
+    """The answer as HTML with its quoted evidence marked; where quotations overlap, a mark names all of them."""
+    text, rest = answer[:LONGEST], answer[LONGEST:]
+    found = quotations(text, criteria)
+    cuts = sorted({0, len(text), *(place for one in found for place in (one.start, one.end))})
+    parts = []
+    for start, end in pairwise(cuts):
+        over = dict.fromkeys(one.criterion for one in found if one.start <= start and end <= one.end)
+        parts.append(_mark(text[start:end], [*over]))
+    return "".join(parts) + shown(rest, 0) if rest else "".join(parts)
+
+
+def _mark(text: str, criteria: Sequence[Criterion]) -> str:
+    if not criteria:
+        return shown(text)
+    worst = min(one.value for one in criteria)
+    names = ", ".join(f"{one.name}: {_word(one.value)}" for one in criteria)
+    return f'<mark class="{_colour(worst)}" title="{escape(names)}">{shown(text)}</mark>'
+
+
+def _word(value: float) -> str:
+    return WORDS[value][0] if value in WORDS else number(value)
+
+
+def _colour(value: float) -> str:
+    return WORDS[value][1] if value in WORDS else "tie"
+
+
+# ---- what is shown ----
+
+
+def grounds_html(found: Grounds, answers: Sequence[str]) -> str:
+    """Criteria, the answers with the evidence marked, the reasoning, every reply, and what they cost."""
+    parts = [_replies_html(found, answers), _reasoning_html(found), _cost_html(found)]
+    if found.criteria:
+        parts = [_criteria_html(found, len(answers)), _answers_html(found, answers), *parts]
+    return f'{html.STYLE}{STYLE}<div class="rl">{"".join(parts)}</div>'
+
+
+def _criteria_html(found: Grounds, answers: int) -> str:
+    names = dict.fromkeys(one.name for one in found.criteria)
+    by_place = {(one.name, one.answer): one for one in found.criteria}
+    marks = any(one.evidence for one in found.criteria)
+    head = "".join(f"<th>Answer {place + 1}</th>" for place in range(answers))
+    rows = "".join(
+        f"<tr><td>{shown(name)}</td>"
+        + "".join(_verdict(by_place.get((name, place)), marks) for place in range(answers))
+        + "</tr>"
+        for name in names
+    )
+    table = f"<table><thead><tr><th>Criterion</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="box scores criteria">{table}</div>'
+
+
+def _verdict(one: Criterion | None, marks: bool) -> str:
+    """A mark with its evidence; a number where values are scores on scales of their own."""
+    if one is None:
+        return '<td class="verdict faint">no verdict</td>'
+    if not marks:
+        return f"<td>{number(one.value)}</td>"
+    stray = "" if one.quoted else ' <span class="wrong">(does not stand in the answer)</span>'
+    quoted = f"<q>{shown(one.evidence, 400)}</q>{stray}" if one.evidence else ""
+    return f'<td class="verdict"><span class="{_colour(one.value)}">{_word(one.value)}</span>{quoted}</td>'
+
+
+def _answers_html(found: Grounds, answers: Sequence[str]) -> str:
+    boxes = "".join(
+        _box(f"Answer {place + 1}", marked(text, [one for one in found.criteria if one.answer == place]))
+        for place, text in enumerate(answers)
+    )
+    return f'<div class="answers evidence">{boxes}</div>'
+
+
+def _box(head: str, text: str, kind: str = "") -> str:
+    return (
+        f'<div class="box {kind}"><div class="head">{head}</div>'
+        f'<div class="body"><div class="text">{text}</div></div></div>'
+    )
+
+
+def _reasoning_html(found: Grounds) -> str:
+    return _box("Reasoning", shown(found.reasoning)) if found.reasoning else ""
+
+
+def _replies_html(found: Grounds, answers: Sequence[str]) -> str:
+    """Replies beside each other: of a comparison in both orders these are the two orders."""
+    boxes = "".join(
+        _box(_request(place, _at(found.orders, place), raw, answers), shown(raw), "reply")
+        for place, raw in enumerate(found.raw)
+    )
+    turned = _flips(found, answers)
+    return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""
+
+
+def _at(orders: Sequence[tuple[int, ...]], place: int) -> tuple[int, ...]:
+    return orders[place] if place < len(orders) else ()
+
+
+def _request(place: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
+    """Which answers the request showed, in which order, and what its reply says."""
+    names = ", then ".join(f"answer {one + 1}" for one in order)
+    head = f"<span>Reply {place + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
+    said = said_of(raw, order, answers)
+    return head + (f'<span class="end">{shown(said)}</span>' if said else "")
+
+
+def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
+    """What a reply says of two answers, in the answers' own numbers; empty where it was shown one answer, or more.
+
+    >>> said_of("Winner: A", (1, 0), ["first", "second"])
+    'answer 2 is better'
+    """
+    if len(order) != len(LABELS) or not all(0 <= one < len(answers) for one in order):
+        return ""
+    found = pair_verdict(raw, quoted=[answers[one] for one in order])
+    if isinstance(found, NoVerdict):
+        return str(found)
+    if found.choice not in LABELS:
+        return "a tie"
+    return f"answer {order[LABELS.index(found.choice)] + 1} is better"
+
+
+def _flips(found: Grounds, answers: Sequence[str]) -> str:
+    """A sentence where the reply to a turned order says something else."""
+    said: dict[Any, set[str]] = {}
+    for raw, order in zip(found.raw, found.orders, strict=False):
+        if len(order) == len(LABELS):
+            said.setdefault(frozenset(order), set()).add(said_of(raw, order, answers))
+    if all(len(one) == 1 for one in said.values()):
+        return ""
+    return '<p class="wrong">The replies differ: the verdict follows the order of the answers.</p>'
+
+
+def _cost_html(found: Grounds) -> str:
+    return (
+        f'<div class="faint">{len(found.raw)} requests, {found.prompt_tokens:,} + {found.completion_tokens:,} tokens, '
+        f"{number(found.seconds)} seconds, cost {number(found.cost)}.</div>"
+    )

@@ -1,0 +1,263 @@
+"""What a reward model's score rests on: rewards of tokens, effects of sentences, objectives. The model is handed in."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from ......rm.errors import UNREADABLE
+from ......rm.io.checked_files import from_json
+from ......rm.types import Example, Messages, RewardModel
+from .....runs.run_folder import MANIFEST
+from .....runs.token_texts import pieces
+from .... import figures, html, tokens
+from ....figures import PALETTE
+from ....html import number, shown
+from ....tokens import Scale, heat_html, legend_html, scale_of, shades
+
+MOST_SENTENCES, MOST_CHARACTERS = 60, 2_000_000  # of the shorter answers that a model is given at once
+TOLERANCE = 1e-4
+SENTENCE = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n)\s*")
+
+
+class TokenRewards(NamedTuple):
+    """One answer's reward at each of its T tokens, in the reward's unit: β times nats."""
+
+    pieces: tuple[str, ...]
+    values: np.ndarray
+    """[K, T]; each row adds up to the objective's reward."""
+    cut: int
+    """Tokens of prompt and answer that did not fit the model and were not read."""
+
+
+class SentenceEffects(NamedTuple):
+    """What the reward becomes without each of an answer's sentences."""
+
+    sentences: tuple[str, ...]
+    """They add up to the answer; the last one is all that was not tried, if anything was left."""
+    values: np.ndarray
+    """[K, S]: the reward without the sentence minus the reward with it; NaN for what was not tried."""
+    untried: int
+    """How many sentences the last one holds."""
+
+
+class Explanation(NamedTuple):
+    """One model's rewards of R answers, and what they rest on."""
+
+    model: str
+    kind: str
+    """The file of `rm.models` that the model is of."""
+    contract: str
+    objectives: tuple[str, ...]
+    rewards: np.ndarray
+    """[R, K]"""
+    parts: tuple[TokenRewards, ...] | tuple[SentenceEffects, ...]
+    """Of each answer."""
+    beta: float | None = None
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the reward is a sum over tokens."""
+        return isinstance(self.parts[0], TokenRewards)
+
+
+def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[str]) -> Explanation:
+    """By token where the reward is a sum over tokens, else by leaving out one sentence after the other."""
+    examples = [Example(prompt, answer) for answer in answers]
+    rewards = model.rate(examples)
+    if hasattr(model, "logprobs"):
+        parts: Any = token_rewards(model, examples)
+    else:
+        parts = tuple(sentence_effects(model, *one) for one in zip(examples, rewards, strict=True))
+    contract = model.contract
+    return Explanation(name, contract.kind, contract.hash(), contract.objectives, rewards, parts, contract.beta)
+
+
+# ---- tokens ----
+
+
+def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards, ...]:
+    """r_t = β log π_r(y_t | x, y_<t), or β (log π - log π_ref) for an implicit reward: what the reward adds up from."""
+    read = [one.logprobs(examples) for one in _readings(model)]
+    encoder = model.encoder
+    found = []
+    for place, example in enumerate(examples):
+        row = encoder.encode_answer(example)
+        texts = pieces(encoder.tokenizer, row.ids[row.start :])
+        values = model.contract.beta * np.stack([of_objective[place] for of_objective in read])
+        found.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
+    return tuple(found)
+
+
+def _readings(model: Any) -> list[Any]:
+    """The model for each of its rewards; one that follows a preference is read with all weight on one objective."""
+    adapter = getattr(model, "adapter", None)
+    if adapter is None or not adapter.settings.follows_preference or model.preference is not None:
+        return [model]
+    names = adapter.objectives
+    return [model.at({name: float(name == one) for name in names}) for one in names]
+
+
+def adds_up(explanation: Explanation) -> float:
+    """The largest |Σ_t r_t - reward| over answers and objectives."""
+    sums = np.stack([part.values.sum(1) for part in explanation.parts])
+    return float(np.abs(sums - explanation.rewards).max())
+
+
+# ---- sentences ----
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and lines of a text, each with the space behind it; they add up to the text.
+
+    >>> sentences("One, e.g. 1.5. Two!\\n\\nThree")
+    ['One, e.g. ', '1.5. ', 'Two!\\n\\n', 'Three']
+    """
+    begins = len(text) - len(text.lstrip())
+    cuts = [0, *(found.end() for found in SENTENCE.finditer(text) if found.end() > begins), len(text)]
+    return [text[start:end] for start, end in pairwise(cuts) if start < end]
+
+
+def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -> SentenceEffects:
+    """Leave one out: r(x, y without s) - r(x, y), for the first sentences of an answer, in one batch.
+
+    A single sentence cannot be left out, since nothing of the answer would remain.
+    """
+    parts = sentences(example.answer)
+    most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.answer)))
+    tried = min(len(parts), most) if len(parts) > 1 else 0
+    shorter = [Example(example.prompt, _without(parts, place)) for place in range(tried)]
+    effects = (model.rate(shorter) - reward).T if tried else np.empty((len(reward), 0))
+    rest = "".join(parts[tried:])
+    unknown = np.full((len(reward), 1 if rest else 0), np.nan)
+    texts = (*parts[:tried], *([rest] if rest else []))
+    return SentenceEffects(texts, np.concatenate([effects, unknown], axis=1), len(parts) - tried)
+
+
+def _without(parts: Sequence[str], place: int) -> str:
+    """The answer ends without a space where it did so before."""
+    rest = "".join((*parts[:place], *parts[place + 1 :]))
+    return rest if parts[-1] != parts[-1].rstrip() else rest.rstrip()
+
+
+# ---- the score in the run ----
+
+
+def contracts_of(folder: Path) -> dict[str, str]:
+    """The contract of every scorer of a run, as its manifest states them; empty where it does not."""
+    try:
+        found = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
+        return {str(name): str(contract) for name, contract in found.items()}
+    except UNREADABLE:
+        return {}
+
+
+def recorded(
+    explanation: Explanation,
+    contracts: Mapping[str, str],
+    scores: Mapping[str, Sequence[float]],
+    objective: str | None = None,
+) -> str:
+    """A sentence on whether the run's scores are these rewards: of the scorers under the same contract.
+
+    The run's score is the reward for its `objective`, or the mean over all objectives.
+    """
+    same = [name for name, contract in contracts.items() if contract == explanation.contract and scores.get(name)]
+    if not same:
+        return f"No score in this run was made under the contract of '{explanation.model}'."
+    column = explanation.objectives.index(objective) if objective in explanation.objectives else None
+    now = explanation.rewards.mean(1) if column is None else explanation.rewards[:, column]
+    off = {name: float(np.abs(np.array(scores[name]) - now).max()) for name in same}
+    name = min(off, key=off.__getitem__)
+    if off[name] <= TOLERANCE * max(1.0, float(np.abs(now).max())):
+        return f"These are the scores of '{name}' in the run (to {off[name]:.1g})."
+    return f"The scores of '{name}' in the run differ by {off[name]:.4g}: its weights are not those of this model."
+
+
+# ---- what is shown ----
+
+
+def explanation_html(explanation: Explanation, objective: int, *, centred: bool = False, recorded: str = "") -> str:
+    """The answers side by side, coloured by what one objective's reward rests on; `recorded` is a sentence on it."""
+    rows = [part.values[objective] for part in explanation.parts]
+    scale = scale_of(rows, _mean(rows) if centred else 0.0)
+    boxes = "".join(
+        f'<div class="box"><div class="head"><span>Answer {place + 1}</span>'
+        f'<span class="end">{number(explanation.rewards[place, objective])}</span></div>'
+        f'<div class="body">{_part_html(part, objective, scale)}</div></div>'
+        for place, part in enumerate(explanation.parts)
+    )
+    return (
+        f'{html.STYLE}{tokens.STYLE}<div class="rl">{_lead(explanation, objective, scale)}'
+        f'<div class="faint">{shown(recorded)}</div><div class="answers">{boxes}</div></div>'
+    )
+
+
+def _mean(rows: Sequence[np.ndarray]) -> float:
+    known = np.concatenate(rows)
+    known = known[np.isfinite(known)]
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _lead(explanation: Explanation, objective: int, scale: Scale) -> str:
+    if not explanation.by_token:
+        return legend_html(scale, unit="reward", low="helps", high="hurts") + _told(
+            "Colour of a sentence: the reward of the answer without it minus the reward with it."
+        )
+    off = adds_up(explanation)
+    size = max(1.0, float(np.abs(explanation.rewards).max()))
+    sums = (
+        f"The tokens of each answer add up to its reward (to {off:.1g})."
+        if off <= TOLERANCE * size
+        else f"The tokens do NOT add up to the reward: they are off by {off:.4g}."
+    )
+    what = "log π - log π_ref" if explanation.kind == "implicit" else "log-probability"
+    beta = f"Reward of a token: β times its {what} in nats, β = {number(explanation.beta)}. {sums}"
+    return legend_html(scale, unit="reward", low="", high="") + _told(beta)
+
+
+def _told(text: str) -> str:
+    return f'<div class="faint">{shown(text)}</div>'
+
+
+def _part_html(part: TokenRewards | SentenceEffects, objective: int, scale: Scale) -> str:
+    values = part.values[objective]
+    if isinstance(part, TokenRewards):
+        sums = values.cumsum()
+        titles = [f"{value:+.4f}, sum {total:+.4f}" for value, total in zip(values, sums, strict=True)]
+        cut = _told(f"{part.cut:,} tokens at the beginning did not fit the model.") if part.cut else ""
+        return cut + heat_html(part.pieces, shades(values, scale), titles)
+    return heat_html(part.sentences, shades(values, scale), [*map(_effect, values)]) + _untried(part)
+
+
+def _effect(value: float) -> str:
+    return "not tried" if np.isnan(value) else f"without it {value:+.4f}"
+
+
+def _untried(part: SentenceEffects) -> str:
+    if len(part.sentences) == part.untried == 1:
+        return _told("One sentence: nothing would remain without it.")
+    return _told(f"{part.untried:,} sentences at the end were not tried.") if part.untried else ""
+
+
+def sums_figure(explanation: Explanation, objective: int) -> go.Figure:
+    """The running sum of the tokens' rewards, a line per answer."""
+    figure = go.Figure()
+    for place, part in enumerate(explanation.parts):
+        sums = part.values[objective].cumsum()
+        colour = PALETTE[place % len(PALETTE)]
+        figure.add_scatter(y=sums, x=np.arange(1, len(sums) + 1), name=f"Answer {place + 1}", line={"color": colour})
+    return figures.layout(figure, x="tokens of the answer", y="reward so far")
+
+
+def objectives_figure(explanation: Explanation) -> go.Figure:
+    """Every objective's reward as bars, one colour per answer."""
+    figure = go.Figure()
+    names = [*map(figures.plain, explanation.objectives)]
+    for place, rewards in enumerate(explanation.rewards):
+        figure.add_bar(x=names, y=rewards, name=f"Answer {place + 1}", marker_color=PALETTE[place % len(PALETTE)])
+    return figures.layout(figure, x="objective", y="reward")

@@ -1,0 +1,201 @@
+"""A rubric edited at one item: new scores from the verdicts that are there, and what only a judge could say."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ......judges.rubrics import scoring as rubric_score
+from ......judges.rubrics.rubric import Principle, Rubric, Rule, from_toml, parse, to_toml
+from ......judges.rubrics.scoring import RubricScore
+from ......rm.errors import DataError, UsageError
+from ......rm.io.checked_files import from_yaml
+from .....commands.judge.settings import SCORES
+from .....commands.rubrics.files import ENDINGS, OURS, read_rubrics
+from .....commands.rubrics.roles import RUBRICS
+from .....runs.run_folder import CONFIG
+from .... import html
+from ....html import number, shown
+
+
+class Source(NamedTuple):
+    """The rubric that an item was judged by, or a sentence on why it is not here."""
+
+    rubric: Rubric | None
+    score: str
+    """How its marks became a number: one of `apps.commands.judge.settings.SCORES`."""
+    told: str = ""
+
+    @property
+    def text(self) -> str:
+        """For the editor."""
+        return to_toml(self.rubric) if self.rubric else ""
+
+
+class Rescored(NamedTuple):
+    """An answer's score before and after; None where nothing applies to it."""
+
+    recorded: float | None
+    judged: float | None
+    """Under the rubric that it was judged by, from the same verdicts."""
+    edited: float | None
+
+
+# ---- the rubric of a run ----
+
+
+def source_of(folder: Path, root: Path, case: str) -> Source:
+    """The rubric of a run's item: the run's own for the case, one that comes with the package, or a file below root.
+
+    A path in a run's settings is what somebody wrote there, so nothing outside the root is opened for it.
+    """
+    settings = read_settings(folder)
+    score = settings.get("score", SCORES[0])
+    score = score if score in SCORES else SCORES[0]
+    if (folder / RUBRICS).is_file():
+        return _of_case(folder / RUBRICS, case, score, RUBRICS)
+    name = settings.get("rubric")
+    if not isinstance(name, str) or not name:
+        return Source(None, score, "This run names no rubric; paste one to score the stored verdicts by it.")
+    path = _allowed(name, root)
+    if path is None:
+        return Source(None, score, f"The rubric {name} lies outside the inspected folder; paste its text here.")
+    return _of_case(path, case, score, name)
+
+
+def _of_case(path: Path, case: str, score: str, name: str) -> Source:
+    try:
+        found = read_rubrics(path)
+    except DataError as error:
+        return Source(None, score, str(error))
+    rubric = found.get(case) if path.suffix == ".jsonl" else found[path.stem]
+    return Source(rubric, score, "" if rubric else f"{name} has no rubric for '{case}'.")
+
+
+def _allowed(name: str, root: Path) -> Path | None:
+    if name in {one.stem for one in OURS.glob("*.toml")}:
+        return OURS / f"{name}.toml"
+    try:
+        path = Path(name).resolve()
+        inside = path.is_relative_to(root) and path.is_file() and path.suffix in ENDINGS
+    except (ValueError, OSError):  # what no file can be called
+        return None
+    return path if inside else None
+
+
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """The settings that a run was made with; empty where they cannot be read."""
+    try:
+        found = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# ---- arithmetic ----
+
+
+def parse_rubric(text: str) -> Rubric:
+    """TOML, or JSON by itself or in a fenced block; a UsageError has the sentence on what is wrong."""
+    try:
+        return parse(text) if text.lstrip().startswith(("{", "```")) else from_toml(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def formula(name: str) -> RubricScore:
+    """A score by its name."""
+    if name not in SCORES:
+        raise UsageError(f"no score '{name}'; there is {', '.join(SCORES)}")
+    found = getattr(rubric_score, name)
+    return found() if name == "anchored" else found
+
+
+def rescore(
+    edited: Rubric,
+    judged: Rubric | None,
+    values: Sequence[Mapping[str, float]],
+    recorded: Sequence[float],
+    score: str,
+) -> list[Rescored]:
+    """Every answer under the edited rubric, from the verdicts that were given; removed rules no longer count."""
+    return [
+        Rescored(
+            recorded[place] if recorded else None,
+            _score(judged, marks, score) if judged else None,
+            _score(edited, marks, score),
+        )
+        for place, marks in enumerate(values)
+    ]
+
+
+def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | None:
+    kept = {name: value for name, value in values.items() if name in rubric.ids}
+    if not kept:
+        return None
+    try:
+        return formula(score)(rubric, kept)
+    except ValueError as error:
+        raise UsageError(f"the score '{score}' does not fit this rubric: {error}") from error
+
+
+def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
+    """A sentence on each criterion that no verdict was given on: a new one, or one that now says something else."""
+    known = {name for marks in values for name in marks}
+    before = {one.id: _meaning(one) for one in (*judged.rules, *judged.principles)} if judged else {}
+    told = []
+    for one in (*edited.rules, *edited.principles):
+        if one.id not in known:
+            told.append(f"'{one.id}' has no verdict here and does not count; a judge would have to be asked.")
+        elif one.id in before and before[one.id] != _meaning(one):
+            told.append(f"'{one.id}' says something else than what was judged; its verdict is on the old words.")
+    return told
+
+
+def _meaning(one: Rule | Principle) -> tuple[str, ...]:
+    """What a judge was asked; weights and vetoes are arithmetic."""
+    return (one.type, one.criterion, one.test) if isinstance(one, Rule) else (one.description,)
+
+
+# ---- what is shown ----
+
+
+def rescored_html(rows: Sequence[Rescored], told: Sequence[str], doubts: Sequence[str]) -> str:
+    """Scores before and after, who is best before and after, and what is to be said of it."""
+    heads = ("", "in the run", "same rubric", "edited rubric")
+    body = "".join(
+        f"<tr><td>Answer&nbsp;{place + 1}</td>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>"
+        for place, row in enumerate(rows)
+    )
+    table = (
+        f"<table><thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table>"
+    )
+    lists = _list("Only a judge could say", told) + _list("Doubtful in this rubric", doubts)
+    best = f"<p>{_change(rows)}</p>"
+    return f'{html.STYLE}<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'
+
+
+def _cell(value: float | None) -> str:
+    return "none" if value is None else number(value)
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    points = "".join(f"<li>{shown(line)}</li>" for line in lines)
+    return f'<div class="faint">{title}:</div><ul>{points}</ul>' if lines else ""
+
+
+def _change(rows: Sequence[Rescored]) -> str:
+    """Whether another answer is best now."""
+    before, after = (_best([getattr(row, name) for row in rows]) for name in ("recorded", "edited"))
+    if after is None:
+        return "Not every answer has a score now."
+    if before is None:
+        return f"Best now: {after}."
+    return f"Best before and now: {after}." if before == after else f"Best before: {before}; best now: {after}."
+
+
+def _best(scores: Sequence[float | None]) -> str | None:
+    known = [score for score in scores if score is not None]
+    if not scores or len(known) < len(scores):
+        return None
+    top = [str(place + 1) for place, score in enumerate(known) if score == max(known)]
+    return f"answer {top[0]}" if len(top) == 1 else f"answers {' and '.join(top)} alike"

@@ -1,0 +1,186 @@
+"""Why an item has its score: what judges kept of their verdict, a rubric to edit, and a model's own explanation."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from ......judges.rubrics.rubric import lint
+from ......rm.errors import UsageError
+from ......rm.types import RewardModel
+from ....components import QUIET, SLOW, Site, button, sentences
+from ....html import note_html
+from ....run_list import JUDGED
+from ..cases import Item, item
+from ..queries import open_run
+from . import queries as views
+from .criteria import grounds, grounds_html
+from .rescore import SCORES, needs_judge, parse_rubric, read_settings, rescore, rescored_html, source_of
+
+COMMAND = "To see what a reward model rests its score on, start with `rewardlab inspect {run} --model FOLDER`."
+CENTRES = ["0", "the mean token"]
+Chosen = tuple[str, str, str]
+"""Run id, scorer and case."""
+
+
+class Section(NamedTuple):
+    """What stands below an item, and how another item gets there."""
+
+    components: list[Any]
+    update: Callable[[str | None, str | None, str | None], list[Any]]
+    """Run id, scorer and case -> a value for each component."""
+
+
+class Asked(NamedTuple):
+    """The components of a model's explanation."""
+
+    explanation: gr.State
+    objective: gr.Dropdown
+    centre: gr.Radio
+    shown: gr.HTML
+    sums: gr.Plot
+    objectives: gr.Plot
+
+    def nothing(self) -> list[Any]:
+        """For an item that was not explained yet."""
+        return [None, gr.Dropdown(visible=False), gr.Radio(visible=False), "", *[gr.Plot(visible=False)] * 2]
+
+
+def section(site: Site) -> Section:
+    """The components, in the page that is being built."""
+    chosen = gr.State()
+    judged = gr.HTML(elem_id="grounds", apply_default_css=False)
+    rubric = _rubric(site, chosen)
+    asked = _model(site, chosen)
+
+    def update(run: str | None, scorer: str | None, case: str | None) -> list[Any]:
+        if not (run and scorer and case):
+            return [None, "", *_no_rubric(), *asked.nothing()]
+        folder = site.root.find(run, JUDGED)
+        return [(run, scorer, case), *_judged(folder, site.root.folder, scorer, case), *asked.nothing()]
+
+    return Section([chosen, judged, *rubric, *asked], update)
+
+
+def _found(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
+    """The folder of the chosen run, and the item."""
+    if chosen is None:
+        raise UsageError("no item is chosen; choose one in the table")
+    run, scorer, case = chosen
+    folder = site.root.find(run, JUDGED)
+    return folder, item(open_run(folder), scorer, case)
+
+
+# ---- judges ----
+
+
+def _rubric(site: Site, chosen: gr.State) -> list[Any]:
+    """The editor: group, formula, text, a sentence on where the text is from, and the new scores."""
+    with gr.Accordion("Rubric: edit it, and score the stored verdicts again", open=False, visible=False) as group:
+        told = gr.HTML(apply_default_css=False)
+        text = gr.Textbox(lines=10, max_lines=30, label="Rubric (TOML or JSON)", elem_id="rubric")
+        with gr.Row(elem_classes="bar"):
+            score = gr.Dropdown(list(SCORES), label="Score", scale=1)
+            again = button("score again")
+        new = gr.HTML(elem_id="rescored", apply_default_css=False)
+
+    def rescored(chosen: Chosen | None, text: str, score: str) -> str:
+        return _rescored(site, chosen, text, score)
+
+    again.click(sentences(rescored), [chosen, text, score], new, **QUIET)
+    return [group, told, text, score, new]
+
+
+def _no_rubric() -> list[Any]:
+    return [gr.Accordion(visible=False), "", "", SCORES[0], ""]
+
+
+def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
+    """What the judge kept, and the rubric where there are verdicts on one."""
+    found = grounds(folder, scorer, case)
+    if found is None:
+        return ["", *_no_rubric()]
+    shown = grounds_html(found, item(open_run(folder), scorer, case).answers)
+    if not found.criteria:
+        return [shown, *_no_rubric()]
+    source = source_of(folder, root, case)
+    told = note_html(source.told) if source.told else ""
+    return [shown, gr.Accordion(visible=True), told, source.text, source.score, ""]
+
+
+def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
+    folder, shown = _found(site, chosen)
+    found = grounds(folder, shown.scorer, shown.case)
+    if found is None:
+        raise UsageError(f"'{shown.scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
+    edited, values = parse_rubric(text), found.values(len(shown.answers))
+    judged = source_of(folder, site.root.folder, shown.case).rubric
+    recorded = shown.verdict.scores if shown.verdict else ()
+    rows = rescore(edited, judged, values, recorded, score)
+    return rescored_html(rows, needs_judge(edited, judged, values), lint(edited, shown.answers))
+
+
+# ---- models ----
+
+
+def _model(site: Site, chosen: gr.State) -> Asked:
+    """A model's explanation of the item, when it is asked for."""
+    names = site.models.names
+    if not names:
+        gr.Markdown(COMMAND.format(run=site.config.run), elem_classes="hint")
+    with gr.Row(elem_classes="bar", visible=bool(names)):
+        model = gr.Dropdown(names, value=names[0] if names else None, label="Explain with", scale=2)
+        explain = button("Explain")
+        objective = gr.Dropdown([], label="Objective", type="index", visible=False, scale=2)
+        centre = gr.Radio(CENTRES, value=CENTRES[0], type="index", label="No colour at", visible=False, scale=2)
+    shown = gr.HTML(elem_id="why", apply_default_css=False)
+    with gr.Row():
+        sums, objectives = gr.Plot(visible=False, show_label=False), gr.Plot(visible=False, show_label=False)
+    asked = Asked(gr.State(), objective, centre, shown, sums, objectives)
+
+    def answer(chosen: Chosen | None, name: str | None) -> list[Any]:
+        return _explained(site, chosen, name)
+
+    explain.click(sentences(answer), [chosen, model], list(asked), **SLOW)
+    for event in (objective.input, centre.input):
+        event(sentences(_redrawn), [asked.explanation, objective, centre], [shown, sums], **QUIET)
+    return asked
+
+
+def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]:
+    folder, shown = _found(site, chosen)
+    settings = read_settings(folder)
+    with site.models.reward_model(name) as model:
+        found = views.explain(str(name), _read_at(model, settings.get("preference")), shown.messages, shown.answers)
+    scores = {verdict.scorer.name: verdict.scores for verdict in shown.verdicts}
+    sentence = views.recorded(found, views.contracts_of(folder), scores, settings.get("objective"))
+    several = len(found.objectives) > 1
+    return [
+        (found, sentence),
+        gr.Dropdown(list(found.objectives), value=found.objectives[0], visible=several),
+        gr.Radio(value=CENTRES[0], visible=found.by_token),
+        *_redrawn((found, sentence), 0, 0),
+        gr.Plot(views.objectives_figure(found) if several else None, visible=several),
+    ]
+
+
+def _read_at(model: RewardModel, preference: Any) -> RewardModel:
+    """At the preference that the run read its models at, where this one follows any."""
+    from ......rm.data.preference_vectors import parse_preference
+
+    adapter = getattr(model, "adapter", None)
+    if not isinstance(preference, str) or adapter is None or not adapter.settings.follows_preference:
+        return model
+    return model.at(parse_preference(preference))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _redrawn(
+    explained: tuple[views.Explanation, str] | None, objective: int | None, centre: int | None
+) -> Sequence[Any]:
+    if explained is None:
+        raise UsageError("nothing is explained yet; press Explain")
+    found, sentence = explained
+    place = objective or 0
+    sums = gr.Plot(views.sums_figure(found, place) if found.by_token else None, visible=found.by_token)
+    return [views.explanation_html(found, place, centred=bool(centre), recorded=sentence), sums]

@@ -1,0 +1,151 @@
+"""A selection of judgments as a file: preference pairs for training, CSV for a spreadsheet, Parquet."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .....rm.data.pairs import pair_row, parse_pair
+from .....rm.errors import DataError, UsageError
+from .....rm.io.escaping import harmless
+from .....rm.types import OVERALL, PreferencePair, prompt_text
+from ....runs.tables import ROWS
+from .annotations import Annotation, of
+from .cases import Item, items
+from .queries import Filter, Run, places
+
+FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
+LABELS = ("data", "readers")
+"""Whose preference the pairs have: the data's, or the newest reader's of each case."""
+COLUMNS = {
+    "case": pa.string(),
+    "subset": pa.string(),
+    "scorer": pa.string(),
+    "outcome": pa.string(),
+    "margin": pa.float64(),
+    "prompt": pa.string(),
+    "chosen": pa.string(),
+    "rejected": pa.string(),
+    "chosen_score": pa.float64(),
+    "rejected_score": pa.float64(),
+    "abstained": pa.string(),
+    "verdict": pa.string(),
+    "note": pa.string(),
+    "who": pa.string(),
+    "when": pa.string(),
+}
+"""`chosen` is the right answer of the lowest score, `rejected` the wrong one of the highest: the pair of the margin."""
+
+
+def export(run: Run, filter: Filter, format: str, path: Path, annotations: Sequence[Annotation], labels: str) -> int:
+    """Write what passes the filter, in the data's order, and return how many rows that gave."""
+    if format not in FORMATS.values() or labels not in LABELS:
+        raise UsageError(f"no format '{format}' with labels of '{labels}'; there is {', '.join(FORMATS.values())}")
+    if labels == "readers":
+        annotated = {one.case for one in annotations}
+        among = annotated if filter.among is None else annotated & set(filter.among)
+        filter = replace(filter, among=sorted(among))
+    wanted = _items(run, filter)
+    if format == "jsonl":
+        written = _write_pairs(path, (pair for item in wanted if (pair := pair_of(item, annotations, labels))))
+    else:
+        rows = (_row(item, annotations) for item in wanted)
+        written = (_write_csv if format == "csv" else _write_parquet)(path, rows)
+    if not written:
+        raise UsageError("nothing to export: no case passes that has a right and a wrong answer, or a reader's verdict")
+    return written
+
+
+def _items(run: Run, filter: Filter) -> Iterator[Item]:
+    """In parts, because a million texts may not fit into memory."""
+    rows = places(run, filter)
+    for start in range(0, len(rows), ROWS):
+        yield from items(run, filter.scorer, rows[start : start + ROWS])
+
+
+def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> PreferencePair | None:
+    """The pair of the margin as the data or the newest reader prefer it: disagreement turns it round, a tie is P = 0.5.
+
+    None where training could not read it, there is no wrong answer, no reader, or a reader disagrees and there are
+    several other answers: which of them is better is not known.
+    """
+    if item.pair is None:
+        return None
+    verdict = next((one.verdict for one in of(item, annotations)), "") if labels == "readers" else "agree"
+    if not verdict or (verdict == "disagree" and len(item.answers) > 2):
+        return None
+    first, second = (item.answers[place] for place in item.pair)
+    chosen, rejected = (second, first) if verdict == "disagree" else (first, second)
+    wins = {OVERALL: 0.5 if verdict == "tie" else 1.0}
+    try:
+        pair = PreferencePair(item.case, item.messages, chosen, rejected, subset=item.subset, wins=wins)
+        return parse_pair(pair_row(pair))
+    except ValueError:
+        return None
+
+
+def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
+    said = next(iter(of(item, annotations)), None)
+    verdict, pair = item.verdict, item.pair
+    chosen, rejected = pair or (item.best[0] if item.best else None, None)
+
+    def at(values: Sequence[Any], place: int | None) -> Any:
+        return values[place] if place is not None and values else None
+
+    scores = verdict.scores if verdict else ()
+    return {
+        "case": item.case,
+        "subset": item.subset,
+        "scorer": item.scorer,
+        "outcome": verdict.outcome if verdict else None,
+        "margin": verdict.margin if verdict else None,
+        "prompt": prompt_text(item.messages),
+        "chosen": at(item.answers, chosen),
+        "rejected": at(item.answers, rejected),
+        "chosen_score": at(scores, chosen),
+        "rejected_score": at(scores, rejected),
+        "abstained": verdict.abstained or None if verdict else None,
+        **{name: getattr(said, name) if said else None for name in ("verdict", "note", "who", "when")},
+    }
+
+
+def _write_pairs(path: Path, pairs: Iterator[PreferencePair]) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as file:
+        for pair in pairs:
+            count += 1
+            file.write(json.dumps(pair_row(pair), ensure_ascii=False) + "\n")
+    return count
+
+
+def _write_csv(path: Path, rows: Iterator[dict[str, Any]]) -> int:
+    """Spreadsheets take a text that begins like a formula for one: such a cell gets an apostrophe before it."""
+    count = 0
+    with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
+        table = csv.DictWriter(file, list(COLUMNS))
+        table.writeheader()
+        for row in rows:
+            count += 1
+            table.writerow({name: harmless(value) for name, value in row.items()})
+    return count
+
+
+def _write_parquet(path: Path, rows: Iterator[dict[str, Any]]) -> int:
+    schema, count, part = pa.schema(list(COLUMNS.items())), 0, []
+    try:
+        with pq.ParquetWriter(path, schema) as writer:
+            for row in rows:
+                count += 1
+                part.append(row)
+                if len(part) == ROWS:
+                    writer.write_table(pa.Table.from_pylist(part, schema))
+                    part = []
+            writer.write_table(pa.Table.from_pylist(part, schema))
+    except pa.ArrowException as error:
+        raise DataError(f"the selection cannot be written as Parquet ({error}); take .jsonl or .csv") from error
+    return count

@@ -1,0 +1,149 @@
+"""What filters and orders of judgments look at, in memory; texts stay on disk until one is shown or searched."""
+
+import atexit
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import duckdb
+
+from .....rm.errors import DataError, UsageError
+from ....runs.tables import ITEMS, SCORES
+from ...database import SETTINGS, WAY_OUT, bound, lengths, outcome, reading, table
+from ...run_list import SUMMARY, stamp
+from ...summaries import Heading, read_heading
+
+ITEM_TABLE, SCORE_TABLE = table("items"), table("scores")
+OUTCOME = outcome("margin")
+ITEM_COLUMNS = (
+    '"case"::VARCHAR, subset::VARCHAR, cluster::VARCHAR, prompt::VARCHAR, messages::VARCHAR,'
+    " answers::VARCHAR[], best::BIGINT[]"
+)
+SCORE_COLUMNS = 'scorer::VARCHAR, "case"::VARCHAR, scores::DOUBLE[], abstained::VARCHAR, margin::DOUBLE'
+MEMORY = "500MB"
+KEPT, SEARCHES = 2, 4
+
+_CASES = (
+    f'SELECT file_row_number::INTEGER AS place, "case"::VARCHAR AS "case", subset::VARCHAR AS subset FROM {ITEM_TABLE}'
+)
+_LINES = f"""
+    SELECT place, margin::DOUBLE AS margin, line, {OUTCOME} AS outcome
+    FROM (SELECT "case", margin, file_row_number::INTEGER AS line FROM {SCORE_TABLE} WHERE scorer = $scorer)
+    JOIN cases USING ("case")
+"""
+_GAPS = """
+    SELECT file_row_number::INTEGER AS place,
+           list_avg(list_select(lengths, [k + 1 for k in best]))
+           - list_avg([lengths[k + 1] for k in range(len(lengths)) if NOT list_contains(best, k)]) AS gap
+    FROM (SELECT file_row_number, best::BIGINT[] AS best, {lengths} AS lengths FROM {table})
+"""
+_FOUND = f"""
+    SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
+    WHERE contains(lower("case" || chr(10) || prompt), lower($search))
+       OR contains(lower(array_to_string(answers, chr(10))), lower($search))
+"""
+
+
+class Index:
+    """A run's cases by place (the row in the table of items), and by scorer what filters ask.
+
+    Tables are made when they are first asked for: `cases`; by scorer `lines`; `gaps` of lengths; `beaten` by a null;
+    and the places that a search finds.
+    """
+
+    def __init__(self, folder: Path, heading: Heading):
+        self.folder, self.heading = folder, heading
+        self.files = {"items": folder / ITEMS, "scores": folder / SCORES}
+        self._made: set[str] = set()
+        self._searches: OrderedDict[str, str] = OrderedDict()
+        self._lock = RLock()
+        self._database = duckdb.connect(config=SETTINGS | {"memory_limit": MEMORY})
+        self._make("cases", _CASES)
+
+    def query(self, text: str, values: Mapping[str, Any] | None = None) -> list[tuple]:
+        """Rows of a query over the tables below and the files."""
+        with reading(text, self.files), self._database.cursor() as cursor:
+            return cursor.execute(text, bound(text, self.files, values)).fetchall()
+
+    def rows(self, table: str, columns: str, rows: Sequence[int]) -> dict[int, tuple]:
+        """Row -> columns: only the parts of the file that hold these rows are read."""
+        if not rows:
+            return {}
+        numbers = ", ".join(map(str, rows))
+        found = self.query(f"SELECT file_row_number, {columns} FROM {table} WHERE file_row_number IN ({numbers})")
+        return {row: tuple(values) for row, *values in found}
+
+    def lines(self, scorer: str) -> str:
+        """Name of a table: place, margin, outcome, and the line of the table of scores."""
+        if scorer not in self.heading.scorers:
+            raise UsageError(f"no scorer '{scorer}' in this run; there is {', '.join(self.heading.scorers)}")
+        return self._make(f"lines_{list(self.heading.scorers).index(scorer)}", _LINES, scorer=scorer, check=scorer)
+
+    def gaps(self) -> str:
+        """Name of a table: place, and how much longer the right answers are than the others, in characters."""
+        return self._make("gaps", _GAPS.format(lengths=lengths(self.query), table=ITEM_TABLE))
+
+    def beaten(self) -> str:
+        """Name of a table: the places where a null is right too."""
+        nulls = [self.lines(name) for name, role in self.heading.scorers.items() if role == "null"]
+        right = [f"SELECT place FROM {name} WHERE margin > 0" for name in nulls]
+        return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
+
+    def found(self, search: str) -> str:
+        """Name of a table: the places whose texts or name hold the search, which ignores case."""
+        with self._lock:
+            if search not in self._searches:
+                if len(self._searches) == SEARCHES:
+                    self._drop(self._searches.popitem(last=False)[1])
+                number = next(k for k in range(SEARCHES) if f"found_{k}" not in self._searches.values())
+                self._searches[search] = self._make(f"found_{number}", _FOUND, search=search)
+            self._searches.move_to_end(search)
+            return self._searches[search]
+
+    def _make(self, name: str, text: str, *, check: str = "", **values: Any) -> str:
+        with self._lock:
+            if name not in self._made:
+                self.query(f"CREATE TABLE {name} AS {text}", values)
+                if check:
+                    self._check(name, check)
+                self._made.add(name)
+        return name
+
+    def _drop(self, name: str) -> None:
+        self.query(f"DROP TABLE {name}")
+        self._made.discard(name)
+
+    def _check(self, name: str, scorer: str) -> None:
+        """Both tables are of one run: each judgment has its case, once."""
+        ((joined, judged),) = self.query(
+            f"SELECT (SELECT count(*) FROM {name}), (SELECT count(*) FROM {SCORE_TABLE} WHERE scorer = $scorer)",
+            {"scorer": scorer},
+        )
+        if joined == judged > 0:
+            return
+        self._drop(name)
+        if not judged:
+            raise DataError(f"{self.files['scores']} has no scores of {scorer}; {WAY_OUT}")
+        stray = self.query(f'SELECT "case" FROM {SCORE_TABLE} ANTI JOIN cases USING ("case") LIMIT 1')
+        if stray:
+            raise DataError(f"{self.files['scores']} scores '{stray[0][0]}', which {ITEMS} does not hold; {WAY_OUT}")
+        raise DataError(f"{self.files['items']} holds a case twice; {WAY_OUT}")
+
+
+_INDICES: OrderedDict[Path, tuple[Any, Index]] = OrderedDict()
+_LOCK = RLock()
+atexit.register(_INDICES.clear)  # DuckDB wants its databases closed first
+
+
+def index(folder: Path) -> Index:
+    """The index of a run as it stands on the disk; those of the last runs are kept."""
+    now = stamp(folder, (ITEMS, SCORES, SUMMARY))
+    with _LOCK:
+        if folder not in _INDICES or _INDICES[folder][0] != now:
+            _INDICES[folder] = now, Index(folder, read_heading(folder))
+        _INDICES.move_to_end(folder)
+        while len(_INDICES) > KEPT:
+            _INDICES.popitem(last=False)
+        return _INDICES[folder][1]

@@ -1,0 +1,234 @@
+"""Judgments of a run of `rewardlab eval` or `judge`: the opened run, and filtered pages of its cases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .....benchmarks.types import Interval
+from .....rm.errors import UNREADABLE, DataError, UsageError
+from ....runs.tables import ITEMS, SCORES
+from ...database import WAY_OUT
+from ...html import number
+from ...run_list import REPORT, SUMMARY, stamp
+from ...summaries import read_heading, read_report
+from ..studies.queries import read_text, safe_markdown
+from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, Index, index
+
+OUTCOMES = ("all", "wrong", "right", "tie", "abstained")
+ORDERS = {
+    "items": "place",
+    "margin": "abs(margin), place",  # DuckDB sorts NULL, an abstention, last
+    "worst": "margin, place",
+    "gap": "abs(gap) DESC NULLS LAST, place",
+}
+
+
+class Scorer(NamedTuple):
+    """A scorer of the run and what it is there for: `model`, `reference` or `null`."""
+
+    name: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run folder; the tables stay on disk and are queried there."""
+
+    folder: Path
+    suite: str
+    scorers: tuple[Scorer, ...]
+    report: str
+    """As Markdown without HTML and images."""
+    intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
+    """Scorer -> subset -> what the report says of it; empty for a version that did not keep intervals."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which cases to show, seen through one scorer; None: any. The search ignores case."""
+
+    scorer: str
+    outcome: str = "all"
+    subset: str | None = None
+    max_margin: float | None = None
+    search: str = ""
+    gap: float | None = None
+    """Characters by which the right answers are longer than the others, at least; below 0: shorter."""
+    null_right: bool = False
+    """Only cases that some null baseline gets right too."""
+    among: Sequence[str] | None = None
+    """Only these cases."""
+
+    def __post_init__(self):
+        if self.outcome not in OUTCOMES:
+            raise UsageError(f"no outcome '{self.outcome}'; there is {', '.join(OUTCOMES)}")
+        if self.max_margin is not None and not self.max_margin >= 0:
+            raise UsageError(f"the largest |margin| is a number >= 0, got {self.max_margin}")
+        if self.gap is not None and self.gap != self.gap:
+            raise UsageError(f"the length gap is a number of characters, got {self.gap}")
+
+
+class Line(NamedTuple):
+    """A case in the table: the lowest right and the highest wrong score, and how the prompt begins."""
+
+    case: str
+    subset: str
+    outcome: str
+    margin: float | None
+    chosen: float | None
+    rejected: float | None
+    prompt: str
+
+
+# ---- opening ----
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a folder that `rewardlab eval` or `judge` wrote; one that is unfinished or damaged is a `DataError`."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UsageError(f"there is no run folder {folder}; name one that `rewardlab eval` wrote with --output")
+    read_heading(folder)  # without it the run is not finished
+    for name in (ITEMS, SCORES, REPORT):
+        if not (folder / name).is_file():
+            raise DataError(f"{folder} has no {name}, so it is no finished run of `rewardlab eval`; {WAY_OUT}")
+    return _open(folder, stamp(folder, (ITEMS, SCORES, SUMMARY, REPORT)))
+
+
+@lru_cache(maxsize=8)
+def _open(folder: Path, _stamp: Any) -> Run:
+    heading = read_heading(folder)
+    run = Run(
+        folder,
+        heading.suite,
+        tuple(Scorer(name, role) for name, role in heading.scorers.items()),
+        safe_markdown(read_text(folder)),
+        _intervals(folder),
+    )
+    _check_tables(index(folder), heading.scorers)
+    return run
+
+
+def _intervals(folder: Path) -> dict[str, dict[str, Interval]]:
+    try:
+        return {row.scorer: dict(row.subsets) for row in read_report(folder).rows}
+    except DataError:
+        return {}
+
+
+def _check_tables(tables: Index, scorers: Sequence[str] | dict[str, str]) -> None:
+    """A damaged file is found here and not at the first click."""
+    tables.query(f"SELECT {ITEM_COLUMNS} FROM {ITEM_TABLE} LIMIT 0")
+    tables.query(f"SELECT {SCORE_COLUMNS} FROM {SCORE_TABLE} LIMIT 0")
+    judged = {name for (name,) in tables.query(f"SELECT DISTINCT scorer FROM {SCORE_TABLE}")}
+    if missing := [name for name in scorers if name not in judged]:
+        raise DataError(f"{tables.folder / SCORES} has no scores of {', '.join(missing)}; {WAY_OUT}")
+
+
+# ---- queries: fixed texts, every value is a bound parameter ----
+
+
+def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
+    """A query for what passes: place, margin, outcome, line, and the gap if it is asked for."""
+    conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
+    if filter.subset is not None:
+        conditions.append("place IN (SELECT place FROM cases WHERE subset = $subset)")
+    if filter.max_margin is not None:
+        conditions.append("abs(margin) <= $max_margin")
+    if search := filter.search.strip():
+        conditions.append(f"place IN (SELECT place FROM {tables.found(search)})")
+    if filter.gap is not None:
+        conditions.append("gap >= $gap" if filter.gap >= 0 else "gap <= $gap")
+    if filter.null_right:
+        conditions.append(f"place IN (SELECT place FROM {tables.beaten()})")
+    if filter.among is not None:
+        conditions.append('place IN (SELECT place FROM cases WHERE list_contains($among::VARCHAR[], "case"))')
+    joined = f"LEFT JOIN {tables.gaps()} USING (place)" if gaps or filter.gap is not None else ""
+    return f"SELECT * FROM {tables.lines(filter.scorer)} {joined} WHERE {' AND '.join(conditions)}"
+
+
+def _ordered(tables: Index, filter: Filter, order: str) -> tuple[str, str]:
+    """The query of what passes with what the order needs, and the order."""
+    if order not in ORDERS:
+        raise UsageError(f"no order '{order}'; there is {', '.join(ORDERS)}")
+    return _matching(tables, filter, gaps=order == "gap"), ORDERS[order]
+
+
+def _values(filter: Filter) -> dict[str, Any]:
+    return {**vars(filter), "among": list(filter.among or ())}
+
+
+def subsets(run: Run) -> dict[str, int]:
+    """Subset -> its number of cases, by name."""
+    return dict(index(run.folder).query("SELECT subset, count(*) FROM cases GROUP BY subset ORDER BY subset"))
+
+
+def outcomes(run: Run, filter: Filter) -> dict[str, int]:
+    """How many cases each outcome has (and `all`) under the filter, whatever outcome the filter itself asks for."""
+    tables = index(run.folder)
+    text = f"SELECT outcome, count(*) FROM ({_matching(tables, filter)}) GROUP BY outcome"
+    found = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
+    return {"all": sum(found.values())} | {name: found.get(name, 0) for name in OUTCOMES[1:]}
+
+
+def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items") -> list[Line]:
+    """Page number `page` (from 0) of the cases that pass.
+
+    Orders: `items` as in the data, `margin` by |margin| from the lowest, `worst` by margin from the lowest, `gap` by
+    the difference in length from the largest.
+    """
+    tables = index(run.folder)
+    matching, by = _ordered(tables, filter, order)
+    found = tables.query(
+        f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
+        {**_values(filter), "size": size, "skip": page * size},
+    )
+    texts = tables.rows(ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [place for place, *_ in found])
+    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in found])
+    try:
+        return [_line(outcome, margin, *scores[line], *texts[place]) for place, line, outcome, margin in found]
+    except UNREADABLE as error:
+        raise DataError(f"{run.folder}: {ITEMS} or {SCORES} is damaged ({error}); {WAY_OUT}") from error
+
+
+def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
+    wrong = [place for place in range(len(scores or ())) if place not in best]
+    chosen = min((scores[place] for place in best), default=None) if scores else None
+    rejected = max((scores[place] for place in wrong), default=None)
+    return Line(case, subset, outcome, margin, chosen, rejected, _beginning(prompt))
+
+
+def _beginning(prompt: str, length: int = 80) -> str:
+    """One line; that the first turn is the user's goes without saying."""
+    return " ".join(prompt.removeprefix("user: ").split())[:length]
+
+
+def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> int | None:
+    """Where a case stands among those that pass, from 0; None if it does not pass."""
+    tables = index(run.folder)
+    matching, by = _ordered(tables, filter, order)
+    numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"
+    found = tables.query(
+        f'SELECT position FROM ({numbered}) JOIN cases USING (place) WHERE "case" = $case',
+        {**_values(filter), "case": case},
+    )
+    return found[0][0] if found else None
+
+
+def places(run: Run, filter: Filter) -> list[int]:
+    """The rows of the table of items that pass, in its order."""
+    tables = index(run.folder)
+    return [
+        place
+        for (place,) in tables.query(f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place", _values(filter))
+    ]
+
+
+def cells(lines: Sequence[Line]) -> list[list[str]]:
+    """The lines as the table shows them."""
+    return [
+        [line.case, line.subset, line.outcome, *map(number, (line.margin, line.chosen, line.rejected)), line.prompt]
+        for line in lines
+    ]

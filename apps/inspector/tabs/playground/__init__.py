@@ -1,0 +1,1 @@
+"""The playground tab: guided decoding, sweeps and files of decoded completions."""

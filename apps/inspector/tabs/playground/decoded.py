@@ -1,0 +1,113 @@
+"""Files of `rewardlab decode`: prompts with an answer at each preference, and what was kept of every token."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .....rm.errors import DataError
+from .....rm.types import prompt_text
+from ....runs.token_texts import pieces
+from ...run_list import stamp
+from .guided import Told
+
+LARGEST = 64_000_000  # bytes that are read of a file
+CURVES = ("base", "mixed", "kl", "entropy")
+OTHERS = ("id", "preference", "weight", "prompt", "answer", "finished", "tokens", "pieces", "key", *CURVES)
+
+
+class Answers(NamedTuple):
+    """The rows of a file by the prompt's id, in the file's order."""
+
+    rows: Mapping[str, list[dict[str, Any]]]
+    told: str
+    """A sentence on what was left out; empty where nothing was."""
+
+    def prompt(self, id: str) -> str:
+        """The turns of a prompt as text."""
+        try:
+            return prompt_text(self.rows[id][0]["prompt"])
+        except (KeyError, TypeError):
+            return ""
+
+
+def read_answers(path: Path) -> Answers:
+    """All rows, or those of the beginning of a large file; a last line that is not whole is being written."""
+    return _read(path, stamp(path.parent, [path.name]))
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, _stamp: Any) -> Answers:
+    with path.open("rb") as file:
+        text = file.read(LARGEST)
+    lines = text.split(b"\n")
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for number, line in enumerate(lines, start=1):
+        if line and (row := _row(line, f"{path.name}:{number}", whole=number < len(lines))):
+            rows.setdefault(str(row.get("id")), []).append(row)
+    if not rows:
+        raise DataError(f"{path.name}: no whole line of `rewardlab decode --output` in it")
+    large = path.stat().st_size > LARGEST
+    return Answers(rows, f"The first {LARGEST:,} bytes of {path.stat().st_size:,} are shown." if large else "")
+
+
+def _row(line: bytes, place: str, *, whole: bool) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+        _check_row(row)
+        return row | {"preference": {name: float(share) for name, share in (row.get("preference") or {}).items()}}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        if whole:
+            raise DataError(f"{place}: no line of `rewardlab decode --output` ({error}); decode it again") from error
+        return None
+
+
+def _check_row(row: Mapping[str, Any]) -> None:
+    lists = [row["tokens"], row.get("pieces", row["tokens"]), *(_curve(row[name]) for name in CURVES)]
+    lengths = {len(one) for one in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
+    if len(lengths) > 1:
+        raise ValueError(f"its lists have {sorted(lengths)} values")
+    if not all(isinstance(text, str) for text in (row["answer"], row["finished"], *row.get("pieces", ()))):
+        raise ValueError("its answer is no text")
+    if not all(type(id) is int and id >= 0 for id in row["tokens"]):
+        raise ValueError("its tokens are no numbers of tokens")
+    float(row.get("weight", 0))
+
+
+def guides_of(row: Mapping[str, Any]) -> list[str]:
+    """The guides whose log-probabilities a row holds."""
+    return [name for name, value in row.items() if name not in OTHERS and isinstance(value, list)]
+
+
+def told_of(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> Told:
+    """A row of `read_answers` as an answer; guides by objective count w α_i.
+
+    A file of an older version holds neither w, which is `weight` then, nor the texts of tokens, which a tokenizer
+    gives; tokens go by their ids where it is another than they were decoded with.
+    """
+    names, ids, shares = guides_of(row), row["tokens"], row["preference"]
+    texts, weight = row.get("pieces") or _texts(tokenizer, ids, row["answer"]), float(row.get("weight", weight))
+    return Told(
+        title=", ".join(f"{name} {share:.2f}" for name, share in shares.items()) or "no preference",
+        text=row["answer"],
+        finished=row["finished"],
+        pieces=tuple(texts or (f"⟨{id}⟩" for id in ids)),
+        guides={name: _curve(row[name]) for name in names},
+        weights={name: weight * shares[name] for name in names if name in shares},
+        **{name: _curve(row[name]) for name in CURVES},
+    )
+
+
+def _curve(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values], float)
+
+
+def _texts(tokenizer: Any, ids: Sequence[int], answer: str) -> list[str]:
+    """The texts of the tokens if they spell the answer, which may end at a stop string before them."""
+    if tokenizer is None or not ids or max(ids) >= len(tokenizer):
+        return []
+    spelt = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return pieces(tokenizer, ids) if spelt.startswith(answer) else []

@@ -1,0 +1,155 @@
+"""Answers that a reward model guided: how likely base and guides found each token, and who pushed it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....runs.token_texts import pieces
+from ... import html, tokens
+from ...figures import PALETTE
+from ...html import number, shown
+from ...tokens import Shade, heat_html, legend_html, scale_of, shades, swatches_html
+
+WHO, ALL = "who pushed most", "the guide's push"
+ENDS = {"length": "cut at the longest length", "context": "cut where the context is full"}
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """One answer of T tokens, and how likely base, guides and mixture found each; log-probabilities in nats [T]."""
+
+    title: str
+    text: str
+    finished: str
+    pieces: tuple[str, ...]
+    base: np.ndarray
+    mixed: np.ndarray
+    kl: np.ndarray
+    entropy: np.ndarray
+    guides: Mapping[str, np.ndarray]
+    """NaN where a guide was not read."""
+    weights: Mapping[str, float]
+    """w α_i by guide; empty where they are not known."""
+
+    @property
+    def push(self) -> np.ndarray:
+        """log π̃ - log π_base [T]: above 0 the guides made the token likelier."""
+        return self.mixed - self.base
+
+    @property
+    def by_guide(self) -> dict[str, np.ndarray]:
+        """The push in parts, one for each of several guides; empty where there is one, or with unknown weights.
+
+        p_i = w_i (log π_i(y_t) - c_t),  c_t = (log π_base + Σ_i w_i log π_i - log π̃) / Σ_i w_i,  w_i = w α_i
+
+        log Z is shared by weight, so that the parts add up to the push: c_t is where a guide neither pushes nor holds.
+        """
+        read = {name: self.weights[name] for name in self.guides if self.weights.get(name)}
+        total = sum(read.values())
+        if len(self.guides) < 2 or not total:
+            return {}
+        wanted = sum(weight * self.guides[name] for name, weight in read.items())
+        level = (self.base + wanted - self.mixed) / total
+        return {name: weight * (self.guides[name] - level) for name, weight in read.items()}
+
+
+def told(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> Told:
+    """An answer of `policy.decoding.guided`."""
+    return Told(
+        title,
+        answer.text,
+        answer.finished,
+        tuple(pieces(tokenizer, answer.tokens)),
+        answer.base,
+        answer.mixed,
+        answer.kl,
+        answer.entropy,
+        answer.guides,
+        weights,
+    )
+
+
+# ---- what is shown ----
+
+
+def colours_of(answers: Sequence[Told]) -> list[str]:
+    """What tokens can be coloured by."""
+    parts = _parted(answers)
+    return [*([WHO] if parts else []), ALL, *parts, "KL", "entropy"]
+
+
+def _parted(answers: Sequence[Told]) -> list[str]:
+    """The guides that have a part of some push, in the engine's order, so that each keeps its colour."""
+    found = {name for one in answers for name in one.by_guide}
+    return [name for name in dict.fromkeys(name for one in answers for name in one.guides) if name in found]
+
+
+def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
+    """Answers side by side, one scale for all of them."""
+    if colour == WHO:
+        boxes, legend = _who(answers)
+    else:
+        values = [_values(one, colour) for one in answers]
+        scale = scale_of(values)
+        boxes = [_box(one, shades(row, scale)) for one, row in zip(answers, values, strict=True)]
+        legend = legend_html(scale, unit="nats", low="", high=colour)
+    return f'{html.STYLE}{tokens.STYLE}<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
+
+
+def _values(one: Told, colour: str) -> np.ndarray:
+    named = {ALL: one.push, "KL": one.kl, "entropy": one.entropy, **one.by_guide}
+    return named.get(colour, np.full(len(one.base), np.nan))
+
+
+def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
+    """Every token in the colour of the guide that pushed it up most, as strong as its push."""
+    names = _parted(answers)
+    parts = [_stacked(one, names) for one in answers]
+    scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])
+    boxes = []
+    for one, part in zip(answers, parts, strict=True):
+        best = part.argmax(0) if len(names) else np.zeros(len(one.base), int)
+        strength = np.clip(np.take_along_axis(part, best[None], 0)[0] / scale.limit, 0, 1)
+        boxes.append(
+            _box(one, [Shade(PALETTE[k % len(PALETTE)], float(s)) for k, s in zip(best, strength, strict=True)])
+        )
+    limit = f"full colour from {number(scale.limit)} nats on"
+    return boxes, f'<div class="legend">{swatches_html(names)}<span class="faint">{limit}</span></div>'
+
+
+def _stacked(one: Told, names: Sequence[str]) -> np.ndarray:
+    """[G, T]; 0 for a guide that was not read."""
+    return np.stack([one.by_guide.get(name, np.zeros(len(one.base))) for name in names])
+
+
+def _box(one: Told, colours: Sequence[Shade]) -> str:
+    note = ENDS.get(one.finished, "")
+    return (
+        f'<div class="box guided"><div class="head"><span>{shown(one.title)}</span><span class="faint end">'
+        f'{len(one.pieces):,} tokens, KL {number(float(one.kl.sum()))} nats</span></div><div class="body">'
+        f'{heat_html(one.pieces, colours, _titles(one))}<div class="faint">{note}</div></div></div>'
+    )
+
+
+def _titles(one: Told) -> list[str]:
+    """The numbers of every token, in nats."""
+    parts = one.by_guide
+    rows = []
+    for place, push in enumerate(one.push):
+        said = [f"push {push:+.3f}", *(f"{name} {part[place]:+.3f}" for name, part in parts.items())]
+        said += [f"log p: base {one.base[place]:.3f}, mixed {one.mixed[place]:.3f}"]
+        said += [f"{name} {row[place]:.3f}" for name, row in one.guides.items() if np.isfinite(row[place])]
+        rows.append(", ".join([*said, f"KL {one.kl[place]:.3f}", f"entropy {one.entropy[place]:.3f}"]))
+    return rows
+
+
+def streaming_html(titles: Sequence[str], texts: Sequence[str]) -> str:
+    """Answers while they are written."""
+    boxes = "".join(
+        f'<div class="box guided"><div class="head">{shown(title)}</div><div class="body">'
+        f'<div class="text">{shown(text)}<span class="faint"> …</span></div></div></div>'
+        for title, text in zip(titles, texts, strict=True)
+    )
+    return f'{html.STYLE}<div class="rl"><div class="answers">{boxes}</div></div>'

@@ -1,0 +1,151 @@
+"""The playground's settings, its sweeps, and their figure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from .....benchmarks.statistics.pareto import non_dominated
+from .....rm.errors import UsageError
+from .....rm.types import user_turn
+from ... import figures, html, tokens
+from ...figures import PALETTE
+from ...html import shown
+from .guided import Told
+
+MOST_SETTINGS, MOST_SWEPT = 8, 21
+WEIGHT = "guidance weight"
+BASE = "log p under the base (nats per token)"
+
+
+class Setting(NamedTuple):
+    """How one answer is to be decoded."""
+
+    shares: tuple[tuple[str, float], ...]
+    """Of the objectives; they sum to 1. Empty for a guide that follows no preference."""
+    weight: float
+    temperature: float
+    seed: int
+    max_new_tokens: int
+
+    @property
+    def label(self) -> str:
+        """For a heading, with numbers as short as they can be told apart."""
+        shares = [f"{name} {share:.2f}" for name, share in self.shares]
+        return " · ".join([*shares, f"w {self.weight:g}", f"T {self.temperature:g}", f"seed {self.seed}"])
+
+    def request(self, prompt: str) -> Any:
+        """What `policy.decoding.guided` is asked for."""
+        from .....policy.decoding.requests import Request
+
+        if not prompt.strip():
+            raise UsageError("the prompt is empty; write what the model shall answer")
+        return Request(
+            user_turn(prompt),
+            dict(self.shares) or None,
+            weight=self.weight,
+            temperature=self.temperature,
+            seed=self.seed,
+            max_new_tokens=self.max_new_tokens,
+        )
+
+
+def normalised(names: Sequence[str], raw: Sequence[float]) -> tuple[tuple[str, float], ...]:
+    """Sliders as shares that sum to 1; all at 0 is an even share.
+
+    >>> normalised(["helpful", "harmless"], [3.0, 1.0]), normalised(["helpful", "harmless"], [0.0, 0.0])
+    ((('helpful', 0.75), ('harmless', 0.25)), (('helpful', 0.5), ('harmless', 0.5)))
+    """
+    total = sum(raw)
+    even = [1 / len(names)] * len(names)
+    return tuple(zip(names, [value / total for value in raw] if total else even, strict=True))
+
+
+def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> list[Setting]:
+    """The setting at `steps` even points: of the weight from `low` to `high`, or between two objectives "a → b".
+
+    Between two objectives only their common share is dealt out anew, from the first's end to the second's.
+    """
+    if not 2 <= steps <= MOST_SWEPT:
+        raise UsageError(f"a sweep has 2 to {MOST_SWEPT} steps, got {steps}")
+    if over == WEIGHT:
+        return [setting._replace(weight=float(weight)) for weight in np.linspace(low, high, steps)]
+    shares = dict(setting.shares)
+    first, second = ends(over, [*shares])
+    both = shares[first] + shares[second]
+    if not both:
+        raise UsageError(f"{first} and {second} have no share to deal out; give one of them more than 0")
+    dealt = ({first: both * (1 - part), second: both * part} for part in np.linspace(0, 1, steps).tolist())
+    return [setting._replace(shares=tuple((shares | one).items())) for one in dealt]
+
+
+def axes_of(names: Sequence[str]) -> list[str]:
+    """What may be swept."""
+    pairs = [f"{first} → {second}" for place, first in enumerate(names) for second in names[place + 1 :]]
+    return [*pairs, WEIGHT]
+
+
+def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
+    """Both objectives of one of `axes_of`."""
+    for place, first in enumerate(names):
+        for second in names[place + 1 :]:
+            if over == f"{first} → {second}":
+                return first, second
+    raise UsageError(f"no sweep '{over}'; there is {', '.join(axes_of(names))}")
+
+
+def weights_of(setting: Setting, guides: Sequence[str]) -> dict[str, float]:
+    """w α_i of guides by objective, or w of a single guide."""
+    shares = dict(setting.shares)
+    return {name: setting.weight * shares.get(name, 1.0 if len(guides) == 1 else 0.0) for name in guides}
+
+
+def settings_html(settings: Sequence[Setting]) -> str:
+    """The settings that are kept for one batch."""
+    pills = " ".join(f'<span class="pill">{shown(setting.label)}</span>' for setting in settings)
+    return f'{html.STYLE}{tokens.STYLE}<div class="rl"><div class="legend">To be decoded together: {pills}</div></div>'
+
+
+# ---- the figure of a sweep ----
+
+
+def measures(answers: Sequence[Told], rewards: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """What can stand on an axis: rewards by reward models, then what base and guides say of the answers.
+
+    The base's mean log-probability of a token, in nats; a guide's Σ_t log π_guide(y_t), in nats, which is its reward
+    up to the factor β. NaN where a guide was not read.
+    """
+    found = {name: list(values) for name, values in rewards.items()}
+    found[BASE] = [float(np.mean(one.base)) for one in answers]
+    for name in dict.fromkeys(name for one in answers for name in one.guides):
+        rows = [one.guides.get(name, np.full(1, np.nan)) for one in answers]
+        found[f"reward of {name} (nats)"] = [float(row.sum()) for row in rows]
+    return found
+
+
+def first_axes(found: Mapping[str, Any], rewards: int) -> tuple[str, str]:
+    """Two rewards where there are two, else the base's against a guide's or a reward model's."""
+    names = [*found]
+    if rewards >= 2:
+        return names[0], names[1]
+    return names[rewards], names[0] if rewards else names[min(rewards + 1, len(names) - 1)]
+
+
+def sweep_figure(titles: Sequence[str], found: Mapping[str, Sequence[float]], x: str, y: str) -> go.Figure:
+    """One point a setting, in the order of the sweep; points that no other beats on both axes are full."""
+    across, up = (np.array(found.get(name, []), float) for name in (x, y))
+    if len(across) != len(titles) or len(up) != len(titles):
+        raise UsageError(f"nothing was measured as '{x}' or '{y}'; choose axes of the list")
+    known = np.isfinite(across) & np.isfinite(up)
+    across, up = across[known], up[known]
+    front = non_dominated(np.stack([across, up], 1)) if known.any() else known[known]
+    names = [figures.plain(title, 80) for title, kept in zip(titles, known, strict=True) if kept]
+    figure = go.Figure()
+    figure.add_scatter(x=across, y=up, mode="lines", line={"color": PALETTE[6], "width": 1}, hoverinfo="skip")
+    for kind, mask, symbol in (("on the front", front, "circle"), ("beaten", ~front, "circle-open")):
+        labels = [name for name, kept in zip(names, mask, strict=True) if kept]
+        marker = {"color": PALETTE[0], "size": 10, "symbol": symbol}
+        figure.add_scatter(x=across[mask], y=up[mask], mode="markers", name=kind, hovertext=labels, marker=marker)
+    figure.data[0].showlegend = False
+    return figures.layout(figure, x=x, y=y, height=380)

@@ -1,0 +1,299 @@
+"""Guided decoding on the page: a prompt, sliders, several settings in one batch, who pushed each token, a sweep."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from .....rm.errors import DataError, UsageError
+from .....rm.types import Example, user_turn
+from ...components import QUIET, SLOW, Site, button, number, sentences, streamed
+from ...html import note_html, shown
+from . import decoded_view as answers
+from . import guided
+from . import queries as views
+from .queries import MOST_SETTINGS, MOST_SWEPT, Setting
+
+COMMAND = "The playground decodes with `rewardlab inspect {run} --arm ARM`, and `--base MODEL` where ARM is no adapter."
+CANCELLED = "Cancelled."
+SECONDS = 0.2  # between two looks at answers that are being written
+
+
+class Decoded(NamedTuple):
+    """What was decoded last, and what was measured of it."""
+
+    answers: list[guided.Told]
+    measured: dict[str, list[float]]
+
+
+class Shown(NamedTuple):
+    """The components that a decoding fills."""
+
+    decoded: gr.State
+    status: gr.HTML
+    answers: gr.HTML
+    colour: gr.Radio
+    figure: gr.Plot
+    across: gr.Dropdown
+    up: gr.Dropdown
+
+
+def tab(site: Site) -> None:
+    """Decode here, or look at what was decoded before."""
+    with gr.Tabs(elem_id="playgrounds") as tabs:
+        with gr.Tab("Decode", id="decode"):
+            if site.models.decodes:
+                _decode(site)
+            else:
+                gr.Markdown(COMMAND.format(run=site.config.run), elem_classes="hint")
+        with gr.Tab("Decoded files", id="files") as files:
+            answers.part(site, files)
+    site.page.load(_asked, None, tabs, **QUIET)
+
+
+def _asked(request: gr.Request) -> Any:
+    """The files, where the address names one: `?tab=playground&run=ID`."""
+    asked = request.query_params
+    return gr.Tabs(selected="files") if asked.get("tab") == "playground" and asked.get("run") else gr.Tabs()
+
+
+def _decode(site: Site) -> None:
+    names = site.models.objectives
+    prompt = gr.Textbox(label="Prompt", lines=3, max_lines=12, elem_id="prompt")
+    with gr.Row():
+        sliders = [gr.Slider(0, 1, value=1 / len(names), step=0.01, label=name, min_width=200) for name in names]
+    mixture = gr.Markdown(_mixture(names, [1.0] * len(names)), visible=bool(names), elem_id="mixture")
+    numbers = _numbers()
+    controls = [*sliders, *numbers]
+    kept, listed = gr.State([]), gr.HTML(elem_id="kept", apply_default_css=False)
+    with gr.Row(elem_classes="bar"):
+        add, clear = button("add a setting"), button("clear settings")
+        decode, cancel = button("Decode", variant="primary"), button("cancel")
+    over, steps, low, high, sweep = _sweep(names)
+    result = _results()
+
+    def add_one(kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
+        return _added(kept, _setting(names, values))
+
+    def decode_all(asked: str, prompt: str, kept: list[Setting], *values: float) -> Iterator[list[Any]]:
+        return _stream(site, asks.ended(asked), prompt, kept or [_setting(names, values)])
+
+    def sweep_all(
+        asked: str, prompt: str, over: str, steps: float, low: float, high: float, *values: float
+    ) -> Iterator[list[Any]]:
+        return _stream(site, asks.ended(asked), prompt, _swept(_setting(names, values), over, steps, low, high))
+
+    for slider in sliders:
+        slider.change(lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
+    add.click(sentences(add_one), [kept, *controls], [kept, listed], **QUIET)
+    clear.click(lambda: ([], ""), None, [kept, listed], **QUIET)
+    asks, asked = Asks(), gr.State("")
+    for pressed, function, inputs in (
+        (decode, decode_all, [prompt, kept, *controls]),
+        (sweep, sweep_all, [prompt, over, steps, low, high, *controls]),
+    ):
+        begun = pressed.click(asks.begin, None, asked, trigger_mode="multiple", **QUIET)
+        begun.then(streamed(function), [asked, *inputs], list(result), trigger_mode="multiple", **SLOW)
+    cancel.click(asks.end, result.decoded, result.status, **QUIET)
+    site.page.unload(asks.forget)
+    result.colour.input(sentences(_recoloured), [result.decoded, result.colour], result.answers, **QUIET)
+    for axis in (result.across, result.up):
+        axis.input(sentences(_redrawn), [result.decoded, result.across, result.up], result.figure, **QUIET)
+
+
+# ---- components ----
+
+
+def _numbers() -> list[Any]:
+    """Weight, temperature, seed, longest answer."""
+    with gr.Row():
+        return [
+            gr.Slider(-4, 10, value=1, step=0.1, label="Guidance weight w = 1/β", min_width=200),
+            gr.Slider(0, 2, value=1, step=0.05, label="Temperature (0: greedy)", min_width=200),
+            gr.Number(0, label="Seed", precision=0, minimum=0, min_width=120),
+            gr.Slider(1, 1024, value=64, step=1, label="Longest answer (tokens)", min_width=200),
+        ]
+
+
+def _sweep(names: Sequence[str]) -> list[Any]:
+    """Over what, steps, the weight's range, the button."""
+    axes = views.axes_of(names)
+    with gr.Accordion("Sweep", open=False), gr.Row(elem_classes="bar"):
+        return [
+            gr.Dropdown(axes, value=axes[0], label="Over", min_width=200),
+            gr.Slider(2, MOST_SWEPT, value=5, step=1, label="Steps", min_width=160),
+            gr.Number(0, label="Weight from", min_width=100),
+            gr.Number(4, label="Weight to", min_width=100),
+            button("Sweep"),
+        ]
+
+
+def _results() -> Shown:
+    status = gr.HTML(elem_id="status", apply_default_css=False)
+    colour = gr.Radio([], label="Colour", visible=False, elem_id="colour")
+    html = gr.HTML(elem_id="decoded", apply_default_css=False)
+    with gr.Row():
+        across, up = (gr.Dropdown([], label=label, visible=False) for label in ("Across", "Up"))
+    figure = gr.Plot(visible=False, show_label=False, elem_id="sweep")
+    return Shown(gr.State(), status, html, colour, figure, across, up)
+
+
+# ---- settings ----
+
+
+def _mixture(names: Sequence[str], raw: Sequence[float]) -> str:
+    shares = views.normalised(names, raw) if names else ()
+    return "Preference: " + " · ".join(f"{shown(name)} {share:.2f}" for name, share in shares)
+
+
+def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
+    raw, (weight, temperature, seed, longest) = values[: len(names)], values[len(names) :]
+    shares = views.normalised(names, raw) if names else ()
+    return Setting(shares, weight, temperature, _whole(seed, "the seed"), _whole(longest, "the longest answer"))
+
+
+def _whole(value: float | None, name: str) -> int:
+    given = number(value, name)
+    if not float(given).is_integer():
+        raise UsageError(f"{name} is a whole number, got {given}")
+    return int(given)
+
+
+def _swept(setting: Setting, over: str, steps: float | None, low: float | None, high: float | None) -> list[Setting]:
+    ends = number(low, "the lowest weight"), number(high, "the highest weight")
+    return views.swept(setting, over, _whole(steps, "the number of steps"), *ends)
+
+
+def _added(kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
+    if len(kept) == MOST_SETTINGS:
+        raise UsageError(f"there are {MOST_SETTINGS} settings already; clear them first")
+    settings = [*kept, setting] if setting not in kept else kept
+    return settings, views.settings_html(settings)
+
+
+# ---- decoding ----
+
+
+class Asks:
+    """What each visitor asked last: a newer press of a button, or `cancel`, ends what is being decoded for them.
+
+    Gradio's own `cancels` leaves what was on its way to the page to arrive after it, and the button then asleep. What
+    `begin` says is kept on the server: a page may ask for what follows before it was told.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+
+    def begin(self, request: gr.Request) -> str:
+        """The visitor and the number of this press."""
+        number = self._last[visitor] = self._last.get(visitor := str(request.session_hash), 0) + 1
+        return f"{visitor} {number}"
+
+    def ended(self, asked: str) -> Callable[[], bool]:
+        """Whether a press was followed by another, or its visitor has left."""
+        visitor, _, number = asked.partition(" ")
+        return lambda: str(self._last.get(visitor)) != number
+
+    def end(self, decoded: Decoded | None, request: gr.Request) -> Any:
+        """What is finished stays."""
+        self.begin(request)
+        return gr.skip() if decoded else note_html(CANCELLED)
+
+    def forget(self, request: gr.Request) -> None:
+        """Of a visitor who has left."""
+        self._last.pop(str(request.session_hash), None)
+
+
+def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequence[Setting]) -> Iterator[list[Any]]:
+    """The page while answers are written, and when all are there or nobody waits for them any more."""
+    requests = [setting.request(prompt) for setting in settings]
+    titles, written = [setting.label for setting in settings], [""] * len(settings)
+    started = looked = time.monotonic()
+    if ended():
+        return
+    yield _writing(f"Decoding {_answers(settings)} …", titles, written)
+    with site.models.decoder() as (engine, _):
+        done: list[Any] = [None] * len(settings)
+        for piece in _pieces(engine, requests):
+            if ended():
+                yield _writing(CANCELLED, titles, written)
+                return
+            written[piece.row] += piece.text
+            done[piece.row] = piece.answer
+            if time.monotonic() - looked > SECONDS:
+                looked = time.monotonic()
+                yield _writing(f"Decoding {_answers(settings)} …", titles, written)
+        told = [
+            guided.told(title, answer, engine.base.encoder.tokenizer, views.weights_of(setting, engine.guides))
+            for title, answer, setting in zip(titles, done, settings, strict=True)
+        ]
+    tokens, seconds = sum(len(one.pieces) for one in told), time.monotonic() - started
+    yield from _finished(site, prompt, told, f"{_answers(told)}, {tokens:,} tokens in {seconds:.1f} s.")
+
+
+def _answers(some: Sequence[Any]) -> str:
+    return f"{len(some)} answer{'s' if len(some) > 1 else ''}"
+
+
+def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:
+    """`policy.decoding.guided.stream`, closed with this generator, so that a visitor who leaves frees the engine."""
+    from .....policy.decoding.guided import stream
+
+    pieces = stream(engine, requests)
+    try:
+        yield from pieces
+    finally:
+        pieces.close()
+
+
+def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[Any]:
+    hidden = [gr.Radio(visible=False), gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
+    return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
+
+
+def _finished(site: Site, prompt: str, told: list[guided.Told], status: str) -> Iterator[list[Any]]:
+    """The coloured answers at once; then, of several, the figure, for which the reward models have to be asked."""
+    colours = guided.colours_of(told)
+    colour = gr.Radio(colours, value=colours[0], visible=True)
+    coloured = guided.answers_html(told, colours[0])
+    hidden = [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
+    yield [Decoded(told, {}), note_html(status), coloured, colour, *hidden]
+    if len(told) < 2:
+        return
+    rewards, refused = _rewards(site, prompt, told)
+    measured = views.measures(told, rewards)
+    x, y = views.first_axes(measured, len(rewards))
+    titles = [one.title for one in told]
+    axes = [gr.Dropdown([*measured], value=name, visible=True) for name in (x, y)]
+    figure = gr.Plot(views.sweep_figure(titles, measured, x, y), visible=True)
+    yield [Decoded(told, measured), note_html(" ".join([status, *refused])), coloured, colour, figure, *axes]
+
+
+def _rewards(site: Site, prompt: str, told: Sequence[guided.Told]) -> tuple[dict[str, list[float]], list[str]]:
+    """What every reward model of the start makes of the answers, and sentences of those that cannot say."""
+    found: dict[str, list[float]] = {}
+    refused = []
+    for name in site.models.names:
+        try:
+            with site.models.reward_model(name) as model:
+                rewards = model.rate([Example(user_turn(prompt), one.text) for one in told])
+        except (UsageError, DataError) as error:
+            refused.append(f"{name} gives no rewards: {error}.")
+            continue
+        columns = zip(model.contract.objectives, rewards.T.tolist(), strict=True)
+        found |= {f"{name} · {objective}": values for objective, values in columns}
+    return found, refused
+
+
+# ---- looking again ----
+
+
+def _recoloured(decoded: Decoded | None, colour: str) -> str:
+    return guided.answers_html(decoded.answers, colour) if decoded else ""
+
+
+def _redrawn(decoded: Decoded | None, x: str, y: str) -> Any:
+    if decoded is None:
+        raise UsageError("nothing is decoded yet; press Decode or Sweep")
+    return gr.Plot(views.sweep_figure([one.title for one in decoded.answers], decoded.measured, x, y), visible=True)

@@ -1,0 +1,1 @@
+"""The results tab: a run on its benchmark, beside the baselines."""

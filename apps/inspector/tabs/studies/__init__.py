@@ -1,0 +1,1 @@
+"""The studies tab: reports with tables and figures."""

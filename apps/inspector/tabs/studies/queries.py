@@ -1,0 +1,123 @@
+"""A study: its report with the tables, and the figures that stand beside it, in the page itself."""
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from .....rm.errors import DataError
+from ...html import STYLE, shown
+from ...run_list import REPORT
+
+LARGEST, TOGETHER, MOST_FIGURES = 4_000_000, 16_000_000, 24  # bytes, bytes, files
+LONGEST = 400_000  # characters of a report
+PNG = b"\x89PNG\r\n\x1a\n"
+PROSE = r"(?:(?!.*(?:```|~~~)).*\n)*"  # lines that neither begin nor end a fence
+FENCED = re.compile(rf"({PROSE})(```[^`~\n]*\n{PROSE}```[ \t]*(?:\n|\Z))")
+SPAN = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)[^|\n]+?(?<!`)(?P=ticks)(?!`)")
+BLANK = re.compile(r"(\n[ \t]*(?=\n))")
+IMAGE = re.compile(r"!\[([^\]\n]*)\]\(([^()\s]*)\)")
+
+
+class Figures(NamedTuple):
+    """PNG files by name as `data:` addresses, and a sentence for each that is left out."""
+
+    found: Mapping[str, str]
+    left_out: tuple[str, ...]
+
+
+def read_text(folder: Path) -> str:
+    """Of `report.md`."""
+    try:
+        text = (folder / REPORT).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DataError(f"{folder} has no {REPORT} that can be read ({error}); make the run again") from error
+    cut = len(text) - LONGEST
+    return f"{text[:LONGEST]}\n\n… {cut:,} more characters\n" if cut > 0 else text
+
+
+def read_figures(folder: Path) -> Figures:
+    """The PNG files of a folder by name, as long as they are not too large; links are no files."""
+    found: dict[str, str] = {}
+    left_out, together = [], 0
+    for path in sorted(folder.glob("*.png")):
+        size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
+        if size < 0:
+            continue
+        if size > LARGEST or together + size > TOGETHER or len(found) == MOST_FIGURES:
+            left_out.append(f"{path.name} ({size / 1e6:.1f} MB) is too large for the page, or one too many")
+            continue
+        data = path.read_bytes()
+        if not data.startswith(PNG):
+            left_out.append(f"{path.name} is no PNG file")
+            continue
+        found[path.name] = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+        together += size
+    return Figures(found, tuple(left_out))
+
+
+def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
+    """A report whose HTML is text, and whose images are those of `figures`; others are named, never fetched.
+
+    >>> safe_markdown("a <b> `x<y` ![all](all.png) ![it](http://x/y.png)", {"all.png": "data:image/png;base64,AA=="})
+    'a &lt;b> `x<y` ![all](data:image/png;base64,AA==) *[it]*'
+    """
+    pieces = list(_pieces(text))
+    return "".join(piece if code else _outside(piece, figures or {}) for piece, code in pieces)
+
+
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """What stands in code, and what does not.
+
+    A page may end code elsewhere than we do. So only what can be read in one way is code: plain fences without other
+    marks of fences before or in them, and spans of a line in a paragraph without any other tick, outside of tables.
+    """
+    start = 0
+    while found := FENCED.match(text, start):
+        yield from _spans(found[1])
+        yield found[2], True
+        start = found.end()
+    yield from _spans(text[start:])
+
+
+def _spans(text: str) -> Iterator[tuple[str, bool]]:
+    for paragraph in BLANK.split(text):
+        end = 0
+        for found in SPAN.finditer(paragraph) if "`" not in SPAN.sub("", paragraph) else ():
+            yield paragraph[end : found.start()], False
+            yield found[0], True
+            end = found.end()
+        yield paragraph[end:], False
+
+
+def _outside(text: str, figures: Mapping[str, str]) -> str:
+    """The addresses of figures hold no `![`, `<` or bracket, so that nothing of them is changed again."""
+    known, last = [], 0
+    for found in IMAGE.finditer(text):
+        known += [_inert(text[last : found.start()]), _image(found[1], figures.get(found[2], ""))]
+        last = found.end()
+    return "".join([*known, _inert(text[last:])])
+
+
+def _inert(text: str) -> str:
+    return text.replace("<", "&lt;").replace("![", "!\\[")
+
+
+def _image(name: str, address: str) -> str:
+    return f"![{_inert(name)}]({address})" if address else f"*[{_inert(name)}]*"
+
+
+def figures_html(text: str, figures: Figures) -> str:
+    """The figures that the text does not show, and what is left out."""
+    mentioned = {found[2] for found in IMAGE.finditer(text)}
+    images = "".join(_figure(*one) for one in figures.found.items() if one[0] not in mentioned)
+    notes = "".join(f"<p>{shown(note)}</p>" for note in figures.left_out)
+    style = "<style>.rl figure {margin: 16px 0} .rl figure img {max-width: 100%; background: white}</style>"
+    return f'{STYLE}{style}<div class="rl">{images}{notes}</div>' if images or notes else ""
+
+
+def _figure(name: str, address: str) -> str:
+    told = f'<figcaption class="faint">{shown(name)}</figcaption>'
+    return f'<figure><img src="{address}" alt="{escape(name)}">{told}</figure>'

@@ -1,0 +1,42 @@
+"""Studies of the papers' claims: the report with its tables and figures."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+
+from .....rm.errors import UsageError
+from ...components import QUIET, Site, address, chooser, noted, opening, pick, run_list
+from ...run_list import STUDY
+from .queries import figures_html, read_figures, read_text, safe_markdown
+
+NONE = "No study here yet: `rewardlab study NAME --output FOLDER` writes one."
+Values = list[Any]
+
+
+def tab(site: Site) -> None:
+    """One study."""
+    study = chooser(site, STUDY, label="Study")
+    note = gr.HTML(elem_id="studies-note", apply_default_css=False, visible=False)
+    text = gr.Markdown(latex_delimiters=[], elem_id="study")
+    figures = gr.HTML(elem_id="study-figures", apply_default_css=False)
+    outputs = [note, text, figures]
+
+    def show(id: str | None) -> Values:
+        return noted(_present, lambda: ["", ""])(site, id)
+
+    def arrive(query: Mapping[str, str], id: str | None) -> Values:
+        asked = pick(site, query.get("run") or id, STUDY)
+        return [run_list(site, asked, STUDY), *show(asked)]
+
+    opened = opening(site, "studies", arrive, [study], [study, *outputs])
+    for event in (opened, study.input(show, study, outputs, **QUIET)):
+        event.then(None, study, None, js=address("studies", "run"), **QUIET)
+
+
+def _present(site: Site, id: str | None) -> Values:
+    if not id:
+        raise UsageError(NONE)
+    folder = site.root.find(id, STUDY)
+    text, figures = read_text(folder), read_figures(folder)
+    return [safe_markdown(text, figures.found), figures_html(text, figures)]

@@ -1,0 +1,1 @@
+"""The training tab: metrics of a policy's training, rollouts and advantages."""

@@ -1,0 +1,286 @@
+"""A policy's training as its log tells it: rewards, KL, length and entropy over steps, proxy and gold, what learns."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from .....rm.errors import UNREADABLE, DataError, UsageError
+from .....rm.io.checked_files import from_yaml
+from ....runs.run_folder import CONFIG
+from ....runs.tables import STEPS
+from ....settings.specs import named
+from ...figures import PALETTE, layout, plain, titled
+from ...html import STYLE, number, shown
+from ...run_list import stamp
+
+WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
+MOST_LINES, MOST_POINTS = 8, 2_000
+DASHES, SYMBOLS = ("solid", "dash"), ("circle", "diamond-open")  # trained on, watched
+Steps = Sequence[Mapping[str, float]]
+
+# ---- reading ----
+
+
+class Sources(NamedTuple):
+    """Rewards by name, as the run's settings say: those trained on, those only watched, and the weights given."""
+
+    trained: tuple[str, ...]
+    watched: tuple[str, ...]
+    weights: Mapping[str, float]
+
+    def watches(self, component: str) -> bool:
+        """Whether a component is only logged; one of several objectives is called SOURCE.OBJECTIVE."""
+        return not self._of(component, self.trained) and self._of(component, self.watched)
+
+    def weight(self, component: str) -> float:
+        """w of a component in the reward that is trained on: as given, else 1 for what is trained on, else 0."""
+        return self.weights.get(component, float(not self.trained or self._of(component, self.trained)))
+
+    @staticmethod
+    def _of(component: str, sources: Sequence[str]) -> bool:
+        return any(component == source or component.startswith(f"{source}.") for source in sources)
+
+
+def read_sources(folder: Path) -> Sources:
+    """From `config.yaml`; a run without one names none, and all its rewards count."""
+    try:
+        settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
+        trained, watched = (
+            tuple(named(str(text))[0] for text in settings.get(name) or ()) for name in ("reward", "watch")
+        )
+        pairs = [str(text).rpartition("=") for text in settings.get("weight") or ()]
+        return Sources(trained, watched, {name: float(value) for name, _, value in pairs})
+    except FileNotFoundError:
+        return Sources((), (), {})
+    except UNREADABLE as error:
+        raise DataError(f"{folder / CONFIG} is damaged ({error}); {WAY_OUT}") from error
+
+
+def read_steps(folder: Path) -> Steps:
+    """The lines of a run's log that have a step; one that is being written is left for later."""
+    return _lines(folder / STEPS, stamp(folder, [STEPS]))
+
+
+@lru_cache(maxsize=8)
+def _lines(path: Path, _stamp: Any) -> Steps:
+    try:
+        *whole, _unfinished = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
+    return tuple(row for place, line in enumerate(whole, 1) if "step" in (row := _line(path, place, line)))
+
+
+def _line(path: Path, place: int, line: bytes) -> dict[str, float]:
+    try:
+        row = json.loads(line)
+        return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
+    except (ValueError, AttributeError, RecursionError, OverflowError) as error:
+        raise DataError(f"{path}:{place}: not a line of a training's log ({error}); {WAY_OUT}") from error
+
+
+def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
+    """Both coordinates of the lines that have them."""
+    found = [(row[x], row[column]) for row in steps if x in row and column in row]
+    return [one for one, _ in found], [one for _, one in found]
+
+
+def smoothed(values: Sequence[float], window: int) -> list[float]:
+    """The mean of each value and the window - 1 before it.
+
+    >>> smoothed([1.0, 3.0, 5.0, 7.0], 2)
+    [1.0, 2.0, 4.0, 6.0]
+    """
+    if window < 1:
+        raise UsageError(f"a mean is over 1 step or more, got {window}")
+    starts = [max(0, end - window) for end in range(1, len(values) + 1)]
+    return [sum(values[start:end]) / (end - start) for end, start in enumerate(starts, 1)]
+
+
+# ---- figures over steps ----
+
+
+class Line(NamedTuple):
+    """A column of the log in a figure."""
+
+    column: str
+    name: str
+    watched: bool = False
+
+
+class Panel(NamedTuple):
+    """A figure of several columns that have one unit."""
+
+    title: str
+    unit: str
+    lines: tuple[Line, ...]
+    error: str = ""
+    """The column with the first line's standard error."""
+
+
+def components(steps: Steps) -> list[str]:
+    """Reward components in the order of the log."""
+    names = dict.fromkeys(name for row in steps for name in row)
+    return [name[len("rewards/") : -len("/mean")] for name in names if _is_mean(name)]
+
+
+def _is_mean(name: str) -> bool:
+    return name.startswith("rewards/") and name.endswith("/mean") and len(name) > len("rewards//mean")
+
+
+def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
+    """The figures that this run has columns for."""
+    found = components(steps)
+    means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in found)
+    gold = tuple(line for line in means if line.watched)
+    all_panels = {
+        "reward": Panel("Reward trained on", "mean of answers", (Line("reward", "reward"),)),
+        "components": Panel("Reward components", "mean of answers", means),
+        "proxy and gold": Panel(
+            "Proxy and gold", "mean of answers", (Line("reward", "trained on"), *gold) if gold else ()
+        ),
+        "KL": Panel("KL to the reference", "nats an answer", (Line("watch/kl", "KL"),), "watch/kl_stderr"),
+        "length": Panel("Length of answers", "tokens", (Line("watch/length", "length"),)),
+        "entropy": Panel("Entropy", "nats a token", (Line("entropy", "entropy"),)),
+    }
+    return {name: one for name, one in all_panels.items() if any(_known(steps, line.column) for line in one.lines)}
+
+
+def _known(steps: Steps, column: str) -> bool:
+    return any(column in row for row in steps)
+
+
+def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
+    """A line for every column; what is only watched is dashed."""
+    figure = go.Figure()
+    for place, line in enumerate(panel.lines[:MOST_LINES]):
+        x, y = series(steps, line.column)
+        colour, every = PALETTE[place % len(PALETTE)], _every(len(x))
+        if panel.error and place == 0 and window == 1:
+            figure.add_trace(_band(steps[::every], line.column, panel.error, colour))
+        name = f"{line.name} (watched)" if line.watched else line.name
+        name = name if every == 1 else f"{name}, 1 step of {every}"
+        figure.add_trace(_trace(x[::every], smoothed(y, window)[::every], name, colour, DASHES[line.watched]))
+    figure.update_layout(showlegend=len(panel.lines) > 1 or _every(len(steps)) > 1)
+    left_out = len(panel.lines) - MOST_LINES
+    title = f"{panel.title} ({left_out} more not drawn)" if left_out > 0 else panel.title
+    layout(figure, x="step" if window == 1 else f"step; mean of {window} steps", y=panel.unit, height=260)
+    return titled(figure, title)
+
+
+def _every(number: int) -> int:
+    """Which points are drawn of so many."""
+    return max(1, -(-number // MOST_POINTS))
+
+
+def _trace(x: Sequence[float], y: Sequence[float], name: str, colour: str, dash: str, **options: Any) -> go.Scatter:
+    return go.Scatter(
+        x=x,
+        y=y,
+        name=plain(name, 40),
+        mode="lines+markers" if len(x) <= 50 else "lines",
+        line={"color": colour, "width": 1.8, "dash": dash},
+        marker={"size": 4},
+        hovertemplate="%{x:.6g}: %{y:.4g}",
+        **options,
+    )
+
+
+def _band(steps: Steps, column: str, error: str, colour: str) -> go.Scatter:
+    """The mean plus and minus its standard error."""
+    rows = [(row["step"], row[column], row[error]) for row in steps if {column, error, "step"} <= row.keys()]
+    x = [step for step, _, _ in rows]
+    y = [mean + e for _, mean, e in rows] + [mean - e for _, mean, e in reversed(rows)]
+    return go.Scatter(
+        x=x + x[::-1],
+        y=y,
+        fill="toself",
+        fillcolor=colour,
+        opacity=0.2,
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
+    """The panel's columns against how far the policy has moved: where proxy and gold part, the reward is hacked."""
+    figure = go.Figure()
+    for place, line in enumerate(panel.lines[:MOST_LINES]):
+        x, y = (smoothed(values, window) for values in series(steps, line.column, "watch/kl"))
+        trace = _trace(x, y, line.name, PALETTE[place % len(PALETTE)], DASHES[0])
+        figure.add_trace(trace.update(mode="markers", marker={"size": 6, "symbol": SYMBOLS[line.watched]}))
+    return titled(layout(figure, x="KL to the reference, nats an answer", y=panel.unit, height=260), panel.title)
+
+
+def columns(steps: Steps) -> list[str]:
+    """Everything that was logged, for a figure of one's own."""
+    return sorted({name for row in steps for name in row} - {"step"})
+
+
+# ---- rewards that learn, or ask ----
+
+
+def tellers(steps: Steps, sources: Sources) -> dict[str, list[str]]:
+    """Reward source -> the columns that it writes of itself, such as `r2m/omega`."""
+    found = columns(steps)
+    names = (*sources.trained, *sources.watched)
+    told = {name: [column for column in found if column.startswith(f"{name}/")] for name in names}
+    return {name: its for name, its in told.items() if its}
+
+
+def teller_panels(name: str, steps: Steps) -> dict[str, Panel]:
+    """Of R2M its versions, ω, and how often its pairs agree with labels from outside; of a judge requests and cost."""
+    all_panels = {
+        "versions": Panel("Versions", "updates so far", _lines_of(name, head_version="head", policy_version="policy")),
+        "omega": Panel("ω, by which the text's own reward counts", "share", _lines_of(name, omega="ω")),
+        "accuracy": Panel("On-policy accuracy", "share of labelled pairs", _lines_of(name, accuracy="accuracy")),
+        "requests": Panel("Requests", "as logged", _lines_of(name, calls="requests")),
+        "cost": Panel("Cost", "unit of the prices", _lines_of(name, cost="cost")),
+        "abstentions": Panel("Abstentions", "judgments", _lines_of(name, abstentions="abstentions")),
+    }
+    return {key: one for key, one in all_panels.items() if any(_known(steps, line.column) for line in one.lines)}
+
+
+def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
+    return tuple(Line(f"{name}/{fact}", called) for fact, called in facts.items())
+
+
+def teller_html(name: str, told: Sequence[str], steps: Steps) -> str:
+    """The first and the last value of every column that a reward writes of itself."""
+    rows = "".join(_told_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in told)
+    return (
+        f'{STYLE}<div class="rl"><p>What <b>{shown(name)}</b> says of itself</p><div class="box scores"><table>'
+        "<thead><tr><th></th><th>first</th><th>last</th><th>steps</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def no_teller_html() -> str:
+    """For a run whose rewards only score."""
+    return f'{STYLE}<div class="rl"><p class="faint">No reward of this run learns or asks anybody.</p></div>'
+
+
+def _told_html(name: str, values: Sequence[float]) -> str:
+    ends = "".join(f"<td>{number(value)}</td>" for value in (values[0], values[-1]))
+    return f"<tr><td>{shown(name)}</td>{ends}<td>{len(values):,}</td></tr>"
+
+
+def progress_html(steps: Steps, sources: Sources, growing: bool) -> str:
+    """Where the run stands, and its rewards with their weights."""
+    if not steps:
+        return f'{STYLE}<div class="rl"><p>No step is logged yet.</p></div>'
+    last = steps[-1]
+    state = "running or cut off, and looked at again every few seconds" if growing else "finished"
+    rewards = ", ".join(
+        f"{name} (watched)" if sources.watches(name) else f"{number(sources.weight(name))} × {name}"
+        for name in components(steps)
+    )
+    return (
+        f'{STYLE}<div class="rl"><p><b id="laststep">step {last["step"]:,.0f}</b>, {state}. '
+        f"{f'Rewards: {shown(rewards)}.' if rewards else ''}</p></div>"
+    )

@@ -1,0 +1,298 @@
+"""The answers of one step of a policy's training, and one of them in full."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .....rm.errors import UNREADABLE, DataError, UsageError
+from ....runs.token_texts import pieces
+from ...html import STYLE, number, shown
+from ...tokens import STYLE as HEAT
+from ...tokens import heat_html, legend_html, scale_of, shades
+from .queries import Sources
+
+ROLLOUTS = "rollouts"
+FILE = re.compile(r"step-(\d+)\.parquet")
+WAY_OUT = "the other steps can still be looked at"
+TEXTS = ("prompt", "answer")
+MOST_TOKENS = 4_000
+
+
+class Rollout(NamedTuple):
+    """One answer: its texts and facts, rewards by stage and component, advantages by stage, and numbers of tokens."""
+
+    step: int
+    place: int
+    group: int
+    prompt: str
+    answer: str
+    finished: bool
+    tokens: tuple[int, ...]
+    rewards: Mapping[str, Mapping[str, float | None]]
+    """Stage -> component -> reward; None where it is missing."""
+    advantages: Mapping[str, np.ndarray]
+    """Stage -> one number, or one for each token."""
+    numbers: Mapping[str, np.ndarray]
+    """Of tokens: `log π`, `log base`, `value`; only those that were kept."""
+    versions: Mapping[str, Any]
+
+
+# ---- reading ----
+
+
+def steps_of(folder: Path) -> list[int]:
+    """The steps whose answers were kept."""
+    found = (FILE.fullmatch(path.name) for path in (folder / ROLLOUTS).glob("step-*.parquet"))
+    return sorted(int(one[1]) for one in found if one)
+
+
+def nearest(steps: Sequence[int], wanted: float) -> int:
+    """The kept step that is closest, the earlier of two."""
+    return min(steps, key=lambda step: (abs(step - wanted), step))
+
+
+def number_of(folder: Path, step: int) -> int:
+    """How many answers were kept of a step; none at all is a `DataError`."""
+    rows = _file(folder, step).metadata.num_rows
+    if not rows:
+        raise DataError(f"the file of step {step} holds no answer; {WAY_OUT}")
+    return rows
+
+
+def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout]:
+    """So many answers from place `start`; without what is of tokens but the advantages."""
+    file = _file(folder, step)
+    left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
+    rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
+    return [_rollout(step, start + place, row) for place, row in enumerate(rows)]
+
+
+def read_answer(folder: Path, step: int, place: int) -> Rollout:
+    """One answer with everything that was kept of it."""
+    file = _file(folder, step)
+    rows = _slice(file, place, 1, file.schema_arrow.names)
+    if not rows:
+        raise UsageError(f"step {step} has {file.metadata.num_rows} answers, and none at place {place}")
+    return _rollout(step, place, rows[0])
+
+
+def _file(folder: Path, step: int) -> pq.ParquetFile:
+    path = next((path for path in (folder / ROLLOUTS).glob("step-*.parquet") if _number(path) == step), None)
+    if path is None:
+        raise UsageError(f"no answers of step {step} were kept; there are steps {_list(steps_of(folder))}")
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} is damaged ({error}); {WAY_OUT}") from error
+
+
+def _number(path: Path) -> int | None:
+    found = FILE.fullmatch(path.name)
+    return int(found[1]) if found else None
+
+
+def _list(steps: Sequence[int]) -> str:
+    return f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else ", ".join(map(str, steps)) or "none"
+
+
+def _slice(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> list[dict[str, Any]]:
+    try:
+        return file.read(names).slice(max(0, start), size).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"the answers of this step are damaged ({error}); {WAY_OUT}") from error
+
+
+def _rollout(step: int, place: int, row: Mapping[str, Any]) -> Rollout:
+    try:
+        rewards: dict[str, dict[str, float | None]] = {}
+        for name, value in row.items():
+            if name.startswith("reward/"):
+                _, stage, component = name.split("/", 2)
+                rewards.setdefault(stage, {})[component] = None if value is None else float(value)
+        policy = "policy_logprobs" if "policy_logprobs" in row else "logprobs"  # earlier files have the policy's alone
+        of_tokens = {"log π": policy, "log base": "base", "value": "values"}
+        return Rollout(
+            step=step,
+            place=place,
+            group=int(row["group"]),
+            prompt=str(row["prompt"]),
+            answer=str(row["answer"]),
+            finished=bool(row["finished"]),
+            tokens=tuple(map(int, row.get("tokens") or ())),
+            rewards=rewards,
+            advantages={name: _array(row[f"advantage/{name}"]) for name in _named(row, "advantage/")},
+            numbers={name: _array(row[column]) for name, column in of_tokens.items() if row.get(column)},
+            versions={name: row[f"version/{name}"] for name in _named(row, "version/")},
+        )
+    except UNREADABLE as error:
+        raise DataError(f"the answers of step {step} lack a column ({error}); {WAY_OUT}") from error
+
+
+def _named(row: Mapping[str, Any], prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in row if name.startswith(prefix)]
+
+
+def _array(values: Sequence[float | None] | None) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in values or ()], float)
+
+
+# ---- the table ----
+
+
+def total(rollout: Rollout, sources: Sources, stage: str | None = None) -> float | None:
+    """Σ_k w_k r_k after a stage, by default the last; None where a component of a weight other than 0 is missing."""
+    if not rollout.rewards:
+        return None
+    rewards = rollout.rewards[stage or [*rollout.rewards][-1]]
+    used = [(sources.weight(name), value) for name, value in rewards.items() if sources.weight(name)]
+    if not used or any(value is None for _, value in used):
+        return None
+    return sum(weight * value for weight, value in used if value is not None)
+
+
+def advantage(rollout: Rollout) -> float | None:
+    """Of the last stage, mean over the answer's tokens."""
+    last = [*rollout.advantages.values()][-1:] or [np.empty(0)]
+    known = last[0][~np.isnan(last[0])]
+    return float(known.mean()) if len(known) else None
+
+
+def headers(rollouts: Sequence[Rollout]) -> list[str]:
+    """Of the table's columns."""
+    components = [*[*rollouts[0].rewards.values()][-1]] if rollouts and rollouts[0].rewards else []
+    return ["prompt", "answer", *components, "trained on", "advantage", "finished"]
+
+
+def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
+    """The answers as the table shows them: rewards after the last transform, the advantage's mean over tokens."""
+    return [
+        [
+            _beginning(one.prompt.removeprefix("user: ")),
+            _beginning(one.answer),
+            *(_missing(value) for value in ([*one.rewards.values()] or [{}])[-1].values()),
+            _missing(total(one, sources)),
+            _missing(advantage(one)),
+            "yes" if one.finished else "no",
+        ]
+        for one in rollouts
+    ]
+
+
+def _beginning(text: str, length: int = 160) -> str:
+    return " ".join(text[: 4 * length].split())[:length]
+
+
+def _missing(value: float | None) -> str:
+    return "missing" if value is None else number(value)
+
+
+# ---- one answer ----
+
+
+def answer_html(rollout: Rollout, sources: Sources) -> str:
+    """Prompt and answer in full, and the rewards after every stage."""
+    finished = "finished" if rollout.finished else "cut off at the longest length"
+    versions = ", ".join(f"{name} {_version(value)}" for name, value in rollout.versions.items())
+    return (
+        f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, answer '
+        f'{rollout.place + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
+        f'<div class="body"><div class="text">{shown(rollout.prompt)}</div></div></div><div class="answers">'
+        f'<div class="box answer"><div class="head">Answer</div><div class="body"><div class="text">'
+        f"{shown(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
+        f"{f'<p class=faint>Rated by {shown(versions)}.</p>' if versions else ''}</div>"
+    )
+
+
+def _version(value: Any) -> str:
+    return number(value) if isinstance(value, int | float) else str(value)
+
+
+def _rewards_html(rollout: Rollout, sources: Sources) -> str:
+    names = list(dict.fromkeys(name for stage in rollout.rewards.values() for name in stage))
+    heads = "".join(f"<th>{shown(name)}{_weight(sources, name)}</th>" for name in names)
+    rows = "".join(
+        f"<tr><td>{shown(stage)}</td>{''.join(f'<td>{_missing(rewards.get(name))}</td>' for name in names)}"
+        f"<td>{_missing(total(rollout, sources, stage))}</td></tr>"
+        for stage, rewards in rollout.rewards.items()
+    )
+    return (
+        f'<div class="box scores"><table><thead><tr><th>rewards after</th>{heads}<th>trained on</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _weight(sources: Sources, name: str) -> str:
+    if sources.watches(name):
+        return ' <span class="faint">watched</span>'
+    weight = sources.weight(name)
+    return "" if weight == 1 else f' <span class="faint">× {number(weight)}</span>'
+
+
+# ---- tokens ----
+
+
+def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
+    """What the tokens can be coloured by, the last advantage first; one number for all of them is repeated."""
+    T = len(rollout.tokens)
+    found = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
+    known = {name: values for name, values in rollout.numbers.items() if len(values) == T}
+    if {"log π", "log base"} <= known.keys():
+        found["log π - log base"] = known["log π"] - known["log base"]
+    if "value" in known:
+        found["value"] = known["value"]
+    return {name: values for name, values in found.items() if len(values) == T}
+
+
+def _spread(values: np.ndarray, number: int) -> np.ndarray:
+    return np.repeat(values, number) if len(values) == 1 else values
+
+
+def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
+    """The answer's tokens coloured by one of `token_series`; every token's numbers stand in its title."""
+    every = token_series(rollout)
+    values = every[by][:MOST_TOKENS]
+    scale = scale_of([values])
+    titles = [_title(rollout, every, place) for place in range(len(values))]
+    unit = "nats" if by == "log π - log base" else "reward's unit" if by == "value" else ""
+    cut = len(rollout.tokens) - len(values)
+    return (
+        f'{STYLE}{HEAT}<div class="rl" id="tokens">{legend_html(scale, unit=unit, low="", high="")}'
+        f"{heat_html(texts[: len(values)], shades(values.tolist(), scale), titles)}"
+        f"{f'<p class=faint>{cut:,} more tokens</p>' if cut else ''}</div>"
+    )
+
+
+def no_tokens_html() -> str:
+    """In place of the strip."""
+    return f'{STYLE}<div class="rl"><p class="faint">The tokens of this answer were not kept.</p></div>'
+
+
+def _title(rollout: Rollout, every: Mapping[str, np.ndarray], place: int) -> str:
+    told = {**every, **rollout.numbers}
+    facts = (f"{name} {number(float(values[place]))}" for name, values in told.items() if place < len(values))
+    return f"token {place + 1}, id {rollout.tokens[place]}\n" + "\n".join(facts)
+
+
+def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
+    """The text of each token by the run's own tokenizer, or its id where the run holds none yet."""
+    homes = [folder / "policy", *sorted(folder.glob("checkpoint-*"))]
+    home = next((one for one in homes if (one / "tokenizer.json").is_file()), None)
+    if home is None:
+        return [f"{token} " for token in tokens]
+    return pieces(_tokenizer(home, (home / "tokenizer.json").stat().st_mtime_ns), list(tokens[:MOST_TOKENS]))
+
+
+@lru_cache(maxsize=2)
+def _tokenizer(folder: Path, _mtime: int) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    try:
+        return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)
+    except Exception as error:  # the library raises what its parsers do
+        raise DataError(f"{folder / 'tokenizer.json'} cannot be read ({error}); {WAY_OUT}") from error

@@ -1,0 +1,159 @@
+"""The answers of a training's step on the page: a table, one answer in full, and how its advantage came about."""
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from .....rm.errors import UsageError
+from ...components import QUIET, Site, button, filled_list, noted
+from ...run_list import TRAINED
+from . import rollouts as views
+from .queries import read_sources
+from .waterfall import no_waterfall_html, waterfall, waterfall_figure, waterfall_html
+
+SIZE = 10
+NONE = "No answers were kept: `rewardlab rl --rollout_steps N` keeps those of every Nth step."
+Values = list[Any]
+
+
+class Section(NamedTuple):
+    """The components that a step's answers fill, and the events after which another answer is shown."""
+
+    note: gr.HTML
+    step: gr.Slider
+    place: gr.Number
+    table: gr.Dataframe
+    where: gr.Markdown
+    answer: gr.HTML
+    waterfall: gr.Plot
+    told: gr.HTML
+    colour: gr.Dropdown
+    strip: gr.HTML
+    events: Sequence[Any] = ()
+
+    @property
+    def outputs(self) -> Values:
+        """In the order in which `present` fills them."""
+        return [*self[:-1]]
+
+
+def section(site: Site, run: gr.Dropdown) -> Section:
+    """Each event moves to a step and to the place of an answer in it."""
+    made, turns = _components()
+    asked = [run, made.step, made.place, made.colour]
+
+    def on(event: Callable[..., Any], step: Callable[[int, Any], int], **options: Any) -> Any:
+        def move(event: gr.EventData, run: str | None, at: float, place: int, colour: str | None) -> Values:
+            return present(site, run, at, step(place, event), colour)
+
+        return event(move, asked, made.outputs, **QUIET, **options)
+
+    events = [
+        on(made.step.input, lambda _place, _event: 0, trigger_mode="always_last"),
+        on(made.table.select, lambda place, event: place // SIZE * SIZE + event.index[0]),
+        on(turns[0].click, lambda place, _event: place // SIZE * SIZE - SIZE),
+        on(turns[1].click, lambda place, _event: place - 1),
+        on(turns[2].click, lambda place, _event: place + 1),
+        on(turns[3].click, lambda place, _event: place // SIZE * SIZE + SIZE),
+    ]
+    on(made.colour.input, lambda place, _event: place)
+    return made._replace(events=events)
+
+
+def _components() -> tuple[Section, list[gr.Button]]:
+    """In their order on the page, and the buttons that turn pages and answers."""
+    note = gr.HTML(elem_id="rollouts-note", apply_default_css=False, visible=False)
+    step = gr.Slider(0, 1, value=0, step=1, label="Answers of step (0: before the first update)", visible=False)
+    table = gr.Dataframe([], type="array", interactive=False, buttons=[], elem_id="rollouts", wrap=False)
+    with gr.Row(elem_classes="bar"):
+        where = gr.Markdown(elem_id="rollout-place")
+        turns = [button(text, min_width=80) for text in ("‹ page", "‹ answer", "answer ›", "page ›")]
+    answer = gr.HTML(elem_id="rollout", apply_default_css=False)
+    with gr.Row():
+        with gr.Column(min_width=320):
+            waterfall = gr.Plot(show_label=False, visible=False, elem_id="waterfall")
+            told = gr.HTML(apply_default_css=False)
+        with gr.Column(min_width=320):
+            colour = filled_list("Colour of the tokens", visible=False)
+            strip = gr.HTML(elem_id="strip", apply_default_css=False)
+    return Section(
+        note, step, gr.Number(0, precision=0, visible=False), table, where, answer, waterfall, told, colour, strip
+    ), turns
+
+
+def slider(steps: Sequence[int], step: float) -> gr.Slider:
+    """Over the steps that were kept, at the nearest."""
+    if not steps:
+        return gr.Slider(visible=False)
+    apart = gcd(*(later - steps[0] for later in steps)) or 1
+    return gr.Slider(
+        steps[0],
+        max(steps[-1], steps[0] + 1),
+        value=views.nearest(steps, step),
+        step=apart,
+        visible=len(steps) > 1,
+    )
+
+
+def present(site: Site, run: str | None, step: float, place: int, colour: str | None) -> Values:
+    """Everything of the section; without a run nothing, which is told above."""
+    if not run:
+        return [gr.HTML(visible=False), *_nothing()]
+    return noted(_present, _nothing)(site, run, step, place, colour)
+
+
+def _nothing() -> Values:
+    """In place of everything behind the note."""
+    return [
+        gr.Slider(visible=False),
+        0,
+        gr.Dataframe([], visible=False),
+        "",
+        "",
+        gr.Plot(visible=False),
+        "",
+        gr.Dropdown(visible=False),
+        "",
+    ]
+
+
+def _present(site: Site, run: str, step: float, place: int, colour: str | None) -> Values:
+    folder = site.root.find(run, TRAINED)
+    steps = views.steps_of(folder)
+    if not steps:
+        raise UsageError(NONE)
+    at, sources = views.nearest(steps, step), read_sources(folder)
+    total = views.number_of(folder, at)
+    place = max(0, min(place, total - 1))
+    start = place // SIZE * SIZE
+    rows = views.read_answers(folder, at, start, SIZE)
+    chosen = views.read_answer(folder, at, place)
+    bars, heads = waterfall(chosen, sources), views.headers(rows)
+    mark = f'<style>#rollouts .body-cell[data-row="{place - start}"] {{background: var(--color-accent-soft)}}</style>'
+    return [
+        slider(steps, at),
+        place,
+        gr.Dataframe(views.cells(rows, sources), headers=heads, column_widths=_widths(len(heads)), visible=True),
+        f"answer {place + 1:,} of {total:,}",
+        mark + views.answer_html(chosen, sources),
+        gr.Plot(waterfall_figure(bars), visible=True) if bars else gr.Plot(visible=False),
+        waterfall_html() if bars else no_waterfall_html(),
+        *_tokens(folder, chosen, colour),
+    ]
+
+
+def _widths(columns: int) -> list[str]:
+    """Most for the texts; on a narrow screen every column keeps its width and the table scrolls."""
+    return ["170px", "420px", *["95px"] * (columns - 2)]
+
+
+def _tokens(folder: Any, chosen: views.Rollout, colour: str | None) -> Values:
+    """The list of what tokens can be coloured by, and the strip."""
+    names = [*views.token_series(chosen)]
+    if not names:
+        return [gr.Dropdown(visible=False), views.no_tokens_html()]
+    colour = colour if colour in names else names[0]
+    texts = views.token_texts(folder, chosen.tokens)
+    return [gr.Dropdown(names, value=colour, visible=True), views.strip_html(chosen, texts, colour)]

@@ -1,0 +1,183 @@
+"""A policy's training: figures over its steps, rewards that learn or ask, and below them the answers of a step."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from .....rm.errors import UsageError
+from ....runs.tables import STEPS
+from ...components import QUIET, Site, address, chooser, filled_list, noted, opening, pick, run_list
+from ...run_list import TRAINED, stamp
+from . import queries as views
+from . import rollouts_view as rollouts
+from .rollouts import steps_of
+
+NONE = "No training of a policy here yet: `rewardlab rl` writes one with `--output`."
+PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
+TELLING = 3  # figures of a reward that learns or asks
+SECONDS = 5.0
+Values = list[Any]
+
+
+class Story(NamedTuple):
+    """What the log fills."""
+
+    note: gr.HTML
+    progress: gr.HTML
+    panels: tuple[gr.Plot, ...]
+    over_kl: gr.Plot
+    column: gr.Dropdown
+    own: gr.Plot
+    teller: gr.Dropdown
+    learner: tuple[gr.Plot, ...]
+    told: gr.HTML
+    timer: gr.Timer
+
+    @property
+    def outputs(self) -> Values:
+        """In the order in which `_tell` fills them."""
+        first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.own]
+        return [*first, self.teller, *self.learner, self.told, self.timer]
+
+
+def tab(site: Site) -> None:
+    """A run that grows is looked at every few seconds; the reader's step and answer stay."""
+    with gr.Row():
+        run = chooser(site, TRAINED, scale=3)
+        window = gr.Slider(1, 50, value=1, step=1, label="Mean of so many steps (1: as logged)", scale=2)
+    story, seen = _story(), gr.State()
+    below = rollouts.section(site, run)
+    asked = [run, window, story.column, story.teller]
+    outputs = [seen, *story.outputs, *below.outputs]
+
+    def show(run: str | None, window: float, column: str | None, teller: str | None, step: float, place: int) -> Values:
+        answers = rollouts.present(site, run, step, place, None)
+        return [_log_of(site, run), *_tell(site, run, int(window), column, teller), *answers]
+
+    def arrive(query: Mapping[str, str], run: str | None, *rest: Any) -> Values:
+        run = pick(site, query.get("run") or run, TRAINED)
+        return [run_list(site, run, TRAINED), *show(run, *rest, *_place(query))]
+
+    def chosen(*values: Any) -> Values:
+        return show(*values, 0, 0)
+
+    def tick(seen: Any, step: float, run: str | None, *rest: Any) -> Values:
+        now = site.root.followed(run, TRAINED)
+        log = _log_of(site, now)
+        if log == seen:
+            return [gr.skip() for _ in range(3 + len(story.outputs))]
+        told = _tell(site, now, *rest)
+        return [run_list(site, now, TRAINED), rollouts.slider(_kept(site, now), step), log, *told]
+
+    opened = opening(site, "training", arrive, asked, [run, *outputs])
+    changed = run.input(chosen, asked, outputs, **QUIET)
+    for event in (window.input, story.column.input, story.teller.input):
+        event(lambda *values: _tell(site, *values), asked, story.outputs, trigger_mode="always_last", **QUIET)
+    story.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *story.outputs], **QUIET)
+    for event in (opened, changed, *below.events):
+        event.then(None, [run, below.step, below.place], None, js=address("training", "run", "step", "answer"), **QUIET)
+
+
+def _story() -> Story:
+    note = gr.HTML(elem_id="training-note", apply_default_css=False, visible=False)
+    progress = gr.HTML(elem_id="progress", apply_default_css=False)
+    panels = tuple(plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names))
+    with gr.Row():
+        with gr.Column(min_width=300):
+            over_kl = gr.Plot(show_label=False, visible=False, elem_id="over-kl")
+        with gr.Column(min_width=300):
+            column = filled_list("Any other column", elem_id="any-column")
+            own = gr.Plot(show_label=False, visible=False, elem_id="own")
+    with gr.Accordion("Rewards that learn or ask", open=True):
+        teller = filled_list("Reward", visible=False)
+        learner = tuple(_plots([f"telling-{place}" for place in range(TELLING)]))
+        told = gr.HTML(elem_id="told", apply_default_css=False)
+    return Story(note, progress, panels, over_kl, column, own, teller, learner, told, gr.Timer(SECONDS, active=False))
+
+
+def _plots(names: Sequence[str]) -> list[gr.Plot]:
+    with gr.Row():
+        return [gr.Plot(show_label=False, visible=False, elem_id=f"rl-{_id(name)}", min_width=300) for name in names]
+
+
+def _id(name: str) -> str:
+    return name.replace(" ", "-").lower()
+
+
+def _place(query: Mapping[str, str]) -> tuple[float, int]:
+    """Step and answer as the address names them; what is no number is the first."""
+    step, answer = (query.get(name, "") for name in ("step", "answer"))
+    return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
+
+
+def _log_of(site: Site, run: str | None) -> tuple[Any, ...]:
+    """What changes when there is something new to tell."""
+    try:
+        entry = site.root.entry(run, TRAINED)
+        return run, stamp(entry.path, [STEPS]), len(steps_of(entry.path)), entry.growing
+    except ValueError:
+        return (run,)
+
+
+def _kept(site: Site, run: str | None) -> list[int]:
+    try:
+        return steps_of(site.root.find(run, TRAINED))
+    except ValueError:
+        return []
+
+
+def _tell(site: Site, run: str | None, window: float, column: str | None, teller: str | None) -> Values:
+    """Everything that the log fills."""
+    return noted(_told, _nothing)(site, run, int(window), column, teller)
+
+
+def _nothing() -> Values:
+    """In place of everything behind the note."""
+    hidden = [gr.Plot(visible=False) for _ in range(len(PANELS) + 1)]
+    learner = [gr.Plot(visible=False) for _ in range(TELLING)]
+    return ["", *hidden, gr.Dropdown([]), gr.Plot(visible=False), gr.Dropdown(visible=False), *learner, "", gr.skip()]
+
+
+def _told(site: Site, run: str | None, window: int, column: str | None, teller: str | None) -> Values:
+    if not run:
+        raise UsageError(NONE)
+    entry = site.root.entry(run, TRAINED)
+    steps, sources = views.read_steps(entry.path), views.read_sources(entry.path)
+    panels = views.panels(steps, sources)
+    figures = [_plot(views.over_steps(steps, panels[name], window) if name in panels else None) for name in PANELS]
+    both = panels.get("proxy and gold") if "KL" in panels else None
+    against = _plot(views.over_kl(steps, both, window) if both else None)
+    return [
+        views.progress_html(steps, sources, entry.growing),
+        *figures,
+        against,
+        *_own(steps, column, window),
+        *_teller(steps, sources, teller, window),
+        gr.Timer(active=entry.growing),
+    ]
+
+
+def _plot(figure: Any) -> Any:
+    return gr.Plot(visible=False) if figure is None else gr.Plot(figure, visible=True)
+
+
+def _own(steps: views.Steps, column: str | None, window: int) -> Values:
+    """The list of all columns, and the figure of the chosen one."""
+    names = views.columns(steps)
+    column = column if column in names else None
+    panel = views.Panel(column or "", "", (views.Line(column or "", column or ""),))
+    return [gr.Dropdown(names, value=column), _plot(views.over_steps(steps, panel, window) if column else None)]
+
+
+def _teller(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
+    """The list of rewards that write of themselves, what the chosen one learnt, and its columns."""
+    told = views.tellers(steps, sources)
+    if not told:
+        learner = [gr.Plot(visible=False) for _ in range(TELLING)]
+        return [gr.Dropdown(visible=False), *learner, views.no_teller_html()]
+    name = name if name in told else next(iter(told))
+    panels = [*views.teller_panels(name, steps).values()]
+    figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:TELLING]]
+    figures += [_plot(None)] * (TELLING - len(figures))
+    return [gr.Dropdown([*told], value=name, visible=True), *figures, views.teller_html(name, told[name], steps)]

@@ -1,0 +1,122 @@
+"""How an answer's advantage came about: raw rewards, each transform, the estimator, each advantage transform."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from ...figures import PALETTE, layout, plain
+from ...html import STYLE, number
+from .queries import Sources
+from .rollouts import Rollout, total
+
+RELATIVE, TOTAL = "relative", "total"
+
+
+class Bar(NamedTuple):
+    """A step of the waterfall: what it adds, or the sum so far."""
+
+    label: str
+    value: float
+    kind: str
+    """`relative` or `total`."""
+
+
+def waterfall(rollout: Rollout, sources: Sources) -> list[Bar]:
+    """From each component's w_k r_k to the advantage that is trained on, mean over tokens.
+
+    Σ of the relative bars before a total is that total. Empty for an answer without a reward, which is not learnt from.
+    """
+    reward = total(rollout, sources)
+    means = {stage: float(values.mean()) for stage, values in rollout.advantages.items() if len(values)}
+    if reward is None or not means or any(value != value for value in means.values()):
+        return []
+    return [*_rewards(rollout, sources), Bar("reward", reward, TOTAL), *_advantages(means, reward)]
+
+
+def _rewards(rollout: Rollout, sources: Sources) -> Iterator[Bar]:
+    """Components as the sources gave them, then every component's change by every transform."""
+    (_, first), *transforms = rollout.rewards.items()
+    for name, value in first.items():
+        if weight := sources.weight(name):
+            yield Bar(_weighted(name, weight), weight * (value or 0.0), RELATIVE)
+    before = first
+    for stage, after in transforms:
+        changes = [
+            Bar(f"{stage}: {name}", sources.weight(name) * ((value or 0.0) - (before.get(name) or 0.0)), RELATIVE)
+            for name, value in after.items()
+            if sources.weight(name)
+        ]
+        yield from [bar for bar in changes if bar.value] or [Bar(stage, 0.0, RELATIVE)]
+        before = after
+
+
+def _weighted(name: str, weight: float) -> str:
+    return name if weight == 1 else f"{number(weight)} × {name}"
+
+
+def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
+    before = reward
+    for place, (stage, mean) in enumerate(means.items()):
+        yield Bar(stage if place else "estimator", mean - before, RELATIVE)
+        before = mean
+    yield Bar("advantage", before, TOTAL)
+
+
+def waterfall_figure(bars: list[Bar]) -> go.Figure:
+    """Bars from top to bottom; what adds and what takes away have the ends of the diverging scale."""
+    places = [*range(len(bars))]
+    figure = go.Figure(
+        go.Waterfall(
+            orientation="h",
+            measure=[bar.kind for bar in bars],
+            y=places,
+            x=[bar.value for bar in bars],
+            text=[_signed(bar) for bar in bars],
+            textposition="outside",
+            cliponaxis=False,
+            increasing={"marker": {"color": PALETTE[0]}},
+            decreasing={"marker": {"color": PALETTE[1]}},
+            totals={"marker": {"color": PALETTE[6]}},
+            connector={"line": {"color": "rgba(128, 128, 128, 0.6)", "width": 1}},
+            hoverinfo="text",
+            hovertext=[f"{plain(bar.label)}: {_signed(bar)}" for bar in bars],
+        )
+    )
+    figure.update_yaxes(
+        autorange="reversed", showgrid=False, tickvals=places, ticktext=[plain(bar.label, 28) for bar in bars]
+    )
+    figure.update_xaxes(range=_range(bars))
+    layout(figure, x="mean of tokens", y="", height=110 + 30 * len(bars))
+    return figure.update_yaxes(zeroline=False)
+
+
+def _range(bars: list[Bar]) -> list[float]:
+    """From the lowest to the highest sum, with room for the numbers beside the bars."""
+    sums, so_far = [0.0], 0.0
+    for bar in bars:
+        so_far = bar.value if bar.kind == TOTAL else so_far + bar.value
+        sums.append(so_far)
+    room = 0.3 * (max(sums) - min(sums) or 1.0)
+    return [min(sums) - room, max(sums) + room]
+
+
+def _signed(bar: Bar) -> str:
+    return number(bar.value) if bar.kind == TOTAL or bar.value < 0 else f"+{number(bar.value)}"
+
+
+def waterfall_html() -> str:
+    """What the bars mean."""
+    return (
+        f'{STYLE}<div class="rl"><p class="faint">Each component with its weight, what each transform changes, and '
+        "the reward that they add up to. The estimator brings it to the advantage: its baseline, its scale, and the KL "
+        "where that stands in the reward. Advantages are means over the answer's tokens.</p></div>"
+    )
+
+
+def no_waterfall_html() -> str:
+    """For an answer without a reward."""
+    return (
+        f'{STYLE}<div class="rl"><p class="faint">A reward of this answer is missing, so its advantage is 0 and the '
+        "policy does not learn from it.</p></div>"
+    )

@@ -1,1 +1,0 @@
-"""`rewardlab judge`: language models as judges of cases and of a policy's answers."""

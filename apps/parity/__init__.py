@@ -1,1 +1,0 @@
-"""`rewardlab parity`: one model, every way to get its scores, and what makes a difference."""

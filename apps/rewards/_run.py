@@ -1,0 +1,47 @@
+"""What a reward may have to know of the run that it serves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from ...policy.decoding.language_models import Voice
+from ...rm.errors import DataError
+
+Row = Mapping[str, Any]
+T = TypeVar("T")
+SHOWN = 60  # characters of a prompt in a message
+
+
+class RunFacts(NamedTuple):
+    """Of a policy's training, before its first step."""
+
+    policy: Voice
+    """As it starts; its model is the one that learns."""
+    cycles: int
+    """How often it will write answers and learn from them."""
+    seed: int
+    loading: Mapping[str, Any]
+    """Options for whoever opens a model."""
+    rows: Mapping[str, Sequence[Row]] = MappingProxyType({})
+    """A prompt's text -> what the rows with that prompt have beside it, such as a reference."""
+
+    def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
+        """What `parse` makes of every row, by the prompt's text; a row that it refuses would never have a reward."""
+        found: dict[str, list[T]] = {}
+        for text, rows in self.rows.items():
+            try:
+                found[text] = [parse(row) for row in rows]
+            except ValueError as error:
+                raise DataError(f"the row of the prompt {text[:SHOWN]!r}: {error}") from error
+        return found
+
+    def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
+        """The same where all rows of a prompt have to say the same, for an answer knows only its prompt's text."""
+        found = self.by_prompt(parse)
+        for text, values in found.items():
+            if other := [one for one in values if one != values[0]]:
+                raise DataError(
+                    f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
+                    f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are told apart by their prompt alone"
+                )
+        return {text: values[0] for text, values in found.items()}

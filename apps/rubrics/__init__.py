@@ -1,1 +1,0 @@
-"""`rewardlab rubrics`: built from preferences, learnt, linted, applied, and read from files."""

@@ -1,0 +1,1 @@
+"""Run folders: locks, manifests, tables, resume, signals and processes."""

@@ -1,0 +1,43 @@
+"""The files of an evaluation: report, figures, summary, and every case and score."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ...benchmarks.evaluate import Evaluation
+from ...benchmarks.report import figure, markdown, reliability_figure
+from .run_folder import write_json
+from .tables import margin, write_items, write_scores
+
+
+def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
+    """Report, figure, summary, and every case and score as Parquet."""
+    (folder / "report.md").write_text(markdown(evaluation.report), encoding="utf-8")
+    save_figure(figure(evaluation.report), folder / "report.png")
+    if margins := _model_margins(evaluation):
+        save_figure(reliability_figure(margins), folder / "calibration.png")
+    write_json(folder / "summary.json", asdict(evaluation.report))
+    write_items(evaluation, folder)
+    write_scores(evaluation, folder)
+
+
+def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
+    """Every model's margins, for its calibration."""
+    models = [row.scorer for row in evaluation.report.rows if row.role == "model" and row.scored]
+    return {
+        name: np.array(
+            [
+                margin(c.best, j.scores)
+                for c, j in zip(evaluation.cases, evaluation.judgments[name], strict=True)
+                if j.scores
+            ]
+        )
+        for name in models
+    }
+
+
+def save_figure(drawing: Figure, path: Path) -> None:
+    """The same figure, the same bytes."""
+    drawing.savefig(path, dpi=150, metadata={"Software": None})

@@ -1,0 +1,162 @@
+"""Finished runs of `rewardlab eval` and `rewardlab judge`, read back, and two of them compared on their cases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...benchmarks.compare import Comparison, compare
+from ...benchmarks.statistics.cluster_bootstrap import INTERVALS
+from ...benchmarks.types import Suite
+from ...judges.types import Case, Judgment
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.io.checked_files import from_json
+from ...rm.registry import load
+from .tables import read_items, read_judgments
+
+MOST_SAMPLES = 100_000
+"""Of a bootstrap in a summary that is read back."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run of eval, read back."""
+
+    folder: Path
+    summary: Mapping[str, Any]
+    suite: Suite
+    cases: list[Case]
+    judgments: dict[str, dict[str, Judgment]]
+
+    def of(self, scorer: str, cases: Sequence[Case]) -> list[Judgment]:
+        """A scorer's judgments of the cases, in their order."""
+        found = self.judgments.get(scorer, {})
+        return [found.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
+
+    def model(self, name: str | None) -> str:
+        """The scorer that was named, or the only model."""
+        models = [row["scorer"] for row in self.summary["rows"] if row["role"] == "model"]
+        if name is None and len(models) == 1:
+            return models[0]
+        if name not in self.judgments:
+            raise UsageError(f"{self.folder}: name one of its scorers with --scorer: {', '.join(self.judgments)}")
+        return name
+
+
+def open_finished(folder: str) -> Finished:
+    """Read a run back; one of another version of its suite is refused."""
+    path = Path(folder)
+    if not (path / "summary.json").is_file():
+        raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
+    try:
+        summary = from_json((path / "summary.json").read_text(encoding="utf-8"))
+        suite, version = _suite(summary["suite"]), summary["version"]
+        _check(summary)
+    except UNREADABLE as error:
+        raise DataError(f"{path / 'summary.json'}: damaged ({error}); run rewardlab eval again") from error
+    if version != suite.version:
+        raise DataError(
+            f"{folder} was made with version {version} of {suite.name}, this is {suite.version}; "
+            "run rewardlab eval again"
+        )
+    return _checked(Finished(path, summary, suite, read_items(path), read_judgments(path)))
+
+
+def _checked(run: Finished) -> Finished:
+    """Its parts are of one run: it has cases, and who scores one scores each of its answers, or abstains."""
+    if not run.cases:
+        raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
+    answers = {case.id: len(case.answers) for case in run.cases}
+    for row in run.summary["rows"]:
+        for judgment in run.judgments.get(row["scorer"], {}).values():
+            if judgment.scores and answers.get(judgment.case) != len(judgment.scores):
+                raise DataError(
+                    f"{run.folder}: no scores of '{row['scorer']}' for each answer of '{judgment.case}'; run rewardlab "
+                    "eval again"
+                )
+    names = [row["scorer"] for row in run.summary["rows"]]
+    absent = [name for name in names if len(run.judgments.get(name, {})) < len(run.cases)]
+    filled = {name: {one.case: one for one in run.of(name, run.cases)} for name in absent}
+    return replace(run, judgments=run.judgments | filled)
+
+
+def _check(summary: Mapping[str, Any]) -> None:
+    """A summary that somebody else wrote says what `evaluate` needs, in the kinds and sizes that it needs."""
+    for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
+        if type(summary[name]) is not int or not least <= summary[name] <= most:
+            raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
+    if summary.get("interval", "percentile") not in INTERVALS:
+        raise ValueError(f"interval is one of {', '.join(INTERVALS)}, got {str(summary['interval'])[:40]}")
+    if not all(isinstance(note, str) for note in (*summary["notes"], *summary["findings"])):
+        raise ValueError("notes and findings are sentences")
+    if not summary["rows"]:
+        raise ValueError("no scorer")
+    for row in summary["rows"]:
+        if not all(isinstance(row[name], str) for name in ("scorer", "role", "contract")):
+            raise ValueError("a scorer has a name, a role and a contract")
+
+
+def _suite(name: str) -> Suite:
+    """By its name alone: a file that somebody else wrote must not say which function is called."""
+    if ":" in name:
+        raise UsageError(f"'{name}' is no name of a suite")
+    return load("benchmarks.suites", name)()
+
+
+# ---- two runs ----
+
+
+def shared_cases(first: Finished, second: Finished) -> list[Case]:
+    """The cases of both runs, in the first one's order; a case that reads differently in them is an error."""
+    if first.suite.name != second.suite.name:
+        raise other_suite(first.folder, first.suite.name, second.folder, second.suite.name)
+    other = {case.id: case for case in second.cases}
+    shared = [case for case in first.cases if case.id in other]
+    if not shared:
+        raise nothing_shared(first.folder, second.folder)
+    if changed := [case.id for case in shared if case != other[case.id]]:
+        raise changed_case(changed[0], first.folder, second.folder)
+    return shared
+
+
+def other_suite(first: Path, suite: str, second: Path, other: str) -> UsageError:
+    """Two runs of two benchmarks."""
+    return UsageError(f"{first} is {suite}, {second} is {other}; compare like with like")
+
+
+def nothing_shared(first: Path, second: Path) -> DataError:
+    """Two runs of other parts of a benchmark."""
+    return DataError(f"{first} and {second} have no case in common; compare runs of the same data")
+
+
+def changed_case(case: str, first: Path, second: Path) -> DataError:
+    """A case with other texts or another right answer in the second run."""
+    return DataError(f"case '{case}' is not the same in {first} and {second}; run both on the same data")
+
+
+def compare_finished(
+    first: tuple[Finished, str],
+    second: tuple[Finished, str],
+    cases: Sequence[Case],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+) -> Comparison:
+    """A scorer of the second run against one of the first on cases that both have; `compare` says what it holds."""
+    before, after = labels(first, second)
+    return compare(
+        first[0].suite,
+        cases,
+        (before, first[0].of(first[1], cases)),
+        (after, second[0].of(second[1], cases)),
+        samples=samples,
+        seed=seed,
+    )
+
+
+def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:
+    """What two scorers are called beside each other: their names, with their runs' where they have one name."""
+    names = [scorer for _, scorer in (first, second)]
+    if names[0] != names[1]:
+        return names
+    return [f"{run.folder.name}/{scorer}" for run, scorer in (first, second)]

@@ -1,0 +1,52 @@
+"""Judgments on disk while they are made: a killed evaluation goes on where it stopped, and processes share the work."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from ...benchmarks.types import Scorer
+from ...judges.types import Case, Judgment
+from .processes import Process, wait_for
+from .run_folder import replace_text
+
+CHUNK = 256
+
+
+class Kept:
+    """A scorer whose judgments are kept chunk by chunk in a folder; every process makes its own share of the chunks.
+
+    Chunks are the same however many processes there are and wherever a run was cut off, so the judgments are too.
+    """
+
+    def __init__(self, scorer: Scorer, folder: Path, process: Process):
+        self.scorer, self.folder, self.process = scorer, folder, process
+        self.name, self.role, self.contract = scorer.name, scorer.role, scorer.contract
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case; waits for the other processes' chunks."""
+        self.work(cases)
+        starts = range(0, len(cases), CHUNK)
+        return [judgment for place, start in enumerate(starts) for judgment in self._read(place, cases, start)]
+
+    def work(self, cases: Sequence[Case]) -> None:
+        """Make this process's chunks that are not there yet."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        chunks = list(enumerate(range(0, len(cases), CHUNK)))[self.process.rank :: self.process.world]
+        for place, start in tqdm(chunks, desc=self.name, disable=None):
+            if not self._file(place).exists():
+                judged = self.scorer(cases[start : start + CHUNK])
+                lines = [json.dumps(one.abstained or one.scores) for one in judged]
+                replace_text(self._file(place), "\n".join(lines))
+
+    def _file(self, place: int) -> Path:
+        return self.folder / f"{place:06d}.jsonl"
+
+    def _read(self, place: int, cases: Sequence[Case], start: int) -> list[Judgment]:
+        wait_for(self._file(place))
+        found = [json.loads(line) for line in self._file(place).read_text("utf-8").split("\n")]
+        return [
+            Judgment(case.id, abstained=one) if isinstance(one, str) else Judgment(case.id, scores=tuple(one))
+            for case, one in zip(cases[start : start + CHUNK], found, strict=True)
+        ]

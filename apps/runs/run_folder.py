@@ -1,0 +1,257 @@
+"""Run folders: written under a temporary name, put in place in one step, each with the story of how it was made."""
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, TextIO
+
+import yaml
+
+from ...rm.backbones.hub import RESOLVED
+from ...rm.data.pairs import RowReport
+from ...rm.data.readers import is_local
+from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.io.disk_errors import file_of, no_room, told_full
+from ...rm.io.escaping import redacted, terminal
+from .lock import only_writer
+from .signals import Terminated
+
+PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
+RESULTS: ContextVar[TextIO] = ContextVar("results")  # where a verb writes what was asked for, while stdout is stderr
+IMPORTED = time.time(), time.monotonic()
+CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
+
+
+def partial_folder(final: Path) -> Path:
+    """Where a run stands until it is finished."""
+    return final.with_name(f"{final.name}{PARTIAL}")
+
+
+def say(message: str) -> None:
+    """Progress goes to stderr; stdout is for results."""
+    print(terminal(message), file=sys.stderr, flush=True)
+
+
+def tell_rows(name: str, rows: RowReport) -> None:
+    """Say what was dropped, and why, and which columns were ignored."""
+    if rows.dropped:
+        say(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
+    if rows.ignored:
+        say(f"{name}: ignored columns: {rows.ignored_columns}")
+
+
+def tell_costs(setting: str, weights: Mapping[str, float]) -> None:
+    """Name the weights below 0: what they weigh counts against the reward."""
+    if costs := [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]:
+        say(f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward")
+
+
+def trust(config: Any) -> dict[str, bool]:
+    """The option that lets a model bring code, only where the user asked for it."""
+    return {"trust_remote_code": True} if config.trust_remote_code else {}
+
+
+@contextmanager
+def run_folder(
+    output: str, config: Mapping[str, Any], *, overwrite: bool, resume: bool | None = None, keep: str = ""
+) -> Iterator[Path]:
+    """A folder to write to, which takes the name `output` when the block ends well.
+
+    If the block fails, the folder is removed, unless it holds something that matches the pattern `keep`. A later run
+    with `resume` and the same settings continues there; None says that this kind of run cannot be resumed. A second
+    writer is refused with the first one's name, and a full disk is a `DataError`.
+    """
+    final = Path(output).absolute()
+    with only_writer(final), _room_in(partial_folder(final)):
+        with _unfinished(final, config, overwrite=overwrite, resume=resume, keep=keep) as work:
+            yield work
+        replace_folder(work, final)
+
+
+@contextmanager
+def _room_in(work: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        reason = None if isinstance(error, DataError | UsageError | CheckFailed) else told_full(error)
+        if reason is None:
+            raise
+        again = ", and go on with --resume" if work.is_dir() else " and run it again: nothing half-written was left"
+        raise DataError(no_room(Path(file_of(error) or work), reason) + again) from error
+
+
+@contextmanager
+def _unfinished(
+    final: Path, config: Mapping[str, Any], *, overwrite: bool, resume: bool | None, keep: str
+) -> Iterator[Path]:
+    work = partial_folder(final)
+    _check_free(final, work, overwrite, resume)
+    if resume and work.exists():
+        _check_same(work / CONFIG, config)
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        (work / CONFIG).write_text(yaml.safe_dump(dict(config), sort_keys=True, allow_unicode=True), encoding="utf-8")
+    try:
+        yield work
+    except BaseException as error:
+        if not (keep and any(work.glob(keep))):
+            shutil.rmtree(work)
+        elif isinstance(error, Terminated):
+            error.goes_on()
+        raise
+
+
+def _check_free(final: Path, work: Path, overwrite: bool, resume: bool | None) -> None:
+    if final.exists() and not overwrite:
+        raise UsageError(f"{final} exists already; name another folder with --output, or replace it with --overwrite")
+    if final.exists() and not (final / CONFIG).is_file() and not _is_empty(final):
+        raise UsageError(
+            f"{final} is not a run of rewardlab, so --overwrite leaves it alone; name another with --output"
+        )
+    if work.exists() and resume is False and not overwrite:
+        raise UsageError(
+            f"{work} holds a run that was cut off; continue it with --resume, or start over with --overwrite"
+        )
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+def _check_same(kept: Path, config: Mapping[str, Any]) -> None:
+    """A run continues under the settings it began with."""
+    try:
+        before = yaml.safe_load(kept.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"{kept.parent} cannot be resumed ({error}); start over with --overwrite") from error
+    now = yaml.safe_load(yaml.safe_dump(dict(config)))
+    if different := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
+        name = different[0]
+        raise UsageError(
+            f"{kept.parent} was begun with {name} = {before.get(name)!r} and is now given {now.get(name)!r}; "
+            "resume with the same settings, or start over with --overwrite"
+        )
+
+
+def replace_folder(new: Path, final: Path) -> None:
+    """Give a finished folder its name; a kill on the way leaves the old folder or the new one under a known name."""
+    if final.exists():
+        retired = final.with_name(f".{final.name}.replaced-by-rewardlab")
+        shutil.rmtree(retired, ignore_errors=True)
+        final.rename(retired)
+        new.rename(final)
+        shutil.rmtree(retired)
+    else:
+        new.rename(final)
+
+
+def replace_file(path: Path, write) -> None:
+    """Write a file under a temporary name and give it its own in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")  # two programs may write the same file
+    try:
+        with _room_in(path):
+            write(temporary)
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file in one step."""
+    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Readable JSON with a line end."""
+    path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """JSON lines, in one step; what JSON cannot hold is as `plain` has it."""
+    replace_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: a number that is not finite is null."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:
+    """What it took to make this folder: versions, machine, command, hashes of the data, and the facts given.
+
+    `seed` is None where nothing is drawn.
+    """
+    write_json(
+        folder / MANIFEST,
+        {
+            "command": ["rewardlab", *redacted(sys.argv[1:])],
+            "versions": versions(),
+            "commit": _commit(),
+            "python": platform.python_version(),
+            "machine": f"{platform.system()} {platform.machine()}",
+            "seed": seed,
+            "data": {source: data_hash(source) for source in data},
+            "hub": dict(RESOLVED),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+            "seconds": round(seconds_since(started), 1),
+            **facts,
+        },
+    )
+
+
+def seconds_since(started: float) -> float:
+    """Seconds that have passed since a wall-clock time of this process, however the clock has been set since then."""
+    wall, steady = IMPORTED
+    return time.monotonic() - steady - (started - wall)
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of the packages that can change a number."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this code runs from, with `+` if it was changed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        run = ["git", "-C", str(root)]
+        commit = subprocess.run([*run, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        dirty = subprocess.run(
+            [*run, "status", "--porcelain"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        return commit + ("+" if dirty else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def data_hash(source: str) -> str | None:
+    """SHA-256 of a local file; None for a data set on the Hub, which `id@revision` pins."""
+    path = Path(source)
+    if not is_local(source) or not path.is_file():
+        return None
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,138 @@
+"""Cases and scores on disk: two Parquet tables joined by `case`, which every view and re-scoring reads.
+
+The names of files that one verb writes and another reads stand here as well.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...benchmarks.evaluate import Evaluation
+from ...judges.types import Case, Judgment
+from ...rm.data.pairs import as_completion, as_prompt
+from ...rm.errors import UNREADABLE, DataError
+from ...rm.io.checked_files import from_json
+from ...rm.types import Messages, completion_json, prompt_text
+
+Thing = TypeVar("Thing")
+ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
+STEPS = "steps.jsonl"
+"""A line for each step of a policy's training, in its run folder."""
+ROWS = 8192
+"""Of a row group, which is what has to be read to show one row."""
+
+
+def write_items(evaluation: Evaluation, folder: Path) -> None:
+    """One row per case: its texts, the answers' lengths in characters, the right answers, subset and cluster."""
+    cases = evaluation.cases
+    columns = {
+        "case": [case.id for case in cases],
+        "subset": [case.subset for case in cases],
+        "cluster": [case.cluster for case in cases],
+        "prompt": [prompt_text(case.prompt) for case in cases],
+        "messages": [messages_json(case) for case in cases],
+        "answers": [list(case.answers) for case in cases],
+        "lengths": [list(map(len, case.answers)) for case in cases],
+        "best": [list(case.best) for case in cases],
+        "values": [list(case.values) for case in cases],
+        "sets": [list(case.sets) for case in cases],
+    }
+    pq.write_table(pa.table(columns), folder / ITEMS, row_group_size=ROWS)
+
+
+def messages_json(case: Case) -> str:
+    """The prompt's messages; with the answers' beside them where one is more than its text in the column `answers`."""
+    answers = [completion_json(answer) for answer in case.answers]
+    plain = all(isinstance(answer, str) for answer in answers)
+    return json.dumps(case.prompt if plain else {"prompt": case.prompt, "answers": answers}, ensure_ascii=False)
+
+
+def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
+    """Prompt and answers from what `messages_json` wrote and the answers' texts."""
+    kept = from_json(messages)
+    if not isinstance(kept, dict):
+        return as_prompt(kept), tuple(answers)
+    return as_prompt(kept["prompt"]), tuple(as_completion(answer, "answers") for answer in kept["answers"])
+
+
+def write_scores(evaluation: Evaluation, folder: Path) -> None:
+    """One row per scorer and case: a score per answer in the case's order, or why there is none."""
+    rows = [
+        {
+            "scorer": name,
+            "case": judgment.case,
+            "scores": list(judgment.scores) or None,
+            "abstained": judgment.abstained or None,
+            "margin": margin(case.best, judgment.scores) if judgment.scores else None,
+        }
+        for name, judgments in evaluation.judgments.items()
+        for case, judgment in zip(evaluation.cases, judgments, strict=True)
+    ]
+    kinds = {"scorer": pa.string(), "case": pa.string(), "scores": pa.list_(pa.float64())}
+    kinds |= {"abstained": pa.string(), "margin": pa.float64()}
+    table = pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
+    pq.write_table(table, folder / SCORES, row_group_size=ROWS)
+
+
+def read_items(folder: Path) -> list[Case]:
+    """The cases of a run, as they were judged."""
+    path = folder / ITEMS
+    return [_read(_case, row, path, number) for number, row in enumerate(_rows(path), start=1)]
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    texts = {name: row[name] for name in ("subset", "cluster")} | {"id": row["case"]}
+    if not all(isinstance(one, str) for one in (*texts.values(), *row["answers"])):
+        raise ValueError("a case's id, subset, cluster and answers are texts")
+    if not all(type(place) is int for place in (*row["best"], *row["sets"])):
+        raise ValueError("the right answers and the sets are whole numbers")
+    return Case(
+        **texts,
+        **dict(zip(("prompt", "answers"), conversations(row["messages"], row["answers"]), strict=True)),
+        best=tuple(row["best"]),
+        values=tuple(map(float, row["values"])),
+        sets=tuple(row["sets"]),
+    )
+
+
+def _read(parse: Callable[[Mapping[str, Any]], Thing], row: Mapping[str, Any], path: Path, number: int) -> Thing:
+    try:
+        return parse(row)
+    except UNREADABLE as error:
+        what = "has no column" if isinstance(error, KeyError) else "cannot be read:"
+        raise DataError(f"{path}: row {number} {what} {error}; run rewardlab eval again") from error
+
+
+def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
+    """Scorer -> case -> judgment."""
+    found: dict[str, dict[str, Judgment]] = {}
+    for number, row in enumerate(_rows(folder / SCORES), start=1):
+        scorer, judgment = _read(_judgment, row, folder / SCORES, number)
+        found.setdefault(scorer, {})[judgment.case] = judgment
+    return found
+
+
+def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:
+    scores = tuple(map(float, row["scores"] or ()))
+    return str(row["scorer"]), Judgment(str(row["case"]), scores=scores, abstained=str(row["abstained"] or ""))
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        return pq.ParquetFile(path).read().to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a table of an eval run ({error}); run rewardlab eval again") from error
+
+
+def margin(best: tuple[int, ...], scores: tuple[float, ...]) -> float:
+    """The lowest right answer's score minus the highest wrong one's: above 0 is right, 0 a tie.
+
+    Where every answer is right, only equal scores are: minus their spread.
+    """
+    if len(best) == len(scores):
+        return min(scores) - max(scores) or 1.0
+    return min(scores[i] for i in best) - max(score for i, score in enumerate(scores) if i not in best)

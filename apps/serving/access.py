@@ -1,0 +1,60 @@
+"""Who may ask a server of ours: this machine only unless there is a token, and no other site's pages."""
+
+import socket
+from collections.abc import Collection, Mapping
+from urllib.parse import SplitResult, urlsplit
+
+from ...rm.errors import UsageError
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def check_reach(host: str, token: str | None, opened: str) -> None:
+    """Refuse an address that other machines reach, unless they need a token; `opened` says what they could do."""
+    if host not in LOCAL and not token:
+        raise UsageError(
+            f"--host {host} lets other machines {opened}; give a password for it with --token, or leave --host out"
+        )
+
+
+def stranger(headers: Mapping[str, str], hosts: Collection[str] | None = None) -> str:
+    """Why a request comes from where it must not; empty if it may ask.
+
+    `hosts` are the names that the server goes by: with another one, some other site's name leads here (DNS
+    rebinding). None: any, which is for servers that ask for a password.
+    """
+    host, origin = headers.get("host", ""), headers.get("origin")
+    address = _split(f"//{host}")
+    if hosts is not None and (address is None or address.hostname not in hosts):
+        return f"this server is not called '{host}'"
+    if origin is not None:
+        site = _split(origin)
+        if site is None or site.netloc.lower() != host.lower():
+            return f"'{origin}' may not ask this server"
+    return ""
+
+
+def _split(address: str) -> SplitResult | None:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return None
+
+
+def free_port(host: str, port: int) -> int:
+    """The port if it can be had, or a free one for 0."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address[0], port))
+            return probe.getsockname()[1]
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"cannot listen on {host}:{port} ({error}); choose another with --port, or --port 0 for a free one"
+        ) from error
+
+
+def address(host: str, port: int) -> str:
+    """The URL of a server here; an IPv6 address stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,164 @@
+"""What stands before the routes: who may ask, how much, how long; every answer is counted and names the contract."""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Collection
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..commands.serve.settings import ServeConfig
+from ..runs.run_folder import say
+from .access import stranger
+from .metrics import Metrics
+from .refusals import Refused
+from .request_queue import Line
+
+HEADER = "x-scoring-contract"
+OPEN = ("/health",)
+"""Answered without a token, and while the server stops."""
+HELD = 16
+"""Bodies of the largest size that are held at once."""
+DISCARDED = 8
+"""So many times the largest size is read of a body that is refused, so that its sender sees why."""
+FAILED = "this server failed; its log says where"
+
+
+class Door:
+    """An ASGI middleware. `hosts` are the names that this server goes by; None: any."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        config: ServeConfig,
+        contract: str,
+        routes: Collection[str],
+        line: Line,
+        metrics: Metrics,
+        hosts: Collection[str] | None,
+    ):
+        self.app, self.config, self.contract, self.routes = app, config, contract, routes
+        self.line, self.metrics, self.hosts = line, metrics, hosts
+        self.held = 0
+        self.active = 0
+        """Requests that are being answered."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, status = time.perf_counter(), 0
+        route = scope["path"] if scope["path"] in self.routes else "other"
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers[HEADER] = self.contract
+                if self.line.draining:
+                    headers["connection"] = "close"
+            await send(message)
+
+        self.active += route not in OPEN
+        try:
+            await self._admitted(scope, receive, sent)
+        except Refused as refused:
+            await refused.response(self.contract)(scope, receive, sent)
+        except Exception as error:
+            say(f"{route}: {_where(error)}")  # its words may repeat what was asked
+            if not status:
+                await Refused(500, FAILED).response(self.contract)(scope, receive, sent)
+        finally:
+            self.active -= route not in OPEN
+            self.metrics.answered(route, status, time.perf_counter() - started)
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if sentence := stranger(headers, self.hosts):
+            raise Refused(403, sentence)
+        if scope["path"] not in OPEN:
+            self._check_token(headers)
+        if scope["method"] != "POST":
+            return await self.app(scope, receive, send)
+        if self.line.draining:
+            raise Refused(503, "this server is stopping", retry_after=self.line.wait_seconds() + 1)
+        reserved = self._reserved(headers)
+        try:
+            await self.app(scope, _again(await self._arrived(receive), receive), send)
+        finally:
+            self.held -= reserved
+
+    async def _arrived(self, receive: Receive) -> bytes:
+        try:
+            async with asyncio.timeout(self.config.timeout):
+                return await self._body(receive)
+        except TimeoutError:
+            raise Refused(408, f"the request took longer than {self.config.timeout:g} s to arrive") from None
+
+    def _reserved(self, headers: Headers) -> int:
+        """Bytes that this request may hold, which are held from now on."""
+        limit, stated = self.config.body_bytes, headers.get("content-length", "")
+        size = int(stated[:19]) if stated.isascii() and stated.isdigit() else limit
+        if size > DISCARDED * limit:
+            raise Refused(413, f"a request may have {limit} bytes, got {size}; send several", limit=limit)
+        size = min(size, limit)
+        if self.held + size > HELD * limit:
+            raise Refused(429, "too many large requests wait", retry_after=self.line.wait_seconds())
+        self.held += size
+        return size
+
+    def _check_token(self, headers: Headers) -> None:
+        if self.config.token is None:
+            return
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode("latin-1"), self.config.token.encode())
+        if kind.lower() != "bearer" or not same:
+            raise Refused(401, "this server needs its token: Authorization: Bearer TOKEN")
+
+    async def _body(self, receive: Receive) -> bytes:
+        limit, size, parts = self.config.body_bytes, 0, []
+        more = True
+        while more and size <= DISCARDED * limit:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(408, "the sender left")
+            part, more = message.get("body", b""), message.get("more_body", False)
+            size += len(part)
+            if size <= limit:
+                parts.append(part)
+        if size > limit:
+            raise Refused(413, f"a request may have {limit} bytes; send several", limit=limit)
+        return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body in one piece, and then what the connection says."""
+    given = False
+
+    async def received() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return received
+
+
+def _where(error: BaseException) -> str:
+    """The kind of an error and the line that raised it, without its words."""
+    trace: Any = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code.co_filename if trace is not None else "?"
+    return f"{type(error).__name__} at {code}:{trace.tb_lineno if trace is not None else 0}"

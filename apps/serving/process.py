@@ -1,0 +1,81 @@
+"""A process that serves: it stops only after what is queued has been answered."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import uvicorn
+
+from ...rm.types import Example, RewardModel, user_turn
+from ..commands.serve.settings import ServeConfig
+from .access import address, free_port
+from .routes import Site
+
+PROBE = Example(user_turn("a"), "b")
+CLOSING = 5
+"""Seconds that connections have to take their last answer."""
+
+
+class DrainingServer(uvicorn.Server):
+    """On SIGTERM or Ctrl-C new work is answered 503; the process ends when all else is answered, or `drain` is over.
+
+    A second signal does not wait.
+    """
+
+    def __init__(self, site: Site):
+        config = uvicorn.Config(
+            site.door,
+            host=site.config.host,
+            port=site.config.port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=CLOSING,
+        )
+        super().__init__(config)
+        self.site, self.until = site, float("inf")
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """A signal to stop."""
+        self.force_exit = self.site.line.draining
+        self.until = time.monotonic() + (0 if self.force_exit else self.site.config.drain)
+        self.site.line.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: whether it is over."""
+        if self.site.line.draining and (not self.site.door.active or time.monotonic() > self.until):
+            self.site.close()
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
+    """The site of a model that can score, and its address."""
+    model.rate([PROBE])  # one that needs more than a conversation says so now
+    config = replace(config, port=free_port(config.host, config.port))
+    return Site(model, config), address(config.host, config.port)
+
+
+@contextmanager
+def serving(model: RewardModel, config: ServeConfig | None = None) -> Iterator[str]:
+    """The address of a server in a thread of this process, for a notebook or a test; by default on a free port."""
+    site, url = prepared(model, config or ServeConfig(model="model", port=0))
+    server = DrainingServer(site)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), name="serving", daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise RuntimeError(f"the server did not start at {url}")
+            time.sleep(0.01)
+        yield url
+    finally:
+        server.handle_exit(0, None)
+        thread.join(site.config.drain + 2 * CLOSING)

@@ -1,0 +1,211 @@
+"""The line of conversations that wait, and the one thread that scores them in batches of like length."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ...rm.backbones.tokenization import pad
+from ...rm.errors import DataError, UsageError
+from ...rm.types import RewardModel
+from .refusals import Refused
+from .requests import Item
+
+NEWEST = 0.3
+"""Weight of the last batch in the measured speed."""
+WINDOW = 1024
+"""How many of those that wait a batch chooses from."""
+FLOOR = 32
+"""Lengths up to this many tokens are alike."""
+
+
+class Batch(NamedTuple):
+    """What was scored together: numbers for the metrics."""
+
+    items: int
+    tokens: int
+    seconds: float
+
+
+class Waiting(NamedTuple):
+    """One item of a request, and its place in it."""
+
+    item: Item
+    job: "Job"
+    place: int
+
+
+class Job:
+    """A request's items; its future holds the rewards [N, K], or why there are none."""
+
+    def __init__(self, items: Sequence[Item], objectives: int):
+        self.items = items
+        self.rewards = np.full((len(items), objectives), np.nan)
+        self.left = len(items)
+        self.future: Future[np.ndarray] = Future()
+
+    def settle(self, place: int, outcome: np.ndarray | Exception) -> None:
+        """One item is scored, or cannot be; with the last one, or the first failure, the request has its answer."""
+        self.left -= 1
+        try:
+            if isinstance(outcome, Exception):
+                self.future.set_exception(refusal_of(place, outcome))
+            else:
+                self.rewards[place] = outcome
+                if not self.left:
+                    self.future.set_result(self.rewards)
+        except InvalidStateError:
+            pass  # the request gave up, or has failed already
+
+
+class Line:
+    """Requests enter from any thread, while fewer than `limit` tokens wait; one thread scores.
+
+    A request's own size does not count, else large ones would find no room beside small ones; so at most `limit` and
+    one request wait.
+    """
+
+    def __init__(
+        self, model: RewardModel, *, batch_tokens: int, limit: int, told: Callable[[Batch], Any] = lambda _: None
+    ):
+        self.model, self.batch_tokens, self.limit, self.told = model, batch_tokens, limit, told
+        self.draining = False
+        self._waiting: list[Waiting] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._speed: float | None = None
+        self._thread = threading.Thread(target=self._work, name="scoring", daemon=True)
+        self._thread.start()
+
+    def enter(self, items: Sequence[Item]) -> "Future[np.ndarray]":
+        """Let a request's items wait; a full line is 429 with the time that what waits will take."""
+        job = Job(items, len(self.model.contract.objectives))
+        if not items:
+            job.future.set_result(job.rewards)
+            return job.future
+        with self._changed:
+            if self._closed:
+                raise Refused(503, "this server is stopping", retry_after=1.0)
+            if self._cost() >= self.limit:
+                self._waiting = [one for one in self._waiting if not one.job.future.done()]
+            if (waiting := self._cost()) >= self.limit:
+                raise Refused(429, f"{waiting} tokens wait already", retry_after=self._seconds(waiting))
+            self._waiting += [Waiting(item, job, place) for place, item in enumerate(items)]
+            self._changed.notify()
+        return job.future
+
+    def wait_seconds(self) -> float:
+        """How long what waits will take at the measured speed."""
+        with self._changed:
+            return self._seconds(self._cost())
+
+    @property
+    def depth(self) -> int:
+        """How many items wait."""
+        return len(self._waiting)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens wait."""
+        with self._changed:
+            return self._cost()
+
+    def close(self) -> None:
+        """Score nothing more; who still waits is told so."""
+        with self._changed:
+            self._closed, left, self._waiting = True, self._waiting, []
+            self._changed.notify()
+        for one in left:
+            one.job.settle(one.place, Refused(503, "this server is stopping", retry_after=1.0))
+
+    def _cost(self) -> int:
+        return sum(one.item.cost for one in self._waiting)
+
+    def _seconds(self, cost: int) -> float:
+        return cost / self._speed if self._speed else 1.0
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                batch = self._take()
+            if batch:
+                self._score(batch)
+
+    def _take(self) -> list[Waiting]:
+        """The next batch; items whose request has its answer or gave up are dropped."""
+        self._waiting = [one for one in self._waiting if not one.job.future.done()]
+        chosen = {*alike([one.item.cost for one in self._waiting[:WINDOW]], self.batch_tokens)}
+        batch = [self._waiting[place] for place in sorted(chosen)]
+        self._waiting = [one for place, one in enumerate(self._waiting) if place not in chosen]
+        return batch
+
+    def _score(self, batch: Sequence[Waiting]) -> None:
+        started = time.perf_counter()
+        found = outcomes(self.model, [one.item for one in batch])
+        seconds, tokens = time.perf_counter() - started, sum(one.item.cost for one in batch)
+        with self._changed:
+            speed = tokens / max(seconds, 1e-6)
+            self._speed = speed if self._speed is None else NEWEST * speed + (1 - NEWEST) * self._speed
+        self.told(Batch(len(batch), tokens, seconds))
+        for one, outcome in zip(batch, found, strict=True):
+            one.job.settle(one.place, outcome)
+
+
+def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
+    """Places of a batch: the one that waits longest, and those nearest to it in length, up to a factor of two.
+
+    Its padded size, rows times the longest, stays within `batch_tokens`, or it holds one row.
+
+    >>> alike([100, 4000, 90, 110, 260], 330)
+    [0, 2, 3]
+    """
+    if not lengths:
+        return []
+    first, chosen, longest = max(lengths[0], FLOOR), [0], lengths[0]
+    near = [place for place in range(1, len(lengths)) if first / 2 <= max(lengths[place], FLOOR) <= 2 * first]
+    for place in sorted(near, key=lambda place: (abs(lengths[place] - lengths[0]), place)):
+        longest = max(longest, lengths[place])
+        if (len(chosen) + 1) * longest > batch_tokens:
+            break
+        chosen.append(place)
+    return chosen
+
+
+def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exception]:
+    """Rewards [K] of every item. A batch that fails is scored one by one, so that a bad item takes no other along."""
+    try:
+        found: list[Any] = [None] * len(items)
+        for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
+            places = [place for place, item in enumerate(items) if isinstance(item.asked, kind)]
+            rewards = scored([items[place].asked for place in places]) if places else []
+            for place, reward in zip(places, rewards, strict=True):
+                found[place] = reward
+        return found
+    except Exception as error:
+        if len(items) == 1:
+            return [error]
+        return [one for item in items for one in outcomes(model, [item])]
+
+
+def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
+    """Rewards [N, K] of token ids as they are."""
+    batch, device = pad(rows), next(model.model.parameters()).device
+    model.model.eval()
+    with torch.inference_mode():
+        return model.score(batch.tokens.to(device), batch.attention.to(device)).double().cpu().numpy()
+
+
+def refusal_of(place: int, error: Exception) -> Refused:
+    """What a request is told of an item that could not be scored: its own fault, or the model's."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, DataError | UsageError):
+        return Refused(422, f"conversation {place}: {str(error)[:300]}")
+    return Refused(500, f"conversation {place}: the model failed with {type(error).__name__}")

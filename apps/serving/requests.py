@@ -1,0 +1,180 @@
+"""Conversations, rendered texts and token ids -> what the queue scores, under the model's contract."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...rm.backbones.loading import embedding_rows
+from ...rm.backbones.tokenization import Encoded, Encoder
+from ...rm.data.messages import as_message, as_tools, with_tools
+from ...rm.data.pairs import as_completion
+from ...rm.errors import DataError
+from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
+from ..commands.serve.settings import ServeConfig
+from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, Turn
+from .refusals import Refused
+
+SHOWN = 300  # characters of a template's own words
+
+
+class Item(NamedTuple):
+    """One thing to score."""
+
+    asked: Example | list[int]
+    """A conversation, or token ids that are read as they are."""
+    cost: int
+    """Tokens that the model reads; a quarter of the characters where it has no tokenizer."""
+    tokens: int | None = None
+    """Tokens that the model reads, where they are known."""
+    truncated: bool | None = None
+
+
+def encoders_of(model: Any) -> list[Encoder]:
+    """What a model reads with: one encoder, one for each member of an ensemble, or none."""
+    if isinstance(encoder := getattr(model, "encoder", None), Encoder):
+        return [encoder]
+    return [one for member in getattr(model, "members", ()) for one in encoders_of(member)]
+
+
+def takes_tokens(model: Any) -> bool:
+    """Whether it scores token ids."""
+    return len(encoders_of(model)) == 1 and hasattr(model, "score") and hasattr(model, "model")
+
+
+class Reader:
+    """Reads requests for one model, from one thread; what cannot be scored is `Refused`."""
+
+    def __init__(self, model: RewardModel, config: ServeConfig):
+        self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
+        self.vocabulary = embedding_rows(model.model) if takes_tokens(model) else None  # pyright: ignore
+        self.config = config
+
+    def score(self, asked: ScoreRequest) -> list[Item]:
+        """The items of `POST /score`."""
+        if asked.tokens is not None:
+            return self._ids(asked.tokens, asked.truncate)
+        return self._conversations(asked.conversations or [], asked.tools, asked.truncate)
+
+    def classify(self, asked: ClassifyRequest) -> list[Item]:
+        """The items of `POST /classify`."""
+        truncate = asked.truncate_prompt_tokens is not None
+        if asked.messages is not None:
+            return self._conversations([asked.messages], asked.tools, truncate)
+        given = [asked.input] if isinstance(asked.input, str) else asked.input or []
+        if given and isinstance(given[0], int):
+            given = [given]
+        if all(isinstance(one, str) for one in given):
+            return self._texts(given, truncate)
+        return self._ids(given, truncate)
+
+    def get_reward(self, asked: RewardRequest) -> list[Item]:
+        """The items of `POST /get_reward`; cut as the contract says, which is what OpenRLHF's own server does."""
+        if self.vocabulary is not None:
+            return self._texts(asked.query, True)
+        if asked.prompts is None:
+            raise Refused(422, "this model reads prompt and answer apart: give prompts beside query")
+        for place, (prompt, query) in enumerate(zip(asked.prompts, asked.query, strict=True)):
+            if not query.startswith(prompt):
+                raise Refused(422, f"query.{place} does not begin with its prompt, so there is no answer to score")
+        pairs = zip(asked.prompts, asked.query, strict=True)
+        return self._examples([Example(user_turn(prompt), query[len(prompt) :]) for prompt, query in pairs], True)
+
+    # ---- three kinds of input ----
+
+    def _conversations(self, conversations: Sequence[Sequence[Turn]], tools: Any, truncate: bool) -> list[Item]:
+        return self._examples([_example(turns, tools, place) for place, turns in enumerate(conversations)], truncate)
+
+    def _examples(self, examples: Sequence[Example], truncate: bool) -> list[Item]:
+        self._check_number(examples)
+        if not self.encoders:
+            return self._within([Item(one, _characters(one) // 4 + 1) for one in examples], [])
+        readings = [*zip(*(_read(encoder, examples) for encoder in self.encoders), strict=True)]
+        lengths = [max(one.length for one in some) for some in readings]
+        kept = [max(len(one.ids) for one in some) for some in readings]
+        cut = [any(len(one.ids) < one.length for one in some) for some in readings]
+        self._check_cut(lengths, cut, truncate)
+        items = [Item(one, *facts) for one, *facts in zip(examples, kept, kept, cut, strict=True)]
+        return self._within(items, lengths)
+
+    def _texts(self, texts: Sequence[str], truncate: bool) -> list[Item]:
+        if self.vocabulary is None:
+            raise Refused(422, "this model does not score rendered text; send conversations to /score")
+        self._check_number(texts)
+        encoder = self.encoders[0]
+        read = encoder.tokenizer([*texts], add_special_tokens=False, verbose=False).input_ids if texts else []
+        return self._sequences([encoder.finished(ids) for ids in read], truncate)
+
+    def _ids(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
+        if self.vocabulary is None:
+            raise Refused(422, "this model does not score token ids; send conversations to /score")
+        self._check_number(rows)
+        for place, ids in enumerate(rows):
+            if any(not 0 <= one < self.vocabulary for one in ids):
+                raise Refused(422, f"sequence {place} holds what is no token; ids are 0 to {self.vocabulary - 1}")
+        return self._sequences(rows, truncate)
+
+    def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
+        """Whole ids that are cut where the contract says."""
+        lengths = [len(ids) for ids in rows]
+        kept = [self.encoders[0].truncated(ids) for ids in rows]
+        cut = [len(ids) < length for ids, length in zip(kept, lengths, strict=True)]
+        self._check_cut(lengths, cut, truncate)
+        items = [Item(ids, len(ids), len(ids), short) for ids, short in zip(kept, cut, strict=True)]
+        return self._within(items, lengths)
+
+    # ---- limits ----
+
+    def _check_number(self, rows: Sequence[Any]) -> None:
+        if len(rows) > (most := self.config.request_items):
+            raise Refused(
+                422, f"{len(rows)} conversations in one request; it may hold {most}, send several", limit=most
+            )
+
+    def _check_cut(self, lengths: Sequence[int], cut: Sequence[bool], truncate: bool) -> None:
+        if any(cut) and not truncate:
+            limit = min(one.contract.max_length or max(lengths) for one in self.encoders)
+            raise Refused(
+                422,
+                f"{sum(cut)} of {len(cut)} conversations are longer than the {limit} tokens that the model reads; "
+                "shorten them, or set truncate",
+                lengths=[*lengths],
+                limit=limit,
+            )
+
+    def _within(self, items: list[Item], lengths: Sequence[int]) -> list[Item]:
+        most = self.config.item_tokens
+        for place, length in enumerate(lengths or [item.cost for item in items]):
+            if length > most:
+                raise Refused(422, f"conversation {place} has {length} tokens; one may have {most}", limit=most)
+        if empty := [place for place, item in enumerate(items) if not item.cost]:
+            raise Refused(422, f"nothing is left of conversation {empty[0]} for the model to read")
+        if (total := sum(item.cost for item in items)) > (most := self.config.request_tokens):
+            raise Refused(422, f"{total} tokens in one request; it may hold {most}", limit=most)
+        return items
+
+
+def _characters(example: Example) -> int:
+    return len(prompt_text(example.prompt)) + len(example.answer)
+
+
+def _example(turns: Sequence[Turn], tools: Any, place: int) -> Example:
+    """A conversation as prompt and answer, with the tools that it does not declare itself."""
+    if not turns or turns[-1].role != "assistant":
+        raise Refused(422, f"conversation {place} does not end with the assistant's answer")
+    start = next((number for number, turn in enumerate(turns) if turn.begins_completion), len(turns) - 1)
+    try:
+        prompt = tuple(as_message(turn.raw(), "messages") for turn in turns[:start])
+        answer = as_completion([turn.raw() for turn in turns[start:]], "messages")
+        if prompt and not tools_of(prompt):
+            prompt = with_tools(prompt, as_tools(tools))
+        return Example(prompt, answer)
+    except ValueError as error:
+        raise Refused(422, f"conversation {place}: {error}"[:SHOWN]) from None
+
+
+def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:
+    """Token ids of conversations; a template may refuse one."""
+    try:
+        return encoder.encode_all(examples)
+    except DataError as error:
+        raise Refused(422, str(error)[:SHOWN]) from None

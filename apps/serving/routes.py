@@ -1,0 +1,218 @@
+"""The scoring server's routes: our own, vLLM's and OpenRLHF's, over one queue."""
+
+import asyncio
+import math
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from fastapi import FastAPI, Request
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from ...rm.types import RewardModel
+from ..commands.serve.settings import ServeConfig
+from .access import LOCAL
+from .metrics import Metrics
+from .middleware import FAILED, Door
+from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, parsed
+from .refusals import Refused
+from .request_queue import Line
+from .requests import Item, Reader
+from .single_reward import check_objective, one_number
+
+
+class Scored(NamedTuple):
+    """A request, what was read of it, and its rewards [N, K]."""
+
+    asked: Any
+    items: Sequence[Item]
+    rewards: np.ndarray
+
+
+class Site:
+    """One reward model behind HTTP: `door` is the ASGI application, `line` scores."""
+
+    def __init__(self, model: RewardModel, config: ServeConfig):
+        self.config, self.scoring = config, model.contract
+        self.contract = model.contract.hash()
+        self.name = Path(config.model.rstrip("/")).name or "model"
+        self.objectives = model.contract.objectives
+        check_objective(config.objective, self.objectives)
+        self.metrics = Metrics(self.contract)
+        self.line = Line(model, batch_tokens=config.batch_tokens, limit=config.queue_tokens, told=self.metrics.batch)
+        self.metrics.watch(self.line)
+        self.reader = Reader(model, config)
+        self._reading = ThreadPoolExecutor(1, "reading")
+        app = FastAPI(title="rewardlab", docs_url=None, redoc_url=None, redirect_slashes=False)
+        app.add_exception_handler(HTTPException, self._no_route)
+        app.add_exception_handler(Refused, self._refused)
+        app.add_exception_handler(Exception, self._failed)
+        self._post(app, "/score", ScoreRequest, self.reader.score, self.score)
+        self._post(app, "/classify", ClassifyRequest, self.reader.classify, self.classify)
+        self._post(app, "/get_reward", RewardRequest, self.reader.get_reward, self.get_reward)
+        app.add_api_route("/health", self.health, methods=["GET"], response_model=None)
+        app.add_api_route("/metrics", self.page, methods=["GET"], response_model=None)
+        paths = {path for route in app.routes if isinstance(path := getattr(route, "path", None), str)}
+        hosts = None if config.token else {*LOCAL, config.host}
+        self.door = Door(
+            app,
+            config=config,
+            contract=self.contract,
+            routes=paths,
+            line=self.line,
+            metrics=self.metrics,
+            hosts=hosts,
+        )
+
+    def close(self) -> None:
+        """Stop both threads; who still waits is told so."""
+        self.line.close()
+        self._reading.shutdown(wait=False, cancel_futures=True)
+
+    # ---- a request's way ----
+
+    def _post(
+        self, app: FastAPI, path: str, kind: type[BaseModel], read: Callable, answer: Callable[[Scored], dict]
+    ) -> None:
+        async def asked(request: Request) -> Response:
+            return JSONResponse(answer(await self._scored(request, kind, read)))
+
+        schema = {"requestBody": {"content": {"application/json": {"schema": kind.model_json_schema()}}}}
+        app.add_api_route(
+            path,
+            asked,
+            methods=["POST"],
+            name=path[1:],
+            description=answer.__doc__ or "",
+            openapi_extra=schema,
+            response_model=None,
+        )
+
+    async def _scored(self, request: Request, kind: type[BaseModel], read: Callable) -> Scored:
+        """Read in one thread, scored in another; who leaves or has waited too long takes his items out of the line."""
+        body = await request.body()
+
+        def understood() -> tuple[BaseModel, list[Item]]:
+            asked = parsed(kind, body)
+            self._check_name(asked)
+            return asked, read(asked)
+
+        entered: Future[np.ndarray] | None = None
+        gone = asyncio.ensure_future(_left(request))
+        try:
+            async with asyncio.timeout(self.config.timeout):
+                loop = asyncio.get_running_loop()
+                asked, items = await loop.run_in_executor(self._reading, understood)
+                entered = self.line.enter(items)
+                waiting = asyncio.wrap_future(entered)
+                await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise Refused(408, "the sender left")
+            return Scored(asked, items, waiting.result())
+        except TimeoutError:
+            raise Refused(
+                504,
+                f"not scored within {self.config.timeout:g} s, and taken out of the queue",
+                retry_after=self.line.wait_seconds(),
+            ) from None
+        finally:
+            gone.cancel()
+            if entered is not None:
+                entered.cancel()  # itself, at once: what wraps it would pass that on only after the answer
+
+    def _check_name(self, asked: Any) -> None:
+        name = getattr(asked, "model", None)
+        if name not in (None, self.name, self.config.model):
+            raise Refused(404, f"no model '{name[:80]}' here; this server has '{self.name}'")
+
+    async def _no_route(self, request: Request, error: Any) -> Response:
+        sentence = f"{request.method} {request.url.path[:80]}: {error.detail}"
+        return Refused(error.status_code, sentence).response(self.contract)
+
+    async def _refused(self, request: Request, error: Any) -> Response:
+        return error.response(self.contract)
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        return Refused(500, FAILED).response(self.contract)
+
+    # ---- answers ----
+
+    def score(self, found: Scored) -> dict[str, Any]:
+        """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated"}]}`.
+
+        A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer.
+        """
+        results = [
+            {
+                "scores": {name: _finite(value) for name, value in zip(self.objectives, rewards, strict=True)},
+                "tokens": item.tokens,
+                "truncated": item.truncated,
+            }
+            for item, rewards in zip(found.items, found.rewards.tolist(), strict=True)
+        ]
+        return {"contract": self.contract, "objectives": [*self.objectives], "results": results}
+
+    def classify(self, found: Scored) -> dict[str, Any]:
+        """As vLLM's pooling server answers with `use_activation` false: `probs` are the raw scores."""
+        _all_finite(found.rewards)
+        data = [
+            {
+                "index": place,
+                "label": self.objectives[max(range(len(scores)), key=scores.__getitem__)],
+                "probs": scores,
+                "num_classes": len(scores),
+            }
+            for place, scores in enumerate(found.rewards.tolist())
+        ]
+        tokens = sum(item.tokens or 0 for item in found.items)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
+        return {
+            "id": f"classify-{uuid.uuid4().hex}",
+            "object": "list",
+            "created": int(time.time()),
+            "model": self.name,
+            "data": data,
+            "usage": usage,
+            "contract": self.contract,
+        }
+
+    def get_reward(self, found: Scored) -> dict[str, Any]:
+        """As OpenRLHF reads it: one number an answer, and every objective in `extra_logs`."""
+        _all_finite(found.rewards)
+        chosen = one_number(found.rewards, self.objectives, self.config.objective).tolist()
+        logs = dict(zip(self.objectives, found.rewards.T.tolist(), strict=True))
+        return {"rewards": chosen, "scores": chosen, "extra_logs": logs, "contract": self.contract}
+
+    async def health(self) -> Response:
+        """Ready or draining, the contract, and what one request may hold."""
+        limits = {name: getattr(self.config, name) for name in ("request_items", "request_tokens", "body_bytes")}
+        told = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
+        draining = self.line.draining
+        return JSONResponse({"status": "draining" if draining else "ready"} | told, 503 if draining else 200)
+
+    async def page(self) -> Response:
+        """Prometheus' text format."""
+        return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _left(request: Request) -> None:
+    """Returns when the sender has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _all_finite(rewards: np.ndarray) -> None:
+    """These protocols have no word for a missing number."""
+    if wrong := [place for place, one in enumerate(np.isfinite(rewards).all(1)) if not one]:
+        raise Refused(422, f"the model gives conversation {wrong[0]} no finite score")

@@ -1,0 +1,129 @@
+"""Checks of a verb's settings before anything is loaded: files that are there, packages, a place to write to."""
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...rm.backbones.hub import is_path
+from ...rm.data.readers import SUFFIXES
+from ...rm.errors import UsageError, did_you_mean
+
+FILES = ("data", "eval_data", "scores")
+"""Settings that name files of rows, as FILE, NAME=FILE or a dataset on the Hub."""
+ONE_EACH = (*FILES, "reward", "watch")
+"""Lists in which the same value given twice would count twice."""
+OUTPUTS = ("output", "fix", "junit", "output_dir")
+LOGGERS = {
+    **{name: (name,) for name in ("wandb", "trackio", "mlflow", "clearml", "comet_ml", "neptune", "swanlab")},
+    **{"tensorboard": ("tensorboard", "tensorboardX"), "azure_ml": ("azureml",), "dagshub": ("dagshub",)},
+    **{"codecarbon": ("codecarbon",), "dvclive": ("dvclive",), "flyte": ("flytekit",)},
+    **dict.fromkeys(("none", "all"), ()),
+}
+"""--report_to -> the packages of which it needs one."""
+OPTIMIZERS = (
+    ("adamw_torch_4bit", "torchao"),
+    ("adamw_torch_8bit", "torchao"),
+    ("adamw_apex", "apex"),
+    ("galore", "galore_torch"),
+    ("apollo", "apollo_torch"),
+    ("lomo", "lomo_optim"),
+    ("grokadamw", "grokadamw"),
+    ("stable_adamw", "optimi"),
+    ("schedule_free", "schedulefree"),
+    ("8bit", "bitsandbytes"),
+    ("bnb", "bitsandbytes"),
+    ("paged", "bitsandbytes"),
+    ("ademamix", "bitsandbytes"),
+)
+"""Part of an --optim -> the package that it needs; the first that fits."""
+
+
+def check_settings(settings: Iterable[Any]) -> None:
+    """Refuse settings that cannot lead to a result, whatever the verb."""
+    for name, value in _named_values(settings):
+        if name in ONE_EACH:
+            _check_repeated(name, _texts(value))
+        if name in FILES:
+            _check_files(name, _texts(value))
+        elif name in OUTPUTS and value:
+            check_writable(name, Path(str(value)))
+        elif name == "report_to":
+            _check_loggers(_texts(value))
+        elif name == "optim":
+            _check_optimizer(str(getattr(value, "value", value)))
+
+
+def _named_values(settings: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    for group in settings:
+        yield from vars(group).items()
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
+
+
+# ---- files ----
+
+
+def _check_repeated(name: str, values: list[str]) -> None:
+    counts = Counter(str(Path(value).resolve()) if Path(value).exists() else value for value in values)
+    if repeated := [value for value, number in counts.items() if number > 1]:
+        raise UsageError(f"--{name}: {repeated[0]} is given twice and would count twice; name it once")
+
+
+def _check_files(name: str, values: list[str]) -> None:
+    for value in values:
+        path = value if _exists(value) or "=" not in value else value.partition("=")[2]
+        looks_local = is_path(path) or path.removesuffix(".gz").endswith((*SUFFIXES, ".txt", ".toml"))
+        if path and looks_local and not _exists(path):
+            raise UsageError(f"--{name}: no file {path}; check the path")
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a file, or a folder of which a revision or split is named: `folder[@revision][:split]`."""
+    return any(os.path.exists(name) for name in (path, path.partition(":")[0].partition("@")[0]))
+
+
+def check_writable(name: str, path: Path) -> None:
+    """Refuse a path below a file, or in a folder where nothing can be written; nothing is left there."""
+    parents = Path(os.path.abspath(path)).parents
+    above = next((parent for parent in parents if parent.exists() or parent.is_symlink()), Path("/"))
+    if not above.is_dir():
+        raise UsageError(f"--{name} {path}: {above} is a file, so nothing can be written below it; name another path")
+    probe = None
+    try:
+        probe = tempfile.mkdtemp(prefix=".rewardlab-", dir=above)
+    except OSError as error:
+        raise UsageError(f"--{name} {path}: {above} cannot be written to ({error.strerror}); name another") from error
+    finally:
+        if probe:
+            with suppress(OSError):
+                Path(probe).rmdir()
+
+
+# ---- packages ----
+
+
+def _check_loggers(values: list[str]) -> None:
+    for value in values:
+        if value not in LOGGERS:
+            raise UsageError(f"--report_to: no '{value}'; {did_you_mean(value, LOGGERS)}")
+        packages = LOGGERS[value]
+        if packages and not any(map(find_spec, packages)):
+            raise UsageError(
+                f"--report_to {value} needs the package {packages[0]}, which is not installed; install it, or leave "
+                "--report_to out"
+            )
+
+
+def _check_optimizer(name: str) -> None:
+    package = next((package for part, package in OPTIMIZERS if part in name), None)
+    if package and not find_spec(package):
+        raise UsageError(
+            f"--optim {name} needs the package {package}, which is not installed; install it, or take adamw_torch"
+        )

@@ -1,0 +1,140 @@
+"""`name(key=value, ...)`: a function of a registry folder and its arguments, as a flag or a line of YAML says them."""
+
+import ast
+import re
+from collections.abc import Mapping
+from inspect import Parameter, signature
+from typing import Any, NamedTuple
+
+from ...rm.errors import UsageError, did_you_mean
+from ...rm.registry import load
+
+FORM = re.compile(r"([\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
+NAMED = re.compile(r"([\w.-]+)=(.+)")
+
+
+class Spec(NamedTuple):
+    """A choice by name, and its arguments as they were written."""
+
+    name: str
+    """Of a registry folder's file, or package.module:function."""
+    arguments: dict[str, str]
+
+    @property
+    def short(self) -> str:
+        """The function's own name."""
+        return self.name.rpartition(":")[2]
+
+
+def parse_spec(text: str) -> Spec:
+    """A name alone, or with arguments in parentheses; a value is a number, a word, True, False, None, a [list] or a
+    spec itself.
+
+    >>> parse_spec("gate(reward=rm, by=form, threshold=0.5)")
+    Spec(name='gate', arguments={'reward': 'rm', 'by': 'form', 'threshold': '0.5'})
+    """
+    form = FORM.fullmatch(text.strip())
+    if form is None:
+        raise UsageError(f"cannot read '{text}'; write name, or name(key=value, key=value)")
+    arguments: dict[str, str] = {}
+    for part in _parts(form[2] or ""):
+        key, sign, value = (piece.strip() for piece in part.partition("="))
+        if sign and key.isidentifier() and value and key not in arguments:
+            arguments[key] = value
+        elif part.strip():
+            raise UsageError(f"cannot read '{part.strip()}' in '{text}'; write each argument once, as key=value")
+    return Spec(form[1], arguments)
+
+
+def _parts(text: str) -> list[str]:
+    """At the commas that stand in no brackets.
+
+    >>> _parts("model=rm, labels=judge(kind=pairwise, seeds=[1, 2]), groups=4")
+    ['model=rm', ' labels=judge(kind=pairwise, seeds=[1, 2])', ' groups=4']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def is_function(text: str) -> bool:
+    """Whether it is written `package.module:function`, with or without arguments.
+
+    >>> is_function("my_rewards.code:compiles(timeout=2)"), is_function("runs/rm")
+    (True, False)
+    """
+    form = FORM.fullmatch(text)
+    return form is not None and ":" in form[1]
+
+
+def named(text: str) -> tuple[str, str]:
+    """`NAME=SOURCE` as both; a SOURCE alone is called by the last part of its path or function.
+
+    >>> named("safe=runs/rm"), named("runs/lr=0.1/rm/"), named("my_rewards.code:compiles(timeout=2)")
+    (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
+    """
+    if found := NAMED.fullmatch(text):
+        return found[1], found[2]
+    return re.split("[/:]", text.partition("(")[0].rstrip("/"))[-1], text
+
+
+def takes(folder: str, text: str, name: str) -> bool:
+    """Whether what is named has an argument of that name."""
+    return name in signature(load(folder, parse_spec(text).name)).parameters
+
+
+def build(folder: str, text: str, **given: Any) -> Any:
+    """What the function that `text` names returns for its arguments; `given` are ours, for nobody else to set."""
+    spec = parse_spec(text)
+    factory = load(folder, spec.name)
+    parameters = signature(factory).parameters
+    free = {name: one for name, one in parameters.items() if name not in given}
+    variadic = any(one.kind is Parameter.VAR_KEYWORD for one in free.values())
+    for name in spec.arguments:
+        if name not in free and not variadic:
+            raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, _choices(free))}")
+    missing = [name for name, one in free.items() if _required(one) and name not in spec.arguments]
+    if missing:
+        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}")
+    values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
+    try:
+        return factory(**values, **given)
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{text}: {error}") from error
+
+
+def _required(parameter: Parameter) -> bool:
+    kinds = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    return parameter.default is Parameter.empty and parameter.kind not in kinds
+
+
+def _choices(parameters: Mapping[str, Parameter]) -> str:
+    return f"there is {', '.join(parameters)}" if parameters else "it has none"
+
+
+def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
+    """How it is to be written, such as `gate(reward=rm, by=..., threshold=...)`."""
+    wanted = {name: "..." for name, one in parameters.items() if _required(one)} | spec.arguments
+    return f"{spec.name}({', '.join(f'{name}={value}' for name, value in wanted.items())})"
+
+
+def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]) -> Any:
+    """As the function annotates it; else what Python reads there, or the words as they are."""
+    kind = parameters[name].annotation if name in parameters else Parameter.empty
+    if kind in (int, float, str):
+        try:
+            return kind(value)
+        except ValueError as error:
+            expected = "a whole number" if kind is int else "a number"
+            raise UsageError(f"{text}: '{name}' is {expected}, got '{value}'") from error
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value

@@ -1,0 +1,114 @@
+"""A leaderboard that admits ties: scorers in groups that the data cannot tell apart."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..judges.types import Case, Judgment
+from ..rm.io.escaping import harmless
+from .evaluate import OVERALL, credits_of, figures_of, lay_out
+from .report import COLOURS, table
+from .statistics.cluster_bootstrap import share_interval, tied_groups
+from .types import Interval, Suite
+
+HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscored", "suite", "version", "cases"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A scorer's line: its group is 1 for all that cannot be told from the best, and so on."""
+
+    group: int
+    scorer: str
+    role: str
+    overall: Interval
+    scored: int
+    unscored: int
+
+
+@dataclass(frozen=True)
+class Board:
+    """All scorers of one suite on the same cases, best first."""
+
+    suite: str
+    version: str
+    cases: int
+    places: tuple[Place, ...]
+
+
+def board(
+    suite: Suite,
+    cases: Sequence[Case],
+    judged: Mapping[str, tuple[str, Sequence[Judgment]]],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+) -> Board:
+    """Rank scorers (name -> role and judgments) on one set of bootstrap samples."""
+    layout = lay_out(cases, samples, seed)
+    credits = {name: credits_of(suite, cases, judgments) for name, (_, judgments) in judged.items()}
+    figures = {name: figures_of(suite, credit, layout) for name, credit in credits.items()}
+    names = [*judged]
+    values = np.array([figures[name].observed[OVERALL] for name in names])
+    drawn = np.stack([figures[name].samples[OVERALL] for name in names], axis=1)
+    ranked = np.flatnonzero(~np.isnan(values))
+    groups = tied_groups(values[ranked], drawn[:, ranked])
+    places = [
+        _place(number, names[ranked[member]], judged, credits, figures)
+        for number, group in enumerate(groups, start=1)
+        for member in group
+    ]
+    return Board(suite.name, suite.version, len(cases), tuple(places))
+
+
+def _place(group: int, name: str, judged, credits, figures) -> Place:
+    value, clusters = figures[name].observed[OVERALL], figures[name].clusters[OVERALL]
+    overall = Interval(value, *share_interval(value, figures[name].samples[OVERALL], clusters))
+    unscored = int(np.isnan(credits[name][:, 0]).sum())
+    return Place(group, name, judged[name][0], overall, len(credits[name]) - unscored, unscored)
+
+
+def markdown(boards: Sequence[Board]) -> str:
+    """One table a suite."""
+    parts = ["# Leaderboard", "", "Scorers of one group cannot be told from its best (paired bootstrap, Holm, 5 %)."]
+    for one in boards:
+        lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in one.places]
+        header = ["group", "scorer", "role", "overall", "scored", "unscored"]
+        parts += ["", f"## {one.suite} ({one.cases} cases)", "", table(header, lines)]
+    return "\n".join([*parts, ""])
+
+
+def as_csv(boards: Sequence[Board]) -> str:
+    """One line per suite and scorer; shares in [0, 1]."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    for one in boards:
+        for p in one.places:
+            row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, one.suite, one.version, one.cases]
+            writer.writerow(map(harmless, row))
+    return text.getvalue()
+
+
+def figure(boards: Sequence[Board]) -> Figure:
+    """Overall figures with intervals, a panel a suite, a line between groups."""
+    rows = sum(len(one.places) + 1 for one in boards)
+    drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
+    heights = [len(one.places) + 1 for one in boards]
+    panels = drawing.subplots(len(boards), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for panel, one in zip(panels, boards, strict=True):
+        for place, p in enumerate(one.places):
+            value, low, high = (100 * number for number in p.overall)
+            panel.plot([low, high], [place, place], color="black", linewidth=1.2)
+            panel.plot(value, place, "o", color=COLOURS[p.role])
+            if place and p.group != one.places[place - 1].group:
+                panel.axhline(place - 0.5, color="#bbbbbb", linewidth=0.8)
+        panel.set_yticks(range(len(one.places)), [p.scorer for p in one.places], fontsize=8)
+        panel.invert_yaxis()
+        panel.set_title(one.suite, fontsize=9)
+    drawing.supxlabel("overall, per cent, with 95 % interval; lines part groups that can be told apart", fontsize=8)
+    return drawing

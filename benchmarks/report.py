@@ -1,0 +1,141 @@
+"""A report as Markdown and as a figure."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..rm.io.escaping import inert
+from ..rm.io.markdown import table
+from .evaluate import OVERALL
+from .statistics.cluster_bootstrap import reliability
+from .types import Interval, Report, Row
+
+METHODS = {
+    "percentile": "bootstrap of whole prompts",
+    "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
+}
+COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
+
+
+def markdown(report: Report) -> str:
+    """The whole report: overall and sections, what the nulls say, subsets, contracts."""
+    rows = report.rows
+    sections = list(rows[0].sections)
+    main = table(
+        ["scorer", "role", "overall", *sections, "scored", "ties", "unscored"],
+        [
+            [row.scorer, row.role, _cell(row.overall), *(_cell(row.sections[name]) for name in sections)]
+            + [str(row.scored), str(row.ties), str(row.unscored)]
+            for row in rows
+        ],
+    )
+    subsets = table(
+        ["subset", "cases", *(row.scorer for row in rows)],
+        [[name, str(size), *(_cell(row.subsets[name]) for row in rows)] for name, size in sorted(report.sizes.items())],
+    )
+    contracts = [f"- `{inert(row.contract)}` {inert(row.scorer)}" for row in rows if row.contract]
+    return "\n".join(
+        [
+            f"# {report.suite}",
+            "",
+            f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
+            f"({METHODS[report.interval]}). A null never reads the prompt." + _ceiling(rows),
+            "",
+            main,
+            "",
+            "## What the nulls say",
+            "",
+            *(f"- {inert(note)}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
+            "",
+            *_style(rows),
+            "## Subsets",
+            "",
+            subsets,
+            "",
+            *(["## Scoring contracts", "", *contracts, ""] if contracts else []),
+        ]
+    )
+
+
+def _style(rows: Sequence[Row]) -> list[str]:
+    """How the scores go with length and Markdown; nothing where no case is a plain pair."""
+    if not rows[0].style.get("pairs"):
+        return []
+    header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
+    header += ["σ per doubling of length", "σ per doubling of Markdown"]
+    lines = [
+        [row.scorer, _share(row.style["matched"]), str(row.style["matched_pairs"]), _share(row.style["balanced"])]
+        + [_slope(row.style["length_slope"]), _slope(row.style["markdown_slope"])]
+        for row in rows
+    ]
+    return ["## Style", "", table(header, lines), ""]
+
+
+def _share(value: float) -> str:
+    return "–" if value != value else f"{100 * value:.1f}"
+
+
+def _slope(value: float) -> str:
+    return "–" if value != value else f"{value:+.2f}"
+
+
+def _ceiling(rows: Sequence[Row]) -> str:
+    golds = [row for row in rows if row.role == "reference"]
+    told = ", ".join(f"{inert(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
+    return (
+        f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {told}."
+        if golds
+        else ""
+    )
+
+
+def _cell(interval: Interval) -> str:
+    return "–" if interval.value != interval.value else str(interval)
+
+
+def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
+    """Accuracy against the confidence that margins claim, a panel a model; on the diagonal claims hold."""
+    drawing = Figure(figsize=(3.2 * len(margins), 3.3), layout="constrained")
+    panels = drawing.subplots(1, len(margins), sharey=True, squeeze=False)[0]
+    for panel, (name, values) in zip(panels, margins.items(), strict=True):
+        bins, error = reliability(values)
+        panel.plot([0.5, 1], [0.5, 1], color="#444444", linewidth=0.8, linestyle="--")
+        sizes = [10 + 190 * one.count / max(1, len(values)) for one in bins]
+        panel.scatter([one.confidence for one in bins], [one.accuracy for one in bins], s=sizes, color=COLOURS["model"])
+        panel.set_title(f"{name}: {_calibration_error(error)}", fontsize=9)
+        panel.set_xlabel("claimed P(right) = σ(|margin|)", fontsize=8)
+    panels[0].set_ylabel("accuracy", fontsize=8)
+    return drawing
+
+
+def _calibration_error(error: float) -> str:
+    return "no data" if error != error else f"ECE {error:.3f}"
+
+
+def figure(report: Report) -> Figure:
+    """Overall and sections of every scorer with their intervals; chance is the dashed line."""
+    areas = [OVERALL, *report.rows[0].sections]
+    drawing = Figure(figsize=(2.2 + 2.1 * len(areas), 0.9 + 0.34 * len(report.rows)), layout="constrained")
+    panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]
+    for panel, area in zip(panels, areas, strict=True):
+        for place, row in enumerate(report.rows):
+            _bar(panel, place, _interval(row, area), COLOURS[row.role])
+        panel.axvline(50, color="#444444", linewidth=0.8, linestyle="--")
+        panel.set_title(area, fontsize=9)
+        panel.set_xlim(0, 100)
+        panel.tick_params(labelsize=8)
+    panels[0].set_yticks(range(len(report.rows)), [row.scorer for row in report.rows])
+    panels[0].invert_yaxis()
+    drawing.supxlabel("accuracy, per cent, with 95 % interval", fontsize=8)
+    return drawing
+
+
+def _interval(row: Row, area: str) -> Interval:
+    return row.overall if area == OVERALL else row.sections[area]
+
+
+def _bar(panel, place: int, interval: Interval, colour: str) -> None:
+    value, low, high = (100 * number for number in interval)
+    panel.barh(place, value, color=colour, height=0.62)
+    panel.plot([low, high], [place, place], color="black", linewidth=1.2)

@@ -1,0 +1,347 @@
+"""Formulas of `rewardlab plan` beside what PyTorch counts and allocates: `rewardlab bench capacity`.
+
+Small models of real architectures, with random weights, make a training step after the optimizer's first or decode a
+batch on a CPU. Operations are those of `torch.utils.flop_counter`; bytes are all storages that are alive at the widest
+moment, weights and optimizer states included.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ....kernels.policy_loss import ClipRule, policy_loss
+from ....policy.composition.rows import bounds_of_rows
+from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.guided import decode
+from ....policy.decoding.language_models import language_model
+from ....policy.training.forward import Answers, install
+from ....rm.adapters.adapter import attach
+from ....rm.adapters.settings import AdapterSettings
+from ....rm.backbones.loading import classifier_from_config, sequence_scores, sharing
+from ....rm.backbones.logprobs import answer_logprobs
+from ....rm.capacity.choices import PRECISIONS
+from ....rm.capacity.decoding import Decoding, Guiding, decoding_bytes
+from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_flops
+from ....rm.capacity.memory import Step
+from ....rm.capacity.shapes import shape_of
+from ....rm.capacity.steps import step_parts
+from ....rm.io.markdown import table
+from ....rm.losses.bradley_terry import bradley_terry
+from ..decoding import Bench, machine
+from ..decoding import Size as DecodingSize
+from .live_bytes import LiveBytes
+
+QKV = ("q_proj", "k_proj", "v_proj")
+KINDS = ("scalar", "scalar lora", "arm", "arm lora", "arm pblora", "arm moslora", "policy", "policy lora")
+GUIDES: tuple[Guiding, ...] = ("none", "shared", "late", "separate")
+BOUNDS = {"operations": 0.02, "bytes": 0.15}
+"""How far a formula may be from what is counted."""
+NAMES = ("first", "second")
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of the small models, and of a micro-batch."""
+
+    layers: int = 4
+    width: int = 128
+    mlp: int = 384
+    heads: int = 8
+    kv_heads: int = 2
+    vocabulary: int = 600
+    rank: int = 8
+    rows: int = 8
+    length: int = 64
+    prompt: int = 24
+
+
+class Case(NamedTuple):
+    """What is trained, and how."""
+
+    kind: str
+    architecture: str = "qwen3"
+    precision: str = "float32"
+    checkpointing: bool = False
+    attention: str = "sdpa"
+    size: Size = Size()
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.kind}, {self.architecture}, {self.precision}" + ", checkpointing" * self.checkpointing
+
+
+class Built(NamedTuple):
+    """A model on the spot, its loss on one batch, and the same as the formulas have it."""
+
+    model: Any
+    loss: Callable[[], Tensor]
+    step: Step
+    shape: Any
+
+
+# ---- models ----
+
+
+def configuration(case: Case) -> Any:
+    """Of the architecture, untied where it is Llama."""
+    size = case.size
+    return AutoConfig.for_model(
+        case.architecture,
+        vocab_size=size.vocabulary,
+        hidden_size=size.width,
+        intermediate_size=size.mlp,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.kv_heads,
+        head_dim=size.width // size.heads,
+        max_position_embeddings=4096,
+        tie_word_embeddings=case.architecture != "llama",
+        attn_implementation=case.attention,
+        pad_token_id=0,
+    )
+
+
+def built(case: Case) -> Built:
+    """Rows of one length but the first, which is shorter, so that there is padding."""
+    size, kind, config = case.size, case.kind, configuration(case)
+    dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
+    shape = shape_of(config, case.architecture)
+    torch.manual_seed(0)
+    tokens = torch.randint(1, size.vocabulary, (size.rows, size.length))
+    attention = torch.ones_like(tokens, dtype=torch.bool)
+    attention[0, -5:] = False
+    scalar = kind.startswith("scalar")
+    model: Any = (
+        classifier_from_config(config, ("reward",), 0).to(dtype)
+        if scalar
+        else AutoModelForCausalLM.from_config(config, dtype=dtype)
+    )
+    model, adapters, before = _adapted(model, kind, size)
+    answer = attention[:, size.prompt :]
+    top = Answered(scores=1) if scalar else Answered(head_tokens=int(answer.sum()))
+    if case.checkpointing:
+        model.gradient_checkpointing_enable()
+    model.train()
+    losses = {"scalar": _scalar_loss, "arm": _answer_loss, "policy": _policy_loss}
+    step = Step(size.rows, size.length, top, PRECISIONS[case.precision], adapters, True, case.checkpointing, "cpu")
+    of_batch = losses[kind.partition(" ")[0]](model, tokens, attention, size.prompt)
+
+    def loss() -> Tensor:
+        before()
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.precision == "mixed"):
+            return of_batch()
+
+    return Built(model, loss, step, shape)
+
+
+def _adapted(model: Any, kind: str, size: Size) -> tuple[Any, Adapters | None, Callable[[], object]]:
+    """The model with the adapter that its kind names, and what has to be said before each forward."""
+    what, _, adapter = kind.partition(" ")
+    if not adapter:
+        return model, None, lambda: None
+    if what != "arm":
+        task = "SEQ_CLS" if what == "scalar" else "CAUSAL_LM"
+        lora = LoraConfig(r=size.rank, target_modules="all-linear", task_type=task)
+        return get_peft_model(model, lora), Adapters(size.rank), lambda: None
+    objectives = NAMES[: 1 if adapter == "lora" else 2]
+    settings = AdapterSettings(adapter, objectives, rank=size.rank, embedding="random")  # type: ignore[arg-type]
+    over = attach(model, settings)
+    found = Adapters(size.rank, QKV, 0, adapter, len(objectives), size.width)
+    equal = dict.fromkeys(objectives, 1 / len(objectives))
+    return over.model, found, lambda: over.set_preference(equal) if len(objectives) > 1 else None
+
+
+def _scalar_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:
+    return lambda: _pairs(sequence_scores(model, tokens, attention)[:, 0])
+
+
+def _answer_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:
+    start = torch.full((len(tokens),), prompt)
+    return lambda: _pairs(answer_logprobs(model, tokens, attention, start).sum(1))
+
+
+def _pairs(rewards: Tensor) -> Tensor:
+    chosen, rejected = rewards.float().chunk(2)
+    return bradley_terry()(chosen, rejected, torch.ones_like(chosen)).mean()
+
+
+def _policy_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:
+    """As `PolicyTrainer` has it: PPO's clip rule on the log-probabilities of one reading."""
+    install(model.get_base_model() if hasattr(model, "get_base_model") else model)
+    response = attention[:, prompt:]
+    rows = Answers(tokens, attention, torch.full((len(tokens),), prompt), response)
+    weights = response / response.sum()
+    rule = ClipRule((0.8, 1.2), (0.8, 1.2))
+
+    def loss() -> Tensor:
+        said = model(answers=rows).logprob
+        flat = said.flatten(), said.detach().flatten(), torch.ones(said.numel()), weights.flatten()
+        return policy_loss(*flat, bounds_of_rows(said), rule=rule, mask=response.flatten()).total
+
+    return loss
+
+
+# ---- counted and by formula ----
+
+
+def counter() -> FlopCounterMode:
+    """PyTorch's, which has the attention of GPUs and is told of the CPU's, and of products that are added in place."""
+    return FlopCounterMode(
+        display=False,
+        custom_mapping={
+            aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+            aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+                lambda gradient, q, k, v, *_, **__: sdpa_backward_flop_count(gradient, q, k, v)
+            ),
+            aten.addmm_: lambda _, left, right, *__, **___: 2 * left[0] * left[1] * right[1],
+        },
+    )
+
+
+def operations(run: Callable[[], object]) -> int:
+    """What a call's matrix products add up to."""
+    with counter() as counted:
+        run()
+    return counted.get_total_flops()
+
+
+def training_operations(case: Case) -> dict[str, tuple[int, int]]:
+    """Of a forward, and of forward and backward: formula and count."""
+    _, loss, step, shape = built(case)
+    loss()  # the output head is tried once
+    fused = case.attention == "sdpa"
+    batch = (shape, step.rows, step.length, step.top, step.adapters)
+    both = training_flops(*batch, fused=fused, checkpointing=step.checkpointing)
+    return {
+        "forward": (forward_flops(*batch), operations(loss)),
+        "forward and backward": (both, operations(lambda: loss().backward())),
+    }
+
+
+def training_bytes(case: Case) -> tuple[int, int]:
+    """Of an optimizer step after the first: formula and what was alive at most."""
+    model, loss, step, shape = built(case)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], fused=True)
+
+    def move() -> None:
+        loss().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    move()
+    states = [value for state in optimizer.state.values() for value in state.values()]
+    with LiveBytes([*model.parameters(), *states]) as live:
+        live.restart()
+        move()
+    return sum(step_parts(shape, step).values()), live.peak
+
+
+def step_operations(case: Case, cached: int = 40) -> tuple[int, int]:
+    """Of one token for every row behind `cached` positions: formula and count."""
+    size, config = case.size, configuration(case)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    tokens = torch.zeros(size.rows, cached, dtype=torch.long)
+    with torch.inference_mode():
+        cache = model(tokens, use_cache=True, logits_to_keep=1).past_key_values
+        counted = operations(lambda: model(tokens[:, :1], past_key_values=cache, use_cache=True))
+    shape = shape_of(config, case.architecture)
+    return forward_flops(shape, size.rows, 1, Answered(size.rows), cached=cached), counted
+
+
+def decoded_bytes(guiding: Guiding, rows: int, size: DecodingSize) -> tuple[int, int]:
+    """Of a batch of answers: formula and what was alive at most."""
+    bench = Bench(size, "cpu")
+    shape, late = shape_of(bench.model.config, "bench"), size.layers * 3 // 4
+    adapters = Adapters(size.rank, QKV, late if guiding == "late" else 0, "moslora", 2, size.hidden)
+    work = Decoding(shape, rows, 0, size.tokens, 2, guiding, None if guiding == "none" else adapters)
+    engine: Engine
+    if guiding == "none":
+        engine = SeparateModels(bench.base())
+    elif guiding == "separate":
+        engine = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
+        work = work._replace(guide=shape)
+    else:
+        engine = SharedBackbone(bench.guide(from_layer=adapters.from_layer), late=guiding == "late")
+    requests = bench.requests(rows)
+    voices = engine.voices if isinstance(engine, SeparateModels) else []
+    weights = [one for voice in (engine.base, *voices) for one in language_model(voice).parameters()]
+    with LiveBytes(weights) as live:
+        live.restart()
+        prompt = decode(engine, requests, progress=False)[0].prompt_tokens
+    return sum(decoding_bytes(work._replace(prompt=prompt)).values()), live.peak
+
+
+# ---- telling ----
+
+
+def row(what: str, name: str, formula: int, counted: int) -> dict[str, Any]:
+    """One comparison."""
+    return {"what": what, "case": name, "formula": formula, "counted": counted, "off": formula / counted - 1}
+
+
+def measure(say: Callable[[str], object]) -> dict[str, Any]:
+    """Every case: operations in float32, bytes in every precision, and decoding."""
+    rows = []
+    for kind, architecture, checkpointing in product(KINDS, ("qwen3", "llama"), (False, True)):
+        case = Case(kind, architecture, checkpointing=checkpointing)
+        rows += [row(f"operations, {one}", case.name, *two) for one, two in training_operations(case).items()]
+        for precision in PRECISIONS:
+            case = case._replace(precision=precision)
+            rows.append(row("bytes of a step", case.name, *training_bytes(case)))
+        say(case.name)
+    for architecture in ("qwen3", "llama"):
+        rows.append(row("operations, a token", architecture, *step_operations(Case("policy", architecture))))
+    size = DecodingSize(layers=8, hidden=192, vocabulary=500, rank=4, tokens=64, prompt=32)
+    for guiding, number in product(GUIDES, (4, 16)):
+        rows.append(row("bytes of decoding", f"guide {guiding}, {number} rows", *decoded_bytes(guiding, number, size)))
+    return {"rows": rows, "size": asdict(Size()), "decoding": asdict(size), "bounds": BOUNDS}
+
+
+def worst(rows: Sequence[Mapping[str, Any]], bound: str) -> float:
+    """The largest share that a formula is off."""
+    return max(abs(one["off"]) for one in rows if one["what"].startswith(bound))
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The table for people, and the worst of each."""
+    lines = [
+        [one["what"], one["case"], f"{one['formula']:,}", f"{one['counted']:,}", f"{one['off']:+.2%}"]
+        for one in found["rows"]
+    ]
+    ends = [
+        f"{name}: at most {worst(found['rows'], name):.2%} off, allowed {bound:.0%}" for name, bound in BOUNDS.items()
+    ]
+    header = ["what", "case", "formula", "counted", "off"]
+    return "\n".join([table(header, lines, right=header[2:]), "", *ends, "", f"{found['seconds']:.0f} s"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 where a formula is further off than it may be."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    options = parser.parse_args(arguments)
+    start = time.perf_counter()
+    found = measure(lambda name: print(name, flush=True))
+    found |= {"seconds": round(time.perf_counter() - start, 1), "machine": machine("cpu")}
+    found["machine"] |= {"dtype": "as told"}
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(markdown(found))
+    return int(any(worst(found["rows"], name) > bound for name, bound in BOUNDS.items()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

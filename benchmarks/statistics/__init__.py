@@ -1,0 +1,1 @@
+"""TODO benchmarks/statistics."""

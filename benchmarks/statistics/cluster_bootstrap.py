@@ -1,0 +1,295 @@
+"""Intervals and tests that know that answers to one prompt are not independent. Arrays in, numbers out."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse, stats
+
+from ...rm.statistics import effective_interval
+
+LEVEL = 0.95
+CHUNK = 100
+
+
+# ---- a figure and how sure it is ----
+
+
+class Estimate(NamedTuple):
+    """A figure with its 95 % interval, in the figure's own unit."""
+
+    value: float
+    low: float
+    high: float
+
+
+def t_interval(values: np.ndarray) -> Estimate:
+    """Mean over the seeds [S] that have a value, with Student's 95 % interval; one seed has none."""
+    known = values[~np.isnan(values)]
+    if len(known) < 2:
+        return Estimate(float(known[0]) if len(known) else np.nan, np.nan, np.nan)
+    half = stats.t.ppf((1 + LEVEL) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    return Estimate(float(known.mean()), float(known.mean() - half), float(known.mean() + half))
+
+
+# ---- bootstrap of whole clusters ----
+
+
+class Draws(NamedTuple):
+    """How often each cluster is drawn: counts [S, C] of S bootstrap samples, and each item's cluster [M]."""
+
+    counts: np.ndarray
+    cluster: np.ndarray
+
+    @property
+    def clusters(self) -> int:
+        """C, the pieces of independent evidence."""
+        return self.counts.shape[1]
+
+
+def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> Draws:
+    """Bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
+
+    One set of draws serves every scorer, so that differences between scorers are paired.
+    """
+    names, cluster = np.unique(clusters, return_inverse=True)
+    number, random = len(names), np.random.default_rng(seed)
+    counts = np.empty((samples, number), np.uint16)
+    for place in range(samples):
+        counts[place] = np.bincount(random.integers(number, size=number), minlength=number)
+    return Draws(counts, cluster)
+
+
+def published_cells(subsets: Mapping[str, float], measure: str = "accuracy") -> "Cells":
+    """Cells of published figures by subset, so that an author's way of adding up can be tried on them."""
+    figures = np.array([*subsets.values()], float)[:, None]
+    return Cells(tuple(subsets), (measure,), figures, np.ones_like(figures))
+
+
+class Cells(NamedTuple):
+    """Sum and count of K measures in G subsets, [..., G, K]; a leading axis runs over bootstrap samples."""
+
+    subsets: tuple[str, ...]
+    measures: tuple[str, ...]
+    total: np.ndarray
+    count: np.ndarray
+
+    def mean(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> np.ndarray:
+        """Mean of a measure (by default the first) over the items of some subsets (by default all)."""
+        k = 0 if measure is None else self.measures.index(measure)
+        places = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.total[..., places, k].sum(-1) / self.count[..., places, k].sum(-1)
+
+    def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
+        """Weighted mean of the means of subsets; a subset without items does not count."""
+        means = np.stack([self.mean([name], measure) for name in weights], axis=-1)
+        return weighted(means, np.array([*weights.values()]))
+
+
+def cell_sums(
+    values: np.ndarray, groups: np.ndarray, subsets: Sequence[str], measures: Sequence[str], draws: Draws
+) -> tuple[Cells, Cells]:
+    """Cells of `values` [M, K] as observed and in every bootstrap sample; NaN values are left out."""
+    number, width = len(subsets), len(measures)
+    known = ~np.isnan(values)
+    item, measure = np.nonzero(known)
+    place = (draws.cluster[item], groups[item] * width + measure)
+    shape = (draws.clusters, number * width)
+    names = (tuple(subsets), tuple(measures))
+    sums = [sparse.csr_matrix((data, place), shape=shape) for data in (values[known], np.ones(len(item)))]
+    observed = [np.asarray(table.sum(0)).reshape(number, width) for table in sums]
+    sampled = [_resampled(table, draws).reshape(-1, number, width) for table in sums]
+    return Cells(*names, *observed), Cells(*names, *sampled)
+
+
+def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
+    """counts @ table, in chunks that keep the memory small."""
+    by_column = sparse.csr_matrix(table.T)
+    chunks = range(0, len(draws.counts), CHUNK)
+    parts = [(by_column @ draws.counts[at : at + CHUNK].T.astype(np.float64)).T for at in chunks]
+    return np.concatenate([np.empty((0, by_column.get_shape()[0])), *parts])
+
+
+def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted mean over the last axis of the groups that have a value: Σ w_g m_g / Σ w_g."""
+    present = ~np.isnan(means)
+    with np.errstate(invalid="ignore"):
+        return np.where(present, means, 0) @ weights / (present @ weights)
+
+
+def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
+    """Compute the central `level` of bootstrap samples: the interval of differences and of unbounded figures.
+
+    That of a paired difference of accuracies covers 93 to 96 % from 100 prompts on, 92.5 to 94 % with 30, and down to
+    83 % with 30 prompts of one item at accuracies of .97 and .99, where hardly any item differs.
+    """
+    if np.isnan(samples).all():
+        return float("nan"), float("nan")
+    low, high = np.nanquantile(samples, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def share_interval(value: float, samples: np.ndarray, clusters: int, level: float = LEVEL) -> tuple[float, float]:
+    """Compute the interval of a share in [0, 1] from its bootstrap samples of C whole clusters.
+
+    It is `effective_interval` with the variance of the samples times C / (C - 1), for a bootstrap of C clusters has a
+    variance that is too small by that factor. So it serves every way of adding up, weighted means of subsets too.
+    """
+    known = samples[~np.isnan(samples)]
+    if np.isnan(value) or not clusters or len(known) < 2:
+        return float("nan"), float("nan")
+    spread = float(np.ptp(known)) > 1e-9
+    variance = float(known.var()) * clusters / (clusters - 1) if spread and clusters > 1 else 0.0
+    return effective_interval(value, variance, clusters, level=level)
+
+
+def percentile_share_interval(
+    value: float, samples: np.ndarray, clusters: int, level: float = LEVEL
+) -> tuple[float, float]:
+    """Compute the interval that reports had before `share_interval`, so that those can still be verified.
+
+    It is the percentiles of the samples, at 0 and 1 Wilson's interval with the clusters as observations; near 1 and
+    with few clusters it covers less than it claims.
+    """
+    if value in (0.0, 1.0) and clusters > 0:
+        exact = stats.binomtest(round(value * clusters), clusters).proportion_ci(level, method="wilson")
+        return float(exact.low), float(exact.high)
+    return percentile_interval(samples, level)
+
+
+INTERVALS = {"percentile": percentile_share_interval, "effective": share_interval}
+"""Intervals of shares by the name under which a report keeps which one it has."""
+
+
+# ---- two scorers ----
+
+
+class Discordant(NamedTuple):
+    """Items that only one of two scorers got right, and the chance of so uneven a split between equals."""
+
+    only_first: int
+    only_second: int
+    p: float
+
+
+def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
+    """McNemar's exact test on paired right/wrong [M]: under equality the discordant items are fair coin tosses.
+
+    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947). It takes items as independent; where several
+    share a prompt, the paired bootstrap is the test to read.
+    """
+    both = ~(np.isnan(first) | np.isnan(second))
+    b = int(((first == 1) & (second != 1) & both).sum())
+    c = int(((first != 1) & (second == 1) & both).sum())
+    return Discordant(b, c, float(stats.binomtest(min(b, c), b + c).pvalue) if b + c else 1.0)
+
+
+def bootstrap_p(samples: np.ndarray) -> float:
+    """Two-sided p of a difference from its bootstrap samples: twice the smaller tail beyond 0, never quite 0."""
+    known = samples[~np.isnan(samples)]
+    if not len(known):
+        return float("nan")
+    tail = min((known <= 0).sum(), (known >= 0).sum())
+    return float(min(1.0, 2 * (tail + 1) / (len(known) + 1)))
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Holm's adjusted p-values [T] (Holm 1979): the chance of any false alarm among T tests stays below the level.
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(raised, 1)
+    return adjusted
+
+
+def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
+    """Adjusted p-values [T] whose threshold bounds the share of false alarms (Benjamini & Hochberg 1995); no NaN.
+
+    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    order = np.argsort(p, kind="stable")[::-1]
+    lowered = np.minimum.accumulate(p[order] * len(p) / np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(lowered, 1)
+    return adjusted
+
+
+def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
+    """Ranks that the data support: each group is led by the best that is left, with all that cannot be told from it.
+
+    `values` [N] are the scorers' figures, none of them NaN, and `samples` [S, N] their bootstrap samples on the same
+    draws. Differences to the leader are tested at 5 %, Holm-adjusted among those that are left.
+    """
+    left = list(np.argsort(-values, kind="stable"))
+    groups = []
+    while left:
+        leader, *others = left
+        p = np.array([bootstrap_p(samples[:, leader] - samples[:, other]) for other in others])
+        told = holm(p) < 1 - LEVEL if len(p) else np.array([], bool)
+        groups.append([int(leader), *(int(other) for other, apart in zip(others, told, strict=True) if not apart)])
+        left = [other for other, apart in zip(others, told, strict=True) if apart]
+    return groups
+
+
+def items_to_see(difference: float, discordant: float, level: float = LEVEL, power: float = 0.8) -> int:
+    """How many items a paired comparison needs to see a `difference` of accuracies with the given power.
+
+    n = (z_{1-α/2} √d + z_{power} √(d - δ²))² / δ², with d the share of discordant items (Connor 1987).
+    """
+    if not 0 < abs(difference) <= discordant <= 1:
+        raise ValueError(f"0 < |difference| <= discordant <= 1, got {difference} and {discordant}")
+    z, b = stats.norm.ppf((1 + level) / 2), stats.norm.ppf(power)
+    root = z * np.sqrt(discordant) + b * np.sqrt(discordant - difference**2)
+    return int(np.ceil(root**2 / difference**2))
+
+
+# ---- calibration ----
+
+
+class Bin(NamedTuple):
+    """Pairs of like confidence: their mean confidence, their accuracy, and how many."""
+
+    confidence: float
+    accuracy: float
+    count: int
+
+
+def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
+    """Bins of σ(|margin|) against accuracy, and the expected calibration error Σ n_b/n |accuracy_b - confidence_b|.
+
+    A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right where
+    the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out, and
+    the error of no margin is NaN.
+    """
+    margins = margins[~np.isnan(margins)]
+    confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
+    place = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    made = [
+        Bin(float(confidence[place == b].mean()), float(right[place == b].mean()), int((place == b).sum()))
+        for b in range(bins)
+        if (place == b).any()
+    ]
+    if not made:
+        return [], float("nan")
+    return made, float(sum(one.count * abs(one.accuracy - one.confidence) for one in made) / len(margins))
+
+
+# ---- win rates ----
+
+
+class WinRate(NamedTuple):
+    """A share of wins in [0, 1] and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+def win_rate(preferences: np.ndarray) -> WinRate:
+    """AlpacaEval's win rate: mean(p) - 1 over preferences p [M] in [1, 2], with std(p) / √M (Dubois et al. 2024)."""
+    return WinRate(float(preferences.mean() - 1), float(preferences.std(ddof=1) / np.sqrt(len(preferences))))

@@ -1,0 +1,220 @@
+"""Over-optimisation: what the true reward does while a policy earns more of the proxy that it is trained on.
+
+Runs are told as records, one for every step that was measured: `arm`, `seed`, `step`, `kl` from the start policy (nats
+an answer), and the mean `gold` and `proxy` reward. The record of step 0, the start policy itself, also has `gold_std`
+and `proxy_std` over its answers. Everything here is a gain over step 0 in these standard deviations, so that proxies of
+any scale can be compared with gold and with each other.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from ...policy.training.monitoring import best_of_n, best_of_n_kl
+from ...rm.errors import DataError
+from ..report import table
+from .cluster_bootstrap import Estimate, t_interval
+from .fronts import COLOURS, CONTROL
+
+Record = Mapping[str, Any]
+BEST_OF_N = "best of n"
+REWARDS = ("gold", "proxy")
+NAMED, MEASURED, SPREADS = ("arm", "seed", "step"), ("kl", *REWARDS), ("gold_std", "proxy_std")
+UNITS = "standard deviations of the start policy's answers"
+
+
+# ---- runs ----
+
+
+class Curve(NamedTuple):
+    """One run: its KL and its gains at every step [T], in order."""
+
+    step: np.ndarray
+    kl: np.ndarray
+    gold: np.ndarray
+    proxy: np.ndarray
+
+
+def curves(records: Iterable[Record]) -> dict[str, dict[int, Curve]]:
+    """Every arm's runs by seed."""
+    runs: dict[str, dict[int, dict[int, Record]]] = {}
+    for record in records:
+        _check_has(record, NAMED + MEASURED)
+        runs.setdefault(record["arm"], {}).setdefault(record["seed"], {})[record["step"]] = record
+    return {arm: {seed: _curve(arm, seed, steps) for seed, steps in by_seed.items()} for arm, by_seed in runs.items()}
+
+
+def _curve(arm: str, seed: int, steps: Mapping[int, Record]) -> Curve:
+    if 0 not in steps:
+        raise DataError(f"arm '{arm}', seed {seed} has no record of step 0; measure the start policy before training")
+    start, ordered = steps[0], sorted(steps)
+    _check_has(start, SPREADS)
+    kl, gold, proxy = (np.array([steps[step][name] for step in ordered], float) for name in MEASURED)
+    return Curve(
+        np.array(ordered),
+        kl,
+        (gold - start["gold"]) / start["gold_std"],
+        (proxy - start["proxy"]) / start["proxy_std"],
+    )
+
+
+def _check_has(record: Record, names: Sequence[str]) -> None:
+    absent = [name for name in names if name not in record]
+    if absent:
+        told = ", ".join(f"{name} {record[name]}" for name in NAMED if name in record)
+        raise DataError(f"the record of {told or dict(record)} lacks {', '.join(absent)}; measure it there too")
+
+
+def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
+    """The arm that trains nothing: of n answers the one with the best proxy reward, n = 1, 2, 4 ... as its steps.
+
+    `proxy` and `gold` [P, M] are rewards of the start policy's M answers to each of P prompts. The KL is the bound of
+    `best_of_n_kl`.
+    """
+    ns = [2**power for power in range(proxy.shape[1].bit_length())]
+    of_proxy, of_gold = torch.from_numpy(proxy), torch.from_numpy(gold)
+    chosen = {name: best_of_n(of_proxy, values, ns) for name, values in (("proxy", of_proxy), ("gold", of_gold))}
+    spreads = {"gold_std": float(gold.std(ddof=1)), "proxy_std": float(proxy.std(ddof=1))}
+    return [
+        {"arm": BEST_OF_N, "seed": seed, "step": place, "n": n, "kl": best_of_n_kl(n)}
+        | {name: values[place].item() for name, values in chosen.items()}
+        | (spreads if n == 1 else {})
+        for place, n in enumerate(ns)
+    ]
+
+
+# ---- what is claimed ----
+
+
+class Matched(NamedTuple):
+    """An arm's gains at G distances from the start policy, over the seeds that came so far."""
+
+    gold: list[Estimate]
+    proxy: list[Estimate]
+    seeds: np.ndarray
+    """How many came so far, [G]."""
+
+
+def at_matched_kl(records: Iterable[Record], grid: np.ndarray) -> dict[str, Matched]:
+    """Every arm's gains where its runs first come to each KL of the grid [G]: arms travel at speeds of their own."""
+    found = {}
+    for arm, runs in curves(records).items():
+        gold, proxy = (np.stack([at_kl(run.kl, getattr(run, name), grid) for run in runs.values()]) for name in REWARDS)
+        estimates = ([t_interval(values) for values in rewards.T] for rewards in (gold, proxy))
+        found[arm] = Matched(*estimates, seeds=(~np.isnan(gold)).sum(0))
+    return found
+
+
+def at_kl(kl: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """Values of a run [T] at the KLs of a grid [G]: linear between the steps whose KL is larger than any before.
+
+    NaN beyond the largest KL. What happens later at a KL that was passed before does not show here.
+    """
+    furthest = np.concatenate([[True], kl[1:] > np.maximum.accumulate(kl)[:-1]])
+    return np.interp(grid, kl[furthest], values[furthest], right=np.nan)
+
+
+def gain(records: Iterable[Record]) -> dict[str, Estimate]:
+    """Every arm's gold at its runs' last steps."""
+    return {arm: t_interval(np.array([run.gold[-1] for run in runs.values()])) for arm, runs in curves(records).items()}
+
+
+class Hump(NamedTuple):
+    """How an arm goes on behind its peak of gold."""
+
+    fall: Estimate
+    """Gold at the peak minus gold at the end."""
+    rise: Estimate
+    """Proxy at the end minus proxy at the peak."""
+
+    @property
+    def over_optimised(self) -> bool:
+        """Gold surely falls while the proxy surely rises."""
+        return self.fall.low > 0 and self.rise.low > 0
+
+
+def hump(records: Iterable[Record]) -> dict[str, Hump]:
+    """Every arm's fall behind its peak, at the steps that all of its seeds have.
+
+    A seed's peak is where the mean of the *other* seeds is highest: the highest of many noisy values would lie above
+    the last one even if nothing happened. A single seed takes its own, and gets no interval.
+    """
+    found = {}
+    for arm, runs in curves(records).items():
+        steps = reduce(np.intersect1d, [run.step for run in runs.values()])
+        gold, proxy = (
+            np.stack([getattr(run, name)[np.isin(run.step, steps)] for run in runs.values()]) for name in REWARDS
+        )
+        seeds = np.arange(len(gold))
+        peaks = [np.delete(gold, seed, 0).mean(0).argmax() for seed in seeds] if len(gold) > 1 else [gold[0].argmax()]
+        fall, rise = gold[seeds, peaks] - gold[:, -1], proxy[:, -1] - proxy[seeds, peaks]
+        found[arm] = Hump(t_interval(fall), t_interval(rise))
+    return found
+
+
+# ---- tables and figure ----
+
+
+def matched_table(records: Sequence[Record], grid: np.ndarray) -> str:
+    """Gold and proxy of every arm at the KLs of the grid; in brackets the interval, and the seeds if some are left."""
+    lines = []
+    total = {arm: len(runs) for arm, runs in curves(records).items()}
+    for arm, one in at_matched_kl(records, grid).items():
+        for name, estimates in (("gold", one.gold), ("proxy", one.proxy)):
+            cells = [
+                _cell(estimate) + (f" ({seeds} seeds)" if 0 < seeds < total[arm] else "")
+                for estimate, seeds in zip(estimates, one.seeds, strict=True)
+            ]
+            lines.append([arm, name, *cells])
+    return table(["arm", "reward", *(f"KL {kl:g}" for kl in grid)], lines)
+
+
+def hump_table(records: Sequence[Record]) -> str:
+    """Where every arm ends, and what became of gold behind its peak."""
+    humps, gains = hump(records), gain(records)
+    lines = []
+    for arm, runs in curves(records).items():
+        end = t_interval(np.array([run.kl[-1] for run in runs.values()]))
+        one = humps[arm]
+        told = [f"{end.value:.1f}", _cell(gains[arm]), _cell(one.fall), _cell(one.rise)]
+        lines.append([arm, str(len(runs)), *told, "yes" if one.over_optimised else "not shown"])
+    header = ["arm", "seeds", "KL at the end", "gold at the end", "gold lost since its peak", "proxy gained meanwhile"]
+    return table([*header, "over-optimised"], lines)
+
+
+def _cell(one: Estimate) -> str:
+    if np.isnan(one.value):
+        return "–"
+    return f"{one.value:+.2f}" + ("" if np.isnan(one.low) else f" [{one.low:+.2f}, {one.high:+.2f}]")
+
+
+def figure(records: Sequence[Record], points: int = 80) -> Figure:
+    """Gold and proxy against √KL, a panel each, where all seeds of an arm came; bands are intervals, best-of-n dashed.
+
+    The distance √KL is that of Gao et al. 2023, arXiv:2210.10760; ticks say KL.
+    """
+    drawing = Figure(figsize=(8.4, 3.8), layout="constrained")
+    panels = dict(zip(REWARDS, drawing.subplots(1, 2), strict=True))
+    longest = max(min(run.kl.max() for run in runs.values()) for runs in curves(records).values())
+    grid, colours = np.linspace(0, np.sqrt(longest), points) ** 2, iter(COLOURS)
+    for arm, one in at_matched_kl(records, grid).items():
+        colour, dash = (CONTROL, "--") if arm == BEST_OF_N else (next(colours), "-")
+        together = one.seeds == one.seeds.max()
+        for name, panel in panels.items():
+            mean, low, high = np.array(getattr(one, name))[together].T
+            panel.plot(grid[together], mean, color=colour, linestyle=dash, linewidth=1.2, label=arm)
+            panel.fill_between(grid[together], low, high, color=colour, alpha=0.15, linewidth=0)
+    for name, panel in panels.items():
+        panel.set_xlim(0, longest)
+        panel.set_xscale("function", functions=(np.sqrt, np.square))
+        panel.set_title(name, fontsize=9)
+        panel.axhline(0, color="#444444", linewidth=0.6)
+        panel.tick_params(labelsize=8)
+    drawing.supxlabel("KL from the start policy, nats an answer", fontsize=8)
+    drawing.supylabel(f"gain, {UNITS}", fontsize=8)
+    panels["gold"].legend(fontsize=7, frameon=False)
+    return drawing

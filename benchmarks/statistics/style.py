@@ -1,0 +1,130 @@
+"""How much of a score is length and Markdown: facts about pairs with one right answer. Arrays in, numbers out."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...judges.types import Case, Judgment
+
+TOLERANCE = 0.1
+FENCED = re.compile(r"^[ \t]*```.*?(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+MARKS = re.compile(r"^#{1,6}[ \t]|^[ \t]*(?:[-*+]|\d+[.)])[ \t]|\*\*[^*\n]+\*\*", re.MULTILINE)
+
+
+class StyleFacts(NamedTuple):
+    """What one scorer does with style, over its judged pairs; accuracies in [0, 1], NaN where there is nothing to say.
+
+    A slope tells that scores go with style, not why: where right answers are longer, a scorer that is right has a slope
+    too. `balanced` tells the two apart, as length alone gets 0.5 there.
+    """
+
+    matched: float
+    """Accuracy over pairs of like length."""
+    matched_pairs: int
+    balanced: float
+    """Mean of the accuracies where the right answer is longer and where it is shorter."""
+    length_slope: float
+    """Standard deviations of score difference per doubling of length."""
+    markdown_slope: float
+    """Standard deviations of score difference per doubling of 1 + Markdown marks."""
+    pairs: int
+    """Cases with two answers, one of them right, that the scorer judged."""
+
+
+class Matched(NamedTuple):
+    """An accuracy in [0, 1] and how many pairs it is over."""
+
+    accuracy: float
+    pairs: int
+
+
+class Slopes(NamedTuple):
+    """Standard deviations of score difference per doubling."""
+
+    length: float
+    markdown: float
+
+
+def markdown_marks(text: str) -> int:
+    """Headers, list items, bold words and blocks of code; what stands inside a block of code is not counted.
+
+    >>> markdown_marks("# Title\\n- **one**\\n- two\\n```python\\n# no header\\n```")
+    5
+    """
+    rest, blocks = FENCED.subn("", text)
+    return blocks + len(MARKS.findall(rest))
+
+
+def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tolerance: float = TOLERANCE) -> Matched:
+    """Accuracy over the pairs with |l_right - l_wrong| <= tolerance · max(l_right, l_wrong).
+
+    `won` [M] says whether the right answer scored higher; `right` and `wrong` [M] are the answers' lengths.
+    """
+    alike = np.abs(right - wrong) <= tolerance * np.maximum(right, wrong)
+    return Matched(_mean(won[alike]), int(alike.sum()))
+
+
+def balanced_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
+    """½ P(won | right is longer) + ½ P(won | right is shorter): ½ for length alone; equal lengths are left out."""
+    return (_mean(won[right > wrong]) + _mean(won[right < wrong])) / 2
+
+
+def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -> Slopes:
+    """Least squares through the origin on the differences [M] within pairs.
+
+    s_i / σ = a Δlog2(length)_i + b Δlog2(1 + marks)_i + ε_i,    σ² = mean_i s_i²
+
+    Which answer of a pair comes first changes the sign of its whole row, so there is no intercept and σ is taken about
+    0. A style that never differs has no slope; where both go in step, neither has one, nor where no scores differ.
+    """
+    spread = np.sqrt(np.mean(scores**2)) if len(scores) else 0.0
+    columns = [column for column in (length, markdown) if column.any()]
+    if not spread or not columns:
+        return Slopes(np.nan, np.nan)
+    solution, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), scores / spread, rcond=None)
+    found = iter(solution.tolist() if rank == len(columns) else [np.nan] * len(columns))
+    return Slopes(*(next(found) if column.any() else np.nan for column in (length, markdown)))
+
+
+def style_facts(cases: Sequence[Case], judgments: Sequence[Judgment]) -> StyleFacts:
+    """The facts over cases with two answers of which one is right; abstentions are left out, a tie is wrong.
+
+    Length is in characters. Each difference is right answer minus wrong answer.
+    """
+    pairs = [
+        (case, judged)
+        for case, judged in zip(cases, judgments, strict=True)
+        if len(case.answers) == 2 and len(case.best) == 1 and not judged.abstained
+    ]
+
+    def sides(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+        table = np.array(values, float).reshape(-1, 2)
+        best = np.array([case.best[0] for case, _ in pairs], int)
+        rows = np.arange(len(pairs))
+        return table[rows, best], table[rows, 1 - best]
+
+    lengths = sides([[len(answer) for answer in case.answers] for case, _ in pairs])
+    marks = sides([[markdown_marks(answer) for answer in case.answers] for case, _ in pairs])
+    right, wrong = sides([judged.scores for _, judged in pairs])
+    won = right > wrong
+    slopes = style_slopes(right - wrong, _doublings(*lengths), _doublings(*(1 + side for side in marks)))
+    matched = matched_accuracy(won, *lengths)
+    return StyleFacts(
+        matched=matched.accuracy,
+        matched_pairs=matched.pairs,
+        balanced=balanced_accuracy(won, *lengths),
+        length_slope=slopes.length,
+        markdown_slope=slopes.markdown,
+        pairs=len(pairs),
+    )
+
+
+def _doublings(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """log2(right / wrong); an empty answer counts as one character."""
+    return np.log2(np.maximum(right, 1)) - np.log2(np.maximum(wrong, 1))
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")

@@ -1,0 +1,278 @@
+"""Policies trained in the garden, and what proxy and gold say of their answers on the way."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
+
+from ...policy.composition.algorithm import Algorithm, Penalty
+from ...policy.decoding.language_models import prompts_of, voice
+from ...policy.decoding.requests import Answer, Request
+from ...policy.rewards.sources import RewardSources
+from ...policy.training.arguments import PolicyArguments
+from ...policy.training.critic import CriticArguments
+from ...policy.training.trainer import PolicyTrainer
+from ...rm.backbones.logprobs import answer_logprobs
+from ...rm.backbones.tokenization import pad
+from ...rm.models.scalar import ScalarRewardModel
+from ...rm.registry import load
+from ...rm.types import Example, Messages
+from ..statistics.overoptimisation import MEASURED, SPREADS, best_of_n_records
+from ..worlds import garden
+from ..worlds.guides import Base
+from ..worlds.models import tokenizer
+from ..worlds.policies import GOOD, LONGEST, WEAK, answered, gold_accuracy, proxy, sample, untaught
+from ._job_cache import Arrays, Job
+
+CRITIC = CriticArguments(learning_rate=1e-3, hidden=64, passes=8)
+PROXIES = {"good": GOOD, "weak": WEAK}
+HELD_OUT, OWN = "accuracy on held-out pairs", "accuracy on own samples"
+JUDGED = 1000
+EVALUATIONS = 16  # of a critic, each on an answer's group to every unseen prompt
+
+
+@dataclass(frozen=True)
+class Proxy(Job):
+    """A reward model of the garden, and how often it is right."""
+
+    base: Base
+    quality: str
+    share: float = 1.0
+    """Of the pairs and steps that its quality takes; less is for a try-out."""
+    member: int = 0
+    """Of an ensemble on one start policy: another head, other pairs."""
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.quality} proxy, seed {self.base.seed}" + (f", member {self.member}" if self.member else "")
+
+    @property
+    def seed(self) -> int:
+        """Of its head and its pairs."""
+        return self.base.seed + 1000 * self.member
+
+    def work(self, cache: Path) -> Arrays:
+        """Its weights, and its accuracy on held-out pairs and on pairs that the start policy writes."""
+        start, whole = self.base.load(cache), PROXIES[self.quality]
+        taught = replace(whole, pairs=int(self.share * whole.pairs), steps=int(self.share * whole.steps))
+        model = proxy(start, taught, self.seed)
+        first, second = zip(*(pair.examples for pair in garden.pairs(JUDGED, 1, split="test")), strict=True)
+        own = sample(start, [one for one in garden.prompts(JUDGED, 1) for _ in range(2)], seed=1)
+        return weights(model) | {
+            HELD_OUT: np.array(gold_accuracy(model, first, second)),
+            OWN: np.array(gold_accuracy(model, own[::2], own[1::2])),
+        }
+
+    def load(self, cache: Path) -> ScalarRewardModel:
+        """The trained model."""
+        return with_weights(untaught(self.base.load(cache), self.seed), self.result(cache))
+
+
+def weights(model: ScalarRewardModel) -> Arrays:
+    """By name."""
+    return {name: weight.detach().numpy() for name, weight in model.model.named_parameters()}
+
+
+@torch.no_grad()
+def with_weights(model: ScalarRewardModel, kept: Arrays) -> ScalarRewardModel:
+    """The model, its weights replaced in place."""
+    for name, weight in model.model.named_parameters():
+        weight.copy_(torch.from_numpy(kept[name]))
+    return model
+
+
+Judged = Callable[[PreTrainedModel, list[Example], np.ndarray], dict[str, float]]
+"""The policy, its answers and their gold [N] -> what is noted of them; `proxy` and `proxy_std` at least."""
+
+
+@dataclass(frozen=True)
+class Loop(Job):
+    """One policy trained on one reward; every so many steps its answers to unseen prompts are rated."""
+
+    libraries = (*Job.libraries, "trl")
+    base: Base
+    reward: Proxy | None = None
+    """None: gold minus what the prompt asks for."""
+    advantage: str = "grpo"
+    settings: tuple[tuple[str, float], ...] = ()
+    """Of the advantage, where they are not its own."""
+    beta: float = 0.0
+    place: str = "loss"
+    critic: bool = False
+    white: bool = False
+    """Advantages of mean 0 and deviation 1 over the step's tokens."""
+    passes: int = 1
+    """Steps on each batch of answers."""
+    steps: int = 100
+    every: int = 10
+    learning_rate: float = 5e-4
+    rows: int = 64
+    group: int = 8
+    asked: int = 256
+    """Answers that are rated, to the prompts that training does not see."""
+
+    def __str__(self) -> str:
+        """For people."""
+        on = "gold" if self.reward is None else f"the {self.reward}"
+        return f"{self.advantage} on {on}, β = {self.beta:g}, seed {self.base.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """What `train` returns."""
+        reward = self.reward.load(cache) if self.reward else garden.beyond_the_bar
+
+        def judged(policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:
+            earned = rate(reward, answers)
+            return {"proxy": earned.mean(), "proxy_std": earned.std(ddof=1)}
+
+        return self.train(self.base.load(cache), reward, judged)
+
+    def train(self, start: PreTrainedModel, reward: Any, judged: Judged) -> Arrays:
+        """Curves [T] over the measured steps; of a critic the explained variances on unseen prompts."""
+        with TemporaryDirectory() as folder:
+            trainer = self._trainer(deepcopy(start), reward, folder)
+            curve = _Curve(self, start, judged)
+            trainer.add_callback(curve)
+            trainer.train()
+            facts = _of_critic([trainer.evaluate() for _ in range(EVALUATIONS)]) if self.critic else {}
+        return {name: np.array([row[name] for row in curve.rows]) for name in curve.rows[0]} | facts
+
+    def _trainer(self, policy: PreTrainedModel, reward: Any, folder: str) -> PolicyTrainer:
+        white = {"white": load("policy.transforms", "whiten")()} if self.white else {}
+        algorithm = Algorithm(
+            load("policy.advantages", self.advantage)(**dict(self.settings)),
+            load("policy.losses", "ppo")(),
+            load("policy.aggregations", "token_mean")(),
+            penalty=Penalty(self.beta, self.place, "k3" if self.place == "loss" else "k1"),
+            advantage_transforms=white,
+        )
+        arguments = PolicyArguments(
+            output_dir=folder,
+            max_steps=self.steps,
+            learning_rate=self.learning_rate,
+            lr_scheduler_type="constant",
+            per_device_train_batch_size=self.rows,
+            per_device_eval_batch_size=self.group * len(split_prompts()[1]),  # explained variances are of a batch
+            num_generations=self.group,
+            num_iterations=self.passes,
+            max_completion_length=LONGEST,
+            gradient_checkpointing=False,
+            save_strategy="no",
+            measure_kl=False,
+            seed=self.base.seed,
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        seen, unseen = split_prompts()
+        trainer = PolicyTrainer(
+            policy,
+            RewardSources({"proxy": reward}),
+            algorithm,
+            arguments,
+            _rows(seen),
+            eval_dataset=_rows(unseen),
+            tokenizer=tokenizer(),
+            critic=CRITIC if self.critic else None,
+        )
+        trainer.remove_callback(PrinterCallback)
+        return trainer
+
+
+class _Curve(TrainerCallback):
+    """Rates the policy's answers to unseen prompts at step 0 and then every so many steps."""
+
+    def __init__(self, loop: Loop, start: PreTrainedModel, judged: Judged):
+        self.loop, self.start, self.judged = loop, start, judged
+        unseen = split_prompts()[1]
+        self.asked = [unseen[place % len(unseen)] for place in range(loop.asked)]
+        self.rows: list[dict[str, float]] = []
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        self._rate(model, 0)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.global_step % self.loop.every == 0:
+            self._rate(model, state.global_step)
+
+    def _rate(self, model: Any, step: int) -> None:
+        model.eval()
+        with torch.random.fork_rng():
+            said = answered(model, self.asked, seed=10_000 * (self.loop.base.seed + 1) + step)
+        ratio = np.array([one.base.sum() for one in said]) - logprobs(self.start, self.asked, said)
+        answers = [Example(prompt, one.text) for prompt, one in zip(self.asked, said, strict=True)]
+        gold = garden.gold().rate(answers)[:, 0]
+        words = [len(one.answer.split()) for one in answers]
+        flourish = [garden.features(one.prompt[-1]["content"], one.answer).flourish for one in answers]
+        self.rows.append(
+            {
+                "step": step,
+                "kl": ratio.mean(),
+                "gold": gold.mean(),
+                "gold_std": gold.std(ddof=1),
+                "words": float(np.mean(words)),
+                "flourish": float(np.mean(flourish)),
+            }
+            | self.judged(model, answers, gold)
+        )
+        model.train()
+
+
+@dataclass(frozen=True)
+class BestOfN(Job):
+    """The start policy's answers to unseen prompts, the best of n by a proxy: what training has to compare with."""
+
+    proxy: Proxy
+    asked: int
+    samples: int = 16
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"best of n by the {self.proxy}"
+
+    def work(self, cache: Path) -> Arrays:
+        """Curves [T] over n = 1, 2, 4, ..."""
+        unseen = split_prompts()[1]
+        prompts = unseen[: max(1, self.asked // self.samples)]
+        base, repeated = self.proxy.base, [one for one in prompts for _ in range(self.samples)]
+        answers = sample(base.load(cache), repeated, base.seed)
+        gold, earned = (
+            rate(one, answers).reshape(len(prompts), self.samples) for one in (garden.gold(), self.proxy.load(cache))
+        )
+        rows = best_of_n_records(base.seed, earned, gold)
+        spreads = {name: rows[0][name] for name in SPREADS}
+        return {name: np.array([(spreads | row)[name] for row in rows]) for name in ("step", *MEASURED, *SPREADS)}
+
+
+def rate(reward: Any, answers: list[Example]) -> np.ndarray:
+    """Of a reward model or a function, [N]."""
+    return reward.rate(answers)[:, 0] if hasattr(reward, "rate") else np.array(reward(answers))
+
+
+def split_prompts() -> tuple[list[Messages], list[Messages]]:
+    """Every question with three openings to train on, with the fourth to be asked."""
+    asked = garden.questions()
+    return [one for place, one in enumerate(asked) if place % 4], asked[::4]
+
+
+def _rows(asked: list[Messages]) -> Dataset:
+    return Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in asked])
+
+
+@torch.no_grad()
+def logprobs(model: PreTrainedModel, asked: list[Messages], said: list[Answer]) -> np.ndarray:
+    """Σ log π of every answer's tokens, in nats."""
+    prompts = prompts_of(voice(model, tokenizer()).encoder, [Request(prompt) for prompt in asked])
+    batch = pad([[*prompt, *one.tokens] for prompt, one in zip(prompts, said, strict=True)])
+    start = torch.tensor([len(prompt) for prompt in prompts])
+    return answer_logprobs(model, batch.tokens, batch.attention, start).sum(1).double().numpy()
+
+
+def _of_critic(evaluations: list[dict[str, float]]) -> Arrays:
+    names = ("explained_variance_first", "explained_variance_of_others")
+    return {name: np.array(np.mean([facts[f"eval_critic/{name}"] for facts in evaluations])) for name in names}

@@ -1,0 +1,30 @@
+"""CDRRM with a simulated judge and teacher, where the truth is known: what contrast, filter and training are worth."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ...types import Say, Study
+from .._job_cache import run_jobs
+from .claims import claims
+from .plan import POINTS, Plan, Results
+from .report import figure, text
+
+
+def cdrrm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
+    """Judge pairs whose truth is known under rubrics of several origins, over a sweep of a simulated judge's biases.
+
+    No data are read. Everything made is kept in `cache`. `rows` shortens everything, for a try-out.
+    """
+    plan = Plan(seed) if rows is None else Plan.short(seed, rows)
+    for name, jobs in plan.stages():
+        say(name)
+        run_jobs(jobs, cache, workers, say)
+    results = Results.of(plan, cache)
+    found = claims(results)
+    facts = {
+        "plan": asdict(plan),
+        "points": {name: asdict(biases) for name, biases in POINTS.items()},
+        "claims": [one._asdict() for one in found],
+        "measures": results.as_json(),
+    }
+    return Study(text(results, found), [], {"accuracy": figure(results)}, {}, facts)

@@ -1,0 +1,233 @@
+"""What the study `cdrrm` runs, and what came of it by arm, sweep point and seed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...worlds.simulated_judge import Biases
+from .._job_cache import Arrays, Job
+from .arms import ARMS, BLIND, OTHER_PROMPT, Asked, Corpus, Judged, Learnt, Nulls, Simulated, Source
+from .measures import Measures, doublings, measures
+from .models import LanguageModel, Reader
+
+MIDDLE = "middle"
+POINTS = {
+    "mild": Biases(reads=0.5, position=0.2, length=0.5, style=0.2, error=0.05),
+    MIDDLE: Biases(),
+    "position": Biases(position=1.2),
+    "length and style": Biases(length=1.8, style=0.8),
+    "noisy rules": Biases(error=0.2),
+}
+"""The sweep over a simulated judge's biases; fixed before anything was run."""
+BARE, ORACLE, TRAINED, MODEL = "bare", "oracle", "trained", "language model"
+SIZES = (100, 300, 1000, 3000)
+MASKS = (1, 2, 3)
+MASKED = ("prompt only", "contrast")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything."""
+
+    seed: int = 0
+    seeds: int = 5
+    pairs: int = 5600
+    corrupt_pairs: int = 2600
+    sizes: tuple[int, ...] = SIZES
+    corrupt_size: int = 1000
+    items: int = 60
+    nulls: int = 500
+    reading: int = 2400
+    steps: int = 300
+
+    @classmethod
+    def short(cls, seed: int, rows: int) -> "Plan":
+        """A try-out in which everything is run and little is learnt."""
+        return cls(
+            seed,
+            seeds=2,
+            pairs=5 * rows,
+            corrupt_pairs=5 * rows,
+            sizes=(rows, 2 * rows),
+            corrupt_size=rows,
+            items=rows,
+            nulls=rows,
+            reading=2,
+            steps=2,
+        )
+
+    @property
+    def places(self) -> range:
+        """The seeds."""
+        return range(self.seed, self.seed + self.seeds)
+
+    @property
+    def most(self) -> int:
+        """The largest training set."""
+        return self.sizes[-1]
+
+    def asked(self, seed: int) -> Asked:
+        """What every arm is judged on."""
+        return Asked(seed, self.items)
+
+    def corpus(self, seed: int) -> Corpus:
+        """What generators learn from."""
+        return Corpus(seed, self.pairs)
+
+    def corrupted(self, seed: int, filtered: bool) -> Corpus:
+        """A quarter of its rubrics are about checks drawn at random."""
+        return Corpus(seed, self.corrupt_pairs, corrupt=0.25, filtered=filtered)
+
+    def leaky(self, seed: int) -> Corpus:
+        """The preferred answer is always A."""
+        return Corpus(seed, self.corrupt_pairs, filtered=False, leaky=True)
+
+    def learnt(self, seed: int, n: int, **options: Any) -> Learnt:
+        """The trained generator's rubrics."""
+        return Learnt(self.corpus(seed), n, self.asked(seed), **options)
+
+    def model(self, seed: int) -> LanguageModel:
+        """The language model's rubrics."""
+        return LanguageModel(self.reader, self.corpus(seed), self.most, self.steps, self.asked(seed))
+
+    @property
+    def reader(self) -> Reader:
+        """The start model of every seed."""
+        return Reader(self.reading)
+
+    def sources(self, seed: int) -> dict[str, Source | None]:
+        """The arms of the sweep."""
+        simulated = {name: Simulated(name, self.asked(seed)) for name in ARMS if name != OTHER_PROMPT}
+        trained = {f"{TRAINED} {self.most}": self.learnt(seed, self.most), MODEL: self.model(seed)}
+        return {BARE: None, **simulated, **trained}
+
+    def sweep(self, seed: int) -> dict[tuple[str, str], Judged]:
+        """By arm and point."""
+        return {
+            (name, point): Judged(source, self.asked(seed), biases)
+            for name, source in self.sources(seed).items()
+            for point, biases in POINTS.items()
+        }
+
+    def middle(self, seed: int) -> dict[str, Judged]:
+        """What is judged at the middle point alone."""
+        asked, biases = self.asked(seed), POINTS[MIDDLE]
+        sources: dict[str, Source] = {f"{TRAINED} {n}": self.learnt(seed, n) for n in self.sizes[:-1]}
+        for name, filtered in (("filtered", True), ("unfiltered", False)):
+            sources[f"corrupted, {name}"] = Learnt(self.corrupted(seed, filtered), self.corrupt_size, asked)
+        sources["written for BA"] = self.learnt(seed, self.most, swapped=True)
+        found = {name: Judged(source, asked, biases) for name, source in sources.items()}
+        for name in MASKED:
+            found |= {f"{name}, {mask} masked": Judged(Simulated(name, asked), asked, biases, mask) for mask in MASKS}
+        for name in ("contrast", OTHER_PROMPT):
+            found[f"{name}, blind judge"] = Judged(Simulated(name, asked), asked, BLIND)
+        first = Asked(seed, self.items, chosen_first=True)
+        leaks = {"leak, shuffled": asked, "leak, chosen first": first}
+        for name, shown in leaks.items():
+            source = Learnt(self.leaky(seed), self.corrupt_size, shown)
+            found[name] = Judged(source, shown, biases)
+        return found
+
+    def nulls_of(self, seed: int) -> dict[str, Judged]:
+        """What is judged on pairs of equal answers; the last two have leaks."""
+        asked, first = Nulls(seed, self.nulls), Nulls(seed, self.nulls, chosen_first=True)
+        biases, corpus = POINTS[MIDDLE], self.corpus(seed)
+        fair = Learnt(corpus, self.most, asked)
+        leaky = Learnt(self.leaky(seed), self.corrupt_size, first)
+        return {
+            BARE: Judged(None, asked, biases),
+            "contrast": Judged(Simulated("contrast", asked), asked, biases),
+            f"{TRAINED} {self.most}": Judged(fair, asked, biases),
+            "leak: winner is A in training and use": Judged(leaky, first, biases),
+            "the same, judge without a taste": Judged(leaky, first, BLIND),
+        }
+
+    def stages(self) -> list[tuple[str, Sequence[Job]]]:
+        """The jobs, in the order in which they need each other."""
+        corpora = [
+            job
+            for s in self.places
+            for job in (self.corpus(s), self.leaky(s), *(self.corrupted(s, filtered) for filtered in (True, False)))
+        ]
+        judged = [job for s in self.places for job in (*self.sweep(s).values(), *self.middle(s).values())]
+        nulls = [job for s in self.places for job in self.nulls_of(s).values()]
+        sources = [one.source for one in [*judged, *nulls] if one.source is not None]
+        models = [one for one in sources if isinstance(one, LanguageModel)]
+        others = [one for one in sources if not isinstance(one, LanguageModel)]
+        return [
+            ("teacher and filter", corpora),
+            ("rubrics", others),
+            ("reading lessons", [self.reader]),
+            ("language models", models),
+            ("judging", [*judged, *nulls]),
+        ]
+
+
+class Results(NamedTuple):
+    """Everything that is told."""
+
+    plan: Plan
+    sweep: Mapping[tuple[str, str], list[Measures]]
+    """Arm, point -> a seed each."""
+    middle: Mapping[str, list[Measures]]
+    won: Mapping[str, list[np.ndarray]]
+    """Of the middle point and arm: `won` [P, 2], a seed each."""
+    nulls: Mapping[str, list[np.ndarray]]
+    corpora: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, plan: Plan, cache: Path) -> "Results":
+        """Read from the cache, or made now."""
+        sweep: dict[tuple[str, str], list[Measures]] = {}
+        middle: dict[str, list[Measures]] = {}
+        won: dict[str, list[np.ndarray]] = {}
+        nulls: dict[str, list[np.ndarray]] = {}
+        for seed in plan.places:
+            lengths = _lengths(plan.asked(seed))
+            for (arm, point), job in plan.sweep(seed).items():
+                result = job.result(cache)
+                sweep.setdefault((arm, point), []).append(_measured(result, lengths))
+                if point == MIDDLE:
+                    middle.setdefault(arm, []).append(_measured(result, lengths))
+                    won.setdefault(arm, []).append(result["won"])
+            for arm, job in plan.middle(seed).items():
+                result = job.result(cache)
+                middle.setdefault(arm, []).append(_measured(result, lengths))
+                won.setdefault(arm, []).append(result["won"])
+            for arm, job in plan.nulls_of(seed).items():
+                nulls.setdefault(arm, []).append(job.result(cache)["won"])
+        corpora = [_told(plan.corpus(seed).result(cache)) for seed in plan.places]
+        return cls(plan, sweep, middle, won, nulls, corpora)
+
+    def values(self, arm: str, measure: str, point: str = MIDDLE) -> np.ndarray:
+        """A measure of an arm, a seed each."""
+        found = self.middle[arm] if point == MIDDLE else self.sweep[arm, point]
+        return np.array([getattr(one, measure) for one in found])
+
+    def as_json(self) -> dict[str, Any]:
+        """Every measure by point, arm and seed."""
+        points = {point: {} for point in POINTS}
+        for (arm, point), found in self.sweep.items():
+            points[point][arm] = [one._asdict() for one in found]
+        rest = {arm: [one._asdict() for one in found] for arm, found in self.middle.items()}
+        return {"sweep": points, "middle": rest, "corpora": self.corpora}
+
+
+def _lengths(asked: Asked) -> np.ndarray:
+    return doublings([(one.a, one.b) if one.preferred == "A" else (one.b, one.a) for one in asked.shown()])
+
+
+def _measured(result: Arrays, lengths: np.ndarray) -> Measures:
+    return measures(result["won"], result["slot"], lengths, float(result["rules"]), float(result["without"]))
+
+
+def _told(result: Arrays) -> dict[str, Any]:
+    return {
+        "kept": len(result["place"]),
+        "useful": float(result["useful"].mean()),
+        "rejected": json.loads(str(result["reasons"])),
+    }

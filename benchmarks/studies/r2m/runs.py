@@ -1,0 +1,232 @@
+"""R2M and what it is compared with, in the garden: one job for every arm and seed."""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from ....policy.decoding.language_models import voice
+from ....policy.rewards.r2m import Anchor, OnlineFeedback
+from ....policy.rewards.r2m_controls import CONTROLS, FeedbackArguments, stale
+from ....policy.training.forward import states_of
+from ....rm.backbones.tokenization import Encoder
+from ....rm.data.labelling import by_reward
+from ....rm.losses.bradley_terry import bradley_terry
+from ....rm.models.ensemble import EnsembleRewardModel
+from ....rm.models.r2m import FeedbackRewardModel
+from ....rm.models.scalar import ScalarRewardModel
+from ....rm.training.trainer import ScalarTask, encode_pairs
+from ....rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, RewardModel, prompt_text
+from ...worlds import garden
+from ...worlds.models import Fit, fit, tokenizer
+from ...worlds.policies import WEAK, sample, untaught
+from .._job_cache import Arrays, Job
+from .._policy_runs import Loop, Proxy, split_prompts, weights, with_weights
+
+MEMBERS, PESSIMISM = 4, 1.0
+JUDGE = 0.8
+EPOCHS = 4
+SAMPLES = 192  # of the start policy, by which rewards are put on gold's scale
+
+
+# ---- labels from outside ----
+
+
+_sure = by_reward(garden.gold())
+
+
+def _coin(prompt: Messages, answers: tuple[str, str], use: str) -> float:
+    """In [0, 1), the same for the same two answers in either order."""
+    text = "\n".join([use, prompt_text(prompt), *sorted(answers)])
+    return zlib.crc32(text.encode()) / 2**32
+
+
+def _judge(prompt: Messages, answers: tuple[str, str]) -> float:
+    """Gold's word, and in one pair of five the opposite."""
+    sure = _sure(prompt, answers)
+    return sure if _coin(prompt, answers, "judge") < JUDGE else 1 - sure
+
+
+def _random(prompt: Messages, answers: tuple[str, str]) -> float:
+    """Nothing that has to do with the answers' worth."""
+    return float((_coin(prompt, answers, "random") < 0.5) == (answers[0] < answers[1]))
+
+
+LABELLERS: Mapping[str, Labeller] = {"gold": _sure, "judge": _judge, "random": _random}
+
+
+# ---- reward models ----
+
+
+@dataclass(frozen=True)
+class Pretrained(Job):
+    """The frozen reward model, taught further by gold's word on the start policy's answers before training begins."""
+
+    proxy: Proxy
+    labels: int
+
+    def __str__(self) -> str:
+        return f"{self.proxy}, taught {self.labels} pairs more"
+
+    def work(self, cache: Path) -> Arrays:
+        """Its weights."""
+        seed, seen, model = self.proxy.seed, split_prompts()[0], self.proxy.load(cache)
+        asked = [seen[place % len(seen)] for place in range(self.labels) for _ in range(2)]
+        said = sample(self.proxy.base.load(cache), asked, seed=100 + seed)
+        rows = encode_pairs(model.encoder, [*map(_labelled, said[::2], said[1::2])], OVERALL).rows
+        steps = max(1, EPOCHS * len(rows) // WEAK.batch)
+        fit(model, ScalarTask(bradley_terry()), rows, Fit(steps, WEAK.learning_rate, WEAK.batch, seed))
+        return weights(model)
+
+    def load(self, cache: Path) -> ScalarRewardModel:
+        """The trained model."""
+        return with_weights(untaught(self.proxy.base.load(cache), self.proxy.seed), self.result(cache))
+
+
+def _labelled(first: Example, second: Example) -> PreferencePair:
+    chance = _sure(first.prompt, (first.answer, second.answer))
+    return PreferencePair("", first.prompt, first.answer, second.answer, wins={OVERALL: chance})
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What the reward model of a run is, reads and learns from."""
+
+    control: str = ""
+    """Of `CONTROLS`, or "stale" for the start policy's states; empty: R2M."""
+    labels: Literal["own", "gold", "judge", "random"] = "own"
+    """Who says which of a group's two extremes is better; own: the reward model itself."""
+    share: float = 1.0
+    """Of the groups that others label; the rest is left out."""
+    body: Literal["weak", "pretrained", "ensemble"] = "weak"
+    learning_rate: float = 1e-3
+    alpha: float = 0.3
+    floor: float = 0.6
+    spread: str = "full"
+    zero_out: bool = False
+    batch_groups: int = 6
+
+    def proxies(self, loop: Loop) -> list[Proxy]:
+        """What has to be trained before."""
+        assert loop.reward is not None
+        members = range(MEMBERS if self.body == "ensemble" else 1)
+        return [replace(loop.reward, member=member) for member in members]
+
+    def taught(self, loop: Loop) -> Pretrained:
+        """With as many labels as a quarter of all groups would get."""
+        return Pretrained(self.proxies(loop)[0], loop.rows // loop.group * (loop.steps // loop.passes) // 4)
+
+    def source(self, loop: Loop, start: PreTrainedModel, cache: Path) -> "OnlineFeedback | EnsembleRewardModel":
+        """The reward that a policy is trained on."""
+        models = [one.load(cache) for one in self.proxies(loop)]
+        if self.body == "ensemble":
+            return EnsembleRewardModel(models, [str(one) for one in self.proxies(loop)], PESSIMISM)
+        body = self.taught(loop).load(cache) if self.body == "pretrained" else models[0]
+        width, seed = start.config.hidden_size, loop.base.seed
+        model = FeedbackRewardModel.on(body, width, width, zero_out=self.zero_out, seed=seed)
+        groups = max(1, round(self.share * loop.rows / loop.group))
+        anchor = None if self.labels == "own" else Anchor(LABELLERS[self.labels], groups, only=True)
+        return OnlineFeedback(model, loop.steps // loop.passes, self._arguments(start, seed), anchor=anchor)
+
+    def _arguments(self, start: PreTrainedModel, seed: int) -> FeedbackArguments:
+        own = FeedbackArguments(
+            learning_rate=self.learning_rate,
+            alpha=self.alpha,
+            floor=self.floor,
+            spread=self.spread,
+            batch_groups=self.batch_groups,
+            seed=seed,
+        )
+        if self.control == "stale":
+            return replace(own, reads=stale(start, voice(start, tokenizer()).encoder))
+        return replace(own, **CONTROLS[self.control]) if self.control else own
+
+
+@dataclass(frozen=True)
+class FeedbackRun(Job):
+    """A policy trained on one arm's reward model."""
+
+    libraries = Loop.libraries
+    loop: Loop
+    """On the proxy that every arm starts from."""
+    arm: Arm
+
+    def __str__(self) -> str:
+        told = self.arm.control or "r2m"
+        share = "" if self.arm.labels == "own" else f" of {self.arm.share:.2g} of the groups"
+        return f"{told}, {self.arm.labels} labels{share}, {self.arm.body} body, seed {self.loop.base.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """Curves [T] over the measured steps, and the calls of whoever labelled."""
+        start = self.loop.base.load(cache)
+        source = self.arm.source(self.loop, start, cache)
+        frozen = self.arm.proxies(self.loop)[0].load(cache)
+        judged = _Judged(source, frozen, start, self.loop.base.seed)
+        found = self.loop.train(start, source, judged)
+        return found | {"calls": np.array(source.calls if isinstance(source, OnlineFeedback) else 0)}
+
+
+# ---- what is noted of a policy ----
+
+
+class _Judged:
+    """What the reward model as it is now, the frozen one and gold say of the policy's answers.
+
+    `proxy` is on gold's scale, by the line that fits the model's rewards to gold on the start policy's samples, so that
+    models of any scale can be compared; the same samples are rated anew whenever the model has changed.
+    """
+
+    def __init__(self, source: Any, frozen: RewardModel, start: PreTrainedModel, seed: int):
+        self.source, self.frozen = source, frozen
+        self.encoder: Encoder = voice(start, tokenizer()).encoder
+        unseen = split_prompts()[1]
+        self.samples = sample(start, [unseen[place % len(unseen)] for place in range(SAMPLES)], seed=500 + seed)
+        self.truth = garden.gold().rate(self.samples)[:, 0]
+
+    def __call__(self, policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:
+        """Answers to one prompt are put beside each other, as in training."""
+        texts = [prompt_text(one.prompt) for one in answers]
+        order = sorted(range(len(answers)), key=texts.__getitem__)
+        answers, gold = [answers[place] for place in order], gold[order]
+        group = np.unique([texts[place] for place in order], return_inverse=True)[1]
+        earned, known = self._rate(policy, answers), self._rate(policy, self.samples)
+        return {
+            "proxy": expected_gold(earned, known, self.truth).mean(),
+            "proxy_std": gold.std(ddof=1),
+            "reward": earned.mean(),
+            "accuracy": pair_accuracy(earned, gold, group),
+            "frozen_accuracy": pair_accuracy(self.frozen.rate(answers)[:, 0], gold, group),
+        }
+
+    def _rate(self, policy: PreTrainedModel, answers: list[Example]) -> np.ndarray:
+        states = [states_of(policy, self.encoder, answers)] if isinstance(self.source, OnlineFeedback) else []
+        rate: Callable[..., np.ndarray] = self.source.rate
+        return rate(answers, *states)[:, 0]
+
+
+def expected_gold(rewards: np.ndarray, known: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """a r + b, with a and b the least-squares line of the gold [M] on the rewards [M] of known answers.
+
+    >>> expected_gold(np.array([2.0]), np.array([0.0, 1.0]), np.array([5.0, 7.0])).round(6).tolist()
+    [9.0]
+    """
+    slope, offset = np.polyfit(known, gold, 1)
+    return slope * rewards + offset
+
+
+def pair_accuracy(said: np.ndarray, truth: np.ndarray, group: Sequence[int] | np.ndarray) -> float:
+    """The share of pairs within groups that are ordered as the truth orders them, where it is decided; a tie is wrong.
+
+    NaN where the truth decides nothing.
+
+    >>> pair_accuracy(np.array([1.0, 2.0, 0.0, 9.0]), np.array([0.0, 3.0, 1.0, 0.0]), [0, 0, 0, 1]).__round__(3)
+    0.667
+    """
+    together = np.triu(np.equal.outer(group, group), 1)
+    right, decided = np.subtract.outer(said, said), np.subtract.outer(truth, truth)
+    counts = together & (abs(decided) > 1e-9)
+    return float(((right * decided)[counts] > 0).mean()) if counts.any() else np.nan

@@ -1,0 +1,116 @@
+"""One guide that follows a preference (UniARM) against one guide per objective, where the truth is known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ...statistics.fronts import Measured, control_figure, divergence_figure, front_figure, shuffled, weight_figure
+from ...types import Say, Study
+from ...worlds.exact_guides import Exact
+from .._job_cache import Job, run_jobs
+from .plan import (
+    TWO,
+    WEIGHTS,
+    Fronts,
+    Plan,
+    ablation_fronts,
+    exact_jobs,
+    main_fronts,
+    three_fronts,
+    weak_to_strong_fronts,
+    weight_fronts,
+)
+from .report import text
+from .results import Results, criteria, exact_results, measure, sizes
+
+UNITS = "gold reward"
+
+
+def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
+    """Train guides in worlds whose reward is a function, and see how far preferences steer them, and how surely.
+
+    No data are read. What is trained and decoded is kept in `cache`. `rows` shortens everything, for a try-out.
+    """
+    plan = Plan(seed) if rows is None else Plan.short(seed, rows)
+    groups = {
+        "main": main_fronts(plan),
+        "three objectives": three_fronts(plan),
+        "weak to strong": weak_to_strong_fronts(plan),
+        "weights": weight_fronts(plan),
+        "ablations": ablation_fronts(plan),
+    }
+    exact = {objectives: exact_jobs(plan, objectives) for objectives in (2, 3)}
+    _run(groups, exact, cache, workers, say)
+    say("adding up")
+    measured = {
+        group: {name: measure(fronts, cache) for name, fronts in methods.items()} for group, methods in groups.items()
+    }
+    measured["main"]["shuffled UniARM"] = shuffled(measured["main"]["UniARM"], seed)
+    results = Results(plan, measured, {k: exact_results(jobs, cache) for k, jobs in exact.items()}, sizes(plan, cache))
+    facts = {
+        "plan": asdict(plan),
+        "must_hold": [one._asdict() for one in criteria(results)],
+        "fronts": {
+            group: {name: one.as_json() for name, one in methods.items()} for group, methods in measured.items()
+        },
+    }
+    return Study(text(results), [], figures(results), {}, facts)
+
+
+def _run(
+    groups: Mapping[str, Fronts],
+    exact: Mapping[int, Mapping[str, Sequence[Exact]]],
+    cache: Path,
+    workers: int,
+    say: Say,
+) -> None:
+    """Bases first, then what each group needs; a later one finds what an earlier one has made."""
+    fronts = {
+        name: [front for of_method in methods.values() for front in of_method] for name, methods in groups.items()
+    }
+    guides = {name: [guide for front in of_group for guide in front.guides] for name, of_group in fronts.items()}
+    bases = [front.base for of_group in fronts.values() for front in of_group]
+    bases += [guide.base for of_group in guides.values() for guide in of_group]
+    stages: list[tuple[str, Sequence[Job]]] = [("bases", bases)]
+    for name in groups:
+        stages += [(f"{name}: guides", guides[name]), (f"{name}: fronts", fronts[name])]
+    stages += [("known optimum", [job for methods in exact.values() for jobs in methods.values() for job in jobs])]
+    for name, jobs in stages:
+        say(name)
+        run_jobs(jobs, cache, workers, say)
+
+
+# ---- figures ----
+
+
+def figures(results: Results) -> dict[str, Figure]:
+    """Fronts, control, divergence from the optimum and the weight sweep."""
+    main, points = results.main, ("preference-blind", "shuffled UniARM", "untrained guide", "base alone")
+    exact = results.exact[2]
+    divergences = {name: one.guided[:, -1].mean(0) for name, one in exact.items()}
+    any_method = exact["UniARM"]
+    divergences |= {"untrained guide": any_method.guided[:, 0].mean(0), "base alone": any_method.base.mean(0)}
+    lines = {name: one.front for name, one in main.items() if name not in points}
+    controlled = {name: main[name].fronts for name in ("UniARM", "PARM", "GenARM", "preference-blind")}
+    return {
+        "fronts": front_figure(lines, {name: main[name].front for name in points}, TWO, UNITS),
+        "control": control_figure(main["UniARM"].preferences, controlled, TWO, UNITS),
+        "divergence": divergence_figure(any_method.share, divergences, any_method.seen),
+        "weights": _weight_figure(results.groups["weights"]),
+    }
+
+
+def _weight_figure(methods: Mapping[str, Measured]) -> Figure:
+    ends = np.array([one.ends() for one in methods.values()])
+    panels = {
+        UNITS: {f"{name} at its vertex": ends[:, axis].tolist() for axis, name in enumerate(TWO)},
+        "share of repeated 3-grams": {"repetition": [one.means["repetition"] for one in methods.values()]},
+        "nats per token": {
+            "from the base": [one.means["divergence"] for one in methods.values()],
+            "surprise of the base": [-one.means["base_logprob"] for one in methods.values()],
+        },
+    }
+    return weight_figure(WEIGHTS, panels)

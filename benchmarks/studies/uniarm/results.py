@@ -1,0 +1,129 @@
+"""What the study of one guide for every preference measured, and whether what it must show holds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...statistics.cluster_bootstrap import Estimate
+from ...statistics.fronts import Frame, Measured, Versus, versus
+from ...worlds.exact_guides import Exact
+from ...worlds.guides import Front
+from .plan import TWO, Plan
+
+SPEARMAN, WORST_LOSS, CONTROL_SHARE = 0.9, -0.02, 0.5
+CONTROLS = ("preference-blind", "shuffled UniARM")
+
+
+def measure(fronts: Sequence[Front], cache: Path) -> Measured:
+    """Of a method's results at every seed."""
+    results = [front.result(cache) for front in fronts]
+    names = [name for name in results[0] if name != "rewards"]
+    means = {name: float(np.nanmean([one[name] for one in results])) for name in names}
+    return Measured(fronts[0].preferences, np.stack([one["rewards"] for one in results]), means)
+
+
+class Results(NamedTuple):
+    """All that the report says is computed from this."""
+
+    plan: Plan
+    groups: Mapping[str, Mapping[str, Measured]]
+    exact: Mapping[int, Mapping[str, "ExactResult"]]
+    sizes: Mapping[str, int]
+
+    @property
+    def main(self) -> Mapping[str, Measured]:
+        """The main table's methods."""
+        return self.groups["main"]
+
+    def frame(self, name: str = "raw", group: str = "main") -> Frame:
+        """The scale of a group's methods."""
+        return Frame.of(name, self.groups[group].values())
+
+
+class ExactResult(NamedTuple):
+    """KL to the optimum in nats in training [S, C, A], of the base and of the ideal guide [S, A]; where α was seen."""
+
+    guided: np.ndarray
+    base: np.ndarray
+    ideal: np.ndarray
+    seen: np.ndarray
+    share: np.ndarray
+
+
+def exact_results(jobs: Mapping[str, Sequence[Exact]], cache: Path) -> dict[str, ExactResult]:
+    """Of every method in the enumerable language, over its seeds."""
+    found = {}
+    for name, of_method in jobs.items():
+        results = [job.result(cache) for job in of_method]
+        arrays = (np.stack([one[field] for one in results]) for field in ("guided", "base", "ideal"))
+        found[name] = ExactResult(*arrays, of_method[0].seen, of_method[0].preferences[:, 0])
+    return found
+
+
+def sizes(plan: Plan, cache: Path) -> dict[str, int]:
+    """Numbers in the weights of the bases."""
+    bases = {"base": plan.base(plan.seed), "big base": plan.big(plan.seed)}
+    return {name: sum(one.size for one in base.result(cache).values()) for name, base in bases.items()}
+
+
+# ---- what must hold ----
+
+
+class Criterion(NamedTuple):
+    """A claim, what was found, and whether it is met."""
+
+    claim: str
+    found: str
+    met: bool
+
+
+def criteria(results: Results) -> list[Criterion]:
+    """What was asked before anything was run."""
+    main, frame, seed = results.main, results.frame(), results.plan.seed
+    control = main["UniARM"].control()
+    against = {name: versus(main["UniARM"], main[name], frame, seed) for name in (*CONTROLS, "GenARM")}
+    found = [
+        Criterion(
+            f"Spearman of α and reward at least {SPEARMAN} on each axis",
+            ", ".join(f"{name} {value:.3f}" for name, value in zip(TWO, control, strict=True)),
+            bool((control >= SPEARMAN).all()),
+        )
+    ]
+    for name in CONTROLS:
+        found += _beyond_control(name, against[name])
+    relative = against["GenARM"].hypervolume.relative
+    return [
+        *found,
+        Criterion(
+            f"HV not below GenARM's: relative difference above {100 * WORST_LOSS:.0f} % with its interval",
+            percent(relative),
+            relative.low > WORST_LOSS,
+        ),
+    ]
+
+
+def _beyond_control(name: str, against: Versus) -> list[Criterion]:
+    share = against.hypervolume.second.value / against.hypervolume.first.value
+    difference = against.inner_product.difference
+    return [
+        Criterion(
+            f"MIP above that of {name}, interval of the difference above 0", signed(difference), difference.low > 0
+        ),
+        Criterion(
+            f"HV of {name} at most {100 * CONTROL_SHARE:.0f} % of UniARM's",
+            f"{100 * share:.0f} %",
+            share <= CONTROL_SHARE,
+        ),
+    ]
+
+
+def signed(one: Estimate) -> str:
+    """A difference with its interval."""
+    return f"{one.value:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
+
+
+def percent(one: Estimate) -> str:
+    """A relative difference with its interval, in per cent."""
+    return f"{100 * one.value:+.1f} % [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"

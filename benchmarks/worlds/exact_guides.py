@@ -1,0 +1,184 @@
+"""Guides of a language small enough to list all its answers, where the optimum of decoding is known exactly."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, TrainerCallback
+
+from ...rm.adapters.adapter import PreferenceAdapter
+from ...rm.data.preference_vectors import simplex_grid
+from ...rm.training.autoregressive_task import PreferenceRow, PreferenceTask
+from ..studies._job_cache import Arrays, Job
+from . import enumerable
+from .guides import Recipe, train
+
+EXACT_BETA = 1.0  # of the optimum, π* ∝ base exp(r / β)
+
+
+@dataclass(frozen=True)
+class Exact(Job):
+    """Guides of the enumerable language, and how far decoding under them is from the optimum.
+
+    Results are KL(π* || π̃) in nats at every preference of the grid: `guided` [C, A] at C moments of the training, the
+    first before it (the base guides itself), `base` [A] of the base alone, and `ideal` [A] of the guide that minimises
+    its loss and still cannot look ahead. A plain LoRA is one guide per objective, mixed as GenARM does.
+    """
+
+    recipe: Recipe
+    objectives: int = 2
+    steps: int = 12
+    """Of the grid of preferences at which it is measured."""
+    moments: int = 4
+    pairs: int = 4000
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"exact {self.recipe.kind}, {self.objectives} objectives, seed {self.seed}"
+
+    @property
+    def preferences(self) -> np.ndarray:
+        """α [A, K]."""
+        return simplex_grid(self.objectives, self.steps)
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which preferences lie on the grid that training draws from, [A]."""
+        scaled = self.preferences * self.recipe.preference_steps
+        return np.all(np.abs(scaled - scaled.round()) < 1e-9, axis=1)
+
+    def work(self, cache: Path) -> Arrays:
+        """See the class."""
+        language = Language.of(self.objectives, self.seed)
+        logits = self._logits(language)
+        optima = [language.optimum(alpha) for alpha in self.preferences]
+
+        def divergence(guide: torch.Tensor, weight: float = 1.0) -> list[float]:
+            both = zip(optima, guide, strict=True)
+            return [enumerable.kl(best, language.guided(logits, weight)).item() for best, logits in both]
+
+        ideal = torch.stack(
+            [enumerable.ideal_guide(language.worth, torch.tensor(alpha), EXACT_BETA) for alpha in self.preferences]
+        )
+        return {
+            "guided": np.array([divergence(one) for one in logits]),
+            "base": np.array(divergence(ideal, weight=0.0)),
+            "ideal": np.array(divergence(ideal)),
+        }
+
+    def _logits(self, language: "Language") -> torch.Tensor:
+        """Of the guide at every moment and preference, [C, A, M, T, V]."""
+        names = tuple(f"objective {place}" for place in range(self.objectives))
+        if self.recipe.kind != "lora":
+            rows = language.rows(self.pairs, self.seed)
+            return exact_guide(language, self.recipe, names, rows, self.seed, self.preferences, self.moments).logits
+        alone, labelled = [], language.rows(self.pairs, self.seed)
+        for place, name in enumerate(names):
+            rows = [row._replace(wins=row.wins[place : place + 1], gaps=row.gaps[:1]) for row in labelled]
+            alone.append(
+                exact_guide(language, self.recipe, (name,), rows, self.seed, np.ones((1, 1)), self.moments).logits[:, 0]
+            )
+        return torch.einsum("ak,kcmtv->camtv", torch.tensor(self.preferences), torch.stack(alone))
+
+
+class Language(NamedTuple):
+    """An enumerable language with its base and true rewards."""
+
+    model: PreTrainedModel
+    answers: torch.Tensor
+    worth: torch.Tensor
+    rewards: torch.Tensor
+    logits: torch.Tensor
+    log_base: torch.Tensor
+
+    @classmethod
+    def of(cls, objectives: int, seed: int) -> "Language":
+        """The language with a base of this seed; what words are worth is the same for all seeds."""
+        model, answers, worth = (
+            enumerable.language_model(seed=seed),
+            enumerable.answers(),
+            enumerable.word_rewards(objectives),
+        )
+        with torch.no_grad():
+            logits = enumerable.next_logits(model, answers)
+        log_base = enumerable.sequence_logprobs(logits, answers)
+        return cls(model, answers, worth, enumerable.rewards(answers, worth), logits, log_base)
+
+    def rows(self, pairs: int, seed: int) -> list[PreferenceRow]:
+        """Pairs of different answers, labelled by the chance that the first is better."""
+        found = enumerable.labelled_pairs(pairs, seed, self.answers, self.rewards, self.log_base)
+        unscored = (float("nan"),) * self.rewards.shape[1]
+        numbered = enumerate(zip(*(one.tolist() for one in found), strict=True))
+        return [
+            PreferenceRow(
+                [enumerable.PROMPT, *first], [enumerable.PROMPT, *second], (1, 1), tuple(wins), unscored, place
+            )
+            for place, (first, second, wins) in numbered
+            if first != second
+        ]
+
+    def optimum(self, alpha: np.ndarray) -> torch.Tensor:
+        """log π* [M] at one preference."""
+        return enumerable.optimum(self.log_base, self.rewards, torch.tensor(alpha), EXACT_BETA)
+
+    def guided(self, guide: torch.Tensor, weight: float) -> torch.Tensor:
+        """log π̃ [M] under a guide's logits."""
+        return enumerable.guided_distribution(self.logits, guide, self.answers, weight)
+
+
+class ExactGuide(NamedTuple):
+    """A trained guide of the enumerable language, and its logits [C, A, M, T, V] on the way there."""
+
+    adapter: PreferenceAdapter
+    task: PreferenceTask
+    logits: torch.Tensor
+
+
+def exact_guide(
+    language: Language,
+    recipe: Recipe,
+    names: Sequence[str],
+    rows: Sequence[PreferenceRow],
+    seed: int,
+    preferences: np.ndarray,
+    moments: int,
+) -> ExactGuide:
+    """Train a guide on a copy of the language's base and listen to it at equal distances, first and last included."""
+    model = enumerable.language_model(seed=seed).float()
+    adapter = recipe.adapt(model, names, seed)
+    task = recipe.task(adapter, seed)
+    spaced = {round(place * recipe.steps / (moments - 1)) for place in range(1, moments)}
+    listener = Listener(lambda: _said(adapter, names, preferences, language.answers), spaced)
+    train(adapter, task, rows, recipe, seed, listener)
+    return ExactGuide(adapter, task, torch.stack(listener.heard))
+
+
+@torch.no_grad()
+def _said(
+    adapter: PreferenceAdapter, names: Sequence[str], preferences: np.ndarray, answers: torch.Tensor
+) -> torch.Tensor:
+    """Logits of the guide at every preference, [A, M, T, V]."""
+    found = []
+    for alpha in torch.tensor(preferences, dtype=torch.float32):
+        adapter.set_preference(alpha, names)
+        found.append(enumerable.next_logits(adapter.model, answers))
+    return torch.stack(found)
+
+
+class Listener(TrainerCallback):
+    """Hears what a guide says before its training and after some of its steps."""
+
+    def __init__(self, listen: Callable[[], torch.Tensor], steps: set[int]):
+        self.listen, self.steps, self.heard = listen, steps, []
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Before the first step."""
+        self.heard.append(self.listen())
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """After a step."""
+        if state.global_step in self.steps:
+            self.heard.append(self.listen())

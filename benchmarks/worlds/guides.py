@@ -1,0 +1,373 @@
+"""Guides trained in a world with a known truth, and what decoding under them brings."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
+
+from ...policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ...policy.decoding.guided import decode
+from ...policy.decoding.language_models import Voice, prompts_of, voice
+from ...policy.decoding.requests import Answer, Request
+from ...rm.adapters.adapter import PreferenceAdapter, attach
+from ...rm.adapters.modulation import Embedding, Generator
+from ...rm.adapters.settings import AdapterSettings, Kind
+from ...rm.backbones.loading import small_config
+from ...rm.backbones.logprobs import answer_logprobs
+from ...rm.backbones.tokenization import Encoder, pad
+from ...rm.data.preference_vectors import at_vertices, dirichlet, on_grid, simplex_grid
+from ...rm.data.text_diversity import repetition
+from ...rm.losses.sequence_logistic import sequence_logistic
+from ...rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
+from ...rm.types import Messages, PreferencePair, prompt_text
+from ..studies._job_cache import Arrays, Job
+from . import garden
+from .models import Fit, fit, pretrain, tokenizer
+
+TEMPERATURE = 1.0
+LONGEST = 32
+TOGETHER = 512
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+# ---- bases ----
+
+
+@dataclass(frozen=True)
+class Base(Job):
+    """A language model that has read the garden's supervised texts: what is to be guided."""
+
+    seed: int
+    hidden: int = 64
+    layers: int = 2
+    steps: int = 600
+    texts: int = 6000
+
+    def __str__(self) -> str:
+        return f"base {self.hidden} x {self.layers}, seed {self.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """Its weights."""
+        model = self._untrained()
+        pretrain(model, tokenizer(), garden.supervised(self.texts, self.seed), steps=self.steps, seed=self.seed)
+        return {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+
+    def load(self, cache: Path) -> PreTrainedModel:
+        """The trained model."""
+        model, kept = self._untrained(), self.result(cache)
+        _copy(dict(model.named_parameters()), kept)
+        return model.eval()
+
+    def _untrained(self) -> PreTrainedModel:
+        config = small_config(tokenizer(), hidden=self.hidden, layers=self.layers, positions=256)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            return AutoModelForCausalLM.from_config(config).float()
+
+
+@torch.no_grad()
+def _copy(own: dict[str, torch.Tensor], kept: Arrays) -> None:
+    assert {*own} == {*kept}
+    for name, weight in own.items():
+        weight.copy_(torch.from_numpy(kept[name]))
+
+
+# ---- guides ----
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An adapter, its loss and its training; the defaults are UniARM as we read it."""
+
+    kind: Kind = "moslora"
+    rank: int = 8
+    shared_rank: int = 0
+    generator: Generator = "alpha"
+    embedding: Embedding = "random"
+    texts: tuple[str, ...] = ()
+    scale: bool = True
+    shift: bool = True
+    from_layer: int = 0
+    beta: float = 0.02
+    """β_r, the temperature of the loss."""
+    weight: float = 0.5
+    """λ, of the loss's global term."""
+    form: str = "scalarised"
+    preferences: Literal["dirichlet", "vertices", "grid"] = "dirichlet"
+    """How α is drawn in training; the grid has `preference_steps`."""
+    preference_steps: int = 4
+    per_batch: bool = False
+    reference: bool = False
+    """Log-probabilities relative to the base: with one objective this is DPO."""
+    steps: int = 400
+    learning_rate: float = 1e-2
+    batch: int = 32
+
+    def adapt(self, model: Any, objectives: Sequence[str], seed: int) -> PreferenceAdapter:
+        """A new adapter on a model, which is changed in place."""
+        settings = AdapterSettings(
+            self.kind,
+            tuple(objectives),
+            texts=self.texts,
+            rank=self.rank,
+            shared_rank=self.shared_rank,
+            targets=LINEAR,
+            from_layer=self.from_layer,
+            generator=self.generator,
+            embedding=self.embedding,
+            scale=self.scale,
+            shift=self.shift,
+            seed=seed,
+        )
+        return attach(model, settings, tokenizer())
+
+    def task(self, adapter: PreferenceAdapter, seed: int) -> PreferenceTask:
+        """What the adapter learns by."""
+        k = len(adapter.objectives)
+        samplers = {
+            "dirichlet": lambda: dirichlet(k),
+            "vertices": lambda: at_vertices(k),
+            "grid": lambda: on_grid(k, self.preference_steps),
+        }
+        return PreferenceTask(
+            adapter,
+            adapter.objectives,
+            sequence_logistic(self.beta, weight=self.weight if k > 1 else 0.0, form=self.form),
+            samplers[self.preferences](),
+            reference=self.reference,
+            per_batch=self.per_batch,
+            seed=seed,
+        )
+
+
+def train(
+    adapter: PreferenceAdapter,
+    task: PreferenceTask,
+    rows: Sequence[PreferenceRow],
+    recipe: Recipe,
+    seed: int,
+    *callbacks: TrainerCallback,
+) -> None:
+    """Train a guide in place."""
+    task.check(rows)
+    learner = SimpleNamespace(model=adapter.model, encoder=SimpleNamespace(tokenizer=None))  # rows are tokens already
+    fit(learner, task, rows, Fit(recipe.steps, recipe.learning_rate, recipe.batch, seed), *callbacks)
+
+
+@dataclass(frozen=True)
+class Guide(Job):
+    """An autoregressive reward model for the garden, on a base of its own."""
+
+    base: Base
+    objectives: tuple[str, ...]
+    recipe: Recipe = field(default_factory=Recipe)
+    pairs: int = 6000
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"guide {self.recipe.kind} for {' and '.join(self.objectives)}, seed {self.seed}"
+
+    def work(self, cache: Path) -> Arrays:
+        """The adapter's weights."""
+        guide = self._untrained(cache)
+        assert guide.adapter is not None
+        if self.recipe.steps:
+            rows = _rows(self.pairs, self.seed, self.objectives)
+            train(guide.adapter, self.recipe.task(guide.adapter, self.seed), rows, self.recipe, self.seed)
+        return {name: weight.numpy() for name, weight in guide.adapter.state().items()}
+
+    def load(self, cache: Path) -> Voice:
+        """The trained guide."""
+        guide, kept = self._untrained(cache), self.result(cache)
+        assert guide.adapter is not None
+        _copy(guide.adapter.state(), kept)
+        return guide
+
+    def _untrained(self, cache: Path) -> Voice:
+        model = self.base.load(cache)
+        return voice(model, tokenizer(), self.recipe.adapt(model, self.objectives, self.seed))
+
+
+@lru_cache
+def _rows(pairs: int, seed: int, objectives: tuple[str, ...]) -> list[PreferenceRow]:
+    scored = [_with_gaps(pair) for pair in garden.pairs(pairs, seed)]
+    return encode_preferences(_encoder(), scored, objectives).rows
+
+
+def _with_gaps(pair: PreferencePair) -> PreferencePair:
+    """The pair with the difference of the gold rewards of its two answers, for losses that want more than labels."""
+    asked = prompt_text(pair.prompt)
+    differences = np.subtract(garden.gold_rewards(asked, pair.chosen), garden.gold_rewards(asked, pair.rejected))
+    return replace(pair, gaps=dict(zip(garden.OBJECTIVES, differences.tolist(), strict=True)))
+
+
+@lru_cache
+def _encoder() -> Encoder:
+    return voice(Base(0)._untrained(), tokenizer()).encoder
+
+
+# ---- fronts ----
+
+
+@dataclass(frozen=True)
+class Front(Job):
+    """The answers of a base under guides, at every preference of a grid, rated by the garden's gold reward.
+
+    Noise depends on the seed, the prompt and the token only: it is the same for all methods and preferences. Results
+    are rewards [A, P, K], and of each answer [A, P] its length in tokens, its repetition, the nats per token by which
+    the policy's log-probability exceeds the base's (an unbiased draw of the KL where the answer has ended), and the
+    base's own log-probability per token; guides read per token, and trainable numbers.
+    """
+
+    base: Base
+    guides: tuple[Guide, ...]
+    objectives: tuple[str, ...]
+    way: Literal["guided", "soup", "mixture"] = "guided"
+    weight: float = 1.0
+    steps: int = 10
+    prompts: int = 200
+    seed: int = 0
+
+    def __str__(self) -> str:
+        guides = f"{len(self.guides)} {self.guides[0].recipe.kind}"
+        return f"front of {self.base} under {guides}, {self.way}, w = {self.weight:g}"
+
+    @property
+    def preferences(self) -> np.ndarray:
+        """α [A, K]."""
+        return simplex_grid(len(self.objectives), self.steps)
+
+    def work(self, cache: Path) -> Arrays:
+        """See the class."""
+        asked = garden.prompts(self.prompts, self.seed)
+        said = WAYS[self.way](self, cache, asked)
+        shape = len(self.preferences), self.prompts
+        requests = [Request(prompt) for _ in self.preferences for prompt in asked]
+        base = _base_logprobs(voice(self.base.load(cache), tokenizer()), requests, said.answers)
+        lengths = np.array([len(answer.tokens) for answer in said.answers])
+        sampled = np.array([answer.sampled.sum() for answer in said.answers])
+        return {
+            "rewards": _gold(requests, said.answers, self.objectives).reshape(*shape, -1),
+            "length": lengths.reshape(shape),
+            "repetition": np.array([repetition(answer.tokens) for answer in said.answers]).reshape(shape),
+            "divergence": ((sampled - base) / lengths).reshape(shape),
+            "base_logprob": (base / lengths).reshape(shape),
+            "forwards": np.array(said.forwards),
+            "parameters": np.array(said.parameters),
+        }
+
+
+class Said(NamedTuple):
+    """Answers to all prompts at the first preference, then at the second ...; guides per token; trainable numbers."""
+
+    answers: list[Answer]
+    forwards: float
+    parameters: int
+
+
+def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+    guides = [guide.load(cache) for guide in front.guides]
+    engine = _engine(front, guides, cache)
+    requests = [
+        _request(front, prompt, place, preference=dict(zip(front.objectives, alpha.tolist(), strict=True)))
+        for alpha in front.preferences
+        for place, prompt in enumerate(asked)
+    ]
+    answers = decode(engine, requests, batch_size=TOGETHER, progress=False)
+    return Said(answers, engine.counters.guide / engine.counters.base, _trainable(front, guides))
+
+
+def _engine(front: Front, guides: Sequence[Voice], cache: Path) -> Engine:
+    """One backbone where the guide was trained on the base that it guides; a model each elsewhere."""
+    if len(guides) == 1 and front.guides[0].base == front.base:
+        return SharedBackbone(guides[0], late=front.guides[0].recipe.from_layer > 0)
+    base = voice(front.base.load(cache), tokenizer())
+    named = dict(zip(front.objectives, guides, strict=True)) if len(guides) > 1 else guides[0]
+    return SeparateModels(base, named)
+
+
+def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+    """Rewarded soups: the policy of weights Σ_i α_i θ_i                        Ramé et al. 2023, arXiv:2306.04488
+
+    Averaged are the merged weights W + s B_i A_i, not A and B separately as some public code does.
+    """
+    guides = [guide.load(cache) for guide in front.guides]
+    parameters, answers = _trainable(front, guides), []
+    policies = [dict(_merged(guide).named_parameters()) for guide in guides]
+    for alpha in front.preferences.tolist():
+        soup = front.base.load(cache)
+        _copy(dict(soup.named_parameters()), {name: _mean(policies, alpha, name) for name in policies[0]})
+        requests = [_request(front, prompt, place) for place, prompt in enumerate(asked)]
+        engine = SeparateModels(voice(soup, tokenizer()))
+        answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
+    return Said(answers, 0.0, parameters)
+
+
+def _merged(guide: Voice) -> Any:
+    assert guide.adapter is not None
+    return guide.adapter.merge({name: 1.0 for name in guide.adapter.objectives})
+
+
+def _mean(policies: Sequence[dict[str, torch.Tensor]], alpha: Sequence[float], name: str) -> np.ndarray:
+    return sum(share * policy[name].detach() for share, policy in zip(alpha, policies, strict=True)).numpy()  # type: ignore
+
+
+def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+    """MOD for two objectives: log π̃ = Σ_i α_i log π_i - log Z                    Shi et al. 2024, arXiv:2406.18853
+
+    The policy with the larger share is the engine's base and the other its guide with w = α_j / α_i, drawn at
+    temperature 1 / α_i, which is the same distribution.
+    """
+    guides = [guide.load(cache) for guide in front.guides]
+    parameters, answers = _trainable(front, guides), []
+    policies = [voice(_merged(guide), tokenizer()) for guide in guides]
+    for alpha in front.preferences:
+        first, second = np.argsort(-alpha, kind="stable")
+        requests = [
+            _request(front, prompt, place, weight=alpha[second] / alpha[first], temperature=TEMPERATURE / alpha[first])
+            for place, prompt in enumerate(asked)
+        ]
+        engine = SeparateModels(policies[first], policies[second])
+        answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
+    return Said(answers, 1.0, parameters)
+
+
+WAYS: dict[str, Callable[[Front, Path, Sequence[Messages]], Said]] = {
+    "guided": _guided,
+    "soup": _soup,
+    "mixture": _mixture,
+}
+
+
+def _request(front: Front, prompt: Messages, place: int, **changes: Any) -> Request:
+    options = {"weight": front.weight, "temperature": TEMPERATURE, "max_new_tokens": LONGEST} | changes
+    return Request(prompt, seed=front.seed * 100_000 + place, **options)
+
+
+def _trainable(front: Front, guides: Sequence[Voice]) -> int:
+    both = zip(front.guides, guides, strict=True)
+    return sum(voice.adapter.parameter_count() for guide, voice in both if guide.recipe.steps and voice.adapter)
+
+
+def _gold(requests: Sequence[Request], answers: Sequence[Answer], objectives: Sequence[str]) -> np.ndarray:
+    both = zip(requests, answers, strict=True)
+    golds = [garden.gold_rewards(prompt_text(request.prompt), answer.text) for request, answer in both]
+    return np.array([[getattr(gold, name) for name in objectives] for gold in golds])
+
+
+@torch.inference_mode()
+def _base_logprobs(base: Voice, requests: Sequence[Request], answers: Sequence[Answer]) -> np.ndarray:
+    """log π_base of every answer, in nats."""
+    prompts, found = prompts_of(base.encoder, requests), []
+    for first in range(0, len(answers), TOGETHER):
+        starts = [len(prompt) for prompt in prompts[first : first + TOGETHER]]
+        both = zip(prompts[first : first + TOGETHER], answers[first : first + TOGETHER], strict=True)
+        batch = pad([[*prompt, *answer.tokens] for prompt, answer in both])
+        found.append(answer_logprobs(base.model, batch.tokens, batch.attention, torch.tensor(starts)).sum(1))
+    return torch.cat(found).double().numpy()

@@ -1,0 +1,1 @@
+"""Audits of judges: attacks, measures, agreement and the report."""

@@ -1,0 +1,191 @@
+"""What an audit makes of judgments of pairs. Arrays in, numbers out; NaN is an abstention and never a zero."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..types import Case, Judgment
+
+TIED = 2
+"""The category of a tie beside the two places."""
+
+
+# ---- verdicts ----
+
+
+def credit(judgment: Judgment, place: int) -> float:
+    """What a place got of two: 1 if it scores higher, ½ for a tie, 0 if it scores lower; NaN for an abstention.
+
+    >>> credit(Judgment("c", scores=(0.2, 0.9)), 1)
+    1.0
+    """
+    if judgment.abstained:
+        return float("nan")
+    mine, other = judgment.scores[place], judgment.scores[1 - place]
+    return float(mine > other) + (mine == other) / 2
+
+
+def credits(judgments: Sequence[Judgment], places: Sequence[int]) -> np.ndarray:
+    """Each pair's credit [M] of the place named."""
+    return np.array([credit(one, place) for one, place in zip(judgments, places, strict=True)], float)
+
+
+def verdicts(judgments: Sequence[Judgment]) -> np.ndarray:
+    """The winning place 0 or 1, or `TIED` [M]; NaN for an abstention."""
+    kinds = {1.0: 0.0, 0.5: float(TIED), 0.0: 1.0}
+    return np.array([kinds.get(credit(one, 0), np.nan) for one in judgments], float)
+
+
+def labels(cases: Sequence[Case]) -> np.ndarray:
+    """The right place, or `TIED` where both are [M]."""
+    return np.array([TIED if len(case.best) == 2 else case.best[0] for case in cases], float)
+
+
+def single_order(judgment: Judgment) -> tuple[int, ...]:
+    """The order in which both answers were shown together, if there was only one; empty if there were two or none."""
+    orders = {order for order in judgment.orders if len(order) == 2}
+    return next(iter(orders)) if len(orders) == 1 else ()
+
+
+def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
+    """What the answer got that stood first [M]: in the request, where the judge chose an order, else in the case."""
+    return credits(judgments, [(single_order(one) or (0, 1))[0] for one in judgments])
+
+
+def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
+    """How far the verdicts on a pair and on the same pair in the other order differ [M]: 0, ½ (a tie in one), 1.
+
+    NaN where either abstained, and where the judge showed both pairs to its model in one and the same order, which it
+    then chose by itself: that tells nothing.
+    """
+    moved = np.abs(credits(straight, [0] * len(straight)) - credits(crossed, [1] * len(crossed)))
+    unseen = [
+        bool(one) and one == tuple(1 - place for place in other)
+        for one, other in zip(map(single_order, straight), map(single_order, crossed), strict=True)
+    ]
+    return np.where(unseen, np.nan, moved)
+
+
+def comparison_flips(judgment: Judgment) -> list[float]:
+    """Return how far the two verdicts on each pair asked in both orders differ: 0, 0.5 (a tie in one) or 1.
+
+    A verdict is paired with the latest one in the other order, so that each member of a panel is paired with itself. A
+    pair without a verdict in one of its orders is left out.
+    """
+    waiting: dict[tuple[int, int], list[float]] = {}
+    flips = []
+    for order, first in judgment.comparisons:
+        exchanged = waiting.get(order[::-1])
+        if exchanged:
+            flips.append(abs(first - (1 - exchanged.pop())))
+        else:
+            waiting.setdefault(order, []).append(first)
+    return [flip for flip in flips if not math.isnan(flip)]
+
+
+def first_credits(judgment: Judgment) -> list[float]:
+    """Return what the response shown first got in each comparison with a verdict."""
+    return [first for _, first in judgment.comparisons if not math.isnan(first)]
+
+
+def asked_in_both_orders(judgments: Sequence[Judgment]) -> bool:
+    """Return whether any responses were shown in one order and also in the reverse one."""
+    return any(len(order) > 1 and order[::-1] in one.orders for one in judgments for order in one.orders)
+
+
+# ---- what goes with the verdicts ----
+
+
+def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps: int = 50) -> float:
+    """b of P(won) = σ(a + b x), in log-odds per unit of x, by maximum likelihood with a weak prior b²·ridge/2.
+
+    `won` [M] in {0, ½, 1} and x [M] are about the right answer minus the other, so that a is what quality earns and b
+    what x does. NaN where x never differs or where all won or all lost: then nothing is left to explain.
+    """
+    known = ~(np.isnan(won) | np.isnan(x))
+    won, x = won[known], x[known]
+    if not len(won) or np.ptp(x) == 0 or np.ptp(won) == 0:
+        return float("nan")
+    design = np.stack([np.ones_like(x), x], axis=1)
+    penalty = np.diag([1e-6, ridge])
+    found = np.zeros(2)
+    for _ in range(steps):
+        chance = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
+        curvature = design.T @ (design * (chance * (1 - chance))[:, None]) + penalty
+        move = np.linalg.solve(curvature, design.T @ (won - chance) - penalty @ found)
+        found += np.clip(move, -2, 2)
+        if np.abs(move).max() < 1e-9:
+            break
+    return float(found[1])
+
+
+def doublings(cases: Sequence[Case], places: Sequence[int]) -> np.ndarray:
+    """log2 of the words of the answer at a place over those of the other [M]; an empty answer counts as one word.
+
+    >>> doublings([Case("c", (), ("one two three four", "one two"))], [0]).tolist()
+    [1.0]
+    """
+    words = np.array([[max(1, len(answer.split())) for answer in case.answers] for case in cases], float).reshape(-1, 2)
+    rows, mine = np.arange(len(words)), np.asarray(places, int)
+    return np.log2(words[rows, mine] / words[rows, 1 - mine])
+
+
+# ---- chances ----
+
+
+def shares(first: float, second: float) -> float:
+    """P(first is better) of scores that are shares of one and add up to it."""
+    if abs(first + second - 1) > 1e-6 or not 0 <= first <= 1:
+        raise ValueError(f"shares of a pair lie in [0, 1] and add up to 1, got {first:g} and {second:g}")
+    return first
+
+
+def bradley_terry(first: float, second: float) -> float:
+    """P(first is better) = σ(s_1 - s_2), for rewards.
+
+    >>> bradley_terry(1.0, 1.0)
+    0.5
+    """
+    return float(1 / (1 + np.exp(-np.clip(first - second, -700, 700))))
+
+
+def overconfidence(chance: np.ndarray) -> np.ndarray:
+    """Claimed minus found [M], mean 0 for a calibrated judge: max(p, 1 - p) - [right], with p that of the right answer.
+
+    At p = ½ the claim is ½ and so is what is found.
+    """
+    return np.where(np.isnan(chance), np.nan, np.maximum(chance, 1 - chance) - _right(chance))
+
+
+def _right(chance: np.ndarray) -> np.ndarray:
+    return (chance > 0.5) + (chance == 0.5) / 2
+
+
+def calibration_error(chance: np.ndarray, bins: int = 10) -> float:
+    """Σ_b n_b/M |accuracy_b - confidence_b| over equal bins of the confidence max(p, 1 - p)  Guo et al. 2017, eq. 3
+
+    `chance` [M] is the P claimed for the right answer; NaN is left out. Never below 0: with few pairs a calibrated
+    judge, too, has an error.
+    """
+    chance = chance[~np.isnan(chance)]
+    if not len(chance):
+        return float("nan")
+    confidence, right = np.maximum(chance, 1 - chance), _right(chance)
+    place = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    off = np.bincount(place, right - confidence, minlength=bins)
+    return float(np.abs(off).sum() / len(chance))
+
+
+# ---- what abstentions may hide ----
+
+
+def bounds(found: np.ndarray) -> tuple[float, float]:
+    """The mean of credits [M] with every abstention counted as wrong, and as right (Manski 1989).
+
+    >>> bounds(np.array([1.0, 0.0, np.nan, 1.0]))
+    (0.5, 0.75)
+    """
+    if not len(found):
+        return float("nan"), float("nan")
+    return float(np.nan_to_num(found, nan=0.0).mean()), float(np.nan_to_num(found, nan=1.0).mean())

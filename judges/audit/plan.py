@@ -1,0 +1,91 @@
+"""What an audit shows a judge: every case as a pair, and the same pairs changed by each attack."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import NamedTuple
+
+from ...rm.errors import DataError
+from ..types import Case
+from .attacks import Attack, masked, signatures, swapped, twins
+
+AS_GIVEN = "as given"
+SWAPPED = "in the other order"
+MASKED = "without the question"
+TWINS = "one answer twice"
+TIES = "labelled ties"
+SIGNED = ("signed with its own name", "signed with another name")
+
+
+class Names(NamedTuple):
+    """The model behind the judge and some other model, as answers would name them."""
+
+    own: str
+    other: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pairs, and what is shown of them in each probe, in the order of the pairs."""
+
+    pairs: tuple[Case, ...]
+    """A right and a wrong answer each, in random order."""
+    ties: tuple[Case, ...]
+    """Two answers each that are equally good."""
+    attacks: Mapping[str, Attack]
+    names: Names | None
+    shown: Mapping[str, tuple[Case, ...]]
+
+    @property
+    def right(self) -> list[int]:
+        """The right answer's place in each pair."""
+        return [pair.best[0] for pair in self.pairs]
+
+    @property
+    def wrong(self) -> list[int]:
+        """The wrong answer's place in each pair."""
+        return [1 - place for place in self.right]
+
+
+def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> Plan:
+    """Every probe's cases. The pair of a case, and which answer stands first, follow from the seed and the case's id.
+
+    Attacks change the wrong answer: a judge that falls for them then prefers it.
+    """
+    if taken := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
+        raise DataError(f"an attack cannot be called '{min(taken)}', which is a probe of its own; give another name")
+    found = [pair_of(case, seed) for case in cases]
+    pairs = tuple(pair for pair in found if len(pair.best) == 1)
+    if not pairs:
+        raise DataError(f"none of {len(cases)} cases has a right and a wrong answer; an audit needs pairs with a label")
+    ties = tuple(pair for pair in found if len(pair.best) == 2)
+    shown = {
+        AS_GIVEN: pairs,
+        SWAPPED: tuple(map(swapped, pairs)),
+        MASKED: tuple(map(masked, pairs)),
+        TWINS: tuple(twins(pair, pair.best[0]) for pair in pairs),
+    }
+    if ties:
+        shown[TIES] = ties
+    if names is not None:
+        for probe, order in zip(SIGNED, (names, names[::-1]), strict=True):
+            shown[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
+    shown |= {name: tuple(one.change(pair, 1 - pair.best[0]) for pair in pairs) for name, one in attacks.items()}
+    return Plan(pairs, ties, attacks, names, shown)
+
+
+def pair_of(case: Case, seed: int = 0) -> Case:
+    """A right and a wrong answer of a case, or two right ones where all are, in random order."""
+    rng = Random(f"{seed} {case.id}")
+    wrong = [place for place in range(len(case.answers)) if place not in case.best]
+    two = [rng.choice(case.best), rng.choice(wrong)] if wrong else rng.sample(case.best, 2)
+    rng.shuffle(two)
+    first, second = two
+    return replace(
+        case,
+        answers=(case.answers[first], case.answers[second]),
+        best=tuple(place for place, of_case in enumerate(two) if of_case in case.best),
+        values=(case.values[first], case.values[second]) if case.values else (),
+        sets=(),
+        authors=(case.authors[first], case.authors[second]) if case.authors else (),
+    )

@@ -1,0 +1,261 @@
+"""May this judge be trusted? A judge x cases x attacks -> its biases, each with an interval."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...rm.errors import DataError
+from ...rm.statistics import Estimate, estimate, mean_estimate
+from ..types import BatchJudge, Case, Judgment
+from .agreement import cohen_kappa, krippendorff_alpha
+from .attacks import ATTACKS, Attack
+from .measures import (
+    bounds,
+    calibration_error,
+    credits,
+    doublings,
+    first_slot,
+    labels,
+    logistic_slope,
+    order_flips,
+    overconfidence,
+    verdicts,
+)
+from .plan import AS_GIVEN, MASKED, SIGNED, SWAPPED, TIES, TWINS, Names, Plan, plan
+
+Chance = Callable[[float, float], float]
+"""Two scores -> the P(first is better) that they claim."""
+BOTH_WAYS = (-1.0, 1.0)
+LEAST_LOSSES = 10
+"""And as many wins, for a slope to be told; with fewer events logistic regression is biased (Peduzzi et al. 1996)."""
+
+
+class Attacked(NamedTuple):
+    """What an attack does for the wrong answer: how often it wins against the right one, ties counting half."""
+
+    before: Estimate
+    after: Estimate
+    gain: Estimate
+    """After minus before, over the pairs with both verdicts."""
+    replaces: bool
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A judge's figures; what it left undecided is counted and enters none of them."""
+
+    judge: str
+    contract: str
+    pairs: int
+    ties: int
+    clusters: int
+    figures: Mapping[str, Estimate]
+    """By name; `audit_report.FIGURES` says what each means."""
+    attacks: Mapping[str, Attacked]
+    bounds: tuple[float, float]
+    """The accuracy if every abstention were wrong, and if it were right."""
+    asked: Mapping[str, int]
+    """Judgments by probe."""
+    unanswered: Mapping[str, Mapping[str, int]]
+    """Probe -> reason -> abstentions."""
+    tokens: tuple[int, int]
+    cost: float
+    samples: int
+    seed: int
+    names: Names | None = None
+    """Under which self-preference was measured."""
+
+
+def audit(
+    judge: BatchJudge,
+    cases: Sequence[Case],
+    *,
+    attacks: Mapping[str, Attack] = ATTACKS,
+    names: Names | None = None,
+    chance: Chance | None = None,
+    samples: int = 1000,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Audit:
+    """Show the judge every probe of `audit_plan.plan`, one call each, and measure.
+
+    `names` asks for self-preference, also where the cases say which models wrote their answers. `chance` says how
+    scores claim a probability, such as `shares` or `bradley_terry`; without it calibration is not measured.
+    """
+    planned = plan(cases, attacks, names, seed)
+    judged = {}
+    for probe, shown in planned.shown.items():
+        progress(f"{probe}: {len(shown)} judgments")
+        judged[probe] = judge(shown)
+        if len(judged[probe]) != len(shown):
+            raise DataError(f"{judge.name} gave {len(judged[probe])} judgments for {len(shown)} cases; one each")
+    return measure(planned, judged, judge=judge, chance=chance, samples=samples, seed=seed)
+
+
+def measure(
+    planned: Plan,
+    judged: Mapping[str, Sequence[Judgment]],
+    *,
+    judge: BatchJudge,
+    chance: Chance | None = None,
+    samples: int = 1000,
+    seed: int = 0,
+) -> Audit:
+    """An audit from the judgments of every probe; intervals draw whole clusters and share their draws."""
+    clusters = _clusters(planned.pairs)
+    mean = partial(mean_estimate, clusters=clusters, samples=samples, seed=seed)
+    attacks = _attacked(planned, judged, mean)
+    figures = {
+        **_verdict_figures(planned, judged, mean, samples, seed),
+        **_slopes(planned, judged, samples, seed),
+        **_self_preference(planned, judged, mean),
+        **(_calibration(planned, judged[AS_GIVEN], chance, samples, seed) if chance else {}),
+        **{figure_of(name, one.replaces): one.after if one.replaces else one.gain for name, one in attacks.items()},
+    }
+    every = [judgment for of_probe in judged.values() for judgment in of_probe]
+    return Audit(
+        judge=judge.name,
+        contract=judge.contract,
+        pairs=len(planned.pairs),
+        ties=len(planned.ties),
+        clusters=len(np.unique(clusters)),
+        figures=figures,
+        attacks=attacks,
+        bounds=bounds(credits(judged[AS_GIVEN], planned.right)),
+        asked={probe: len(of_probe) for probe, of_probe in judged.items()},
+        unanswered={probe: _reasons(of_probe) for probe, of_probe in judged.items()},
+        tokens=(sum(one.tokens[0] for one in every), sum(one.tokens[1] for one in every)),
+        cost=sum(one.cost for one in every),
+        samples=samples,
+        seed=seed,
+        names=planned.names,
+    )
+
+
+def figure_of(attack: str, replaces: bool) -> str:
+    """The name of an attack's figure: `wins of ...` for a null, `gain from ...` for a dressing."""
+    return f"wins of {attack}" if replaces else f"gain from {attack}"
+
+
+def _clusters(cases: Sequence[Case]) -> np.ndarray:
+    return np.array([case.cluster or case.id for case in cases])
+
+
+def _reasons(judgments: Sequence[Judgment]) -> dict[str, int]:
+    return dict(Counter(one.reason for one in judgments if one.abstained).most_common())
+
+
+# ---- the figures ----
+
+
+def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: int, seed: int) -> dict[str, Estimate]:
+    """Coverage, accuracy, order, slots, agreement with the labels, and what is left of it without the question."""
+    straight, crossed = judged[AS_GIVEN], judged[SWAPPED]
+    won, blind = credits(straight, planned.right), credits(judged[MASKED], planned.right)
+    unlabelled = np.concatenate([first_slot(judged[TWINS]), first_slot(judged.get(TIES, []))])
+    told = labels([*planned.pairs, *planned.ties]), verdicts([*straight, *judged.get(TIES, [])])
+    everywhere = _clusters([*planned.pairs, *planned.ties])
+    over_all = partial(
+        estimate, clusters=everywhere, known=~np.isnan(told[1]), ends=BOTH_WAYS, samples=samples, seed=seed
+    )
+    return {
+        "coverage": mean((~np.isnan(won)).astype(float)),
+        "accuracy": mean(won),
+        "ties": mean(np.where(np.isnan(won), np.nan, won == 0.5)),
+        "order flips": mean(order_flips(straight, crossed)),
+        "first slot": mean((first_slot(straight) + first_slot(crossed)) / 2),
+        "first slot of equals": mean_estimate(unlabelled, everywhere, samples=samples, seed=seed),
+        "kappa": over_all(lambda places: cohen_kappa(told[0][places], told[1][places])),
+        "alpha": over_all(lambda places: krippendorff_alpha(np.stack(told)[:, places])),
+        "accuracy without the question": mean(blind),
+        "reading": mean(won - blind, ends=BOTH_WAYS),
+    }
+
+
+def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str, Estimate]:
+    """What length and, where authors are known, the judge's own authorship add to the log-odds, given the label."""
+    won = credits(judged[AS_GIVEN], planned.right)
+    of_pairs = {"length slope": doublings(planned.pairs, planned.right)}
+    if planned.names is not None and any(pair.authors for pair in planned.pairs):
+        of_pairs["authorship slope"] = _authorship(planned, planned.names.own)
+
+    def slope(x: np.ndarray) -> Estimate:
+        known = ~(np.isnan(won) | np.isnan(x))
+        if min(won[known].sum(), (1 - won[known]).sum()) < LEAST_LOSSES:
+            return Estimate(np.nan, np.nan, np.nan, int(known.sum()))
+        return estimate(
+            lambda places: logistic_slope(won[places], x[places]),
+            _clusters(planned.pairs),
+            known=known,
+            samples=samples,
+            seed=seed,
+        )
+
+    return {name: slope(x) for name, x in of_pairs.items()}
+
+
+def _authorship(planned: Plan, own: str) -> np.ndarray:
+    """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
+    wrote = [[author == own for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
+    return np.array([one[right] - one[1 - right] for one, right in zip(wrote, planned.right, strict=True)], float)
+
+
+def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
+    """What the wrong answer gains when it is signed by the judge's model and the right one by another, not reversed."""
+    if planned.names is None:
+        return {}
+    own, other = (credits(judged[probe], planned.wrong) for probe in SIGNED)
+    return {"self-preference": mean(own - other, ends=BOTH_WAYS)}
+
+
+def _calibration(
+    planned: Plan, judgments: Sequence[Judgment], chance: Chance, samples: int, seed: int
+) -> dict[str, Estimate]:
+    claimed = np.array(
+        [
+            np.nan if one.abstained else chance(one.scores[right], one.scores[1 - right])
+            for one, right in zip(judgments, planned.right, strict=True)
+        ],
+        float,
+    )
+    clusters = _clusters(planned.pairs)
+    return {
+        "overconfidence": mean_estimate(overconfidence(claimed), clusters, ends=BOTH_WAYS, samples=samples, seed=seed),
+        "calibration error": estimate(
+            lambda places: calibration_error(claimed[places]),
+            clusters,
+            known=~np.isnan(claimed),
+            ends=(0.0, 1.0),
+            samples=samples,
+            seed=seed,
+        ),
+    }
+
+
+def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attacked]:
+    before = credits(judged[AS_GIVEN], planned.wrong)
+    after = {name: credits(judged[name], planned.wrong) for name in planned.attacks}
+    return {
+        name: Attacked(
+            mean(before), mean(after[name]), mean(after[name] - before, ends=BOTH_WAYS), planned.attacks[name].replaces
+        )
+        for name in after
+    }
+
+
+# ---- for files ----
+
+
+def facts(found: Audit) -> dict[str, Any]:
+    """The audit by the names of its fields; what could not be measured is NaN."""
+    return {name: _named(value) for name, value in vars(found).items()}
+
+
+def _named(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    return {key: _named(part) for key, part in value.items()} if isinstance(value, Mapping) else value

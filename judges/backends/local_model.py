@@ -1,0 +1,209 @@
+"""A Hugging Face language model in this process as a chat: batched, greedy or drawn with a seed."""
+
+import copy
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tqdm import tqdm
+
+from ...rm.errors import DataError
+from ...rm.types import content_hash
+from .chat import Arrived, Ask, Reply, failed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from ...rm.backbones.tokenization import Encoder
+
+
+class Row(NamedTuple):
+    """An ask as the model reads it."""
+
+    place: int
+    prompt: list[int]
+    most: int
+    """Tokens that the reply may have."""
+    temperature: float
+    seed: int
+    """Of the noise, which depends on this and on the token's position alone."""
+
+
+class Local:
+    """A language model and its tokenizer as a chat.
+
+    A reply is a function of its ask, whatever else is in the batch, beyond the rounding of a model's forward. A schema
+    is not enforced. What the model's own generation settings add (a repetition penalty, say) is left out, except for
+    the tokens that end a text.
+    """
+
+    def __init__(self, model: Any, encoder: "Encoder", *, name: str, context: int, batch_size: int = 16):
+        self.name, self.encoder, self.context, self.batch_size = name, encoder, context, batch_size
+        self.ends = _end_tokens(model, encoder.tokenizer)
+        self.model = _without_settings(model)
+
+    def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
+        """See `Chat`; prompts of like length share a batch."""
+        replies: dict[int, Reply] = {}
+        with tqdm(total=len(asks), desc=self.name, disable=None, delay=1) as bar:
+            for place, reply in self._replies(asks):
+                replies[place] = reply
+                bar.update()
+                if arrived is not None:
+                    arrived(place, reply)
+        return [replies[place] for place in range(len(asks))]
+
+    def _replies(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Reply]]:
+        rows = []
+        for place, ask in enumerate(asks):
+            try:
+                prompt = self.encoder.encode_prompt(ask.messages)
+            except DataError as error:  # the chat template refuses its roles
+                yield place, failed(str(error))
+                continue
+            room = self.context - len(prompt)
+            if room < 1:
+                yield place, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
+            else:
+                rows.append(Row(place, prompt, min(ask.max_tokens, room), ask.temperature, _seed_of(ask)))
+        for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
+            yield from self._batch(batch)
+
+    def _batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
+        """Rows, sorted by prompt, that may share a batch: all go through its longest reply, and have room for that."""
+        batch: list[Row] = []
+        for row in rows:
+            longest = max((other.most for other in batch), default=0)
+            if len(batch) == self.batch_size or len(row.prompt) + max(longest, row.most) > self.context:
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
+
+    def _batch(self, rows: Sequence[Row]) -> Iterator[tuple[int, Reply]]:
+        import torch
+        from transformers import GenerationConfig
+
+        start = time.monotonic()
+        tokens, attention = _left_padded([row.prompt for row in rows], self.model.device)
+        pad = self.ends[0] if self.ends else 0
+        most, width = max(row.most for row in rows), tokens.shape[1]
+        how = GenerationConfig(max_new_tokens=most, do_sample=False, eos_token_id=self.ends or None, pad_token_id=pad)
+        draws = [_Draws(rows, width)] if any(row.temperature > 0 for row in rows) else []
+        with torch.inference_mode():
+            written = self.model.generate(
+                tokens, attention_mask=attention, generation_config=how, logits_processor=draws
+            )
+        seconds = (time.monotonic() - start) / len(rows)
+        for row, ids in zip(rows, written[:, width:].tolist(), strict=True):
+            yield row.place, self._reply(row, ids, seconds)
+
+    def _reply(self, row: Row, ids: list[int], seconds: float) -> Reply:
+        ids = ids[: row.most]
+        end = next((place for place, id in enumerate(ids) if id in self.ends), None)
+        text = self.encoder.tokenizer.decode(ids[:end], skip_special_tokens=True)
+        used = len(ids) if end is None else end + 1
+        return Reply(text, "length" if end is None else "stop", len(row.prompt), used, seconds)
+
+
+def _seed_of(ask: Ask) -> int:
+    """Of the content too, so that one seed does not tie the noise of all asks together."""
+    seed = random.getrandbits(63) if ask.seed is None else ask.seed
+    return int(content_hash([seed, ask.messages]), 16) >> 1
+
+
+def _left_padded(prompts: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
+    """Tokens [N, L] with the filler on the left, and which of them are real."""
+    from ...rm.backbones.tokenization import pad
+
+    tokens, attention = pad([prompt[::-1] for prompt in prompts])
+    return tokens.flip(1).to(device), attention.flip(1).long().to(device)
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    """Ids that end a text, as config, generation config and tokenizer name them."""
+    named = [getattr(one, "eos_token_id", None) for one in (model.config, model.generation_config, tokenizer)]
+    lists = [one if isinstance(one, list) else [one] for one in named]
+    return sorted({one for ids in lists for one in ids if one is not None})
+
+
+def _context(model: Any, tokenizer: Any) -> int:
+    """Tokens that prompt and reply may have together."""
+    stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min(stated or 2**31, tokenizer.model_max_length)
+
+
+def _without_settings(model: Any) -> Any:
+    """The same model without its own settings for generation, which `generate` would add to ours."""
+    from transformers import GenerationConfig
+
+    bare = copy.copy(model)
+    bare.generation_config = GenerationConfig()
+    return bare
+
+
+class _Draws:
+    """Turns the greedy choice of some rows into a draw, as `generate` lets it be changed.
+
+    argmax_v (log p_v / T + G_v), with a standard Gumbel variable G_v for every token, is distributed as softmax of
+    log p / T. The noise is a function of (seed, token, position), so neither the batch nor its order can matter.
+    """
+
+    def __init__(self, rows: Sequence[Row], width: int):
+        self.rows, self.width = rows, width
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        import torch
+
+        from ...kernels.philox import gumbel, words
+
+        def column(name: str, dtype: torch.dtype) -> torch.Tensor:
+            return torch.tensor([[getattr(row, name)] for row in self.rows], dtype=dtype, device=scores.device)
+
+        heat, position = column("temperature", torch.float64), input_ids.shape[1] - self.width
+        tokens = torch.arange(scores.shape[1], device=scores.device)
+        noise = gumbel(words(column("seed", torch.long), tokens, torch.full_like(tokens, position), 0)[0])
+        return torch.where(heat > 0, scores.double() / heat.where(heat > 0, 1.0) + noise, scores.double())
+
+
+def local(
+    source: str,
+    *,
+    batch_size: int = 16,
+    dtype: str = "float32",
+    device: str | None = None,
+    chat_template: str | None = None,
+    trust_remote_code: bool = False,
+) -> Local:
+    """The causal language model (or PEFT adapter) of a folder or Hub id.
+
+    Its name is the folder's with a fingerprint of weights and template: replies of other weights are not mistaken for
+    its own.
+    """
+    from ...rm.backbones.loading import load_causal_lm, load_tokenizer
+
+    tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
+    model = load_causal_lm(source, tokenizer, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
+    return in_process(model, tokenizer, name=Path(source).name, batch_size=batch_size)
+
+
+def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = "", batch_size: int = 16) -> Local:
+    """A causal language model that is loaded already; it is read in evaluation mode and not changed."""
+    from ...rm.backbones.loading import fingerprint
+    from ...rm.backbones.tokenization import Encoder
+    from ...rm.models.autoregressive import answer_contract
+
+    contract = answer_contract(
+        "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
+    )
+    named = [name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype]
+    return Local(
+        model.eval(),
+        Encoder(tokenizer, contract),
+        name=" ".join(named),
+        context=_context(model, tokenizer),
+        batch_size=batch_size,
+    )

@@ -1,0 +1,288 @@
+"""A model behind any server that speaks OpenAI's chat protocol: hosted, or `vllm serve` on this machine."""
+
+import asyncio
+import math
+import os
+import random
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, closing
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...rm.errors import UsageError
+from ...rm.io.server_rotation import Rotation, addresses, check_address
+from ...rm.types import content_hash
+from .chat import Arrived, Ask, Reply, failed
+from .cost import FREE, Bill, Prices, prompt_tokens
+from .event_loop import in_thread
+from .openai_protocol import (
+    CONSTRAINT,
+    LIMIT,
+    NEWER_LIMIT,
+    Trouble,
+    read_reply,
+    request,
+    schema_name,
+    shortened,
+    trouble,
+)
+from .rate_limits import Pace, backoff
+
+OPENAI = "https://api.openai.com/v1"
+LOST_IN_A_ROW = 16
+
+
+@dataclass(eq=False)
+class Endpoint:
+    """A chat with a server, or with several that hold the same model.
+
+    Up to `concurrency` requests are in flight. What may pass (429, 5xx, timeouts, lost connections, bodies that are no
+    JSON) is tried again, and never before the server's Retry-After; other refusals are not. A wrong key or model, and
+    many failures in a row, end the call: what is left gets the same error without being asked.
+
+    Several servers take turns. One that fails rests for a growing time while the others are asked, those that were in
+    flight there too; what fails everywhere fails as with a single server.
+    """
+
+    model: str
+    base_url: str | Sequence[str] = OPENAI
+    """An address, or several as a list or `[first, second]`; the first one names what is kept."""
+    _: KW_ONLY
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that has the API key, read when asking; a server on this machine needs none."""
+    concurrency: int = 16
+    timeout: float = 120.0
+    """Seconds for one attempt."""
+    retries: int = 6
+    first_wait: float = 0.5
+    """Seconds; the longest wait before attempt k is first_wait · 2^k, and a wait is drawn evenly from 0 to that."""
+    longest_wait: float = 60.0
+    """Seconds; a server that asks to be left alone for longer is not asked again."""
+    requests_per_minute: float = math.inf
+    """Of each server."""
+    tokens_per_minute: float = math.inf
+    """Of each server, prompt and reply together; a reply counts as its limit until it is there."""
+    prices: Prices = FREE
+    max_cost: float | None = None
+    """No request starts once so much is spent; what is in flight then is still paid."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the request, such as top_p; None leaves out one that we send, such as temperature."""
+    name: str = ""
+    """What replies are kept under, whichever server answered: model, first server and options, unless it is given."""
+    bill: Bill = field(init=False, repr=False)
+
+    def __post_init__(self):
+        self.urls = addresses(self.base_url)
+        self._check()
+        options = [content_hash(dict(self.options))] if self.options else []
+        self.name = self.name or " ".join([self.model, "at", self.urls[0], *options])
+        self.bill = Bill(self.prices, self.max_cost)
+        rates = self.requests_per_minute, self.tokens_per_minute
+        self._paces = [tuple(map(Pace, rates)) for _ in self.urls]
+        several = len(self.urls) > 1
+        self.rotation = Rotation(len(self.urls), self.first_wait if several else 0.0, self.longest_wait)
+        self._unconstrained: set[str] = set()
+        self._limit = LIMIT
+        self._notes: dict[str, bool] = {}
+
+    def _check(self) -> None:
+        for url in self.urls:
+            check_address(url, such_as=OPENAI, key=self.key_variable)
+        for name, holds, allowed in (
+            ("concurrency", self.concurrency >= 1, "1 or more"),
+            ("retries", self.retries >= 0, "0 or more"),
+            ("timeout", self.timeout > 0, "a number of seconds > 0"),
+            ("first_wait", self.first_wait >= 0, "a number of seconds >= 0"),
+            ("requests_per_minute", self.requests_per_minute > 0, "a number > 0"),
+            ("tokens_per_minute", self.tokens_per_minute > 0, "a number > 0"),
+        ):
+            if not holds:
+                raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+
+    def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
+        """See `Chat`."""
+        replies: dict[int, Reply] = {}
+        if asks:
+            work = partial(_Call(self, [self._client(url) for url in self.urls]).work, asks)
+            with closing(in_thread(work)) as items:
+                for place, reply in items:
+                    replies[place] = reply
+                    self._tell()
+                    if arrived is not None:
+                        arrived(place, reply)
+        return [replies[place] for place in range(len(asks))]
+
+    def _client(self, url: str) -> Any:
+        try:
+            from openai import AsyncOpenAI
+        except ImportError as error:
+            raise UsageError("the openai package is not installed; pip install 'rewardlab[judges]'") from error
+        return AsyncOpenAI(api_key=self._key(url) or "none", base_url=url, timeout=self.timeout, max_retries=0)
+
+    def _key(self, url: str) -> str:
+        key = os.environ.get(self.key_variable, "") if self.key_variable else ""
+        if not key and self.key_variable and not _on_this_machine(url):
+            raise UsageError(
+                f"{url}: the environment variable {self.key_variable} has no API key; set it, or name "
+                "another with --key_variable ('' for a server that needs none)"
+            )
+        return key
+
+    # ---- one attempt ----
+
+    async def turn(self, ask: Ask, place: int) -> None:
+        """Wait until the rates of a server allow a request."""
+        now, (requests, tokens) = time.monotonic(), self._paces[place]
+        await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
+
+    async def attempt(self, client: Any, ask: Ask, place: int) -> Reply | Trouble:
+        """Ask one server once, and put the reply on the bill."""
+        from openai import OpenAIError
+
+        constrained = ask.schema is not None and schema_name(ask.schema) not in self._unconstrained
+        sent = request(self.model, ask, self.options, constrained=constrained, limit=self._limit)
+        start = time.monotonic()
+        try:
+            async with asyncio.timeout(self.timeout):
+                response = await client.chat.completions.with_raw_response.create(**sent)
+            reply = read_reply(response.http_response.text)
+        except (OpenAIError, OSError, ValueError) as error:
+            found = trouble(error, self.timeout, time.time())
+            return found._replace(
+                reason=shortened(self._without_key(found.reason)),
+                refused=found.refused if found.refused in sent else "",
+            )
+        self.bill.add(reply)
+        self._paces[place][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
+        return reply._replace(seconds=time.monotonic() - start)
+
+    def give_way(self, ask: Ask, found: Trouble) -> bool:
+        """Leave out what the server does not know, from now on; False where it complained of something else."""
+        if found.refused == CONSTRAINT and ask.schema is not None:
+            self._unconstrained.add(schema_name(ask.schema))
+            self.note(f"{self.name} refuses a JSON schema and is asked without it ({found.reason})")
+        elif found.refused == LIMIT:
+            self._limit = NEWER_LIMIT
+        return bool(found.refused)
+
+    def note(self, text: str) -> None:
+        """Something to tell the caller, once."""
+        self._notes.setdefault(text, False)
+
+    def _tell(self) -> None:
+        for text in [text for text, told in list(self._notes.items()) if not told]:
+            self._notes[text] = True
+            warnings.warn(text, stacklevel=3)
+
+    def _without_key(self, text: str) -> str:
+        key = os.environ.get(self.key_variable, "") if self.key_variable else ""
+        return text.replace(key, "***") if key else text
+
+
+def _guess(ask: Ask) -> int:
+    """Tokens of prompt and reply before the reply is there."""
+    return prompt_tokens(ask) + ask.max_tokens
+
+
+def _on_this_machine(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Call:
+    """One call of `ask`: workers that share a line of asks, and what they have learnt about the servers."""
+
+    def __init__(self, endpoint: Endpoint, clients: Sequence[Any]):
+        self.endpoint, self.clients = endpoint, clients
+        self.stopped, self.lost = "", 0
+        self.closed: set[int] = set()
+        """Servers that refuse whatever they are asked."""
+
+    async def work(self, asks: Sequence[Ask], hand: Callable[[tuple[int, Reply]], Awaitable[None]]) -> None:
+        """Ask everything, and hand over each reply with its place; a worker takes the next when that is done."""
+        line = iter(enumerate(asks))
+
+        async def worker() -> None:
+            for place, ask in line:
+                await hand((place, await self.reply(ask)))
+
+        async with AsyncExitStack() as open_clients:
+            for client in self.clients:
+                await open_clients.enter_async_context(client)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.endpoint.concurrency, len(asks))):
+                    group.create_task(worker())
+
+    async def reply(self, ask: Ask) -> Reply:
+        """One reply, after as many attempts as it takes and is worth."""
+        endpoint, attempts, start = self.endpoint, 0, time.monotonic()
+        tried: set[int] = set()
+        while True:
+            place = endpoint.rotation.choose(time.monotonic(), but=tried)
+            if not self._refusal():
+                await endpoint.turn(ask, place)
+            if refusal := self._refusal():  # which may have come up while waiting
+                endpoint.note(refusal)
+                return failed(f"not asked: {refusal}")
+            sent = time.monotonic()
+            found = await endpoint.attempt(self.clients[place], ask, place)
+            if isinstance(found, Reply):
+                self._worked(place)
+                return found
+            if endpoint.give_way(ask, found):
+                continue
+            found = self._failed(place, found, sent)
+            tried.add(place)
+            if found.passing and endpoint.rotation.up(time.monotonic(), but=tried):
+                continue  # at once, with the next server
+            attempts, tried = attempts + 1, set()
+            wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else found.wait
+            if not found.passing or attempts > endpoint.retries or wait > endpoint.longest_wait:
+                return self._given_up(found, attempts, time.monotonic() - start)
+            jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
+            await asyncio.sleep(wait + jitter)
+
+    def _worked(self, place: int) -> None:
+        self.lost = 0
+        self.closed.discard(place)
+        self.endpoint.rotation.worked(place)
+
+    def _failed(self, place: int, found: Trouble, sent: float) -> Trouble:
+        """A server that refuses everything is one that is down, as long as another one does not."""
+        if found.passing or found.everywhere:
+            self.endpoint.rotation.failed(place, time.monotonic(), asked=found.wait, since=sent)
+        if not found.everywhere:
+            return found
+        self.closed.add(place)
+        elsewhere = len(self.closed) < len(self.clients)
+        return found._replace(passing=True, everywhere=False) if elsewhere else found
+
+    def _refusal(self) -> str:
+        self.stopped = self.stopped or self.endpoint.bill.refusal
+        return self.stopped
+
+    def _given_up(self, found: Trouble, attempts: int, seconds: float) -> Reply:
+        self.lost += found.passing
+        if found.everywhere:
+            self.stopped = self.stopped or found.reason
+        elif not self.stopped and self.lost >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
+            self.stopped = f"{self.lost} requests in a row failed, the last with: {found.reason}"
+        left_alone = f"; the server asks to wait {found.wait:.0f} s" if found.wait else ""
+        return failed(f"{found.reason}{left_alone} (attempts: {attempts})", seconds=seconds)
+
+
+def endpoint(model: str, base_url: str | Sequence[str] = OPENAI, **settings: Any) -> Endpoint:
+    """A model by the name that its server gives it; `settings` are the fields of `Endpoint`.
+
+    `endpoint("qwen", "http://127.0.0.1:8000/v1", concurrency=64)` asks what `vllm serve ... --served-model-name qwen`
+    serves.
+    """
+    return Endpoint(model, base_url, **settings)

@@ -1,0 +1,58 @@
+"""Replies without a model: written beforehand, from a function, or none at all."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...rm.errors import UsageError
+from .chat import Arrived, Ask, Reply, failed
+from .cost import letters_as_tokens, prompt_tokens
+
+
+class Scripted:
+    """A chat whose replies come from a function of the ask; remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[Ask], str | Reply], name: str):
+        self.answer, self.name = answer, name
+        self.asked: list[Ask] = []
+
+    def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
+        """See `Chat`."""
+        replies = []
+        for place, ask in enumerate(asks):
+            self.asked.append(ask)
+            said = self.answer(ask)
+            replies.append(_as_reply(said, ask) if isinstance(said, str) else said)
+            if arrived is not None:
+                arrived(place, replies[-1])
+        return replies
+
+
+def _as_reply(text: str, ask: Ask) -> Reply:
+    return Reply(text, "stop", prompt_tokens(ask), letters_as_tokens(text))
+
+
+def scripted(replies: Callable[[Ask], str | Reply] | Sequence[str | Reply], name: str = "scripted") -> Scripted:
+    """Replies from a function of the ask, or from a list in the order of asking; texts count a token per four letters.
+
+    >>> scripted(["A", "B"]).ask([Ask(()), Ask(())])[1].text
+    'B'
+    """
+    return Scripted(replies if callable(replies) else _in_turn(replies), name)
+
+
+def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
+    waiting: Iterator[str | Reply] = iter(replies)
+
+    def answer(ask: Ask) -> str | Reply:
+        for reply in waiting:
+            return reply
+        raise UsageError(f"the script has {len(replies)} replies and was asked once more: {ask.messages}")
+
+    return answer
+
+
+def rehearsal(name: str = "rehearsal") -> Scripted:
+    """Nobody is asked: every reply is an error, and `asked` tells what a judge would ask, for an estimate of cost.
+
+    Where a later question depends on an earlier reply it sees the first one only.
+    """
+    return Scripted(lambda ask: failed("nobody was asked: this was a rehearsal"), name)

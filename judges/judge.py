@@ -1,0 +1,162 @@
+"""What kinds of judges share: one round of requests for many cases, the bill, and a judgment from what came back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from ..rm.errors import UsageError
+from ..rm.types import content_hash
+from .backends.chat import Ask, Chat, Reply
+from .backends.cost import FREE, Prices
+from .parsing.statements import NoVerdict
+from .rubrics.formats import Levels
+from .rubrics.rubric import Rubric
+from .types import Case, Comparison, Criterion, Judgment, Reason
+
+RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
+"""Rubrics for cases, in order; None where there is none, which is an abstention."""
+Thing = TypeVar("Thing")
+
+
+class Judging:
+    """A judge of many cases at once: a name, what it depends on, and the function that judges."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        judge: Callable[[Sequence[Case]], list[Judgment]],
+        role: str = "model",
+    ):
+        self.name, self.role, self.judge = name, role, judge
+        self.settings = settings
+        self.contract = content_hash(settings)
+
+    def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
+        """One judgment per case, in order."""
+        return self.judge(cases)
+
+
+# ---- asking ----
+
+
+def ask_all(chat: Chat, asks: Sequence[Sequence[Ask]]) -> list[list[Reply]]:
+    """Every case's requests in a single call, so that a backend may have many in flight; the replies by case."""
+    replies = iter(chat.ask([ask for of_case in asks for ask in of_case]))
+    return [[next(replies) for _ in of_case] for of_case in asks]
+
+
+def failure(reply: Reply) -> NoVerdict | None:
+    """Why a reply is not to be read at all; None where it is."""
+    return NoVerdict(Reason.NO_REPLY, reply.error) if reply.error else None
+
+
+# ---- judgments ----
+
+
+Outcome = Sequence[float] | NoVerdict | str
+"""Scores, or why there are none; a text is a reason that somebody else gave."""
+
+
+def _settled(outcome: Outcome) -> dict[str, Any]:
+    if isinstance(outcome, NoVerdict | str):
+        return {"abstained": str(outcome)}
+    return {"scores": tuple(map(float, outcome))}
+
+
+def judgment(
+    case: Case,
+    outcome: Outcome,
+    chat: Chat,
+    replies: Sequence[Reply],
+    *,
+    orders: Sequence[Sequence[int]] = (),
+    comparisons: Sequence[Comparison] = (),
+    reasoning: Sequence[str] = (),
+    criteria: Sequence[Criterion] = (),
+) -> Judgment:
+    """A case's judgment with everything that it rests on; what was spent counts whatever the outcome."""
+    prices: Prices = getattr(chat, "prices", FREE)
+    return Judgment(
+        case.id,
+        **_settled(outcome),
+        criteria=tuple(criteria),
+        reasoning="\n\n".join(part for part in reasoning if part),
+        raw=tuple(reply.text for reply in replies),
+        orders=tuple(tuple(order) for order in orders),
+        comparisons=tuple(comparisons),
+        tokens=(sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies)),
+        seconds=sum(reply.seconds for reply in replies),
+        cost=sum(prices.of(reply) for reply in replies),
+    )
+
+
+def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Sequence[Criterion] = ()) -> Judgment:
+    """A judgment made of others: all that they rest on and all that they cost."""
+    return Judgment(
+        case.id,
+        **_settled(outcome),
+        criteria=(*criteria, *(one for part in parts for one in part.criteria)),
+        reasoning="\n\n".join(part.reasoning for part in parts if part.reasoning),
+        raw=tuple(text for part in parts for text in part.raw),
+        orders=tuple(order for part in parts for order in part.orders),
+        comparisons=tuple(comparison for part in parts for comparison in part.comparisons),
+        tokens=(sum(part.tokens[0] for part in parts), sum(part.tokens[1] for part in parts)),
+        seconds=sum(part.seconds for part in parts),
+        cost=sum(part.cost for part in parts),
+    )
+
+
+# ---- rubrics ----
+
+
+def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Rubric | None]:
+    """The same rubric for every case, or each case's own."""
+    if isinstance(rubric, Rubric):
+        return [rubric] * len(cases)
+    found = list(rubric(cases))
+    if len(found) != len(cases):
+        raise UsageError(
+            f"{described(rubric)} gave {len(found)} rubrics for {len(cases)} cases; give one each, or None"
+        )
+    return found
+
+
+def by_case(things: Mapping[str, Thing], name: str = "by case") -> Callable[[Sequence[Case]], list[Thing | None]]:
+    """Rubrics, or other things, by case id."""
+
+    def source(cases: Sequence[Case]) -> list[Thing | None]:
+        return [things.get(case.id) for case in cases]
+
+    source.__qualname__ = f"{name} {content_hash({id: described(one) for id, one in things.items()})}"
+    return source
+
+
+def described(thing: Any) -> Any:
+    """What a setting is in a contract: a rubric's content, the name of anything that can be called, else itself."""
+    if isinstance(thing, Rubric):
+        return asdict(thing)
+    if isinstance(thing, Levels):
+        return thing.render()
+    if callable(thing):
+        return getattr(thing, "name", None) or getattr(thing, "__qualname__", None) or type(thing).__qualname__
+    return thing
+
+
+def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
+    """Refuse a setting that is none of the choices."""
+    if value not in choices:
+        raise UsageError(f"{name} is {' or '.join(map(str, choices))}, got {value!r}")
+
+
+# ---- evidence ----
+
+
+def stands_in(evidence: str, answer: str) -> bool:
+    """Whether the answer has these words in a row; spaces, letter case and quotation marks around them do not count.
+
+    >>> stands_in('"Four  apples"', "I have four apples."), stands_in("", "I have four apples.")
+    (True, False)
+    """
+    words = " ".join(evidence.casefold().strip(" \"'“”‘’«».").split())
+    return bool(words) and words in " ".join(answer.casefold().split())

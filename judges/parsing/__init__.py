@@ -1,0 +1,1 @@
+"""Parsing of replies: verdicts, scores and JSON, or a reason for an abstention."""

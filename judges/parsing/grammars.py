@@ -1,0 +1,232 @@
+"""How a winner and how points are stated: the words, marks and JSON fields that count."""
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from ..types import Reason
+from .phrases import CONCESSION, CONCLUSION, LEAD, LIMITED, NEGATED, RANKED_WORDS, REASONS, SETTING
+from .statements import Grammar, Value
+
+LABELS = ("A", "B")
+TIE = "tie"
+MARKED = re.compile(r"\[\[\s*([^\[\]\n]{1,20}?)\s*\]\]|\\boxed\{\s*(?:\\text\{)?\s*([^{}\n]{1,20}?)\s*\}+")
+
+# ---- which of two ----
+
+NOUN = r"(?:the\s+)?(?:response|answer|output|assistant|option|candidate|model|completion|reply|solution|choice|text)"
+BETTER = (
+    r"(?:is|was)\s+(?:(?:clearly|much|slightly|overall|marginally|significantly|definitely|therefore|thus|far|simply|also"
+    r"|a bit|somewhat|still|ultimately|generally|by far|considerably|notably|narrowly)\s+)*(?:the\s+|an?\s+)?"
+    r"(?:clear\s+|overall\s+)?(?:better|best|winner|superior|preferred|preferable|stronger|winning)"
+    r"(?:\s+(?:one|choice|response|answer|output|option|assistant|candidate|model|completion|solution|overall"
+    r"|of the two|here))*"
+)
+CUE = re.compile(
+    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:{RANKED_WORDS}\s+)?"
+    r"(?:verdict|winner|judge?ment|decision|choice|preference|conclusion|pick|vote|selection|result"
+    rf"|answer(?=\s*(?:[:=]|[-=]*>|$))|(?<=my )answer|(?<=my final )answer|answer(?=\s+is\s+{NOUN})"
+    r"|(?:better|best|preferred|stronger|superior|winning|chosen|selected)"
+    r"(?:\s+(?:response|answer|output|assistant|option|candidate|model|completion|one|choice))?)"
+    r"\s*(?:\(\s*(?:a|b)\s*[/|]\s*(?:a|b)[^()]*\)\s*)?(?:is\s*:?(?=\s|$)|[:=]|[-=]*>|→|[–—-]|$)\s*",
+    re.IGNORECASE,
+)
+TIES = re.compile(
+    r"(?:an?\s+)?(?:tie|draw)\b|tied\b|equal(?:ly good)?\b"
+    r"|both(?:\s+(?:are|responses|answers|equal(?:ly)?|good|strong|helpful))*\b",
+    re.IGNORECASE,
+)
+NONE = re.compile(
+    r"neither\b|none\b|n/?a\b|unclear\b|undecided\b|unknown\b|undetermined\b|inconclusive\b|\?"
+    r"|no (?:clear )?(?:winner|preference|verdict|decision)\b|(?:i )?can(?:not|'t) \w+",
+    re.IGNORECASE,
+)
+TIE_SENTENCE = re.compile(
+    r"(?:it(?:'s| is)|this is|the result is|i call (?:it|this))\s+a\s+(?:tie|draw)\s*[.!]?$"
+    rf"|both(?:\s+{NOUN}s?)?\s+are\s+(?:tied|equal(?:ly (?:good|strong|helpful))?)\s*[.!]?$",
+    re.IGNORECASE,
+)
+OPINION = re.compile(
+    r"(?:(?:i|we)(?:['’](?:d|ve))?(?:\s+(?:would|can|must|have|therefore|still|personally|confidently))*\s+(?:think|believe"
+    r"|find|found|judged?|concluded?|feel|say|argue|determined?|decided?|(?:come|came|reached?) (?:to )?the conclusion)"
+    r"\s+(?:that\s+)?|(?:it\s+is|it's)\s+(?:clear|evident|obvious|apparent)\s+that\s+|it\s+(?:seems|appears)\s+that\s+"
+    r"|my\s+(?:final\s+)?(?:verdict|conclusion|opinion|view|judge?ment|evaluation|assessment|decision)\s+is\s+that\s+)$",
+    re.IGNORECASE,
+)
+PICK = r"i(?:\s+would|['’]d)?\s+(?:choose|pick|select|prefer|vote for|go with|favou?r|declare)"
+CHOSEN = ("winner", "choice", "answer", "verdict", "decision", "judgment", "judgement", "preference", "result")
+JSON_CHOICE = frozenset(
+    {*CHOSEN, "preferred", "better", "best", "selected", "selection", "chosen", "pick", "vote"}
+    | {f"{rank}_{name}" for rank in ("final", "overall") for name in CHOSEN}
+    | {f"{which}_{name}" for which in ("better", "best", "preferred") for name in ("answer", "response", "output")}
+)
+
+
+CONDITION = re.compile(
+    r"\b(?:if|unless|would|could|might|whether|when|not|never|neither|nor|or|assuming)\b|n't\b", re.IGNORECASE
+)
+SENTENCE_ENDS = re.compile(
+    rf"\s*(?:[.!]?\s*$|(?:[,;:–—-]*\s*{REASONS}|[;:–—-]+\s*(?:it|its|this|they)\b)(?!.*\b(?:if|unless|otherwise)\b))",
+    re.IGNORECASE | re.DOTALL,
+)
+FOR_THIS = re.compile(
+    r"\s*(?:for|in|to)\s+(?:this|the)\s+(?:(?:given|above|specific|current|present)\s+)?"
+    r"(?:instruction|task|question|prompt|request|case)\b",
+    re.IGNORECASE,
+)
+
+
+LETTERED = re.compile(
+    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:(?:final|best)\s+)*(?:answer|option)\b", re.IGNORECASE
+)
+NOUNED = re.compile(rf"\W*{NOUN}\b", re.IGNORECASE)
+
+
+class Labelled(NamedTuple):
+    """Patterns around the labels of two answers; the group `label` is the one that is named."""
+
+    label: re.Pattern[str]
+    """With what may stand around it: `the Response "A"`."""
+    order: re.Pattern[str]
+    """`A > B`."""
+    praise: re.Pattern[str]
+    """` is better than B`, after a label."""
+    sentences: tuple[re.Pattern[str], ...]
+    """Sentences that state a verdict; the groups `before` and `rest` are what stands around it."""
+    praised: re.Pattern[str]
+    """`B is better`, wherever it stands."""
+    comparison: re.Pattern[str]
+    """` than B`, after the praise."""
+
+
+def _labelled(labels: tuple[str, str]) -> Labelled:
+    either = "|".join(map(re.escape, labels))
+    closed = rf"(?:['’]s\s+{NOUN}|(?![\w'’]\w)(?!\w)[)\]}}>\"'”’]*)"
+    one = rf"(?:{NOUN}\s*[-#:]?\s*)?[(\[{{<\"'“‘]*(?P<label>{either}){closed}"
+    other = one.replace("?P<label>", "?:")
+    said = re.IGNORECASE | re.DOTALL
+    return Labelled(
+        re.compile(one, re.IGNORECASE),
+        re.compile(rf"({either})\s*(>>?|<<?|=)\s*({either})(?!\w)", re.IGNORECASE),
+        re.compile(rf"\s+(?:{BETTER}|wins|is right)\b(?:\s+than\s+{other})?", re.IGNORECASE),
+        (
+            re.compile(rf"(?P<before>[^.;:!?]*?){one}\s+(?:{BETTER}|wins)\b(?P<rest>.*)$", said),
+            re.compile(rf"(?P<before>[^.;:!?]*?){PICK}\s+{one}(?P<rest>.*)$", said),
+        ),
+        re.compile(rf"\b{one}\s+(?:{BETTER}|wins)\b", re.IGNORECASE),
+        re.compile(rf"\s*(?:(?:than|over|to)\s+{other}|as the (?:better|winner|best)[\w ]*)", re.IGNORECASE),
+    )
+
+
+@cache
+def choice_between(labels: tuple[str, str]) -> Grammar:
+    """How one of two labels, or a tie, is stated."""
+    patterns = _labelled(labels)
+    canonical = {name.lower(): name for name in labels}
+
+    def value(text: str) -> tuple[str | Reason, str] | None:
+        if found := patterns.order.match(text):
+            return _first_of(*(canonical.get(part.lower(), part) for part in found.groups())), text[found.end() :]
+        if found := TIES.match(text):
+            return TIE, text[found.end() :]
+        if NONE.match(text):
+            return Reason.DECLINED, ""
+        if found := patterns.label.match(text):
+            praised = patterns.praise.match(text, found.end())
+            return canonical[found["label"].lower()], text[(praised or found).end() :]
+        return None
+
+    def sentence(unit: str) -> str | None:
+        found = next((match for one in patterns.sentences if (match := one.match(unit))), None)
+        if found is None or not _is_unlimited(found["before"]):
+            return None
+        named = canonical[found["label"].lower()]
+        rest = FOR_THIS.sub("", patterns.comparison.sub("", found["rest"], count=1), count=1)
+        praised = {canonical[one["label"].lower()] for one in patterns.praised.finditer(rest)}
+        return named if SENTENCE_ENDS.match(rest) and praised <= {named} else None
+
+    def tie(unit: str) -> str | None:
+        return TIE if TIE_SENTENCE.search(LEAD.sub("", unit, count=1)) and not CONDITION.search(unit) else None
+
+    def opposes(unit: str, choice: Value) -> bool:
+        opening = CONCESSION.match(unit)
+        subject = patterns.label.match(unit, opening.end()) if opening else None
+        return subject is not None and canonical[subject["label"].lower()] != choice and not NEGATED.search(unit)
+
+    return Grammar(JSON_CHOICE, CUE, MARKED, value, _names_a_letter, sentence, tie, opposes)
+
+
+def _is_unlimited(before: str) -> bool:
+    """Whether what stands before a verdict leaves it as it is: a conclusion's first word, a setting, `I think that`."""
+    led = CONCLUSION.match(before)
+    rest = OPINION.sub("", before[led.end() if led else 0 :])
+    if not rest.strip() or (led and (based := LEAD.fullmatch(rest)) and "," in based[0]):
+        return True
+    return bool(SETTING.fullmatch(rest)) and not LIMITED.search(rest)
+
+
+def _names_a_letter(cue: str, said: str) -> bool:
+    """Whether a cue with a bare letter may be the answer to a multiple-choice question: `Answer: B`."""
+    return bool(LETTERED.match(cue)) and not NOUNED.match(said)
+
+
+def _first_of(first: str, sign: str, second: str) -> str | Reason:
+    """The better one in `A > B`."""
+    return Reason.MALFORMED if first == second else {">": first, "<": second, "=": TIE}[sign[0]]
+
+
+# ---- how many points ----
+
+NUMBER = r"[-+−]?\d+(?:\.\d+)?"
+SCORED = ("score", "rating", "points", "grade")
+JSON_POINTS = frozenset(
+    {*SCORED, "value", "overall"} | {f"{rank}_{n}" for rank in ("final", "overall") for n in SCORED}
+)
+POINTS_CUE = re.compile(
+    rf"(?:{LEAD.pattern})?(?:(?:my|the|our)\s+)?(?:{RANKED_WORDS}\s+)?(?:score|rating|grade|points|mark|result)"
+    r"\s*(?:\([^()]*\)\s*)?(?:is\s*:?(?=\s|$)|[:=]|[-=]*>|→|[–—]|$)\s*",
+    re.IGNORECASE,
+)
+RATED = re.compile(
+    r"i(?:\s+would|'d)?\s+(?:rate|give|score|assign)\s+(?:(?:it|this|the|that|a|an|response|answer|output|score|rating|of"
+    rf"|at|as)\s+)*(?P<number>{NUMBER}.*)$",
+    re.IGNORECASE,
+)
+
+
+def _names_a_number(cue: str, said: str) -> bool:
+    """Whether a cue with a number may speak of something else than a rating: `Result: 4`."""
+    return re.search(r"\b(?:result|points|mark)\b", cue, re.IGNORECASE) is not None
+
+
+@cache
+def points_between(low: float, high: float) -> Grammar:
+    """How a number in [low, high] is stated."""
+    whole = re.compile(
+        rf"(?P<number>{NUMBER})(?:\s*(?:/|out of)\s*(?P<of>{NUMBER}))?(?:\s*(?:points?|stars?))?(?![\w%])"
+    )
+
+    def value(text: str) -> tuple[float | Reason, str] | None:
+        text = re.sub(r"^[\"'(\[]+|(?<=\d)[\"')\]]+", "", text)
+        if NONE.match(text):
+            return Reason.DECLINED, ""
+        found = whole.match(text)
+        if found is None:
+            return None
+        number, rest = float(found["number"].replace("−", "-")), text[found.end() :]
+        if re.match(r"\s*(?:[-–—~/]|to|or|and)\s*\d|[.,]\d", rest):
+            return Reason.MALFORMED, ""
+        if found["of"] and float(found["of"]) != high:
+            return Reason.MALFORMED, ""
+        return (number, rest) if low <= number <= high else (Reason.OUT_OF_RANGE, "")
+
+    def sentence(unit: str) -> float | None:
+        found = RATED.match(LEAD.sub("", unit, count=1))
+        inner = value(found["number"]) if found else None
+        if inner is None or isinstance(inner[0], Reason) or not SENTENCE_ENDS.match(inner[1]):
+            return None
+        return inner[0]
+
+    return Grammar(
+        JSON_POINTS, POINTS_CUE, MARKED, value, _names_a_number, sentence, lambda unit: None, lambda unit, points: False
+    )

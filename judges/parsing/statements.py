@@ -1,0 +1,357 @@
+"""Read the one thing that a reply states, a winner or a number, or say why it states none.
+
+The reply's own words are read, without what it thinks aloud, quotes, or copies from the texts that it was shown.
+
+1. An explicit statement is a JSON field, a mark such as `[[A]]`, or a line such as `Final verdict: Response A`.
+2. A verdict sentence is `Response A is better`, `I prefer Response A`, or (for numbers) `I would rate it 7`. Before it
+   may stand a concluding word (`Therefore,`), a setting (`After reading both,`, `While both are short,`) or an opinion
+   (`I think that`), after it the end of the sentence, the other response (`than Response B`) or a reason (`because`).
+   With a condition (`If brevity matters,`), a limit (`in terms of style`, `at grammar`), a negation or a question mark
+   it is no verdict sentence.
+3. Verdict sentences decide where nothing is explicit and one of them opens the reply, closes it or has a concluding
+   word. A sentence with a concluding word does not decide if a passage on a further criterion (`Clarity: ...`) follows.
+   All verdict sentences must name the same value.
+4. Nothing is stated where the reply takes its verdict back (`Actually, ...`), calls it a tie afterwards, declines to
+   decide, or speaks for the other response in a sentence that begins with `However` or `But`.
+5. `Both are equally good.` is a tie where it closes the reply or has a concluding word.
+6. Statements that differ contradict each other, except that a later line may say that it is final or revised.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..types import Reason
+from .phrases import (
+    COMMAND,
+    CONCLUSION,
+    DECLINES,
+    DENIAL,
+    ENDS,
+    HYPOTHESIS,
+    PRELIMINARY,
+    RANKED_WORDS,
+    REASONING_KEYS,
+    RETRACTION,
+    REVISION,
+    SPEAKER,
+    TAKEN_BACK,
+    TOPIC,
+    UNDECIDED,
+    WRAPPERS,
+)
+from .replies import Found, Repeated, documents, own_words, sentences, undecorated, without_thinking
+
+Value = str | float
+
+
+class NoVerdict(NamedTuple):
+    """Why a reply gives nothing to count."""
+
+    reason: Reason
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}" if self.detail else str(self.reason)
+
+
+class Stated(NamedTuple):
+    """What a reply states, and the reasoning that it gives for it."""
+
+    value: Value
+    reasoning: str
+    form: str
+    """`json` or `text`."""
+
+
+class Grammar(NamedTuple):
+    """How one kind of value is stated."""
+
+    keys: frozenset[str]
+    """JSON fields that state it, in small letters with underscores."""
+    cue: re.Pattern[str]
+    """What stands before it on a line, up to and with the colon."""
+    mark: re.Pattern[str]
+    """A mark that states it by itself; its only non-empty group is the value."""
+    value: Callable[[str], tuple[Value | Reason, str] | None]
+    """The value at the beginning of a text, and the rest of the text."""
+    ambiguous: Callable[[str, str], bool]
+    """Whether a cue and what follows it may speak of something else, such as a multiple-choice `Answer: B`."""
+    sentence: Callable[[str], Value | None]
+    """The value that a verdict sentence states."""
+    tie: Callable[[str], Value | None]
+    """The value of a sentence that calls it a tie."""
+    opposes: Callable[[str, Value], bool]
+    """Whether a sentence that begins with a contrast speaks for another value."""
+
+
+FINAL = 2
+
+
+class Line(NamedTuple):
+    """An explicit statement in a line."""
+
+    place: int
+    value: Value | Reason
+    rank: int
+    """0 where it calls itself preliminary, `FINAL` final, else 1."""
+    rest: str
+    """What follows it on the line."""
+    ambiguous: bool = False
+
+
+def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = "stop") -> Stated | NoVerdict:
+    """What the reply states, or why it states nothing; `quoted` are the texts that its writer was shown."""
+    if finish == "length":
+        return NoVerdict(Reason.CUT_OFF)
+    if not text.strip():
+        return NoVerdict(Reason.NO_REPLY, "an empty text")
+    said = without_thinking(text)
+    if not said:
+        return NoVerdict(Reason.CUT_OFF, "it ends in its thoughts")
+    try:
+        found = [one for one in documents(said) if is_own(said, one, quoted)]
+    except Repeated as error:
+        return NoVerdict(Reason.CONTRADICTION, str(error))
+    holders = [part for one in found if (part := _holder(one.value, grammar.keys)) is not None]
+    if holders:
+        for one in reversed(found):
+            said = said[: one.start] + " " + said[one.end :]
+        return _from_json(holders, said, grammar, quoted)
+    return _from_text(said, grammar, quoted)
+
+
+LEADING = 400  # characters before a document that may say what it is; of more, many documents would take too long
+
+
+def is_own(said: str, found: Found, quoted: Sequence[str]) -> bool:
+    """Whether a document is the judge's: the whole reply is; not one that an answer has too, nor an example."""
+    document = said[found.start : found.end]
+    line = said.rfind("\n", 0, found.start) + 1
+    before = said[max(line, found.start - LEADING) : found.start]
+    whole = len(document) > 0.9 * len(said)
+    return whole or not (any(document in one for one in quoted) or HYPOTHESIS.search(before) or DENIAL.search(before))
+
+
+# ---- JSON ----
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s-]+", "_", name.strip().lower())
+
+
+def _holder(value: Any, keys: frozenset[str], depth: int = 0) -> Mapping[str, Any] | None:
+    """The object with one of the keys: this one, or the only one inside it."""
+    if not isinstance(value, dict) or depth > 2:
+        return None
+    fields = {_key(name): part for name, part in value.items()}
+    if any(name in keys and not isinstance(part, dict | list) for name, part in fields.items()):
+        return value
+    inner = [part for name, part in fields.items() if isinstance(part, dict) and (name in WRAPPERS or len(fields) == 1)]
+    return _holder(inner[0], keys, depth + 1) if len(inner) == 1 else None
+
+
+def _from_json(
+    holders: Sequence[Mapping[str, Any]], rest: str, grammar: Grammar, quoted: Sequence[str]
+) -> Stated | NoVerdict:
+    """What the objects state, if nothing in them or beside them says otherwise."""
+    fields = [(_key(name), part) for holder in holders for name, part in holder.items()]
+    values = [part for name, part in fields if name in grammar.keys and not isinstance(part, dict | list)]
+    prose = [part for part in values if _is_prose(part, grammar)]
+    prose = prose if len(prose) < len(values) else []
+    reasoning = [str(part) for name, part in fields if name in REASONING_KEYS and part] + prose
+    values = [part for part in values if part not in prose]
+    read_values = [_field(value, grammar) for value in values]
+    for found, value in zip(read_values, values, strict=True):
+        if isinstance(found, Reason):
+            return NoVerdict(found, f"{value!r}")
+    beside = [_from_text(part, grammar, quoted) for part in (rest, *reasoning) if part.strip()]
+    stated = {*read_values, *(one.value for one in beside if isinstance(one, Stated))}
+    contradictory = any(isinstance(one, NoVerdict) and one.reason == Reason.CONTRADICTION for one in beside)
+    if len(stated) > 1 or contradictory:
+        return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted(map(str, stated))))
+    return Stated(read_values[0], "\n".join([*reasoning, *([rest.strip()] if rest.strip(" \n`") else [])]), "json")
+
+
+def _is_prose(value: Any, grammar: Grammar) -> bool:
+    """Whether a field is a sentence rather than a value: `verdict` may be either beside a `winner`."""
+    return isinstance(value, str) and len(value.split()) > 3 and _field(value, grammar) == Reason.MALFORMED
+
+
+def _field(value: Any, grammar: Grammar) -> Value | Reason:
+    """A JSON field's value: the whole of it has to be one."""
+    if value is None:
+        return Reason.DECLINED
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return Reason.MALFORMED
+    found = grammar.value(undecorated(str(value)))
+    if found is None:
+        return Reason.MALFORMED
+    return found[0] if isinstance(found[0], Reason) or not found[1].strip(" .!") else Reason.MALFORMED
+
+
+# ---- text ----
+
+
+def _from_text(said: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | NoVerdict:
+    own = own_words(said, quoted)
+    found = _conclusion(own, grammar)
+    if not isinstance(found, NoVerdict):
+        return Stated(found, said, "text")
+    if found.reason != Reason.NO_VERDICT:
+        return found
+    if re.search(rf"[\"'](?:{'|'.join(grammar.keys)})[\"']\s*:", said, re.IGNORECASE):
+        return NoVerdict(Reason.MALFORMED, "JSON that cannot be read")
+    if not isinstance(_conclusion(re.sub(r"^[>\s]+", "", said, flags=re.MULTILINE), grammar), NoVerdict):
+        return NoVerdict(Reason.ONLY_QUOTED)
+    return NoVerdict(Reason.DECLINED) if DECLINES.search(own) else found
+
+
+def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
+    lines = [undecorated(line) for line in text.split("\n")]
+    lines = [line for line in lines if re.search(r"\w", line)]
+    if len(lines) == 1 and not text.lstrip().startswith("#"):  # a heading alone is what is left of a torn reply
+        whole = grammar.value(lines[0])
+        if whole is not None and not whole[1].strip(" .!"):
+            return NoVerdict(whole[0]) if isinstance(whole[0], Reason) else whole[0]
+    explicit = _unambiguous(list(_explicit(lines, grammar)), len(lines) - 1)
+    if not explicit:
+        concluded = _concluded(lines, grammar)
+        return NoVerdict(Reason.NO_VERDICT) if concluded is None else concluded
+    last = explicit[-1]
+    if any(not _overrides(last, one, lines) for one in explicit if one.value != last.value):
+        return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(one.value) for one in explicit})))
+    if RETRACTION.search(last.rest) or any(map(TAKEN_BACK.match, lines[last.place + 1 :])):
+        return NoVerdict(Reason.CONTRADICTION, "it is taken back")
+    if isinstance(last.value, Reason):
+        return NoVerdict(last.value)
+    parts = [[last.rest], lines[last.place + 1 :], *([lines[: last.place]] if last.rank < FINAL else [])]
+    for concluded in (_concluded(part, grammar) for part in parts):
+        if concluded is not None and concluded != last.value:
+            return NoVerdict(Reason.CONTRADICTION, f"{last.value} and {concluded}")
+    return last.value
+
+
+def _unambiguous(found: Sequence[Line], end: int) -> list[Line]:
+    """The clear statements; where there is none, an ambiguous one in the first or last line."""
+    clear = [one for one in found if not one.ambiguous]
+    return clear or [one for one in found if one.place in (0, end)]
+
+
+def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
+    """A later statement stands against another one only if it says that it is the final or a revised one."""
+    if last.place == earlier.place:
+        return False
+    between = " ".join(lines[earlier.place + 1 : last.place + 1])
+    return last.rank > earlier.rank or bool(REVISION.search(between))
+
+
+def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[Line]:
+    """Explicit statements in order."""
+    for place, line in enumerate(lines):
+        yield from _marked(place, line, grammar)
+        following = lines[place + 1] if place + 1 < len(lines) else ""
+        yield from _cued(place, line, following, grammar)
+
+
+def _marked(place: int, line: str, grammar: Grammar) -> Iterator[Line]:
+    found = [(one, value) for one in grammar.mark.finditer(line) if (value := _mark_value(one, grammar)) is not None]
+    several = len({value for _, value in found}) > 1
+    for mark, value in found:
+        before, rest = line[: mark.start()], line[mark.end() :]
+        if several or (ENDS.match(rest) and not _doubted(before)):
+            yield Line(place, value, _rank(before), rest, mark[0].startswith("\\boxed"))
+
+
+def _doubted(before: str) -> bool:
+    """Whether what stands before a mark makes it a supposition, a command or somebody else's word."""
+    sentence = sentences(before)[-1]
+    return any(one.search(sentence) for one in (HYPOTHESIS, COMMAND, DENIAL))
+
+
+def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
+    value = grammar.value(next(part for part in mark.groups() if part is not None))
+    return None if value is None or value[1].strip(" .") else value[0]
+
+
+def _cued(place: int, line: str, following: str, grammar: Grammar) -> Iterator[Line]:
+    units = sentences(line)
+    for number, unit in enumerate(units):
+        cue = grammar.cue.match(unit)
+        if cue is None:
+            continue
+        here = " ".join([unit[cue.end() :], *units[number + 1 :]]).strip()
+        if again := grammar.cue.match(here):  # "Final judgment: Winner: A"
+            here = here[again.end() :]
+        value = grammar.value(here or following)
+        if value is None:
+            continue
+        rest = value[1] if here else ("" if not value[1].strip(" .!") else "?")
+        if ENDS.match(rest):
+            yield Line(place, value[0], _rank(cue[0]), rest, grammar.ambiguous(cue[0], here or following))
+
+
+def _rank(words: str) -> int:
+    found = re.search(RANKED_WORDS, words, re.IGNORECASE)
+    if found is None:
+        return 1
+    return 0 if found["rank"].lower() in PRELIMINARY else FINAL
+
+
+class Sentence(NamedTuple):
+    """A sentence of the reply, without Markdown."""
+
+    line: int
+    text: str
+    announced: bool
+    """Whether the sentence before it ends in a colon and speaks of an example, a command or somebody else's words."""
+
+
+def _sentences_of(lines: Sequence[str]) -> list[Sentence]:
+    units = [(place, undecorated(unit)) for place, line in enumerate(lines) for unit in sentences(line)]
+    before = ["", *(unit for _, unit in units)]
+    return [
+        Sentence(place, unit, last.endswith(":") and _doubted(last))
+        for (place, unit), last in zip(units, before, strict=False)
+    ]
+
+
+def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | None:
+    """The value that the verdict sentences agree on; None where no sentence decides."""
+    units = _sentences_of(lines)
+    end = len(units) - 1
+    stated = {
+        place: value
+        for place, unit in enumerate(units)
+        if not unit.announced and (value := grammar.sentence(unit.text)) is not None
+    }
+    last = max(stated, default=-1)
+    ties = [value for place, unit in enumerate(units) if place > last and (value := _tie(unit, place == end, grammar))]
+    if not stated:
+        return ties[-1] if ties else None
+    if ties or len(set(stated.values())) > 1:
+        return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({*map(str, stated.values()), *map(str, ties)})))
+    if not any(_decides(place, units, lines) for place in stated):
+        return None
+    if any(_unsettles(unit.text, stated[last], grammar) for unit in units[last + 1 :]):
+        return NoVerdict(Reason.CONTRADICTION, "it is taken back")
+    return stated[last]
+
+
+def _tie(unit: Sentence, closes: bool, grammar: Grammar) -> Value | None:
+    return grammar.tie(unit.text) if closes or CONCLUSION.match(unit.text) else None
+
+
+def _decides(place: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:
+    """Whether a verdict sentence opens or closes the reply, or draws a conclusion that no further criterion follows."""
+    if place in (0, len(units) - 1):
+        return True
+    led = CONCLUSION.match(units[place].text) is not None
+    return led and not any(map(TOPIC.match, lines[units[place].line + 1 :]))
+
+
+def _unsettles(unit: str, value: Value, grammar: Grammar) -> bool:
+    """Whether a sentence after a verdict takes it back, declines to decide, or speaks for another value."""
+    declines = DECLINES.search(unit)
+    own = declines is not None and SPEAKER.search(unit[: declines.start()]) is not None
+    return bool(own or TAKEN_BACK.match(unit) or UNDECIDED.search(unit) or grammar.opposes(unit, value))

@@ -1,0 +1,235 @@
+"""Text -> verdict or a reason for having none; a failure to read is never a score."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..types import Reason
+from .grammars import LABELS, choice_between, points_between
+from .phrases import REASONING_KEYS
+from .replies import Repeated, documents, unwrapped, without_copies, without_thinking
+from .statements import NoVerdict, Stated, is_own, read
+
+
+class Verdict(NamedTuple):
+    """Which of two answers is better."""
+
+    choice: str
+    """One of the two labels, or `tie`."""
+    reasoning: str = ""
+    form: str = "text"
+    """`json` or `text`: how it was stated."""
+
+
+class Points(NamedTuple):
+    """How good one answer is, on the scale asked for."""
+
+    value: float
+    reasoning: str = ""
+    form: str = "text"
+
+
+class Mark(NamedTuple):
+    """What was said of one criterion: 1 is met, 0 is not, between is partly, NaN does not apply."""
+
+    value: float
+    evidence: str = ""
+
+
+class Marks(NamedTuple):
+    """A mark for every criterion asked for."""
+
+    values: Mapping[str, Mark]
+    reasoning: str = ""
+
+
+# ---- a winner, points ----
+
+TIE_MARK = re.compile(r"\[\[\s*C\s*\]\]", re.IGNORECASE)
+
+
+def pair_verdict(
+    text: str, *, labels: tuple[str, str] = LABELS, quoted: Sequence[str] = (), finish: str = "stop"
+) -> Verdict | NoVerdict:
+    """The winner that a reply names under one of two labels, or a tie, or why it names none.
+
+    JSON is read first (the whole reply, a fenced block, an object in the text), then the last explicit line or mark,
+    then the sentences that open the reply, close it or draw a conclusion. A line stands against another one only where
+    it says that it is final or revised; otherwise they contradict each other. What is quoted, copied from `quoted` (the
+    texts that were shown) or thought aloud is not the judge's verdict. In MT-Bench's marks `[[C]]` is a tie. The rules
+    are those of `statements`.
+
+    >>> pair_verdict("B is longer. Final verdict: **Response A**, because it is right.").choice
+    'A'
+    >>> pair_verdict("Response A is better. Response B invents a date.").choice
+    'A'
+    >>> pair_verdict("Winner: A\\nWinner: B").reason
+    <Reason.CONTRADICTION: 'contradictory verdicts'>
+    """
+    if labels == LABELS:
+        text = TIE_MARK.sub("[[tie]]", text)
+    found = read(text, choice_between(labels), quoted, finish)
+    return Verdict(str(found.value), found.reasoning, found.form) if isinstance(found, Stated) else found
+
+
+def points(
+    text: str, low: float, high: float, *, quoted: Sequence[str] = (), finish: str = "stop"
+) -> Points | NoVerdict:
+    """The number in [low, high] that a reply gives, or why it gives none; read as `pair_verdict` reads.
+
+    A range, another scale's number ("8/100" where `high` is 10) and a number outside the range are no score.
+
+    >>> points("Good, but short. Rating: 7/10", 1, 10).value
+    7.0
+    >>> points("Rating: 11", 1, 10).reason
+    <Reason.OUT_OF_RANGE: 'a score out of range'>
+    """
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"points lie between two numbers, got low {low} and high {high}")
+    found = read(text, points_between(low, high), quoted, finish)
+    return Points(float(found.value), found.reasoning, found.form) if isinstance(found, Stated) else found
+
+
+# ---- criterion by criterion ----
+
+YES = frozenset(
+    {"true", "yes", "y", "1", "1.0", "met", "pass", "passed", "kept", "satisfied", "fulfilled", "✓", "✅", "✔"}
+)
+NO = frozenset(
+    {
+        "false",
+        "no",
+        "n",
+        "0",
+        "0.0",
+        "unmet",
+        "missed",
+        "fail",
+        "failed",
+        "broken",
+        "violated",
+        "unsatisfied",
+        "✗",
+        "❌",
+    }
+    | {f"not {word}" for word in ("met", "kept", "satisfied", "fulfilled", "passed")}
+)
+PARTLY = frozenset({"partial", "partly", "partially", "partially met", "partly met", "0.5"})
+DOES_NOT_APPLY = frozenset({"n/a", "na", "not applicable", "not_applicable", "does not apply", "inapplicable"})
+MET_KEYS = ("met", "criteria_met", "kept", "pass", "passed", "satisfied", "verdict", "status", "result", "value")
+EVIDENCE_KEYS = ("evidence", "quote", "quotation", "explanation", "reason", "justification")
+NAME_KEYS = ("id", "name", "criterion", "rule", "rule_id", "item")
+MARK_LINE = re.compile(
+    r"(?P<name>[\w.-]+)\s*[:|).–—-]\s*(?P<mark>[\w/ .✓✅✔✗❌✘]+?)\s*(?:$|[.;]\s*$|[,:;|(–—-]+\s*(?P<evidence>.*)$)"
+)
+
+
+def mark_value(said: Any) -> float | None:
+    """1 for met, 0 for not, 0.5 for partly, NaN for what does not apply; None for anything else.
+
+    >>> mark_value("Not met"), mark_value(True), mark_value("maybe")
+    (0.0, 1.0, None)
+    """
+    if not isinstance(said, bool | str | int | float):
+        return None
+    word = str(said).strip(" .*_`").lower()
+    for value, words in ((1.0, YES), (0.0, NO), (0.5, PARTLY), (math.nan, DOES_NOT_APPLY)):
+        if word in words:
+            return value
+    return None
+
+
+def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), finish: str = "stop") -> Marks | NoVerdict:
+    """A mark for each name, from JSON or from lines such as `r1: met, "the quotation"`; all of them or none.
+
+    JSON is a list of objects with an id and `met`, by itself or as a field, or an object from names to marks or to
+    objects with `met`; what is copied from `quoted` does not count. A name without a mark, one that was not asked for
+    and two different marks are no verdict.
+
+    >>> criteria('{"rules": [{"id": "r1", "met": true, "evidence": "four"}]}', ["r1"]).values["r1"]
+    Mark(value=1.0, evidence='four')
+    >>> criteria("r1: met", ["r1", "r2"])
+    NoVerdict(reason=<Reason.MISSING: 'a criterion without a verdict'>, detail='r2')
+    """
+    if finish == "length":
+        return NoVerdict(Reason.CUT_OFF)
+    if not text.strip():
+        return NoVerdict(Reason.NO_REPLY, "an empty text")
+    said = without_thinking(text)
+    if not said:
+        return NoVerdict(Reason.CUT_OFF, "it ends in its thoughts")
+    try:
+        found = [one.value for one in documents(said) if is_own(said, one, quoted)]
+    except Repeated as error:
+        return NoVerdict(Reason.CONTRADICTION, str(error))
+    rows = [row for one in found for row in _rows(one, names)]
+    reasoning = "\n".join(
+        str(one[key]) for one in found if isinstance(one, dict) for key in REASONING_KEYS if one.get(key)
+    )
+    if not rows and not found:
+        rows, reasoning = _lines_of_marks(without_copies(said, quoted), names), said
+    return _complete(rows, names, reasoning)
+
+
+def _rows(document: Any, names: Sequence[str]) -> list[tuple[str, Any, str]]:
+    """Name, mark and evidence of everything in a document that looks like a mark."""
+    if isinstance(document, list):
+        return [_row(one) for one in document]
+    lists = [part for part in document.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
+    if len(lists) == 1:
+        return [_row(one) for one in lists[0] if isinstance(one, dict)]
+    if not any(name in document for name in names):
+        inner = [part for part in document.values() if isinstance(part, dict)]
+        return _rows(inner[0], names) if len(inner) == 1 else ([_row(document)] if _first(document, NAME_KEYS) else [])
+    return [(name, _met(part), _evidence(part)) for name, part in document.items() if name not in REASONING_KEYS]
+
+
+def _row(one: Mapping[str, Any]) -> tuple[str, Any, str]:
+    return str(_first(one, NAME_KEYS)), _met(one), _evidence(one)
+
+
+def _met(part: Any) -> Any:
+    return _first(part, MET_KEYS) if isinstance(part, dict) else part
+
+
+def _evidence(part: Any) -> str:
+    return str(_first(part, EVIDENCE_KEYS) or "") if isinstance(part, dict) else ""
+
+
+def _first(one: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((one[key] for key in keys if key in one), None)
+
+
+def _lines_of_marks(said: str, names: Sequence[str]) -> list[tuple[str, Any, str]]:
+    lines = (MARK_LINE.match(undecorated_line(line)) for line in unwrapped(said).split("\n"))
+    known = {name.lower(): name for name in names}
+    return [
+        (known[found["name"].lower()], found["mark"], (found["evidence"] or "").strip(" \"“”'()"))
+        for found in lines
+        if found and found["name"].lower() in known
+    ]
+
+
+def undecorated_line(line: str) -> str:
+    """A line without Markdown, whose number may be a criterion's name."""
+    return re.sub(r"^\s*(?:[-•+*]\s+)?", "", line.replace("**", "").replace("`", "")).strip()
+
+
+def _complete(rows: Sequence[tuple[str, Any, str]], names: Sequence[str], reasoning: str) -> Marks | NoVerdict:
+    if not rows:
+        return NoVerdict(Reason.NO_VERDICT)
+    marks: dict[str, Mark] = {}
+    for name, said, evidence in rows:
+        value = mark_value(said)
+        if name not in names:
+            return NoVerdict(Reason.MALFORMED, f"'{name}' was not asked for")
+        if value is None:
+            return NoVerdict(Reason.MALFORMED, f"{name}: {said!r}")
+        before = marks.get(name)
+        if before is not None and not (before.value == value or (math.isnan(before.value) and math.isnan(value))):
+            return NoVerdict(Reason.CONTRADICTION, name)
+        marks[name] = Mark(value, evidence)
+    if absent := [name for name in names if name not in marks]:
+        return NoVerdict(Reason.MISSING, ", ".join(absent))
+    return Marks({name: marks[name] for name in names}, reasoning)

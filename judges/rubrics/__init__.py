@@ -1,0 +1,1 @@
+"""Rubrics: the type, its scoring, public formats, and rubrics in TOML."""

@@ -1,0 +1,74 @@
+"""Rubrics as public data sets write them: HealthBench's signed points and BiGGen Bench's five levels."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...rm.data.pairs import column, is_number
+from .rubric import Principle, Rubric
+
+LEVELS = 5
+
+
+class Levels(NamedTuple):
+    """A scale whose whole numbers are described: what is asked, and what an answer of each level is like."""
+
+    question: str
+    described: Mapping[int, str]
+
+    @property
+    def low(self) -> int:
+        """The worst level."""
+        return min(self.described)
+
+    @property
+    def high(self) -> int:
+        """The best level."""
+        return max(self.described)
+
+    def render(self) -> str:
+        """As a judge reads it.
+
+        >>> print(Levels("Is it right?", {1: "Wrong.", 2: "Right."}).render())
+        Is it right?
+        1: Wrong.
+        2: Right.
+        """
+        return "\n".join([self.question, *(f"{level}: {told}" for level, told in sorted(self.described.items()))])
+
+
+def healthbench(row: Mapping[str, Any]) -> Rubric:
+    """HealthBench's criteria (arXiv:2505.08775): `rubrics` of `criterion` and `points`, negative for what is bad.
+
+    Each is a principle `c1, c2, ...` whose weight is its points; `rubric_score.signed_points` adds them up as the
+    authors do.
+    """
+    return Rubric(
+        principles=tuple(
+            Principle(f"c{number}", str(column(one, "criterion")), _points(one, number))
+            for number, one in enumerate(_criteria(row), 1)
+        ),
+        source="HealthBench",
+    )
+
+
+def _criteria(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = column(row, "rubrics")
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise ValueError(f"'rubrics' is a list of objects with criterion and points, got {str(found)[:60]}")
+    return found
+
+
+def _points(one: Mapping[str, Any], number: int) -> float:
+    points = column(one, "points")
+    if not is_number(points) or points == 0:
+        raise ValueError(f"criterion {number}: points are a number other than 0, got {points!r:.60}")
+    return float(points)
+
+
+def biggen(row: Mapping[str, Any]) -> Levels:
+    """BiGGen Bench's rubric (arXiv:2406.05761): `score_rubric`: `criteria`, `score1_description` to `score5_…`."""
+    found = column(row, "score_rubric")
+    if not isinstance(found, Mapping):
+        raise ValueError(f"'score_rubric' has criteria and descriptions of five levels, got {str(found)[:60]}")
+    described = {level: str(column(found, f"score{level}_description")) for level in range(1, LEVELS + 1)}
+    return Levels(str(column(found, "criteria")), described)

@@ -1,0 +1,281 @@
+"""A rubric: hard rules with a test each, and weighted principles for what the rules leave open."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...rm.io import checked_files as documents
+from ..parsing.replies import FENCE
+
+KINDS = ("must", "forbid")
+MOST_RULES = 6
+LEAST_FORBIDDEN = 0.3  # of the rules' weight; rubrics of presence alone are what policies exploit (arXiv:2605.12474)
+COPIED_WORDS = 5
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an answer must do or must not do, and how that is checked on the answer alone."""
+
+    id: str
+    type: str
+    """`must` or `forbid`."""
+    criterion: str
+    test: str
+    weight: float = 1.0
+    """> 0, against the other rules."""
+    veto: bool = False
+    """Whether breaking it alone makes the answer worth nothing."""
+
+    def __post_init__(self):
+        if self.type not in KINDS:
+            raise ValueError(f"rule '{self.id}': the type is must or forbid, got '{self.type}'")
+        for name in ("id", "criterion", "test"):
+            if not getattr(self, name).strip():
+                raise ValueError(f"rule '{self.id}': {name} is empty")
+        if not 0 < self.weight < float("inf"):
+            raise ValueError(f"rule '{self.id}': a weight is a number > 0, got {self.weight}")
+
+
+@dataclass(frozen=True)
+class Principle:
+    """What makes an answer better where rules do not decide; with a negative weight, what makes it worse."""
+
+    id: str
+    description: str
+    weight: float = 1.0
+
+    def __post_init__(self):
+        for name in ("id", "description"):
+            if not getattr(self, name).strip():
+                raise ValueError(f"principle '{self.id}': {name} is empty")
+        if not 0 < abs(self.weight) < float("inf"):
+            raise ValueError(f"principle '{self.id}': a weight is a number other than 0, got {self.weight}")
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """Rules, then principles; `source` tells where it comes from."""
+
+    rules: tuple[Rule, ...] = ()
+    principles: tuple[Principle, ...] = ()
+    source: str = ""
+
+    def __post_init__(self):
+        if not self.ids:
+            raise ValueError("a rubric has at least one rule or principle, got none")
+        for name in self.ids:
+            if self.ids.count(name) > 1:
+                raise ValueError(f"rubric: the id '{name}' occurs twice")
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The names of all rules, then of all principles."""
+        return tuple(one.id for one in (*self.rules, *self.principles))
+
+
+# ---- reading ----
+
+RULE_FIELDS = {"id": str, "type": str, "criterion": str, "test": str, "weight": float, "veto": bool}
+PRINCIPLE_FIELDS = {"id": str, "description": str, "weight": float}
+OPTIONAL = ("weight", "veto")
+
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["rules", "principles"],
+    "properties": {
+        "rules": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["id", "type", "criterion", "test"],
+                "properties": {
+                    "id": {"type": "string"},
+                    "type": {"type": "string", "enum": list(KINDS)},
+                    "criterion": {"type": "string"},
+                    "test": {"type": "string"},
+                },
+            },
+        },
+        "principles": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["id", "description"],
+                "properties": {"id": {"type": "string"}, "description": {"type": "string"}},
+            },
+        },
+    },
+}
+"""What a model that writes a rubric is asked to follow."""
+
+
+def parse(text: str) -> Rubric:
+    """The rubric in a model's JSON, by itself or in one fenced block; a ValueError names the place that is wrong.
+
+    >>> parse('{"rules": [{"id": "r1", "type": "must", "criterion": "Gives a number.", "test": "Has a digit."}]}').ids
+    ('r1',)
+    >>> parse('{"rules": [{"id": "r1", "type": "should", "criterion": "c", "test": "t"}]}')
+    Traceback (most recent call last):
+    ValueError: rule 'r1': the type is must or forbid, got 'should'
+    """
+    fenced = FENCE.findall(text)
+    try:
+        values = documents.from_json(fenced[0] if len(fenced) == 1 else text)
+    except ValueError as error:
+        raise ValueError(f"rubric: no JSON object ({error}): {text.strip()[:60]!r}") from error
+    return from_values(values)
+
+
+def from_values(values: Any, place: str = "rubric") -> Rubric:
+    """A rubric from nested dictionaries and lists, as JSON and TOML give them."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{place}: an object with rules and principles is expected, got {type(values).__name__}")
+    _known(values, ("rules", "principles", "source"), place)
+    rules = [Rule(**row) for row in _rows(values, "rules", RULE_FIELDS, place)]
+    principles = [Principle(**row) for row in _rows(values, "principles", PRINCIPLE_FIELDS, place)]
+    return Rubric(tuple(rules), tuple(principles), str(values.get("source", "")))
+
+
+def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], place: str) -> list[dict[str, Any]]:
+    rows = values.get(name, [])
+    if not isinstance(rows, list):
+        raise ValueError(f"{place}: '{name}' is a list, got {type(rows).__name__}")
+    return [_row(row, fields, f"{place}: {name}[{number}]") for number, row in enumerate(rows)]
+
+
+def _row(row: Any, fields: Mapping[str, type], place: str) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise ValueError(f"{place}: an object is expected, got {row!r}")
+    _known(row, fields, place)
+    for name, kind in fields.items():
+        if name not in row and name not in OPTIONAL:
+            raise ValueError(f"{place}: '{name}' is missing")
+        number = kind is float and isinstance(row.get(name), int) and not isinstance(row.get(name), bool)
+        if name in row and not isinstance(row[name], kind) and not number:
+            raise ValueError(f"{place}: '{name}' is a {kind.__name__}, got {row[name]!r}")
+    try:
+        return {name: fields[name](value) for name, value in row.items()}
+    except OverflowError as error:
+        raise ValueError(f"{place}: a weight that large is no number ({error})") from error
+
+
+def _known(values: Iterable[str], names: Iterable[str], place: str) -> None:
+    if unknown := sorted(set(values) - set(names)):
+        raise ValueError(f"{place}: unknown field '{unknown[0]}'; there is {', '.join(names)}")
+
+
+def from_toml(text: str) -> Rubric:
+    """A rubric file: tables `[[rules]]` and `[[principles]]`, and `source`."""
+    try:
+        values = documents.from_toml(text)
+    except ValueError as error:
+        raise ValueError(f"rubric: no TOML ({error})") from error
+    return from_values(values)
+
+
+# ---- writing ----
+
+
+def render(rubric: Rubric) -> str:
+    """The rubric as a judge reads it: numbered, each with its name, type and test.
+
+    >>> rule = Rule("r1", "forbid", "Names a price.", "Search for euros.")
+    >>> print(render(Rubric((rule,), (Principle("p1", "Short."),))))
+    Hard rules:
+    1. [r1] MUST NOT: Names a price. Test: Search for euros.
+    Principles, only where the rules do not decide:
+    1. [p1] Short.
+    """
+    rules = [
+        f"{number}. [{rule.id}] {'MUST' if rule.type == 'must' else 'MUST NOT'}: {rule.criterion} Test: {rule.test}"
+        + (" (Breaking this one alone makes the answer worthless.)" if rule.veto else "")
+        for number, rule in enumerate(rubric.rules, 1)
+    ]
+    principles = [f"{number}. [{one.id}] {one.description}" for number, one in enumerate(rubric.principles, 1)]
+    parts = [["Hard rules:", *rules]] if rules else []
+    if principles:
+        head = "Principles, only where the rules do not decide:" if rules else "Principles:"
+        parts.append([head, *principles])
+    return "\n".join(line for part in parts for line in part)
+
+
+def to_toml(rubric: Rubric) -> str:
+    """The rubric as a TOML file; what `from_toml` reads back is equal."""
+    head = [f"source = {_toml(rubric.source)}", ""] if rubric.source else []
+    tables = [("rules", asdict(rule)) for rule in rubric.rules] + [("principles", asdict(p)) for p in rubric.principles]
+    lines = [
+        line
+        for name, fields in tables
+        for line in (f"[[{name}]]", *(f"{field} = {_toml(value)}" for field, value in fields.items()), "")
+    ]
+    return "\n".join([*head, *lines])
+
+
+def _toml(value: Any) -> str:
+    """A string, number or boolean: TOML's are JSON's, but for the delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# ---- what is doubtful ----
+
+COMPOUND = re.compile(r"\b(?:and|as well as)\b|;|, or\b", re.IGNORECASE)
+VAGUE = re.compile(
+    r"\b(?:good|high[- ]quality|deeper|more professional|appropriate(?:ly)?|adequate(?:ly)?|well[- ]written|engaging"
+    r"|insightful|nice|excellent)\b",
+    re.IGNORECASE,
+)
+SIDES = re.compile(
+    r"\b(?:answer|response|output|assistant) [AB]\b|\b(?:first|second|other) (?:answer|response)\b", re.I
+)
+
+
+def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
+    """What makes a rubric doubtful, a sentence each: compound, vague, one-sided, too long, or copied from `answers`."""
+    issues = [issue for rule in rubric.rules for issue in _lint_rule(rule)]
+    issues += [
+        f"'{name}' speaks of one of the answers: '{found[0]}'"
+        for name, text in _texts(rubric)
+        if (found := SIDES.search(text))
+    ]
+    issues += [
+        f"'{name}' copies an answer: '{run}'" for name, text in _texts(rubric) if (run := _copied(text, answers))
+    ]
+    if len(rubric.rules) > MOST_RULES:
+        issues.append(f"{len(rubric.rules)} rules; more than {MOST_RULES} seldom decide anything")
+    total = sum(rule.weight for rule in rubric.rules)
+    forbidden = sum(rule.weight for rule in rubric.rules if rule.type == "forbid")
+    if rubric.rules and forbidden < LEAST_FORBIDDEN * total:
+        issues.append(
+            f"{100 * forbidden / total:.0f} % of the rules' weight forbids something; {LEAST_FORBIDDEN:.0%} is safer"
+        )
+    if not rubric.rules:
+        issues.append("no hard rule; principles alone are a matter of taste")
+    return issues
+
+
+def _lint_rule(rule: Rule) -> list[str]:
+    issues = []
+    if COMPOUND.search(rule.criterion):
+        issues.append(f"rule '{rule.id}' looks compound; split it: '{rule.criterion}'")
+    if found := VAGUE.search(rule.criterion):
+        issues.append(f"rule '{rule.id}' is vague: '{found[0]}'")
+    return issues
+
+
+def _texts(rubric: Rubric) -> list[tuple[str, str]]:
+    rules = [(rule.id, f"{rule.criterion} {rule.test}") for rule in rubric.rules]
+    return rules + [(one.id, one.description) for one in rubric.principles]
+
+
+def _copied(text: str, answers: Sequence[str]) -> str:
+    """The first run of five words that an answer has too; empty if there is none."""
+    words = re.findall(r"\w+", text.casefold())
+    shown = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]
+    runs = (" ".join(words[start : start + COPIED_WORDS]) for start in range(len(words) - COPIED_WORDS + 1))
+    return next((run for run in runs if any(f" {run} " in one for one in shown)), "")

@@ -1,0 +1,45 @@
+"""`kernels.discounted_scan` as one kernel: a sequence a program, blocks from right to left."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..triton_common.launch import launch
+
+BLOCK = 1024
+REHEARSALS = [{"lengths": [4096, 1024], "discount": 0.95}]
+ELEMENTS = {"scan": "BLOCK"}
+
+
+def fused(x: Tensor, bounds: Tensor, *, discount: float) -> Tensor:
+    """The same numbers up to float32's rounding; bounds are int64."""
+    y = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+    grid = (len(bounds) - 1,)
+    launch(scan, grid, x=x, bounds=bounds, y=y, discount=float(discount), BLOCK=BLOCK)
+    return y
+
+
+@triton.jit
+def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
+    """y_t = x_t + discount y_{t+1}, of one sequence."""
+    sequence = tl.program_id(0)
+    first = tl.load(bounds + sequence)
+    end = tl.load(bounds + sequence + 1)
+    carry = 0.0 * discount  # y right of the block
+    place = tl.arange(0, BLOCK)
+    for block in range(0, tl.cdiv(end - first, BLOCK)):
+        t = end - (block + 1) * BLOCK + place  # int64; the leftmost block hangs over
+        inside = t >= first
+        value = tl.load(x + t, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
+        decay = tl.full([BLOCK], 1.0, tl.float32) * discount
+        decay, value = tl.associative_scan((decay, value), 0, _then, reverse=True)
+        value += decay * carry
+        tl.store(y + t, value, mask=inside)
+        carry = tl.sum(tl.where(place == 0, value, 0.0), 0)
+
+
+@triton.jit
+def _then(decay, value, further_decay, further):
+    """Two stretches y -> value + decay y, the second met later by the scan."""
+    return decay * further_decay, further + further_decay * value

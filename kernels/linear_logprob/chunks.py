@@ -1,0 +1,193 @@
+"""An output head some rows at a time: their products with its weights, what becomes of those, and gradients."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..dispatch import wide
+
+IGNORED = -100  # a target without a log-probability
+BLOCK = 2**18  # logits that a CPU works on at a time: 1 MB stays in its cache
+
+
+class Head(NamedTuple):
+    """How logits are made beyond the product, and for how many rows at a time."""
+
+    temperature: float
+    softcap: float | None
+    rows: int
+
+
+class Chunk(NamedTuple):
+    """Some rows between the two halves of an engine."""
+
+    memory: Float[Tensor, "n V"]
+    """Whatever the first half leaves to the second, which makes the gradient."""
+    logprob: Float[Tensor, " n"]
+    entropy: Float[Tensor, " n"]
+    lse: Float[Tensor, " n"]
+    """log Σ_j exp z_j."""
+
+
+class Engine(NamedTuple):
+    """One way to the numbers of z = cap(a + b) / T from products a = h Wᵀ, whose memory both halves may overwrite."""
+
+    score: Callable[..., tuple[Tensor, Tensor]]
+    """(hidden, weight, bias, target, head) -> log π and entropy of all rows."""
+    statistics: Callable[[Tensor, Tensor | None, Tensor, Head], Chunk]
+    """(a, bias, target, head) -> a chunk."""
+    gradient: Callable[[Chunk, Tensor | None, Tensor, Tensor, Tensor, Head, torch.dtype], Tensor]
+    """(chunk, bias, target, g, q, head, dtype) -> dL/da."""
+
+
+# ---- all chunks ----
+
+
+def score_in_chunks(
+    statistics: Callable[[Tensor, Tensor | None, Tensor, Head], Chunk],
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """log π and entropy of all rows, `head.rows` at a time."""
+    logprob, entropy = hidden.new_empty((2, len(hidden)), dtype=wide(hidden.dtype))
+    for rows, a in _products(*operands(hidden, weight), head):
+        chunk = statistics(a, bias, target[rows], head)
+        logprob[rows], entropy[rows] = chunk.logprob, chunk.entropy
+    return logprob, entropy
+
+
+def gradients_in_chunks(
+    inputs: Sequence[Any], wanted: Sequence[bool], target: Tensor, head: Head, engine: Engine,
+    upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
+) -> list[Tensor | None]:  # fmt: skip
+    """Gradients of hidden, weight and bias where wanted, in float32 or wider; `upstream` says g and q of some rows."""
+    dtype = wide(inputs[0].dtype)
+    totals = [torch.zeros_like(one, dtype=dtype) if want else None for one, want in zip(inputs, wanted, strict=True)]
+    hidden, weight = operands(inputs[0], inputs[1])
+    for rows, a in _products(hidden, weight, head):
+        chunk = engine.statistics(a, inputs[2], target[rows], head)
+        g, q = (one.masked_fill(target[rows] == IGNORED, 0) for one in upstream(rows, chunk))
+        if any(wanted):
+            da = engine.gradient(chunk, inputs[2], target[rows], g, q, head, weight.dtype)
+            _accumulate(totals, rows, da, hidden[rows], weight)
+    return totals
+
+
+def _products(hidden: Tensor, weight: Tensor, head: Head) -> Iterator[tuple[slice, Float[Tensor, "_ V"]]]:
+    """Rows and their products h Wᵀ, chunk after chunk in the same memory, which the consumer may overwrite."""
+    memory = hidden.new_empty((min(head.rows, len(hidden)), len(weight)), dtype=wide(hidden.dtype))
+    for first in range(0, len(hidden), head.rows):
+        part = hidden[first : first + head.rows]
+        yield slice(first, first + len(part)), _product(part, weight.T, memory[: len(part)])
+
+
+def _accumulate(totals: Sequence[Tensor | None], rows: slice, da: Tensor, hidden: Tensor, weight: Tensor) -> None:
+    """Add a chunk's share to the gradients of hidden, weight and bias, where they are wanted."""
+    of_hidden, of_weight, of_bias = totals
+    if of_hidden is not None:
+        _product(da, weight, of_hidden[rows])
+    if of_weight is not None:
+        _add_product(of_weight, da.T, hidden)
+    if of_bias is not None:
+        of_bias += da.sum(0, dtype=of_bias.dtype)
+
+
+def operands(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Both as they go into products: bfloat16 on a GPU, which sums its products in float32; otherwise float32 or wider.
+
+    A CPU rounds bfloat16 products to bfloat16. float16 holds no small gradients.
+    """
+    if hidden.is_cuda and hidden.dtype == weight.dtype == torch.bfloat16:
+        return hidden, weight
+    dtype = wide(hidden.dtype)
+    return hidden.to(dtype), weight.to(dtype)
+
+
+def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """left @ right, summed and kept in float32 or wider, in the memory of `out`."""
+    if left.dtype == out.dtype:
+        return torch.mm(left, right, out=out)
+    return torch.mm(left, right, out_dtype=out.dtype, out=out)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left @ right, without a matrix of that size in between."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+
+
+# ---- a chunk by PyTorch ----
+
+
+def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> tuple[Tensor, Tensor]:
+    return score_in_chunks(_statistics, hidden, weight, bias, target, head)
+
+
+def _statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Chunk:
+    """Leaves log p in a's memory."""
+    logprob, entropy, lse = a.new_empty((3, len(a)))
+    for rows in _blocks(a):
+        z = _logits(a[rows], bias, head)
+        top = z.amax(1, keepdim=True)
+        p = z.sub_(top).exp()
+        mass = p.sum(1, keepdim=True)
+        z.sub_(mass.log())
+        logprob[rows] = z.gather(1, target[rows, None].clamp_min(0)).squeeze(1)
+        entropy[rows] = torch.linalg.vecdot(p, z) / -mass.squeeze(1)
+        lse[rows] = (top + mass.log()).squeeze(1)
+    ignored = target == IGNORED
+    return Chunk(a, logprob.masked_fill_(ignored, 0), entropy.masked_fill_(ignored, 0), lse)
+
+
+def _gradient(
+    chunk: Chunk, bias: Tensor | None, target: Tensor, g: Tensor, q: Tensor, head: Head, dtype: torch.dtype
+) -> Tensor:
+    """Overwrites log p; the bias is in it already."""
+    for rows in _blocks(chunk.memory):
+        logp = chunk.memory[rows]
+        slope = _slope(logp, chunk.lse[rows], head)
+        dz = logit_gradient(logp, target[rows], chunk.entropy[rows], g[rows], q[rows])
+        if slope is not None:
+            dz.mul_(slope)
+    return chunk.memory.to(dtype)
+
+
+EAGER = Engine(_score, _statistics, _gradient)
+
+
+def _blocks(a: Tensor) -> Iterator[slice]:
+    """Rows that fit into a CPU's cache together; all of them elsewhere."""
+    number = max(1, BLOCK // a.shape[1] if a.is_cpu else len(a))
+    return (slice(first, first + number) for first in range(0, len(a), number))
+
+
+def _logits(a: Float[Tensor, "n V"], bias: Tensor | None, head: Head) -> Float[Tensor, "n V"]:
+    """z = cap(a + b) / T, in a's memory."""
+    z = a if bias is None else a.add_(bias)
+    z = z if head.softcap is None else z.div_(head.softcap).tanh_().mul_(head.softcap)
+    return z if head.temperature == 1 else z.div_(head.temperature)
+
+
+def _slope(logp: Float[Tensor, "n V"], lse: Float[Tensor, " n"], head: Head) -> Float[Tensor, "n V"] | float | None:
+    """dz / da = (1 - tanh²) / T with tanh = z T / c and z = log p + lse; None where that is 1."""
+    if head.softcap is None:
+        return None if head.temperature == 1 else 1 / head.temperature
+    tanh = (logp + lse[:, None]).mul_(head.temperature / head.softcap)
+    return tanh.square_().neg_().add_(1).div_(head.temperature)
+
+
+def logit_gradient(
+    logp: Float[Tensor, "N V"],
+    target: Int[Tensor, " N"],
+    entropy: Float[Tensor, " N"],
+    g: Float[Tensor, " N"],
+    q: Float[Tensor, " N"],
+) -> Float[Tensor, "N V"]:
+    """dz_j = g (1[j = y] - p_j) - q p_j (log p_j + H), formed in the memory of logp."""
+    p = logp.exp()
+    inner = torch.addcmul(-(g + q * entropy)[:, None], logp, -q[:, None], out=logp)
+    return inner.mul_(p).scatter_add_(1, target.clamp_min(0)[:, None], g[:, None])

@@ -1,0 +1,388 @@
+"""`kernels.linear_logprob` as kernels: scores without logits in memory, and what a chunk of products becomes.
+
+    score              rows by a share of the vocabulary: product, largest logit, Σ e^z, Σ z e^z and the said logit
+    merge              the shares put together
+    stream_forward     a row of products a program: log Σ e^z, log π, entropy
+    stream_backward    a piece of a row a program: dL/da
+
+The first two serve 16-bit states and heads of one dtype. Float32 has no matrix instructions to gain from: there, and
+for every gradient, a library makes the products of a chunk and the other two read them.
+"""
+
+from contextvars import copy_context
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..triton_common.launch import capability, launch
+from ..triton_common.tiles import dot, operand
+from . import LinearLogprob
+from .chunks import IGNORED, Chunk, Engine, Head, score_in_chunks
+
+FORWARD, BACKWARD, MERGE = 4096, 2048, 128
+SUMS = 4  # what `score` leaves of each row and share: largest logit, Σ e^z, Σ z e^z, the said logit
+PROCESSORS = {80: 108, 90: 132}
+INFINITY = tl.constexpr(float("inf"))
+NOBODY = tl.constexpr(IGNORED)
+REHEARSALS = [
+    {"N": 256, "D": 256, "V": 1536},
+    {"N": 256, "D": 256, "V": 1536, "bias": True, "softcap": 30.0, "temperature": 0.7},
+]
+ELEMENTS = {"stream_forward": "BLOCK", "stream_backward": "BLOCK"}
+
+
+class Tiles(NamedTuple):
+    """What a program of `score` holds at a time, and how it loads it."""
+
+    rows: int
+    words: int
+    width: int
+    warps: int = 8
+    stages: int = 3
+    descriptors: bool = False
+    """Hopper's copies of whole tiles, which spare the registers of pointers."""
+
+
+def tiles(hidden: Tensor, weight: Tensor) -> Tiles:
+    """By capability; 128 x 256 with pointers would spill, or find too little shared memory."""
+    device = capability(hidden)
+    if device == 0:
+        return Tiles(64, 256, 32)
+    if 90 <= device < 120 and aligned(hidden) and aligned(weight):
+        return Tiles(128, 256, 64, descriptors=True)
+    return Tiles(128, 128, 64)
+
+
+def aligned(matrix: Tensor) -> bool:
+    """Whether all rows begin at multiples of 16 bytes, for descriptors and for loads of 16 bytes."""
+    return matrix.stride(0) * matrix.itemsize % 16 == matrix.data_ptr() % 16 == 0
+
+
+def shares(row_tiles: int, word_tiles: int, processors: int) -> int:
+    """Into how many shares the vocabulary is cut, so that rows x shares keep all processors busy to the end.
+
+    The time is the number of rounds times the tiles of a share; the fewest shares of the shortest time.
+    """
+    most = min(word_tiles, max(1, 4 * processors // max(1, row_tiles)))
+    return min(range(1, most + 1), key=lambda s: triton.cdiv(row_tiles * s, processors) * triton.cdiv(word_tiles, s))
+
+
+def fused(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    *,
+    bias: Tensor | None = None,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    chunk: int | None = None,
+    shape: Tiles | None = None,
+) -> LinearLogprob:
+    """The same by `score` and `merge`, for tensors of one dtype; targets are int64, `chunk` is not read."""
+    hidden, weight = (one if one.stride(1) == 1 else one.contiguous() for one in (hidden, weight))
+    rows, width = hidden.shape
+    shape = tiles(hidden, weight) if shape is None else shape
+    row_tiles, word_tiles = triton.cdiv(rows, shape.rows), triton.cdiv(len(weight), shape.words)
+    share = triton.cdiv(word_tiles, shares(row_tiles, word_tiles, _processors(hidden)))
+    number = triton.cdiv(word_tiles, share)
+    sums = torch.empty(number, SUMS, rows, device=hidden.device)
+    out = torch.empty(2, rows, device=hidden.device)
+    target = target.contiguous()
+    _launch_with_scratch(
+        score,
+        (row_tiles, number),
+        **{"hidden": hidden, "hidden_step": hidden.stride(0), "weight": weight, "weight_step": weight.stride(0)},
+        **{"target": target, "sums": sums, "rows": rows, "vocabulary": len(weight), "width": width, "share": share},
+        **_beyond_the_product(bias, hidden, temperature, softcap),
+        **{"DESCRIPTORS": shape.descriptors, "BLOCK_N": shape.rows, "BLOCK_V": shape.words, "BLOCK_D": shape.width},
+        **{"num_warps": shape.warps, "num_stages": shape.stages},
+    )
+    launch(merge, (triton.cdiv(rows, MERGE),), sums=sums, target=target, out=out, rows=rows, number=number, BLOCK=MERGE)
+    return LinearLogprob(*out)
+
+
+def serves(hidden: Tensor, weight: Tensor) -> bool:
+    """Whether `fused` is the way for these; others go through a library's products, as unaligned rows would spill."""
+    fitting = hidden.dtype == weight.dtype and hidden.itemsize == 2 and hidden.stride(1) == weight.stride(1) == 1
+    return fitting and (capability(hidden) == 0 or (aligned(hidden) and aligned(weight)))
+
+
+def _score(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> tuple[Tensor, Tensor]:
+    if serves(hidden, weight):
+        return fused(hidden, weight, target, bias=bias, temperature=head.temperature, softcap=head.softcap)
+    return score_in_chunks(statistics, hidden, weight, bias, target, head)
+
+
+def statistics(a: Tensor, bias: Tensor | None, target: Tensor, head: Head) -> Chunk:
+    """log Σ e^z, log π and entropy of every row of a contiguous a, which stays as it is."""
+    rows, vocabulary = a.shape
+    out = torch.empty(3, rows, device=a.device)
+    launch(
+        stream_forward,
+        (rows,),
+        **{"a": a, "target": target.contiguous(), "out": out, "rows": rows, "vocabulary": vocabulary},
+        **_beyond_the_product(bias, a, head.temperature, head.softcap),
+        **{"BLOCK": FORWARD, "num_warps": 8},
+    )
+    return Chunk(a, *out)
+
+
+def gradient(
+    chunk: Chunk, bias: Tensor | None, target: Tensor, g: Tensor, q: Tensor, head: Head, dtype: torch.dtype
+) -> Tensor:
+    """dL/da, in a's memory where that has the dtype asked for."""
+    a = chunk.memory
+    rows, vocabulary = a.shape
+    da = a if a.dtype == dtype else torch.empty_like(a, dtype=dtype)
+    launch(
+        stream_backward,
+        (rows, triton.cdiv(vocabulary, BACKWARD)),
+        **{"a": a, "da": da, "target": target.contiguous(), "g": g.contiguous(), "q": q.contiguous()},
+        **{"lse": chunk.lse, "entropy": chunk.entropy, "vocabulary": vocabulary},
+        **_beyond_the_product(bias, a, head.temperature, head.softcap),
+        **{"BLOCK": BACKWARD, "num_warps": 4},
+    )
+    return da
+
+
+TRITON = Engine(_score, statistics, gradient)
+
+
+def rehearse(arguments: dict[str, Any]) -> None:
+    """Both ways to score, and the gradient in bfloat16 and in float32."""
+    fused(**arguments)
+    target, bias = arguments["target"], arguments.get("bias")
+    head = Head(arguments.get("temperature", 1.0), arguments.get("softcap"), 1)
+    a = torch.empty(len(target), len(arguments["weight"]), device=target.device)
+    chunk = statistics(a, bias, target, head)
+    for dtype in (torch.bfloat16, torch.float32):
+        gradient(chunk, bias, target, chunk.logprob, chunk.entropy, head, dtype)
+
+
+def _beyond_the_product(
+    bias: Tensor | None, unread: Tensor, temperature: float, softcap: float | None
+) -> dict[str, Any]:
+    return {
+        **{"bias": unread if bias is None else bias.contiguous(), "HAS_BIAS": bias is not None},
+        **{"cap": 1.0 if softcap is None else float(softcap), "HAS_CAP": softcap is not None},
+        "inverse": 1 / temperature,
+    }
+
+
+def _processors(hidden: Tensor) -> int:
+    if hidden.is_cuda:
+        return torch.cuda.get_device_properties(hidden.device).multi_processor_count
+    return PROCESSORS.get(capability(hidden), 2)
+
+
+def _launch_with_scratch(*positional: Any, **named: Any) -> None:
+    """Descriptors made in a kernel need memory from an allocator, which is set for this start alone."""
+    context = copy_context()
+    context.run(triton.set_allocator, _scratch)
+    context.run(launch, *positional, **named)
+
+
+def _scratch(size: int, alignment: int, stream: int | None) -> Tensor:
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+# ---- what the kernels share ----
+
+
+@triton.jit
+def logits(a, b, inverse, cap, HAS_CAP: tl.constexpr):
+    """z = cap(a + b) / T."""
+    a += b
+    if HAS_CAP:
+        a = cap * tanh(a / cap)
+    return a * inverse
+
+
+@triton.jit
+def slope(z, inverse, cap, HAS_CAP: tl.constexpr):
+    """dz / da = (1 - tanh²) / T with tanh = z T / c."""
+    if HAS_CAP:
+        bent = z / (cap * inverse)
+        return (1 - bent * bent) * inverse
+    else:
+        return inverse
+
+
+@triton.jit
+def tanh(x):
+    """Within 1e-7 of itself also near 0, where 1 - 2 / (e^2x + 1) cancels: there its series up to x⁹, for |x| < 1/4."""
+    s = x * x
+    near = x * (
+        1 - s * (0.3333333333333333 - s * (0.13333333333333333 - s * (0.05396825396825397 - s * 0.021869488536155203)))
+    )
+    far = 1 - 2 / (tl.exp(2 * tl.abs(x)) + 1)
+    return tl.where(s < 0.0625, near, tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def finite(x):
+    """x, or 0 where x is -inf: what a row without any finite logit is shifted by."""
+    return tl.where(x == -INFINITY, 0.0, x)
+
+
+# ---- scores ----
+
+
+@triton.jit(do_not_specialize=["rows", "share"])
+def score(
+    hidden, hidden_step, weight, weight_step, bias, target, sums, rows, vocabulary, width, share, inverse, cap,
+    HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, DESCRIPTORS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """Of BLOCK_N rows over `share` tiles of BLOCK_V words; sums are relative to the largest logit met."""
+    first = tl.program_id(0) * BLOCK_N
+    split = tl.program_id(1)
+    n = first + tl.arange(0, BLOCK_N)
+    known = n < rows
+    said = tl.load(target + n, mask=known, other=NOBODY).to(tl.int32)
+    top = tl.full([BLOCK_N], -INFINITY, tl.float32)
+    mass = tl.zeros([BLOCK_N], tl.float32)
+    mean = tl.zeros([BLOCK_N], tl.float32)
+    of_said = tl.zeros([BLOCK_N], tl.float32)
+    if DESCRIPTORS:
+        left_tiles = tl.make_tensor_descriptor(hidden, [rows, width], [hidden_step, 1], [BLOCK_N, BLOCK_D])
+        right_tiles = tl.make_tensor_descriptor(weight, [vocabulary, width], [weight_step, 1], [BLOCK_V, BLOCK_D])
+    for tile in range(split * share, tl.minimum((split + 1) * share, tl.cdiv(vocabulary, BLOCK_V))):
+        begin = tile * BLOCK_V
+        v = begin + tl.arange(0, BLOCK_V)
+        a = tl.zeros([BLOCK_N, BLOCK_V], tl.float32)
+        for k in range(0, width, BLOCK_D):
+            if DESCRIPTORS:
+                left = left_tiles.load([first, k])  # [BLOCK_N, BLOCK_D]; 0 beyond the edges
+                right = right_tiles.load([begin, k])  # [BLOCK_V, BLOCK_D]
+            else:
+                left = part(hidden, hidden_step, first, rows, k, width, BLOCK_N, BLOCK_D)
+                right = part(weight, weight_step, begin, vocabulary, k, width, BLOCK_V, BLOCK_D)
+            a += dot(operand(left, left), tl.trans(operand(right, left)))
+        b = 0.0
+        if HAS_BIAS:
+            b = tl.load(bias + v, mask=v < vocabulary, other=0.0).to(tl.float32)[None, :]
+        z = logits(a, b, inverse, cap, HAS_CAP)
+        of_said += tl.sum(tl.where(v[None, :] == said[:, None], z, 0.0), 1)
+        z = tl.where((v < vocabulary)[None, :], z, -INFINITY)  # no phantom columns
+        above = tl.maximum(top, tl.max(z, 1))
+        shift = finite(above)
+        fade = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
+        mean = fade * (mean + mass * (finite(top) - shift))
+        mass = fade * mass
+        z -= shift[:, None]
+        e = tl.exp(z)
+        mean += tl.sum(e * tl.where(e > 0, z, 0.0), 1)
+        mass += tl.sum(e, 1)
+        top = above
+    at = sums + tl.cast(split, tl.int64) * 4 * rows + n
+    tl.store(at, top, mask=known)
+    tl.store(at + rows, mass, mask=known)
+    tl.store(at + 2 * rows, mean, mask=known)
+    tl.store(at + 3 * rows, of_said, mask=known)
+
+
+@triton.jit
+def part(matrix, step, first, rows, k, width, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr):
+    """[BLOCK, BLOCK_D] of a matrix from (first, k) on, 0 beyond its edges; int64 for the tile, int32 inside."""
+    row = tl.arange(0, BLOCK)
+    column = tl.arange(0, BLOCK_D)
+    start = matrix + tl.cast(first, tl.int64) * step + k
+    inside = (first + row < rows)[:, None] & (k + column < width)[None, :]
+    return tl.load(start + row[:, None] * step + column[None, :], mask=inside, other=0.0)
+
+
+@triton.jit(do_not_specialize=["rows", "number"])
+def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
+    """log π = z_y - max - log Σ e^(z - max) and H = log Σ e^(z - max) - Σ p (z - max); 0 for ignored rows."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    known = n < rows
+    top = tl.full([BLOCK], -INFINITY, tl.float32)
+    mass = tl.zeros([BLOCK], tl.float32)
+    mean = tl.zeros([BLOCK], tl.float32)
+    of_said = tl.zeros([BLOCK], tl.float32)
+    for split in range(0, number):
+        at = sums + tl.cast(split, tl.int64) * 4 * rows + n
+        other = tl.load(at, mask=known, other=0.0)  # [BLOCK], as all that follow
+        other_mass = tl.load(at + rows, mask=known, other=1.0)
+        other_mean = tl.load(at + 2 * rows, mask=known, other=0.0)
+        of_said += tl.load(at + 3 * rows, mask=known, other=0.0)
+        above = tl.maximum(top, other)
+        shift = finite(above)
+        fade = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
+        other_fade = tl.where(other == -INFINITY, 0.0, tl.exp(other - shift))
+        mean = fade * (mean + mass * (finite(top) - shift))
+        mean += other_fade * (other_mean + other_mass * (finite(other) - shift))
+        mass = fade * mass + other_fade * other_mass
+        top = above
+    counted = tl.load(target + n, mask=known, other=NOBODY) != NOBODY
+    width = tl.log(mass)
+    tl.store(out + n, tl.where(counted, of_said - finite(top) - width, 0.0), mask=known)
+    tl.store(out + rows + n, tl.where(counted, width - mean / mass, 0.0), mask=known)
+
+
+# ---- chunks ----
+
+
+@triton.jit(do_not_specialize=["rows"])
+def stream_forward(
+    a, bias, target, out, rows, vocabulary, inverse, cap,
+    HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """log π, entropy and log Σ e^z of a row; the first two 0 where it is ignored."""
+    row = tl.program_id(0)
+    a += row.to(tl.int64) * vocabulary
+    said = tl.load(target + row)
+    mass, mean, of_said = 0.0 * inverse, 0.0 * inverse, 0.0 * inverse
+    top = mass - INFINITY
+    for first in range(0, vocabulary, BLOCK):
+        v = first + tl.arange(0, BLOCK)
+        inside = v < vocabulary
+        b = 0.0
+        if HAS_BIAS:
+            b = tl.load(bias + v, mask=inside, other=0.0).to(tl.float32)
+        product = tl.load(a + v, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
+        z = logits(product, b, inverse, cap, HAS_CAP)
+        of_said += tl.sum(tl.where(v == said, z, 0.0), 0)
+        z = tl.where(inside, z, -INFINITY)
+        above = tl.maximum(top, tl.max(z, 0))
+        shift = finite(above)
+        fade = tl.where(top == -INFINITY, 0.0, tl.exp(top - shift))
+        z -= shift
+        e = tl.exp(z)
+        mean = fade * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
+        mass = fade * mass + tl.sum(e, 0)
+        top = above
+    counted = said != NOBODY
+    width = tl.log(mass)
+    tl.store(out + row, tl.where(counted, of_said - finite(top) - width, 0.0))
+    tl.store(out + rows + row, tl.where(counted, width - mean / mass, 0.0))
+    tl.store(out + 2 * rows + row, finite(top) + width)
+
+
+@triton.jit
+def stream_backward(
+    a, da, bias, target, lse, entropy, g, q, vocabulary, inverse, cap,
+    HAS_BIAS: tl.constexpr, HAS_CAP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dL/da_j = (g (1[j = y] - p_j) - q p_j (log p_j + H)) dz_j/da_j of BLOCK words; da may be a."""
+    row = tl.program_id(0)
+    v = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = v < vocabulary
+    start = row.to(tl.int64) * vocabulary
+    b = 0.0
+    if HAS_BIAS:
+        b = tl.load(bias + v, mask=inside, other=0.0).to(tl.float32)
+    product = tl.load(a + start + v, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
+    z = logits(product, b, inverse, cap, HAS_CAP)
+    of_logprob = tl.load(g + row)
+    of_entropy = tl.load(q + row)
+    logp = z - tl.load(lse + row)
+    p = tl.exp(logp)
+    inner = of_logprob + of_entropy * tl.where(p > 0, logp + tl.load(entropy + row), 0.0)
+    dz = tl.where(v == tl.load(target + row), of_logprob, 0.0) - p * inner
+    dz *= slope(z, inverse, cap, HAS_CAP)
+    tl.store(da + start + v, dz.to(da.dtype.element_ty), mask=inside)

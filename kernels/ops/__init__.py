@@ -1,1 +1,0 @@
-"""One file per operation: its plain definition, a faster way, and the door that chooses."""

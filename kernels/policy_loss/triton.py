@@ -1,0 +1,217 @@
+"""`kernels.policy_loss` as one kernel: a sequence a program; loss, gradient and sums in one launch."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..triton_common.launch import launch
+from . import FARTHEST, ClipRule, PolicyLoss, log_bounds
+
+BLOCK = 1024
+_PPO = {"lengths": [4096, 1024], "rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")}
+_GSPO = _PPO | {"rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "sequence")}
+_CISPO = _PPO | {"rule": ((0.0, 1.2), (0.0, 1.2), "logprob", "token")}
+REHEARSALS = [
+    _PPO,
+    _PPO | {"mask": True, "kl": "k3", "beta": 0.1, "corrected": True},
+    _GSPO | {"kl": "forward", "beta": 0.1},
+    _CISPO,
+]
+ELEMENTS = {"sequence_loss": "BLOCK"}
+
+
+def fused(
+    logprob: Tensor,
+    old: Tensor,
+    advantage: Tensor,
+    weight: Tensor,
+    bounds: Tensor,
+    *,
+    rule: ClipRule,
+    mask: Tensor | None = None,
+    base: Tensor | None = None,
+    beta: float = 0.0,
+    kl: str = "k3",
+    corrected: bool = False,
+) -> PolicyLoss:
+    """The same numbers up to float32's rounding; bounds are int64."""
+    return PolicyLoss(*_Fused.apply(logprob, old, advantage, weight, bounds, rule, mask, base, beta, kl, corrected))
+
+
+class _Fused(torch.autograd.Function):
+    """The gradient is made along with the loss; backward scales it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logprob: Tensor, old: Tensor, advantage: Tensor, weight: Tensor, bounds: Tensor,
+        rule: ClipRule, mask: Tensor | None, base: Tensor | None, beta: float, kl: str, corrected: bool,
+    ) -> Any:  # fmt: skip
+        tokens = {"logprob": logprob, "old": old, "advantage": advantage, "weight": weight}
+        tokens |= {"mask": weight if mask is None else mask, "base": weight if base is None else base}
+        sequences, device = len(bounds) - 1, logprob.device
+        gradient = torch.empty(logprob.shape, dtype=torch.float32, device=device)
+        sums = torch.empty(sequences, 5, dtype=torch.float32, device=device)
+        shares = torch.empty(sequences, dtype=torch.float32, device=device)
+        launch(
+            sequence_loss,
+            (sequences,),
+            **{name: one.contiguous() for name, one in tokens.items()},
+            **{"bounds": bounds.contiguous(), "gradient": gradient, "sums": sums, "shares": shares},
+            **dict(zip(("low", "high", "low_negative", "high_negative"), log_bounds(rule), strict=True)),
+            **{"farthest": FARTHEST, "beta": float(beta)},
+            **{"THROUGH": rule.through, "LEVEL": rule.level, "MASK": mask is not None},
+            **{"KL": "none" if base is None else kl, "PENALTY": beta != 0, "CORRECTED": corrected, "BLOCK": BLOCK},
+            num_warps=8,
+        )
+        ctx.save_for_backward(gradient)
+        ctx.dtype = logprob.dtype
+        ctx.mark_non_differentiable(sums)
+        return shares.sum(), sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        (gradient,) = ctx.saved_tensors
+        return (gradient * upstream[0]).to(ctx.dtype), *[None] * 10
+
+
+@triton.jit
+def sequence_loss(
+    logprob, old, advantage, weight, mask, base, bounds, gradient, sums, shares,
+    low, high, low_negative, high_negative, farthest, beta,
+    THROUGH: tl.constexpr, LEVEL: tl.constexpr, MASK: tl.constexpr, KL: tl.constexpr, PENALTY: tl.constexpr,
+    CORRECTED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Σ w (L + beta KL) of one sequence, its gradient token by token, and its sums; bounds are logarithms.
+
+    A sequence's ratio depends on all its tokens, and so does its gradient, the same for each of them:
+    -r / n (Σ w A over A >= 0 if r is in bounds there + Σ w A over A < 0 if it is there), from one pass before.
+    """
+    sequence = tl.program_id(0)
+    first, end = tl.load(bounds + sequence), tl.load(bounds + sequence + 1)
+    blocks = tl.cdiv(end - first, BLOCK)
+    mean, common = 0.0 * beta, 0.0 * beta
+    if LEVEL != "token":
+        mean, number, gains, losses = pass_before(logprob, old, advantage, weight, mask, first, end, mean, MASK, BLOCK)
+        if LEVEL == "sequence":
+            common = (slope(mean, low, high, gains) + slope(mean, low_negative, high_negative, losses)) / number
+    share, lost, apart, out, count, ratios = 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta
+    for block in range(0, blocks):
+        start = first + block * BLOCK
+        t, inside, live, w, said, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
+        own = log_r
+        if LEVEL != "token":
+            log_r = tl.where(live, mean, 0.0)
+        least = tl.where(A >= 0, low, low_negative)
+        most = tl.where(A >= 0, high, high_negative)
+        outside = (log_r < least) | (log_r > most)
+        r = clamped(log_r, least, most)
+        grad = -w * A * r  # [BLOCK], as all that follow
+        loss = grad
+        if THROUGH == "logprob":
+            loss = grad * said
+        elif LEVEL == "sequence":
+            grad = tl.where(live, common, 0.0)
+        else:
+            grad = tl.where(outside, 0.0, grad)
+        total = loss
+        if KL != "none":
+            gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - said
+            distance, steepness = divergence(gap, own, farthest, KL, CORRECTED)
+            apart += tl.sum(distance, 0)
+            if PENALTY:
+                total += beta * w * distance
+                grad += beta * w * steepness
+        tl.store(gradient + t, grad, mask=inside)
+        share += tl.sum(total, 0)
+        lost += tl.sum(loss, 0)
+        out += tl.sum((outside & live).to(tl.float32), 0)
+        count += tl.sum(live.to(tl.float32), 0)
+        ratios += tl.sum(tl.where(live, clamped(log_r, -farthest, farthest), 0.0), 0)
+    tl.store(shares + sequence, share)
+    at = sums + sequence * 5
+    tl.store(at, lost)
+    tl.store(at + 1, apart)
+    tl.store(at + 2, out)
+    tl.store(at + 3, count)
+    tl.store(at + 4, ratios)
+
+
+@triton.jit
+def pass_before(logprob, old, advantage, weight, mask, first, end, zero, MASK: tl.constexpr, BLOCK: tl.constexpr):
+    """Of a whole sequence: its mean log-ratio, its tokens (at least 1), Σ w A where A >= 0 and where A < 0."""
+    number, drift, gains, losses = zero, zero, zero, zero
+    for block in range(0, tl.cdiv(end - first, BLOCK)):
+        start = first + block * BLOCK
+        _, _, live, w, _, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
+        number += tl.sum(live.to(tl.float32), 0)
+        drift += tl.sum(log_r, 0)
+        gains += tl.sum(tl.where(A >= 0, w * A, 0.0), 0)
+        losses += tl.sum(tl.where(A >= 0, 0.0, w * A), 0)
+    number = tl.maximum(number, 1.0)
+    return drift / number, number, gains, losses
+
+
+@triton.jit
+def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, BLOCK: tl.constexpr):
+    """A block of tokens: place, inside the sequence, live, w, log π, log π - log old, A; 0 where it is not live."""
+    t = start + tl.arange(0, BLOCK)  # int64
+    inside = t < end
+    w = tl.load(weight + t, mask=inside, other=0.0).to(tl.float32)
+    live = inside & (w != 0)
+    if MASK:
+        live = live & (tl.load(mask + t, mask=inside, other=0) != 0)
+    w = tl.where(live, w, 0.0)
+    said = tl.load(logprob + t, mask=live, other=0.0).to(tl.float32)
+    log_r = said - tl.load(old + t, mask=live, other=0.0).to(tl.float32)
+    A = tl.load(advantage + t, mask=live, other=0.0).to(tl.float32)
+    return t, inside, live, w, said, log_r, A
+
+
+@triton.jit
+def clamped(x, low, high):
+    """e^x with x kept in [low, high]; NaN stays NaN, which a minimum would hide."""
+    return tl.exp(tl.where(x < low, low, tl.where(x > high, high, x)))
+
+
+@triton.jit
+def slope(x, low, high, weighted):
+    """The derivative of -clamp(e^x) Σ w A by x; of no tokens it is 0, however large e^x."""
+    return tl.where((x < low) | (x > high) | (weighted == 0), 0.0, -weighted * clamped(x, low, high))
+
+
+@triton.jit
+def divergence(gap, log_r, farthest, KL: tl.constexpr, CORRECTED: tl.constexpr):
+    """The estimate and its derivative by log π, of gap = log base - log π; times the token's own ratio if corrected."""
+    if KL == "k1":
+        value = -gap
+        steepness = tl.zeros_like(gap) + 1.0
+    elif KL == "k2":
+        value = 0.5 * gap * gap
+        steepness = -gap
+    elif KL == "k3":
+        value = k3(gap)
+        steepness = 1.0 - tl.exp(gap)
+    else:
+        value = tl.exp(gap) * k3(-gap)
+        steepness = -gap * tl.exp(gap)
+    if CORRECTED:
+        r = clamped(log_r, -farthest, farthest)
+        moving = (log_r >= -farthest) & (log_r <= farthest)  # beyond, the ratio itself has no gradient
+        steepness = r * (steepness + tl.where(moving, value, 0.0))
+        value = r * value
+    return value, steepness
+
+
+@triton.jit
+def k3(gap):
+    """e^gap - gap - 1 within 2e-6 of itself: near 0, where the difference would be noise, by its series."""
+    series = 0.041666666666666664 + gap * (
+        0.008333333333333333 + gap * (0.001388888888888889 + gap * 0.0001984126984127)
+    )
+    series = gap * gap * (0.5 + gap * (0.16666666666666666 + gap * series))
+    return tl.where(tl.abs(gap) < 0.5, series, tl.exp(gap) - gap - 1.0)

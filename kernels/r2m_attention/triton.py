@@ -1,0 +1,169 @@
+"""`kernels.r2m_attention`'s pass over the states as kernels, forward and backward.
+
+    score      s_t = h_t · u of every state and its row's vector           reads the states
+    soften     a = softmax(s) of every row
+    centre     b_t = a_t (s_t - Σ a s), softmax's gradient, with s_t = h_t · dL/dc
+    collect    Σ_t a_t h_t, or Σ_t b_t h_t = dL/du, of every row           reads the states
+
+Products are sums of float32 on purpose: one vector a row leaves matrix units nothing to do, and memory is the limit.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..triton_common.launch import launch
+from . import absorbed
+
+SPLITS = 32  # programs that share a row's scores: lengths are known to the device only
+SCORE = {"BLOCK_T": 16, "BLOCK_P": 256}
+COLLECT = {"BLOCK_T": 64, "BLOCK_P": 64}
+BLOCK = 1024
+_PADDED = {"lengths": [1024, 1024], "D": 4096, "P": 4096, "d": 64, "mask": True}
+REHEARSALS = [_PADDED, _PADDED | {"mask": False}]
+ELEMENTS = {"soften": "BLOCK", "centre": "BLOCK"}
+INFINITY = tl.constexpr(float("inf"))
+
+
+def fused(
+    query: Tensor,
+    states: Tensor,
+    bounds: Tensor,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    *,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The same numbers up to float32's rounding; bounds are int64."""
+    return absorbed(_Attend.apply, query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
+
+
+def rehearse(arguments: dict[str, Any]) -> None:
+    """Forward and backward."""
+    query = arguments["query"].requires_grad_()
+    fused(**arguments | {"query": query}).sum().backward()
+
+
+class _Attend(torch.autograd.Function):
+    """Keeps the attention; dL/du = Σ_t a_t (h_t · g - c · g) h_t for g = dL/dc."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, states: Tensor, bounds: Tensor, mask: Tensor | None) -> Tensor:
+        states = states if states.stride(1) == 1 else states.contiguous()
+        row = {"states": states, "step": states.stride(0), "bounds": bounds.contiguous()}
+        attention = _scores(u, row, mask)
+        launch(soften, (len(u),), scores=attention, bounds=row["bounds"], BLOCK=BLOCK)
+        ctx.save_for_backward(states, row["bounds"], mask, attention)
+        return _collected(attention, row, u)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        (g,) = upstream
+        states, bounds, mask, attention = ctx.saved_tensors
+        row = {"states": states, "step": states.stride(0), "bounds": bounds}
+        scores = _scores(g, row, mask)
+        launch(centre, (len(g),), scores=scores, attention=attention, bounds=bounds, BLOCK=BLOCK)
+        return _collected(scores, row, g), None, None, None
+
+
+def _scores(vectors: Tensor, row: dict[str, Any], mask: Tensor | None) -> Tensor:
+    """[T] float32; -inf where masked."""
+    states = row["states"]
+    out = torch.empty(len(states), dtype=torch.float32, device=states.device)
+    of = row | {"vectors": vectors.contiguous(), "mask": states if mask is None else mask.contiguous(), "out": out}
+    launch(score, (len(vectors), SPLITS), **of, P=states.shape[1], SPLITS=SPLITS, MASK=mask is not None, **SCORE)
+    return out
+
+
+def _collected(weights: Tensor, row: dict[str, Any], like: Tensor) -> Tensor:
+    """[N, P] float32."""
+    N, P = like.shape
+    out = torch.empty(N, P, dtype=torch.float32, device=like.device)
+    launch(collect, (N, triton.cdiv(P, COLLECT["BLOCK_P"])), **row, weights=weights, out=out, P=P, **COLLECT)
+    return out
+
+
+@triton.jit
+def score(
+    states, step, bounds, vectors, mask, out, P,
+    SPLITS: tl.constexpr, MASK: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """Every SPLITS-th block of a row's states times the row's vector."""
+    row = tl.program_id(0)
+    first = tl.load(bounds + row)
+    end = tl.load(bounds + row + 1)
+    vector = vectors + row.to(tl.int64) * P
+    for block in range(tl.program_id(1), tl.cdiv(end - first, BLOCK_T), SPLITS):
+        t = first + block * BLOCK_T + tl.arange(0, BLOCK_T)  # int64
+        live = t < end
+        if MASK:
+            live = live & (tl.load(mask + t, mask=live, other=0) != 0)
+        total = tl.zeros([BLOCK_T, BLOCK_P], tl.float32)
+        for begin in range(0, P, BLOCK_P):
+            p = begin + tl.arange(0, BLOCK_P)
+            h = tl.load(states + t[:, None] * step + p, mask=live[:, None] & (p < P), other=0.0)  # [BLOCK_T, BLOCK_P]
+            total += h.to(tl.float32) * tl.load(vector + p, mask=p < P, other=0.0)
+        tl.store(out + t, tl.where(live, tl.sum(total, 1), -INFINITY), mask=t < end)
+
+
+@triton.jit
+def soften(scores, bounds, BLOCK: tl.constexpr):
+    """The softmax of a row's scores, in their place; 0 where they are -inf, all of them too."""
+    row = tl.program_id(0)
+    first = tl.load(bounds + row)
+    end = tl.load(bounds + row + 1)
+    top, mass = tl.full([], -INFINITY, tl.float32), 0.0
+    for start in range(first, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        s = tl.load(scores + t, mask=t < end, other=-INFINITY)
+        higher = tl.maximum(top, tl.max(s, 0))
+        shift = tl.where(higher == -INFINITY, 0.0, higher)
+        mass = mass * tl.exp(top - shift) + tl.sum(tl.exp(s - shift), 0)
+        top = higher
+    shift = tl.where(top == -INFINITY, 0.0, top)
+    mass = tl.where(mass == 0, 1.0, mass)
+    for start in range(first, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        s = tl.load(scores + t, mask=t < end, other=-INFINITY)
+        tl.store(scores + t, tl.exp(s - shift) / mass, mask=t < end)
+
+
+@triton.jit
+def centre(scores, attention, bounds, BLOCK: tl.constexpr):
+    """a (s - Σ a s) of a row, in the place of s; 0 where a is, whatever s is there."""
+    row = tl.program_id(0)
+    first = tl.load(bounds + row)
+    end = tl.load(bounds + row + 1)
+    mean = 0.0
+    for start in range(first, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        a = tl.load(attention + t, mask=t < end, other=0.0)
+        mean += tl.sum(a * tl.load(scores + t, mask=a != 0, other=0.0), 0)
+    for start in range(first, end, BLOCK):
+        t = start + tl.arange(0, BLOCK)
+        a = tl.load(attention + t, mask=t < end, other=0.0)
+        s = tl.load(scores + t, mask=a != 0, other=0.0)
+        tl.store(scores + t, a * (s - mean), mask=t < end)
+
+
+@triton.jit
+def collect(states, step, bounds, weights, out, P, BLOCK_T: tl.constexpr, BLOCK_P: tl.constexpr):
+    """BLOCK_P columns of the weighted sum of a row's states; a state of weight 0 is not read."""
+    row = tl.program_id(0)
+    first = tl.load(bounds + row)
+    end = tl.load(bounds + row + 1)
+    p = tl.program_id(1) * BLOCK_P + tl.arange(0, BLOCK_P)
+    total = tl.zeros([BLOCK_T, BLOCK_P], tl.float32)
+    for start in range(first, end, BLOCK_T):
+        t = start + tl.arange(0, BLOCK_T)  # int64
+        w = tl.load(weights + t, mask=t < end, other=0.0)
+        h = tl.load(states + t[:, None] * step + p, mask=(w != 0)[:, None] & (p < P), other=0.0)  # [BLOCK_T, BLOCK_P]
+        total += w[:, None] * h.to(tl.float32)
+    tl.store(out + row.to(tl.int64) * P + p, tl.sum(total, 0), mask=p < P)

@@ -1,0 +1,201 @@
+"""Rewards of a step's answers -> what the loss is made of: advantages, token weights, and how they came about."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...kernels.policy_loss import ClipRule, divergence
+from ..types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, TokenEstimator, Transform
+from .chain import Composed, weighted_sum
+from .completion_losses import AnswerLoss
+from .rows import at_last_token
+
+PLACES = ("loss", "token", "answer")
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """β KL(π | base): a term of the loss, of every token's reward, or of the answer's reward.
+
+    In a reward, token t costs β k(log π_old(y_t), log base(y_t)); `kind` k and `corrected` are those of
+    `kernels.policy_loss`.
+    """
+
+    beta: float = 0.0
+    place: str = "loss"
+    kind: str = "k3"
+    corrected: bool = False
+
+    def __post_init__(self) -> None:
+        """Only known places."""
+        if self.place not in PLACES:
+            raise ValueError(f"the KL penalty stands in one of {', '.join(PLACES)}, got {self.place!r}")
+
+    @property
+    def in_reward(self) -> bool:
+        """Whether rewards depend on it."""
+        return self.beta != 0 and self.place != "loss"
+
+    def cost(self, rollout: Rollout) -> Float[Tensor, "N L"]:
+        """β k of every token, 0 outside the answers."""
+        if rollout.logprobs is None or rollout.base is None:
+            raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
+        found = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
+        return torch.where(rollout.response, self.beta * found.view_as(rollout.base), 0)
+
+
+def rewards_by_token(rewards: Rewards, penalty: Penalty) -> bool:
+    """Return whether single tokens are rewarded, by process rewards or by a KL in the tokens' rewards."""
+    return rewards.steps is not None or (penalty.in_reward and penalty.place == "token")
+
+
+class Scored(NamedTuple):
+    """Everything that became of a step's rewards."""
+
+    rewards: dict[str, Rewards]
+    """By stage: `sources`, then each transform."""
+    total: Float[Tensor, " N"]
+    """Σ_k w_k r_k after the transforms, before any KL; NaN where it is missing."""
+    earned: Float[Tensor, "N ..."]
+    """The total less any KL in a reward, [N]; [N, L] where tokens have rewards, with the total at the last token."""
+    terminal: bool
+    """Whether `total` is a reward for the completion as a whole; otherwise only its steps have rewards."""
+    advantages: dict[str, Tensor]
+    """By stage: `estimate` [N] or [N, L], then each transform; the last is trained on."""
+    weights: Float[Tensor, "N L"]
+    """Of the loss: aggregation times the scheduler's; 0 outside the answers and for answers without a reward."""
+
+    @property
+    def advantage(self) -> Float[Tensor, "N L"]:
+        """The last stage, for every token."""
+        last = [*self.advantages.values()][-1]
+        return last if last.dim() == 2 else last[:, None].expand_as(self.weights)
+
+
+@dataclass
+class Algorithm:
+    """A policy-gradient method as its formulas; `state` is what they remember between steps."""
+
+    advantage: AdvantageEstimator
+    rule: ClipRule | AnswerLoss
+    """Or a loss of whole answers."""
+    aggregation: Aggregation
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """w_k of the reward's components; the others are only watched. None given: 1 for every source's component."""
+    apart: bool = False
+    """The estimator is given the components [N, K] that have a share instead of their sum."""
+    penalty: Penalty = field(default_factory=Penalty)
+    entropy: float = 0.0
+    """Weight of the policy's entropy, which the loss rewards."""
+    reward_transforms: Mapping[str, Transform] = field(default_factory=dict)
+    advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
+    scheduler: Scheduler | None = None
+
+    def __post_init__(self) -> None:
+        """A wrong order of stages is refused before anything runs, and so is a KL that nobody would read."""
+        if self.apart and self.penalty.in_reward:
+            raise ValueError(
+                "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
+            )
+        trained = [name for name, share in self.shares.items() if share]
+        for one in [*self.reward_transforms.values()][-1:]:
+            if one.check and not self.apart:
+                one.check(self.advantage, trained)
+        self._rewards = Composed("reward", self.reward_transforms)
+        self._advantages = Composed("advantage", self.advantage_transforms)
+        self._scheduled: State = {}
+
+    @property
+    def reads(self) -> set[str]:
+        """Fields of the rollout that some formula wants."""
+        made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
+        others = (*getattr(self.advantage, "reads", ()), *getattr(self.scheduler, "reads", ()))
+        return {name for one in made for name in one.reads} | {*others}
+
+    @property
+    def gamma(self) -> float:
+        """Discount of later rewards in the advantages; 1 where they are of whole completions."""
+        return self.advantage.gamma if isinstance(self.advantage, TokenEstimator) else 1.0
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """JSON-able; a copy."""
+        held = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}
+        return copy.deepcopy(held)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's state."""
+        self._rewards.load(state["rewards"])
+        self._advantages.load(state["advantages"])
+        self._scheduled = state["scheduler"]
+
+    def __call__(self, rewards: Rewards, rollout: Rollout) -> Scored:
+        """One step; the state moves on."""
+        rewards_by_stage = {"sources": rewards, **dict(self._rewards(rewards, rollout))}
+        last = [*rewards_by_stage.values()][-1]
+        shares = self.shares or dict.fromkeys(rewards.names, 1.0)
+        for name in shares:
+            last.place(name)
+        total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
+        trained = [name for name, share in shares.items() if share]
+        if trained:
+            rollout = rollout._replace(after=None)
+        earned = self._earned(last, total, rollout)
+        estimate = self.advantage(self._seen(last, trained, earned, total), rollout)
+        stages = {"estimate": estimate, **dict(self._advantages(estimate, rollout._replace(total=total)))}
+        self._check_levels(stages, token_rewards=rewards_by_token(last, self.penalty))
+        return Scored(rewards_by_stage, total, earned, bool(trained), stages, self._weights(total, rollout))
+
+    def _seen(
+        self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
+    ) -> Tensor:
+        """Return what the estimator reads: [N], [N, K] apart, or [N, L] if it is of tokens and they have rewards."""
+        if self.apart:
+            if rewards.steps is not None:
+                raise ValueError(
+                    "an estimator that is given the components apart reads no rewards of steps; take another advantage"
+                )
+            return rewards.values[:, [rewards.place(name) for name in trained]]
+        if earned.dim() == 1 or isinstance(self.advantage, TokenEstimator):
+            return earned
+        return torch.where(total.isnan(), total, earned.sum(1))
+
+    def _earned(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
+        """Return the rewards of completions [N], or of tokens [N, L] where there are any."""
+        if self.penalty.in_reward and self.penalty.place == "answer":
+            total = total - self.penalty.cost(rollout).sum(1)
+        tokens = [] if rewards.steps is None else [rewards.steps.nan_to_num(0)]
+        if self.penalty.in_reward and self.penalty.place == "token":
+            tokens.append(-self.penalty.cost(rollout))
+        if not tokens:
+            return total
+        return at_last_token(total, rollout.response) + torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
+
+    def _check_levels(self, stages: Mapping[str, Tensor], *, token_rewards: bool) -> None:
+        """Refuse advantages of tokens where their rewards were summed, or where the loss is of whole completions."""
+        of_tokens = next((name for name, advantage in stages.items() if advantage.dim() == 2), None)
+        if token_rewards and of_tokens == "estimate" and not isinstance(self.advantage, TokenEstimator):
+            raise ValueError(
+                "the estimator returns advantages of tokens and there are rewards of tokens, which it is not given; "
+                "return a policy.types.TokenEstimator of it"
+            )
+        if of_tokens and not isinstance(self.rule, ClipRule):
+            stage = "the estimator" if of_tokens == "estimate" else f"'{of_tokens}'"
+            raise ValueError(
+                f"a loss of whole completions reads one advantage for each, and {stage} returns one for every token; "
+                "take another one, or a clip rule such as ppo for the loss"
+            )
+
+    def _weights(self, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N L"]:
+        known = ~total.isnan()
+        live = rollout.response & known[:, None]
+        weights = self.aggregation(live, float(known.sum()), float(live.sum()))
+        if self.scheduler is None:
+            return weights
+        self._scheduled, often = self.scheduler(self._scheduled, total, rollout)
+        return weights * often[:, None]

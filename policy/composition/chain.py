@@ -1,0 +1,48 @@
+"""Several transforms, one after the other."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ..types import Rollout, State, Transform
+
+STAGES = {1: "groups as a whole", 2: "answers", 3: "answers to tokens", 4: "token weights", 5: "token masks"}
+
+
+class Composed:
+    """Transforms of one slot in their order, by name; `state` is JSON-able and belongs in the checkpoint."""
+
+    def __init__(self, slot: str, transforms: Mapping[str, Transform]):
+        for name, one in transforms.items():
+            if one.slot != slot:
+                raise ValueError(f"'{name}' changes {one.slot}s and stands among the transforms of {slot}s")
+        for (first, before), (second, after) in pairwise(transforms.items()):
+            if before.stage > after.stage:
+                raise ValueError(
+                    f"'{second}' is of stage {after.stage} ({STAGES[after.stage]}) and stands behind '{first}' of "
+                    f"stage {before.stage} ({STAGES[before.stage]}); put it before"
+                )
+        self.transforms = dict(transforms)
+        self.state: dict[str, State] = {name: dict(one.start) for name, one in transforms.items()}
+
+    def __call__(self, x: Any, rollout: Rollout) -> list[tuple[str, Any]]:
+        """What x is after each transform, by name; the last is the result. Nothing for no transforms."""
+        stages = []
+        for name, one in self.transforms.items():
+            self.state[name], x = one.change(self.state[name], x, rollout)
+            stages.append((name, x))
+        return stages
+
+    def load(self, state: Mapping[str, State]) -> None:
+        """Go on from a checkpoint's state; it has to be of the same transforms."""
+        if [*state] != [*self.transforms]:
+            raise ValueError(f"the state is of {', '.join(state)}, the transforms are {', '.join(self.transforms)}")
+        self.state = {name: dict(one) for name, one in state.items()}
+
+
+def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
+    """Σ_k w_k r_k of rewards [N, K]; NaN where a component of a weight other than 0 is missing."""
+    if len(weights) != values.shape[1]:
+        raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
+    used = [place for place, weight in enumerate(weights) if weight]
+    return sum((weights[place] * values[:, place] for place in used), start=values.new_zeros(len(values)))

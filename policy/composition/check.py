@@ -1,0 +1,196 @@
+"""A composition of formulas, run once on a made-up rollout: what cannot work is refused before the first step."""
+
+import functools
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...kernels.policy_loss import ClipRule
+from ...rm.errors import UsageError
+from ..types import Rewards, Rollout, TokenEstimator, Transform
+from .algorithm import Algorithm, Scored
+from .completion_losses import shares_and_slopes, whole_answers
+
+GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens of a completion, completions of a group
+
+
+class RunInputs(NamedTuple):
+    """What a run has for its formulas."""
+
+    names: tuple[str, ...]
+    """Of the reward components."""
+    sizes: Sequence[int]
+    """Completions in a group, in training and in evaluation."""
+    fields: Collection[str]
+    """Fields of `Rollout` that are computed, beside those that every rollout has."""
+    ensembles: Collection[str] = ()
+    """Components that come from several members."""
+    watched: Collection[str] = ()
+    """Components that are not trained on."""
+    process_rewards: bool = False
+    """Whether steps have rewards of their own."""
+
+
+def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
+    """Refuse a composition that fails, or that returns a wrong shape or a number that is not finite, in one sentence.
+
+    The made-up completions have rewards that differ, that are tied and that are missing; one group has a single reward,
+    another none, and one completion is truncated. Neither the algorithm's state nor the global random numbers change.
+    """
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is made up is no reason to warn of
+        for size in sorted({min(size, LARGEST - size % 2) for size in inputs.sizes}):
+            try:
+                _run_once(algorithm, inputs, size)
+            except ValueError as error:
+                raise UsageError(" ".join(str(error).split())) from error
+
+
+def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
+    rollout, rewards = made_up_rollout(size, inputs.fields), made_up_rewards(size, inputs)
+    scored = _guarded_algorithm(algorithm, *rollout.response.shape)(rewards, rollout)
+    if inputs.watched and scored.total[: 2 * size].isnan().any():
+        raise ValueError(
+            f"the reward that is trained on reads what is only watched ({', '.join(inputs.watched)}); name it with "
+            "--reward, and give it a --weight of 0 if only a transform reads it"
+        )
+    if not isinstance(algorithm.rule, ClipRule):
+        _check_loss(algorithm.rule, scored, rollout, size)
+
+
+# ---- what is made up ----
+
+
+def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
+    """Return groups of completions of 1 to 3 tokens, one of them truncated, with the wanted fields."""
+    N = GROUPS * size
+    number = torch.arange(N * LONGEST).view(N, LONGEST)
+    response = torch.arange(LONGEST) < 1 + torch.arange(N)[:, None] % LONGEST
+    columns = {
+        "tokens": number % 7,
+        "logprobs": torch.where(response, -1.0, 0.0),
+        "base": torch.where(response, -1.25, 0.0),
+        "entropy": torch.where(response, 1.0 + number % 3, 0.0),
+        "values": torch.zeros(N, LONGEST),
+        "after": torch.zeros(N),
+        "states": torch.stack([number % 5, number % 3], 2).float(),
+    }
+    wanted = {name: column for name, column in columns.items() if name in fields}
+    finished = torch.arange(N) != LONGEST - 1
+    return Rollout(torch.arange(N) // size, response, finished)._replace(**wanted)
+
+
+def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
+    """Return rewards of 0 or 1: a group of both, one of ties, one with a single reward and one without any."""
+    column = torch.full((GROUPS, size), torch.nan, dtype=torch.float64)
+    column[0], column[1], column[2, 0] = 1.0 - torch.arange(size) % 2, 1.0, 1.0
+    values = column.view(-1, 1).repeat(1, len(inputs.names))
+    for index, name in enumerate(inputs.names):
+        if name in inputs.watched:
+            values[:, index] = torch.nan
+    members = steps = None
+    if inputs.ensembles:
+        alone = torch.tensor([name not in inputs.ensembles for name in inputs.names])
+        members = values[..., None].repeat(1, 1, 2)
+        members[:, alone] = torch.nan
+    if inputs.process_rewards:
+        steps = torch.full((GROUPS * size, LONGEST), torch.nan, dtype=torch.float64)
+        steps[:, 0] = 0.5
+    return Rewards(values, inputs.names, steps, members)
+
+
+# ---- what formulas return ----
+
+
+def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
+    """Return a copy in its first state whose formulas' results are checked."""
+    of_completions = functools.partial(_check_tensor, shapes=((N,),))
+    of_tokens = functools.partial(_check_tensor, shapes=((N, L),))
+    of_both = functools.partial(_check_tensor, shapes=((N,), (N, L)))
+    guarded = replace(
+        algorithm,
+        reward_transforms=_guarded_transforms(algorithm.reward_transforms, functools.partial(_check_rewards, N=N)),
+        advantage_transforms=_guarded_transforms(algorithm.advantage_transforms, of_both),
+    )
+    guarded.advantage = _guarded("the advantage estimator", algorithm.advantage, of_both)
+    if isinstance(algorithm.advantage, TokenEstimator):
+        guarded.advantage = replace(algorithm.advantage, estimate=guarded.advantage)
+    guarded.aggregation = _guarded("the aggregation", algorithm.aggregation, of_tokens)
+    if algorithm.scheduler:
+        guarded.scheduler = _guarded("the scheduler", algorithm.scheduler, _of_pair(of_completions))
+    return guarded
+
+
+def _guarded_transforms(transforms: Any, check: Callable[[Any], str]) -> dict[str, Transform]:
+    return {
+        name: replace(transform, change=_guarded(f"the transform '{name}'", transform.change, _of_pair(check)))
+        for name, transform in transforms.items()
+    }
+
+
+def _guarded(name: str, formula: Any, check: Callable[[Any], str]) -> Any:
+    """Return the formula with its errors as sentences, and with an error where `check` finds something wrong."""
+
+    @functools.wraps(formula)
+    def run(*arguments: Any) -> Any:
+        try:
+            result = formula(*arguments)
+        except ValueError:
+            raise
+        except Exception as error:  # whatever a user's function raises
+            reason = (str(error).strip().splitlines() or [""])[0]
+            raise ValueError(f"{name} fails on a made-up rollout ({type(error).__name__}: {reason})") from error
+        if problem := check(result):
+            raise ValueError(f"{name} {problem}")
+        return result
+
+    return run
+
+
+def _check_tensor(result: Any, shapes: Sequence[tuple[int, ...]]) -> str:
+    expected = " or ".join(f"{[*shape]}" for shape in shapes)
+    if not isinstance(result, Tensor):
+        return f"returns {type(result).__name__} for made-up completions, where a tensor {expected} is expected"
+    if tuple(result.shape) not in shapes:
+        return f"returns the shape {[*result.shape]} for made-up completions, where {expected} is expected"
+    if not result.isfinite().all():
+        return "returns numbers that are not finite for made-up rewards of which some are tied or missing"
+    return ""
+
+
+def _check_rewards(result: Any, N: int) -> str:
+    if not isinstance(result, Rewards):
+        return f"returns {type(result).__name__} for made-up rewards, where policy.types.Rewards are expected"
+    expected = [N, len(result.names)]
+    if [*result.values.shape] != expected:
+        return f"returns rewards of the shape {[*result.values.shape]}, where {expected} is expected"
+    return "returns an infinite reward; a missing reward is NaN" if result.values.isinf().any() else ""
+
+
+def _of_pair(check: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return the check of the second of a state and a result."""
+
+    def of_pair(result: Any) -> str:
+        if not (isinstance(result, tuple) and len(result) == 2):
+            return f"returns {type(result).__name__}, where its next state and its result are expected"
+        return check(result[1])
+
+    return of_pair
+
+
+def _check_loss(rule: Any, scored: Scored, rollout: Rollout, size: int) -> None:
+    """Run a loss of whole completions, with what the trainer would give it."""
+    logprob, N = torch.where(rollout.response, -1.0, 0.0), len(rollout.finished)
+    inputs = {"advantages": scored.advantage.float(), "row": torch.arange(N)}
+    if rollout.base is not None:
+        inputs["base"] = rollout.base
+    weights = scored.weights.float()
+    completions = whole_answers(logprob, rollout.response, weights, inputs, size, 0)
+    check = functools.partial(_check_tensor, shapes=((N,),))
+    share, slope = shares_and_slopes(_guarded("the loss", rule, check), completions, weights.sum(1))
+    if not (share.isfinite().all() and slope.isfinite().all()):
+        raise ValueError("the loss has a gradient that is not finite for made-up completions")

@@ -1,0 +1,47 @@
+"""The gradient of a loss that compares completions of several micro-batches, processes or optimizer steps."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..training.forward import Answers, answers_of
+from ..training.replay_buffer import Batch
+from .completion_losses import WholeAnswers, joined, shares_and_slopes, whole_answers
+
+if TYPE_CHECKING:
+    from ..training.trainer import PolicyTrainer
+
+
+def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> None:
+    """Add to every micro-batch what its completions contribute to the loss over all of them: its value and slopes.
+
+    They are those of the present weights, so they are needed once in every optimizer step; it costs one more forward
+    over all micro-batches, without a gradient.
+    """
+    parts, weights = [], []
+    for batch in micro_batches:
+        rows = answers_of(batch)
+        weights.append(batch["weights"] * batch.get("importance_sampling_ratio", 1.0))
+        logprob = trainer._read(trainer.model, rows).logprob
+        parts.append(completions_of(trainer, logprob, rows, weights[-1], batch))
+    weight = trainer._gather(torch.cat([one.sum(1) for one in weights]))
+    shares, slopes = shares_and_slopes(trainer.algorithm.rule, joined(parts, trainer._gather), weight)
+    sizes = [len(one) for one in weights]
+    own = slice(trainer.accelerator.process_index * sum(sizes), (trainer.accelerator.process_index + 1) * sum(sizes))
+    columns = shares[own].split(sizes), slopes[own].split(sizes)
+    for batch, share, slope in zip(micro_batches, *columns, strict=True):
+        batch |= {"loss_share": share, "loss_slope": slope}
+
+
+def completions_of(
+    trainer: "PolicyTrainer", logprob: Tensor, rows: Answers, weights: Tensor, inputs: Batch
+) -> WholeAnswers:
+    """Return what a loss of whole completions reads of a micro-batch; groups are numbered over all processes."""
+    args, row = trainer.args, inputs["row"]
+    own = args.per_device_train_batch_size * int(args.steps_per_generation or 1) if trainer.model.training else len(row)
+    batches, processes = row // own, trainer.accelerator
+    row = (batches * processes.num_processes + processes.process_index) * own + row % own
+    updates = trainer._step % args.cycle // args.gradient_accumulation_steps
+    return whole_answers(logprob, rows.response, weights, inputs | {"row": row}, trainer._size, updates)

@@ -1,0 +1,124 @@
+"""What a loss of whole answers is told of them, and its gradient where it compares answers of several micro-batches."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ...kernels.policy_loss import ClipRule
+
+
+class WholeAnswers(NamedTuple):
+    """Answers of one micro-batch, as a loss of whole answers sees them."""
+
+    logprob: Float[Tensor, " N"]
+    """Σ_t log π(y_t) over the answer's tokens, nats; the loss's gradient goes here."""
+    old: Float[Tensor, " N"]
+    """The same under the policy that wrote the answer."""
+    advantage: Float[Tensor, " N"]
+    """NaN: the answer has no loss."""
+    group: Int[Tensor, " N"]
+    """Answers to one prompt share a number. A `PerCompletionLoss` may see a part of them, every other loss sees all."""
+    length: Int[Tensor, " N"]
+    """Tokens."""
+    place: Int[Tensor, " N"]
+    """In its group, from 0."""
+    size: int
+    """Answers in a group."""
+    updates: int = 0
+    """Optimizer steps that were made since the answers were written."""
+    base: Float[Tensor, " N"] | None = None
+    """Σ_t log π(y_t) under the reference, where it is read."""
+
+
+AnswerLoss = Callable[[WholeAnswers], Tensor]
+"""-> [N], which the answers' weights are multiplied with. It may compare the completions of a group, as `p3o` does."""
+
+
+@dataclass(frozen=True)
+class PerCompletionLoss:
+    """A loss whose value for a completion depends on that completion alone, so that micro-batches are read apart."""
+
+    compute: AnswerLoss
+
+    def __call__(self, completions: WholeAnswers) -> Tensor:
+        """Return the loss [N]."""
+        return self.compute(completions)
+
+
+def compares_completions(rule: ClipRule | AnswerLoss) -> bool:
+    """Return whether the loss of a completion may depend on the others of its group."""
+    return not isinstance(rule, ClipRule | PerCompletionLoss)
+
+
+def joined(parts: Sequence[WholeAnswers], gather: Callable[[Tensor], Tensor]) -> WholeAnswers:
+    """Concatenate the completions of several micro-batches, and `gather` those of all processes."""
+    columns = zip(*parts, strict=True)
+    return WholeAnswers(*(gather(torch.cat(one)) if isinstance(one[0], Tensor) else one[0] for one in columns))
+
+
+def shares_and_slopes(
+    rule: AnswerLoss, completions: WholeAnswers, weight: Float[Tensor, " N"]
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Return w_i L_i of every completion i, and d_i = ∂(Σ_j w_j L_j) / ∂ log π(y_i).
+
+    The loss sees the policy through the log π(y_i) alone, so that its gradient is Σ_i d_i ∇ log π(y_i): once the d_i
+    are known every completion may be read in a micro-batch of its own.
+    """
+    with torch.enable_grad():
+        logprob = completions.logprob.detach().requires_grad_()
+        share = weight.detach() * rule(completions._replace(logprob=logprob))
+        if not share.requires_grad:
+            return share, torch.zeros_like(logprob)
+        (slope,) = torch.autograd.grad(share.sum(), logprob)
+    return share.detach(), slope
+
+
+def completion_loss(
+    rule: AnswerLoss, completions: WholeAnswers, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
+) -> Float[Tensor, ""]:
+    """Return Σ_i w_i L_i of a micro-batch, with the gradient that its completions have in the whole step's loss.
+
+    Where the loss compares completions, `inputs` has what `completion_slopes.attach_slopes` computed.
+    """
+    if "loss_slope" not in inputs:
+        return (weight * rule(completions)).sum()
+    moved = completions.logprob - completions.logprob.detach()
+    return (inputs["loss_share"] + inputs["loss_slope"] * moved).sum()
+
+
+def whole_answers(
+    logprob: Float[Tensor, "N L"],
+    response: Bool[Tensor, "N L"],
+    weights: Float[Tensor, "N L"],
+    inputs: Mapping[str, Tensor],
+    size: int,
+    updates: int,
+) -> WholeAnswers:
+    """Of a micro-batch of the trainer's; an answer that weighs nothing has no advantage."""
+    said, old, base = (logprob * response).sum(1), inputs.get("old_per_token_logps"), inputs.get("base")
+    return WholeAnswers(
+        said,
+        said.detach() if old is None else (old * response).sum(1),
+        inputs["advantages"][:, 0].masked_fill(weights.sum(1) == 0, torch.nan),
+        inputs["row"] // size,
+        response.sum(1),
+        inputs["row"] % size,
+        size,
+        updates,
+        None if base is None else (base * response).sum(1),
+    )
+
+
+def own_answers(size: int, agents: int) -> int:
+    """How many answers of a group, its first ones, are by the policy that learns; the others are its partners'.
+
+    A group that the agents cannot share evenly is the learner's alone, as in an evaluation.
+
+    >>> own_answers(8, 2), own_answers(1, 2)
+    (4, 1)
+    """
+    return size if size % agents else size // agents

@@ -1,0 +1,1 @@
+"""Guided decoding: requests, engines, KV cache, sampling loop, search, speculation and vLLM."""

@@ -1,0 +1,176 @@
+"""Where guided decoding's logits come from: one backbone for base and guide, or a model each.
+
+    log π̃(v | x, y_<t) = log π_base(v | x, y_<t) + w Σ_i α_i log π_i(v | x, y_<t) - log Z
+
+GenARM (arXiv:2410.08193) has a guide π_i for every objective. PARM (arXiv:2505.06274) and UniARM (arXiv:2602.09538)
+have a single guide π_α, which follows the preference itself: a token costs one forward of it for any number of
+objectives.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...rm.backbones.tokenization import Encoder
+from ...rm.data.preference_vectors import preference_matrix
+from ...rm.errors import UsageError
+from .kv_cache import Forward, branching
+from .language_models import (
+    Voice,
+    end_tokens,
+    language_model,
+    positions,
+    preferences_of,
+    prompts_of,
+    room_of,
+    shared_vocabulary,
+)
+from .requests import Request
+from .session import Counters, Part, Session, exclusively
+
+GUIDE = "guide"
+
+
+class Engine(Protocol):
+    """What `decode` needs."""
+
+    base: Voice
+    """Answers are read with its tokenizer and end as it ends them."""
+    guides: tuple[str, ...]
+    """Their names."""
+    eos: frozenset[int]
+    counters: Counters
+
+    def session(self, requests: Sequence[Request]) -> AbstractContextManager[Session]:
+        """A batch, open until its answers are finished. A model serves one session at a time."""
+        ...
+
+
+class SharedBackbone:
+    """The guide is an adapter on the base: one forward of 2N rows, the base's first, reads every weight once.
+
+    `encoder` is the base's, where it has another chat template than the guide. `late`: an adapter that begins at
+    decoder layer b > 0 has what lies below in common with the base, and the N rows run there once; they are the same
+    for both, so both read the same prompt.
+    """
+
+    def __init__(self, guide: Voice, *, encoder: Encoder | None = None, late: bool = False):
+        if guide.adapter is None:
+            raise UsageError("a shared backbone needs a guide with an adapter; decode two models with SeparateModels")
+        self.guide, self.late, self.adapter = guide, late, guide.adapter
+        self.base = Voice(guide.model, encoder or guide.encoder, adapter=guide.adapter)
+        self.guides, self.eos, self.counters = (GUIDE,), end_tokens(self.base), Counters()
+        self.vocabulary = shared_vocabulary([self.base, guide])
+
+    @contextmanager
+    def session(self, requests: Sequence[Request]) -> Iterator[Session]:
+        """See `Engine`."""
+        base, guide = (prompts_of(voice.encoder, requests) for voice in (self.base, self.guide))
+        if self.late and base != guide:
+            raise UsageError("with late=True base and guide read the same prompt; give both one chat template")
+        alpha, weights = preferences_of(self.guide, requests), torch.tensor([[float(one.weight)] for one in requests])
+        used = _used(weights)
+        room = _shortest(room_of(self.base, base), room_of(self.guide, guide))
+        model = language_model(self.base)
+        with ExitStack() as stack:
+            stack.enter_context(exclusively([model]))
+            rows = self.adapter.modulations(alpha if used else alpha[:1])
+            stack.enter_context(self.adapter.serving(rows, start=len(base)))
+            if used and self.late:
+                stack.enter_context(branching(model, self.adapter.settings.from_layer))
+            prompts = base if self.late or not used else base + guide
+            part = Part(_forward(self.base, prompts, requests, room), base=1, guides=len(used))
+            yield Session([part], weights[:, used], used, [*map(len, base)], room, self.vocabulary, self.counters)
+
+
+class SeparateModels:
+    """A base and any causal language models with its vocabulary as guides, each with its own prompt template.
+
+    None: plain decoding, where requests' weights and preferences are not read. One guide: weak-to-strong guiding; the
+    guide may have an adapter that follows the preference. Guides by the objective's name: GenARM; guide i counts
+    w α_i, and where that is 0 for the whole batch its model does not run. A base's own adapter is set aside.
+    """
+
+    def __init__(self, base: Voice, guides: Voice | Mapping[str, Voice] | None = None):
+        self.base = base
+        self.by_objective = isinstance(guides, Mapping)
+        named = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
+        if self.by_objective:
+            _refuse_followers(named)
+        self.guides, self.voices = tuple(named), list(named.values())
+        self.eos, self.counters = end_tokens(base), Counters()
+        self.vocabulary = shared_vocabulary([base, *self.voices])
+
+    @contextmanager
+    def session(self, requests: Sequence[Request]) -> Iterator[Session]:
+        """See `Engine`."""
+        weights, alphas = self._weights(requests), self._alphas(requests)
+        used = _used(weights)
+        voices = [self.base, *(self.voices[place] for place in used)]
+        prompts = [prompts_of(voice.encoder, requests) for voice in voices]
+        room = _shortest(*map(room_of, voices, prompts))
+        with ExitStack() as stack:
+            stack.enter_context(exclusively([language_model(voice) for voice in voices]))
+            stack.enter_context(_unadapted(self.base, len(requests)))
+            for place in used:
+                stack.enter_context(_adapted(self.voices[place], alphas[place]))
+            parts = [
+                Part(_forward(voice, own, requests, room), base=int(place == 0), guides=int(place > 0))
+                for place, (voice, own) in enumerate(zip(voices, prompts, strict=True))
+            ]
+            lengths = [*map(len, prompts[0])]
+            yield Session(parts, weights[:, used], used, lengths, room, self.vocabulary, self.counters)
+
+    def _weights(self, requests: Sequence[Request]) -> Float[Tensor, "N G"]:
+        weights = torch.tensor([[float(request.weight)] for request in requests])
+        if not self.by_objective:
+            return weights.expand(-1, len(self.voices))
+        shares = preference_matrix([request.preference for request in requests], self.guides)
+        return weights * torch.tensor(shares, dtype=weights.dtype)
+
+    def _alphas(self, requests: Sequence[Request]) -> list[Float[Tensor, "_ K"]]:
+        """What each guide's own adapter is given."""
+        if self.by_objective:
+            return [torch.ones(1, 1)] * len(self.voices)
+        return [preferences_of(guide, requests) for guide in self.voices]
+
+
+# ---- parts ----
+
+
+def _adapted(voice: Voice, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
+    """Every row with the voice's adapter, if it has one."""
+    if voice.adapter is None:
+        return nullcontext()
+    return voice.adapter.serving(voice.adapter.modulations(alpha))
+
+
+def _unadapted(voice: Voice, rows: int) -> AbstractContextManager[None]:
+    """No row with the voice's adapter, whatever its preference."""
+    if voice.adapter is None:
+        return nullcontext()
+    return voice.adapter.serving(voice.adapter.modulations(torch.ones(1, len(voice.adapter.objectives))), start=rows)
+
+
+def _used(weights: Float[Tensor, "N G"]) -> list[int]:
+    """Guides with a weight in some row."""
+    return [place for place, column in enumerate(weights.T) if column.any()]
+
+
+def _shortest(*rooms: Sequence[int]) -> list[int]:
+    return [min(row) for row in zip(*rooms, strict=True)]
+
+
+def _forward(voice: Voice, prompts: Sequence[list[int]], requests: Sequence[Request], room: Sequence[int]) -> Forward:
+    steps = max(min(request.max_new_tokens, own) for request, own in zip(requests, room, strict=True))
+    return Forward(language_model(voice), prompts, steps=steps, positions=positions(voice))
+
+
+def _refuse_followers(guides: Mapping[str, Voice]) -> None:
+    for name, voice in guides.items():
+        if voice.adapter is not None and voice.adapter.settings.follows_preference:
+            raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")

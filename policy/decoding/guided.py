@@ -1,0 +1,167 @@
+"""Guided decoding of a batch of requests: an engine's logits -> tokens, text and how likely each token was."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from tqdm import tqdm
+
+from ...kernels.dispatch import wide
+from ...kernels.guided_sampler import Sampled, guided_sampler
+from .detokenization import Reader
+from .engines import Engine
+from .requests import Answer, Request
+from .session import Logits, Session
+
+POLL = {"cpu": 1, "cuda": 16}  # tokens between two looks at what was sampled: on a GPU a look waits for the device
+FACTS = ("base", "mixed", "sampled", "entropy", "kl")
+
+
+class Piece(NamedTuple):
+    """What is new of one answer."""
+
+    row: int
+    """The request's place."""
+    tokens: tuple[int, ...]
+    text: str
+    """What has become sure; an answer's pieces add up to its text."""
+    answer: Answer | None = None
+    """All of it, when it is finished."""
+
+
+def decode(
+    engine: Engine,
+    requests: Sequence[Request],
+    *,
+    batch_size: int = 64,
+    on_token: Callable[[Piece], None] | None = None,
+    progress: bool | None = None,
+) -> list[Answer]:
+    """An answer for every request, in their order.
+
+    An answer is a function of its request: its tokens do not depend on what else is in the batch, beyond the rounding
+    of a model's forward. Prompts of like length share a batch. `progress`: None shows it on a terminal.
+    """
+    order = sorted(range(len(requests)), key=lambda place: sum(len(turn["content"]) for turn in requests[place].prompt))
+    answers: dict[int, Answer] = {}
+    with tqdm(total=len(requests), desc="decoding", disable=None if progress is None else not progress) as bar:
+        for first in range(0, len(order), batch_size):
+            places = order[first : first + batch_size]
+            for piece in stream(engine, [requests[place] for place in places]):
+                piece = piece._replace(row=places[piece.row])
+                if on_token is not None:
+                    on_token(piece)
+                if piece.answer is not None:
+                    answers[piece.row] = piece.answer
+                    bar.update()
+    return [answers[place] for place in range(len(requests))]
+
+
+@torch.inference_mode()
+def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None, None]:
+    """One batch, piece by piece; the last piece of every request has its answer.
+
+    Close the iterator to stop early: the engine is busy until then.
+    """
+    if not requests:
+        return
+    with engine.session(requests) as session:
+        readers = [
+            Reader(request, engine.base.encoder.tokenizer, engine.eos, room)
+            for request, room in zip(requests, session.room, strict=True)
+        ]
+        steps = max(reader.budget for reader in readers)
+        sample, every = _sampler(requests, session.weights), POLL.get(session.weights.device.type, 16)
+        logits, seen = session.start(), 0
+        log = _Log(len(requests), steps, logits)
+        for step in range(steps):
+            sampled = sample(logits, step)
+            log.add(step, sampled, logits)
+            if (step + 1) % every == 0 or step + 1 == steps:
+                yield from _pieces(readers, log, seen, step + 1, engine, session)
+                seen = step + 1
+                if all(reader.finished for reader in readers):
+                    return
+            logits = session.step(sampled.token)
+
+
+def _sampler(requests: Sequence[Request], weights: Float[Tensor, "N G"]) -> Callable[[Logits, int], Sampled]:
+    """Logits and the number of tokens so far -> a token for every row, by each request's own rules."""
+    device = weights.device
+
+    def column(name: str, off: float, dtype: torch.dtype) -> Tensor | None:
+        values = [getattr(request, name) for request in requests]
+        return None if {*values} == {off} else torch.tensor(values, dtype=dtype, device=device)
+
+    rules = {
+        "temperature": column("temperature", 0, torch.float32),
+        "top_k": column("top_k", 0, torch.long),
+        "top_p": column("top_p", 1, torch.float64),
+        "min_p": column("min_p", 0, torch.float64),
+        "seed": torch.tensor([request.seed for request in requests], device=device),
+    }
+
+    written = torch.tensor([len(request.prefix) for request in requests], device=device)
+
+    def sample(logits: Logits, step: int) -> Sampled:
+        position = written + step
+        return guided_sampler(logits.base, logits.guides, weights, position=position, **rules)
+
+    return sample
+
+
+class _Log:
+    """What was sampled at every step; stays on the device until it is asked for."""
+
+    def __init__(self, rows: int, steps: int, logits: Logits):
+        self.dtype = wide(logits.base.dtype)
+        device, facts = logits.base.device, len(FACTS) + logits.guides.shape[1]
+        self.tokens = torch.zeros(rows, steps, dtype=torch.long, device=device)
+        self.facts = torch.zeros(rows, steps, facts, dtype=self.dtype, device=device)
+
+    def add(self, step: int, sampled: Sampled, logits: Logits) -> None:
+        """One token of every row."""
+        self.tokens[:, step] = sampled.token
+        guides = _token_logprobs(logits.guides.to(self.dtype), sampled.token)
+        own = (sampled.base, sampled.guided, sampled.logprob, sampled.entropy, sampled.kl)
+        self.facts[:, step] = torch.cat([torch.stack(own, 1), guides], 1)
+
+
+def _token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) -> Float[Tensor, "N G"]:
+    """What every guide says of the token, in nats."""
+    chosen = token[:, None, None].expand(-1, logits.shape[1], 1)
+    return logits.gather(2, chosen).squeeze(2) - logits.logsumexp(2)
+
+
+def _pieces(
+    readers: Sequence[Reader], log: _Log, seen: int, upto: int, engine: Engine, session: Session
+) -> Iterator[Piece]:
+    """What the steps from `seen` to `upto` have brought to rows that were not finished."""
+    for row, tokens in enumerate(log.tokens[:, seen:upto].tolist()):
+        reader = readers[row]
+        if reader.finished:
+            continue
+        before = len(reader.tokens)
+        text = reader.read(tokens)
+        answer = _answer(reader, row, log, engine, session) if reader.finished else None
+        yield Piece(row, tuple(reader.tokens[before:]), text, answer)
+
+
+def _answer(reader: Reader, row: int, log: _Log, engine: Engine, session: Session) -> Answer:
+    assert reader.finished is not None
+    facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
+    guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
+    for place, used in enumerate(session.used):
+        if session.weighted[row][place]:
+            guides[engine.guides[used]] = facts[:, len(FACTS) + place]
+    return Answer(
+        text=reader.text(),
+        tokens=tuple(reader.tokens),
+        finished=reader.finished,
+        prompt_tokens=session.prompt_tokens[row],
+        guides=guides,
+        **{name: facts[:, place] for place, name in enumerate(FACTS)},
+    )

@@ -1,0 +1,126 @@
+"""The language models that decoding listens to: their prompts, their preferences, their common vocabulary."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from ...rm.adapters.adapter import PreferenceAdapter
+from ...rm.backbones.loading import embedding_rows
+from ...rm.backbones.tokenization import Encoder
+from ...rm.data.preference_vectors import Preference, preference_matrix
+from ...rm.errors import DataError, UsageError
+from ...rm.models.autoregressive import AutoregressiveRewardModel as Voice
+from ...rm.models.autoregressive import answer_contract
+from .requests import Request
+
+
+def voice(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    adapter: PreferenceAdapter | None = None,
+    *,
+    preference: Preference | None = None,
+) -> Voice:
+    """A language model and its tokenizer as a base or a guide; a reward model of kind autoregressive is one already."""
+    contract = answer_contract(
+        "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
+    )
+    return Voice(
+        adapter.model if adapter else model, Encoder(tokenizer, contract), adapter=adapter, preference=preference
+    )
+
+
+def language_model(voice: Voice) -> Any:
+    """The causal language model itself, which PEFT wraps where there is an adapter."""
+    return voice.adapter.model.base_model.model if voice.adapter else voice.model
+
+
+def end_tokens(voice: Voice) -> frozenset[int]:
+    """Ids that end an answer, as config, generation config and tokenizer name them."""
+    model = language_model(voice)
+    named = [getattr(one, "eos_token_id", None) for one in (model.config, model.generation_config)]
+    named.append(voice.encoder.tokenizer.eos_token_id)
+    lists = [one if isinstance(one, list) else [one] for one in named]
+    return frozenset(one for ids in lists for one in ids if one is not None)
+
+
+# ---- prompts ----
+
+
+def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]:
+    """Token ids up to where the answer begins, as `Encoder.encode_answer` has them, and then each request's prefix."""
+    return [_prompt(encoder, request) for request in requests]
+
+
+def _prompt(encoder: Encoder, request: Request) -> list[int]:
+    if any(id >= len(encoder.tokenizer) for id in request.prefix):
+        raise UsageError(
+            f"the prefix {request.prefix} has ids without a token; give ids below {len(encoder.tokenizer)}"
+        )
+    return [*encoder.encode_prompt(request.prompt), *request.prefix]
+
+
+def positions(voice: Voice) -> int:
+    """Tokens that prompt and answer may have together."""
+    stated = getattr(language_model(voice).config.get_text_config(), "max_position_embeddings", None)
+    return min(stated or 2**31, voice.encoder.tokenizer.model_max_length)
+
+
+def room_of(voice: Voice, prompts: Sequence[Sequence[int]]) -> list[int]:
+    """How many tokens each answer may have; a prompt that leaves no room is a `DataError`."""
+    limit = positions(voice)
+    for prompt in prompts:
+        if len(prompt) >= limit:
+            raise DataError(
+                f"a prompt has {len(prompt)} tokens and the context of '{language_model(voice).config.name_or_path}' "
+                f"{limit}; shorten it to {limit - 1} at most"
+            )
+    return [limit - len(prompt) for prompt in prompts]
+
+
+# ---- preferences ----
+
+
+def preferences_of(guide: Voice, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
+    """α [N, K] for the guide's adapter; all ones for a guide that follows no preference."""
+    wanted = [guide.preference if request.preference is None else request.preference for request in requests]
+    adapter = guide.adapter
+    if adapter is not None and adapter.settings.follows_preference:
+        return torch.tensor(preference_matrix(wanted, adapter.objectives), dtype=torch.float32)
+    for given in wanted:
+        if given is not None and (adapter is None or {*given} != {*adapter.objectives}):
+            raise UsageError(f"the guide follows no preference, got {dict(given)}; leave it out")
+    return torch.ones(len(wanted), 1)
+
+
+# ---- vocabulary ----
+
+
+def shared_vocabulary(voices: Sequence[Voice]) -> int:
+    """How many ids, from 0 on, mean the same to all; padding rows of embeddings are not among them.
+
+    One tokenizer may know more tokens than another behind the common ones. Anything else is a `DataError`.
+    """
+    tokens = [_tokens(voice.encoder.tokenizer) for voice in voices]
+    size = min(*map(len, tokens), *(embedding_rows(language_model(voice)) for voice in voices))
+    for own, other in zip(voices[1:], tokens[1:], strict=True):
+        differing = next((id for id in range(size) if tokens[0][id] != other[id]), None)
+        if differing is not None:
+            raise DataError(
+                f"token {differing} is {tokens[0][differing]!r} to '{voices[0].encoder.tokenizer.name_or_path}' and "
+                f"{other[differing]!r} to '{own.encoder.tokenizer.name_or_path}'; base and guide need one vocabulary"
+            )
+    return size
+
+
+def _tokens(tokenizer: PreTrainedTokenizerBase) -> list[str | None]:
+    """Every id's token; None for an id that has none."""
+    ids = tokenizer.get_vocab()
+    found: list[str | None] = [None] * (max(ids.values()) + 1)
+    for token, id in ids.items():
+        found[id] = token
+    return found

@@ -1,0 +1,95 @@
+"""What is asked of guided decoding, and what comes back."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from ...rm.data.preference_vectors import Preference
+from ...rm.errors import UsageError
+from ...rm.types import Messages
+
+Finish = Literal["eos", "stop", "length", "context"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One conversation to be continued, and how; refused as a `UsageError` where it makes no sense."""
+
+    prompt: Messages
+    preference: Preference | None = None
+    """Share of every objective of the guide, or None for a guide that follows no preference."""
+    weight: float = 1.0
+    """w = 1/β, how much the guide counts; 0 is the base model alone, and below 0 the guide is avoided."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_k: int = 0
+    """0 is off, and so are a `top_p` of 1 and a `min_p` of 0."""
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+    """The noise of token t depends on (seed, t) alone."""
+    max_new_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    """The answer ends where one of these begins."""
+    ignore_eos: bool = False
+    """Go on behind an end-of-sequence token, to have answers of equal length."""
+    prefix: tuple[int, ...] = ()
+    """Ids of tokens that the answer has already; it goes on behind them, and they count as part of the prompt."""
+
+    def __post_init__(self):
+        if not any(turn["content"].strip() for turn in self.prompt):
+            raise UsageError(f"the prompt {list(self.prompt)} has no text; give at least one message with content")
+        for name, holds, allowed in (
+            ("weight", math.isfinite(self.weight), "a finite number"),
+            ("temperature", math.isfinite(self.temperature) and self.temperature >= 0, "0 (greedy) or a number above"),
+            ("top_k", self.top_k >= 0, "0 (off) or a number of tokens"),
+            ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
+            ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
+            ("seed", 0 <= self.seed < 2**63, "a whole number from 0 to 2^63 - 1"),
+            ("max_new_tokens", self.max_new_tokens >= 1, "1 or more"),
+            ("prefix", all(isinstance(one, int) and one >= 0 for one in self.prefix), "a tuple of token ids"),
+            ("stop", not isinstance(self.stop, str) and all(self.stop), "a tuple of strings that are not empty"),
+        ):
+            if not holds:
+                raise UsageError(f"{name} is {allowed}, got {getattr(self, name)!r}")
+
+
+def mixing_logits(request: Request, share: float) -> Request:
+    """The request at z = λ z_base + (1 - λ) z_guide: a weight of (1 - λ) / λ at the temperature T / λ
+
+    λ = `share` > 0; above 1 it leads away from the guide. WMSS 2026, arXiv:2602.08222, mixes a strong and a weak model
+    so in training and decodes with the strong one alone (`rewardlab rubrics train --weak`); to decode so is ours. In
+    the answer `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
+    """
+    if not (share > 0 and math.isfinite(share)):
+        raise UsageError(f"the base's share of the logits is a number above 0, got {share}")
+    return replace(request, weight=(1 - share) / share, temperature=request.temperature / share)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What was written, and for each of its T tokens how likely it was; log-probabilities and entropies in nats."""
+
+    text: str
+    """Without special tokens, and without the stop string and what follows it."""
+    tokens: tuple[int, ...]
+    """The end-of-sequence token and the tokens of a stop string are among them."""
+    finished: Finish
+    """`context`: prompt and answer fill the context of the base or of a guide."""
+    prompt_tokens: int
+    """Of the base model's prompt."""
+    base: np.ndarray
+    """log π_base(token) [T]."""
+    guides: Mapping[str, np.ndarray]
+    """log π_guide(token) [T] by the guide's name; NaN where the guide had weight 0, for it was not read then."""
+    mixed: np.ndarray
+    """log π̃(token) [T] at temperature 1 and before truncation."""
+    sampled: np.ndarray
+    """Log-probability under what the token was drawn from [T]; 0 where it was greedy."""
+    entropy: np.ndarray
+    """H(π̃) at each token [T]."""
+    kl: np.ndarray
+    """KL(π̃ || π_base) at each token [T]."""

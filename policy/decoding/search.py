@@ -1,0 +1,229 @@
+"""Answers by search: sample several and keep the best, whole ones (best-of-N) or step by step (a beam).
+
+    best-of-N   N answers of every request, ranked by a score
+    beam        SAGE's step-wise search, arXiv:2602.08354: m prefixes are kept, each is continued 2m times by one step,
+                and of all these chains the m best are kept; a kept chain that has ended is finished; stop at r of them
+
+A score is a parameter. SAGE's is Φ, the mean log-probability per token of the chain so far.
+
+Seeds: sample i of step k of a request with seed s has the seed `derived(s, k, i)`. The first sample of the first step
+has s itself, so best of 1 is what `decode` writes, and the samples of best-of-n are among those of best-of-N, N > n.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ...rm.data.preference_vectors import Preference, preference_vector
+from ...rm.errors import UsageError, did_you_mean
+from ...rm.types import Example, Messages, RewardModel
+from .detokenization import Reader
+from .engines import Engine
+from .guided import FACTS, decode
+from .requests import Answer, Request
+
+
+class Candidate(NamedTuple):
+    """What is scored: a prompt and an answer to it, which may be a beginning of one."""
+
+    prompt: Messages
+    answer: Answer
+
+
+Score = Callable[[Sequence[Candidate]], np.ndarray]
+"""Scores [N], higher is better; NaN where there is none."""
+
+
+class Ranked(NamedTuple):
+    """Answers to one request, best first; equals in the order in which they were sampled."""
+
+    answers: list[Answer]
+    scores: np.ndarray
+    """Of each answer; those without a score are NaN and come last."""
+    unscored: int
+    """How often there was no score, of all that was scored on the way."""
+
+
+# ---- scores ----
+
+
+def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
+    """Φ(y) = 1/T Σ_t log π(y_t | x, y_<t), nats per token                                  SAGE, arXiv:2602.08354
+
+    π is the mixture of base and guide, the base alone, or what the tokens were drawn from.
+    """
+    return lambda candidates: np.array([getattr(one.answer, of).mean() for one in candidates], float)
+
+
+def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
+    """A reward model's own scale: one objective's reward, or Σ_k α_k r_k under a preference.
+
+    A model with one objective needs neither. An autoregressive reward model that follows a preference itself is such a
+    model once it was made with that preference; r_α is then read directly, which a sum of r_k is not.
+    """
+    names = model.contract.objectives
+    if objective is not None and preference is not None:
+        raise UsageError(f"score by an objective or by a preference, got '{objective}' and {dict(preference)}")
+    if objective is not None and objective not in names:
+        raise UsageError(f"no objective '{objective}' in this model; {did_you_mean(objective, names)}")
+    if objective is None and preference is None and len(names) > 1:
+        raise UsageError(f"the model has objectives {', '.join(names)}; score by one of them, or by a preference")
+    alone = {name: float(objective in (None, name)) for name in names}
+    shares = preference_vector(alone if preference is None else preference, names)
+    used = shares > 0  # what does not count may be NaN
+
+    def score(candidates: Sequence[Candidate]) -> np.ndarray:
+        rewards = model.rate([Example(one.prompt, one.answer.text) for one in candidates])
+        return rewards[:, used] @ shares[used]
+
+    return score
+
+
+# ---- best of N ----
+
+
+def best_of_n(
+    engine: Engine, requests: Sequence[Request], n: int, score: Score, *, batch_size: int = 64
+) -> list[Ranked]:
+    """`n` answers of every request, best first. All are decoded together and scored together."""
+    if n < 1:
+        raise UsageError(f"best of n needs n from 1 on, got {n}")
+    asked = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
+    answers = decode(engine, asked, batch_size=batch_size)
+    scores = _scored(score, [Candidate(*pair) for pair in zip((one.prompt for one in asked), answers, strict=True)])
+    return [_ranked(answers[first : first + n], scores[first : first + n]) for first in range(0, len(asked), n)]
+
+
+def derived(seed: int, step: int, sample: int) -> int:
+    """The seed of a sample: `seed` itself for the first, else 63 bits of numpy's SeedSequence of the three numbers.
+
+    >>> derived(7, 0, 0)
+    7
+    """
+    if step == sample == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, step, sample]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _scored(score: Score, candidates: Sequence[Candidate]) -> np.ndarray:
+    scores = np.asarray(score(candidates), float) if candidates else np.empty(0)
+    if scores.shape != (len(candidates),):
+        raise UsageError(f"a score gives one number per candidate, [{len(candidates)}], got shape {scores.shape}")
+    return scores
+
+
+def _order(scores: np.ndarray) -> list[int]:
+    """Best first, equals as they come, NaN last."""
+    return np.argsort(-scores, kind="stable").tolist()
+
+
+def _ranked(answers: Sequence[Answer], scores: np.ndarray) -> Ranked:
+    order = _order(scores)
+    return Ranked([answers[place] for place in order], scores[order], int(np.isnan(scores).sum()))
+
+
+# ---- the beam ----
+
+
+def step_beam(
+    engine: Engine,
+    request: Request,
+    score: Score,
+    *,
+    beam: int = 2,
+    finished: int = 2,
+    branches: int | None = None,
+    step_end: str = "\n\n",
+    max_steps: int = 64,
+) -> Ranked:
+    """Up to `finished` whole answers to one request, best first; `request.stop` may name an end-of-thought marker.
+
+    A step ends with `step_end`, which stays in the chain; every kept prefix gets `branches` continuations, by default
+    2 beam. Chains of the same tokens count once (ours; SAGE does not say). A chain that runs into `max_new_tokens`,
+    the context's end or `max_steps` leaves the beam too; such answers are given, with `finished` "length" or "context",
+    only where none is whole. Fewer than `finished` come back where the beam has nothing left to go on from. A step is
+    one batch and reads its prefixes anew.
+    """
+    branches = 2 * beam if branches is None else branches
+    _check(beam=beam, finished=finished, branches=branches, max_steps=max_steps, characters_of_step_end=len(step_end))
+    steps = _Steps(engine, request, branches, step_end)
+    live, whole, cut, unscored = [steps.nothing()], [], [], 0
+    for step in range(max_steps):
+        chains = steps.continued(live, step)
+        scores = _scored(score, [Candidate(request.prompt, chain.answer) for chain in chains])
+        unscored += int(np.isnan(scores).sum())
+        kept = [(chains[place], scores[place]) for place in _order(scores)[:beam]]
+        live = [chain.answer for chain, _ in kept if not chain.ended]
+        for chain, value in kept:
+            if chain.ended or step + 1 == max_steps:
+                (whole if chain.answer.finished in ("eos", "stop") else cut).append((chain.answer, value))
+        if len(whole) >= finished or not live:
+            break
+    answers, values = zip(*(whole or cut), strict=True)
+    ranked = _ranked(answers, np.array(values))
+    return Ranked(ranked.answers[:finished], ranked.scores[:finished], unscored)
+
+
+def _check(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise UsageError(f"step_beam: {name} is a number from 1 on, got {number}")
+
+
+class _Chain(NamedTuple):
+    answer: Answer
+    """Of a chain that goes on, `finished` is "length": it stops for now."""
+    ended: bool
+
+
+class _Steps:
+    """From chains of one request to chains that are a step longer."""
+
+    def __init__(self, engine: Engine, request: Request, branches: int, step_end: str):
+        self.engine, self.request, self.branches = engine, request, branches
+        self.stop = (*request.stop, step_end)
+        with engine.session([request]) as session:
+            (self.room,) = session.room
+
+    def nothing(self) -> Answer:
+        """The chain without a token."""
+        empty = np.empty(0)
+        guides = dict.fromkeys(self.engine.guides, empty)
+        return Answer("", (), "length", 0, guides=guides, **dict.fromkeys(FACTS, empty))
+
+    def continued(self, live: Sequence[Answer], step: int) -> list[_Chain]:
+        """All that follows from each chain, branch by branch; of equal chains the first."""
+        parents = [chain for chain in live for _ in range(self.branches)]
+        asked = [self._next(chain, step, place) for place, chain in enumerate(parents)]
+        pieces = decode(self.engine, asked, batch_size=len(asked), progress=False)
+        chains = [self._longer(*pair) for pair in zip(parents, pieces, strict=True)]
+        return [*{chain.answer.tokens: chain for chain in reversed(chains)}.values()][::-1]
+
+    def _next(self, chain: Answer, step: int, sample: int) -> Request:
+        return replace(
+            self.request,
+            prefix=(*self.request.prefix, *chain.tokens),
+            seed=derived(self.request.seed, step, sample),
+            max_new_tokens=min(self.request.max_new_tokens, self.room) - len(chain.tokens),
+            stop=self.stop,
+        )
+
+    def _longer(self, chain: Answer, piece: Answer) -> _Chain:
+        """Both as one answer, read from the start: a stop string may begin in one step and end in the next."""
+        reader = Reader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
+        reader.read([*chain.tokens, *piece.tokens])
+
+        def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+            return np.concatenate([first, second])[: len(reader.tokens)]
+
+        answer = Answer(
+            text=reader.text(),
+            tokens=tuple(reader.tokens),
+            finished=reader.finished or "length",
+            prompt_tokens=chain.prompt_tokens or piece.prompt_tokens,
+            guides={name: joined(values, piece.guides[name]) for name, values in chain.guides.items()},
+            **{name: joined(getattr(chain, name), getattr(piece, name)) for name in FACTS},
+        )
+        return _Chain(answer, reader.finished is not None)

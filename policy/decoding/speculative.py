@@ -1,0 +1,302 @@
+"""Speculative guided decoding: a small model drafts, a big one checks the draft at once, and nothing of it shows.
+
+    q(v) ∝ exp((z_small(v) + w z_arm(v)) / T)    drafts: one forward of the small backbone, without and with its adapter
+    p(v) ∝ exp((z_big(v) + w z_arm(v)) / T)      the target: what `decode` draws from with SeparateModels(big, guide)
+
+    keep a draft x ~ q with the chance min(1, p(x) / q(x)), else draw from max(p - q, 0) / Σ_v max(p - q, 0);
+    behind a draft that is kept whole, one token more from p       Leviathan et al. 2023, arXiv:2211.17192, algorithm 1
+
+Every token then has the distribution p given those before it, whatever q is (its appendix A.1). What is ours: where the
+tokens were drafted the ARM's logits exist already, so p costs one parallel forward of the big model and nothing else,
+and w z_arm cancels in p / q: a strong guide makes draft and target no less alike. Truncation counts for both, and
+greedy decoding is the case of two point masses.
+
+Randomness: token t of an answer has the three uniform numbers of philox stream 5 at (seed, index 0, position t): the
+draft's, the test's, and that of the draw after a rejection or a whole draft. A draft that is thrown away leaves its
+numbers unseen by all that is kept, so that its place may use them again.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import DynamicCache
+
+from ...kernels import philox
+from ...kernels.dispatch import wide
+from ...kernels.guided_sampler import Truncation, mixed, threshold
+from ...rm.errors import UsageError
+from .detokenization import Reader
+from .engines import GUIDE
+from .language_models import Voice, end_tokens, language_model, preferences_of, prompts_of, room_of, shared_vocabulary
+from .requests import Answer, Request
+from .session import Logits, exclusively
+
+STREAM = 5  # of random numbers
+DRAFT, TEST, REST = range(3)  # its words
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What one answer cost."""
+
+    big: int
+    """Forwards of the big model."""
+    small: int
+    """Forwards of the small one."""
+    drafted: int
+    """Tokens that were drafted."""
+    accepted: int
+    """Drafted tokens that were kept."""
+
+    @property
+    def acceptance(self) -> float:
+        """Share of the drafted tokens that were kept, in [0, 1]; those behind a rejection count as not kept."""
+        return self.accepted / self.drafted if self.drafted else float("nan")
+
+
+class Speculated(NamedTuple):
+    """An answer as `decode` would give it, and what it cost."""
+
+    answer: Answer
+    counts: Counts
+
+
+@torch.inference_mode()
+def speculate(big: Voice, guide: Voice, requests: Sequence[Request], *, draft: int = 4) -> list[Speculated]:
+    """An answer of the big model under the guide for every request, one after the other: for latency, not throughput.
+
+    `guide` is an adapter on the small model, which drafts up to `draft` tokens a round. An answer is a function of its
+    request and of `draft`; its distribution is that of `decode(SeparateModels(big, guide), ...)`, and at temperature 0
+    its tokens are, up to ties. At weight 0 the adapter is not read.
+    """
+    if guide.adapter is None:
+        raise UsageError("the small model drafts without its adapter and guides with it; give a guide with an adapter")
+    if big.adapter is not None:
+        raise UsageError("the big model has an adapter of its own; give the model without it, or merge it first")
+    if draft < 1:
+        raise UsageError(f"draft is a number of tokens from 1 on, got {draft}")
+    if not requests:
+        return []
+    vocabulary, ends, alphas = shared_vocabulary([big, guide]), end_tokens(big), preferences_of(guide, requests)
+    prompts = [prompts_of(voice.encoder, requests) for voice in (big, guide)]
+    rooms = map(min, room_of(big, prompts[0]), room_of(guide, prompts[1]))
+    models, found = [language_model(voice) for voice in (big, guide)], []
+    with ExitStack() as stack:
+        stack.enter_context(exclusively(models))
+        for request, own, other, room, alpha in zip(requests, *prompts, rooms, alphas.split(1), strict=True):
+            reader = Reader(request, big.encoder.tokenizer, ends, room)
+            target = Reading(models[0], own, rows=1, vocabulary=vocabulary)
+            drafter = Reading(models[1], other, rows=1 + (request.weight != 0), vocabulary=vocabulary)
+            with guide.adapter.serving(guide.adapter.modulations(alpha), start=1):
+                found.append(Writing(reader, target, drafter, ends, draft).finish(len(own)))
+    return found
+
+
+class Reading:
+    """One model on a growing text, in equal rows that differ in their adapter; it can go back."""
+
+    def __init__(self, model: Any, prompt: Sequence[int], *, rows: int, vocabulary: int):
+        self.model, self.prompt, self.rows, self.vocabulary = model, list(prompt), rows, vocabulary
+        self.device = model.device
+        self.forwards = 0
+        self._read = 0
+        self._cache = DynamicCache(config=model.config)
+        self._cache.activate_past_recording()  # sliding windows keep what a step back will need
+        if not self._cache.is_croppable:
+            raise UsageError(f"a {model.config.model_type} cannot take back what it has read; use decode instead")
+
+    def read(self, answer: Sequence[int], last: int) -> Logits:
+        """Read on to the answer's end; logits behind each of its `last` tokens, or behind the prompt."""
+        text = [*self.prompt, *answer]
+        new = torch.tensor([text[self._read :]] * self.rows, device=self.device)
+        places = torch.arange(self._read, len(text), device=self.device)
+        self.forwards += 1
+        self._read = len(text)
+        logits = self.model(
+            input_ids=new,
+            position_ids=places.expand_as(new),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=last,
+        ).logits[..., : self.vocabulary]
+        return Logits(logits[0], logits[1:].transpose(0, 1))
+
+    def rewind(self, length: int) -> None:
+        """Forget the answer's tokens from `length` on."""
+        keep = min(self._read, len(self.prompt) + length)
+        self._cache.crop(keep - self._read)
+        self._read = keep
+
+
+# ---- rounds ----
+
+
+class _Draft(NamedTuple):
+    tokens: list[int]
+    q: Float[Tensor, "D V"]
+    guides: Float[Tensor, "D G V"]
+
+
+class _Target(NamedTuple):
+    base: Float[Tensor, "L V"]
+    guides: Float[Tensor, "L G V"]
+    u: Float[Tensor, "L V"]
+    p: Float[Tensor, "L V"]
+
+
+class Writing:
+    """One answer, round by round."""
+
+    def __init__(self, reader: Reader, big: Reading, small: Reading, ends: frozenset[int], draft: int):
+        self.reader, self.big, self.small, self.draft = reader, big, small, draft
+        self.request = reader.request
+        self.ends = frozenset() if self.request.ignore_eos else ends
+        self.drafted = self.accepted = 0
+        self._facts: list[np.ndarray] = []
+
+    def finish(self, prompt_tokens: int) -> Speculated:
+        """Write to the end."""
+        while self.reader.finished is None:
+            self._round()
+        assert self.reader.finished is not None
+        base, mixture, sampled, entropy, kl, *guide = np.concatenate(self._facts).T
+        answer = Answer(
+            text=self.reader.text(),
+            tokens=tuple(self.reader.tokens),
+            finished=self.reader.finished,
+            prompt_tokens=prompt_tokens,
+            base=base,
+            guides={GUIDE: guide[0] if guide else np.full(len(base), np.nan)},
+            mixed=mixture,
+            sampled=sampled,
+            entropy=entropy,
+            kl=kl,
+        )
+        return Speculated(answer, Counts(self.big.forwards, self.small.forwards, self.drafted, self.accepted))
+
+    def _round(self) -> None:
+        """A draft, its check, and one token more where the answer goes on."""
+        written = [*self.reader.tokens]
+        number = min(self.draft, self.reader.budget - len(written))
+        noise = uniforms(self.request.seed, len(written), number + 1)
+        draft = self._drafted(written, noise[DRAFT, :number].tolist())
+        text = [*written, *draft.tokens]
+        base = self.big.read(text, len(draft.tokens) + 1).base
+        target = self._target(base[:-1], draft.guides)
+        kept = accepted(target.p, draft.q, draft.tokens, noise[TEST])
+        new = draft.tokens[:kept]
+        self.reader.read(new)
+        if self.reader.finished is None:
+            if kept < len(draft.tokens):
+                rest = residual(target.p[kept], draft.q[kept])
+            else:
+                target = self._target(base, torch.cat([draft.guides, self._guides_behind(text, draft)]))
+                rest = target.p[kept]
+            new = [*new, draw(rest, float(noise[REST, kept]))]
+            self.reader.read(new[-1:])
+        self._facts.append(facts(*target, new[: len(self.reader.tokens) - len(written)]))
+        for reading in (self.big, self.small):
+            reading.rewind(len(written) + kept)
+        self.drafted, self.accepted = self.drafted + len(draft.tokens), self.accepted + kept
+
+    def _drafted(self, written: Sequence[int], noise: Sequence[float]) -> _Draft:
+        """A token for every number, or up to one that ends the answer."""
+        tokens, q, guides = [], [], []
+        for number in noise:
+            here = self._target(*self.small.read([*written, *tokens], 1))
+            q.append(here.p)
+            guides.append(here.guides)
+            tokens.append(draw(here.p[0], number))
+            if tokens[-1] in self.ends:
+                break
+        return _Draft(tokens, torch.cat(q).to(self.big.device), torch.cat(guides).to(self.big.device))
+
+    def _guides_behind(self, text: Sequence[int], draft: _Draft) -> Float[Tensor, "1 G V"]:
+        """What the guide says behind a whole draft: a step of the small model, which the next round then has made."""
+        if self.request.weight == 0:
+            return draft.guides[:1]
+        return self.small.read(text, 1).guides.to(self.big.device)
+
+    def _target(self, base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"]) -> _Target:
+        u = mixture(base, guides, self.request.weight)
+        return _Target(base, guides, u, probabilities(u, self.request))
+
+
+# ---- the rule ----
+
+
+def uniforms(seed: int, start: int, number: int) -> Float[Tensor, "3 N"]:
+    """Three numbers in (0, 1) for each of the answer's tokens from `start` on: draft, test, rest."""
+    places = torch.arange(start, start + number)
+    return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), places, STREAM))[:3]
+
+
+def mixture(base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"], weight: float) -> Float[Tensor, "L V"]:
+    """u = z_0 + w z_arm, in at least float32; G is 0 or 1."""
+    base = base.to(wide(base.dtype))
+    if not guides.shape[1]:
+        return base
+    return mixed(base, guides, torch.full(guides.shape[:2], weight, dtype=base.dtype, device=base.device))
+
+
+def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L V"]:
+    """softmax(u / T), truncated as in `guided_sampler`, in float64; at temperature 0 all mass is on the best token."""
+    if request.temperature == 0:
+        return torch.nn.functional.one_hot(u.argmax(1), u.shape[1]).double()
+    x = u / request.temperature
+    x = x - x.amax(1, keepdim=True)
+    row = x.new_ones(len(x), dtype=torch.float64)
+    limits = Truncation(row.long() * request.top_k, row * request.top_p, row * request.min_p)
+    if limits.on(x.shape[1]).any():
+        tau, _ = threshold(x.sort(descending=True).values, x, limits)
+        x = x.masked_fill(x < tau[:, None], -torch.inf)
+    return x.double().softmax(1)
+
+
+def accepted(
+    p: Float[Tensor, "D V"], q: Float[Tensor, "D V"], tokens: Sequence[int], uniform: Float[Tensor, " N"]
+) -> int:
+    """How many of the D tokens come before the first that fails its test U < p(x) / q(x); N >= D."""
+    place = torch.tensor(tokens, device=p.device)[:, None]
+    of_p, of_q = (one.gather(1, place).squeeze(1) for one in (p, q))
+    return int((uniform[: len(tokens)].to(p.device) * of_q < of_p).long().cumprod(0).sum())
+
+
+def residual(p: Float[Tensor, " V"], q: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
+    """max(p - q, 0), unnormalised; p itself where the two differ by less than rounding."""
+    rest = (p - q).clamp_min(0)
+    return rest if rest.any() else p
+
+
+def draw(mass: Float[Tensor, " V"], uniform: float) -> int:
+    """The first token whose cumulated mass exceeds U Σ mass: token v with the chance mass_v / Σ mass."""
+    reached = mass.cumsum(0)
+    return int(torch.searchsorted(reached, uniform * reached[-1:], right=True).clamp_max(len(mass) - 1))
+
+
+def facts(
+    base: Float[Tensor, "L V"],
+    guides: Float[Tensor, "L G V"],
+    u: Float[Tensor, "L V"],
+    p: Float[Tensor, "L V"],
+    tokens: Sequence[int],
+) -> np.ndarray:
+    """For T <= L tokens: log base, log π̃, log p, H(π̃), KL(π̃ || base) and the guides' logs [T, 5 + G], in nats.
+
+    π̃ = softmax(u); p is what was drawn from.
+    """
+    place = torch.tensor(tokens, dtype=torch.long, device=u.device)[:, None]
+    base, guides, u, p = (one[: len(tokens)] for one in (base, guides, u, p))
+    logs, logs_base = u.log_softmax(1), base.to(u.dtype).log_softmax(1)
+    own = logs.exp()
+    entropy = torch.special.entr(own).sum(1, keepdim=True)
+    kl = torch.where(own > 0, own * (logs - logs_base), 0).sum(1, keepdim=True).clamp_min(0)
+    at = [logs_base.gather(1, place), logs.gather(1, place), p.gather(1, place).log()]
+    others = [one.to(u.dtype).log_softmax(1).gather(1, place) for one in guides.unbind(1)]
+    return torch.cat([*at, entropy, kl, *others], 1).double().cpu().numpy()

@@ -1,0 +1,394 @@
+"""Guided decoding inside vLLM: a request of the base and one of the guide go as a pair and draw the same token.
+
+    log π̃(v | x, y_<t) = log π_base(v | x, y_<t) + w log π_guide(v | x, y_<t) - log Z
+                                                               GenARM, Xu et al. 2025, arXiv:2410.08193, eq. 8
+
+The guide is the base with a LoRA at one preference (`PreferenceAdapter.export_lora`), so one engine runs both. A logits
+processor gives both rows of a pair u = z_base + w z_guide; with one seed they draw one token and stay in step. A base
+row whose guide is not in the step stops the engine: an unguided token is never drawn in its place.
+
+`vllm_guided` submits pairs. Submitted otherwise, both requests have the same prompt and parameters, with
+`SamplingParams(extra_args={"guide_pair": "a", "guide_role": "base" or "guide", "guide_weight": w})`, the guide also a
+LoRA request, and the engine has `--no-enable-chunked-prefill` and
+`--logits-processors rewardlab.policy.decoding.vllm:V1Processor`; model runner V2, vLLM's default on GPUs since 0.31,
+takes `V2Processor`.
+"""
+
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ...kernels.guided_sampler import mixed
+from ...rm.errors import DataError, UsageError
+
+ROLES = ("base", "guide")
+INTERFACES = {
+    "V1Processor": "vllm.v1.sample.logits_processor",
+    "V2Processor": "vllm.v1.worker.gpu.sample.logits_processor",
+}
+CPU_SLOTS = "on a CPU vLLM gives rows without a LoRA what is in the last slot (vllm-project/vllm#48421)"
+
+
+def combine(
+    logits: Float[Tensor, "N V"], pairs: Int[Tensor, "P 2"], weights: Float[Tensor, " P"]
+) -> Float[Tensor, "N V"]:
+    """The logits with both rows of each pair (base row, guide row) at u = z_base + w z_guide; other rows as they are.
+
+    A guide of weight 0 is not read; a token that is -inf in a model that is read is -inf in u, for w < 0 too.
+    """
+    base, guide = pairs.unbind(1)
+    u = mixed(logits[base], logits[guide][:, None], weights[:, None].to(logits))
+    return logits.index_copy(0, pairs.flatten(), u.repeat_interleave(2, 0))
+
+
+# ---- pairs ----
+
+
+class Member(NamedTuple):
+    """One request's part in a pair."""
+
+    pair: str
+    role: str
+    weight: float
+    """w; the base's counts."""
+
+
+class Place(NamedTuple):
+    """Where a member stands in a step of the engine."""
+
+    row: int
+    member: Member
+    length: int
+    """Tokens so far, prompt and answer."""
+    last: int
+    """The last of them."""
+
+
+def member_of(params: Any) -> Member | None:
+    """What sampling parameters say of a pair; None where they say nothing, a `UsageError` where it makes no sense."""
+    given = {key: value for key, value in (params.extra_args or {}).items() if key.startswith("guide_")}
+    if not given:
+        return None
+    pair, role, weight = (given.get(key) for key in ("guide_pair", "guide_role", "guide_weight"))
+    for name, value, holds, allowed in (
+        ("guide_pair", pair, isinstance(pair, str) and pair, "a string that both requests of the pair share"),
+        ("guide_role", role, role in ROLES, "base or guide"),
+        ("guide_weight", weight, isinstance(weight, int | float) and math.isfinite(weight), "a finite number"),
+        ("n", params.n, params.n == 1, "1 in a pair; submit a pair for every answer"),
+        (
+            "seed",
+            params.seed,
+            params.seed is not None or params.temperature == 0,
+            "a number in a pair with temperature",
+        ),
+    ):
+        if not holds:
+            raise UsageError(f"pair {pair!r}: {name} is {allowed}, got {value!r}")
+    return Member(str(pair), str(role), float(weight or 0))
+
+
+def in_step(places: Iterable[Place]) -> list[tuple[int, int, float]]:
+    """Base row, guide row and weight of every pair; an error where a base row lacks its guide, or the two differ.
+
+    A guide row without its base is left alone: the base has ended, or it will be missed at the base's next token.
+    """
+    found: dict[tuple[str, str], Place] = {}
+    for place in places:
+        key = place.member[:2]
+        if key in found:
+            raise RuntimeError(f"pair '{key[0]}' has two {key[1]} rows; give every pair of requests its own guide_pair")
+        found[key] = place
+    bases = [place for (_, role), place in found.items() if role == "base"]
+    return [_with_guide(base, found.get((base.member.pair, "guide"))) for base in bases]
+
+
+def _with_guide(base: Place, guide: Place | None) -> tuple[int, int, float]:
+    if guide is None or base[2:] != guide[2:]:
+        stands = "is absent" if guide is None else f"at {guide.length} tokens, the last {guide.last}"
+        raise RuntimeError(
+            f"pair '{base.member.pair}' is out of step: base at {base.length} tokens, the last {base.last}; its guide "
+            f"{stands}; submit both at once, with one prompt and the same parameters, to an engine with room for both "
+            f"(vllm_guided does); this engine has to be made anew"
+        )
+    return base.row, guide.row, base.member.weight
+
+
+def _guided(logits: Float[Tensor, "N V"], places: Sequence[Place]) -> Float[Tensor, "N V"]:
+    rows = in_step(places)
+    if not rows:
+        return logits
+    pairs = torch.tensor([row[:2] for row in rows], device=logits.device)
+    return combine(logits, pairs, torch.tensor([row[2] for row in rows], device=logits.device))
+
+
+# ---- the two interfaces of vLLM ----
+
+
+class Pairs:
+    """What both interfaces share."""
+
+    def __init__(self, vllm_config: Any, *_: Any):
+        scheduler = vllm_config.scheduler_config
+        if scheduler.enable_chunked_prefill or scheduler.long_prefill_token_threshold:
+            # a row that has read a part of its prompt looks like one that has read it all
+            raise UsageError("pairs need whole prompts; start vLLM with enable_chunked_prefill=False")
+        if vllm_config.speculative_config is not None:
+            raise UsageError("pairs draw one token a step; start vLLM without speculative decoding")
+        if vllm_config.device_config.device_type == "cpu" and vllm_config.lora_config.max_loras < 2:
+            raise UsageError(f"{CPU_SLOTS}; start it with max_loras=2")
+
+    @classmethod
+    def validate_params(cls, params: Any) -> None:
+        """Refuse a request whose pair makes no sense."""
+        member_of(params)
+
+
+class V1Pairs(Pairs):
+    """Pairs under vLLM's model runner V1, which tells of rows as they come, move and go."""
+
+    def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool):
+        super().__init__(vllm_config)
+        self.members: dict[int, tuple[Member, list[int], list[int]]] = {}
+        """Row -> member, prompt and the growing answer."""
+
+    def is_argmax_invariant(self) -> bool:
+        """Greedy rows are guided too."""
+        return False
+
+    def update_state(self, batch_update: Any) -> None:
+        """Rows that go, come and move."""
+        if batch_update is None:
+            return
+        for row in batch_update.removed:
+            self.members.pop(row, None)
+        for row, params, prompt, answer in batch_update.added:
+            member = member_of(params)
+            self._put(row, member and (member, prompt, answer))
+        for source, target, direction in batch_update.moved:
+            moving, standing = self.members.pop(source, None), self.members.pop(target, None)
+            self._put(target, moving)
+            if direction.name == "SWAP":
+                self._put(source, standing)
+
+    def apply(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+        """Logits of the step with its pairs combined."""
+        return _guided(
+            logits,
+            [
+                Place(row, member, len(prompt) + len(answer), (answer or prompt)[-1])
+                for row, (member, prompt, answer) in self.members.items()
+            ],
+        )
+
+    def _put(self, row: int, entry: Any) -> None:
+        if entry is None:
+            self.members.pop(row, None)
+        else:
+            self.members[row] = entry
+
+
+class V2Pairs(Pairs):
+    """Pairs under vLLM's model runner V2, where a request keeps its slot and every step names the slots of its rows."""
+
+    def __init__(self, vllm_config: Any, req_states: Any):
+        super().__init__(vllm_config)
+        self.members: dict[int, Member] = {}
+        """By slot."""
+
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        """Whoever had the slot before is forgotten."""
+        self.members.pop(req_idx, None)
+        member = member_of(sampling_params)
+        if member is not None:
+            self.members[req_idx] = member
+        return member is not None
+
+    def apply(self, logits: Float[Tensor, "N V"], ctx: Any) -> Float[Tensor, "N V"]:
+        """Logits of the step with its pairs combined; looks at the last tokens, which waits for the device."""
+        slots, lengths = ctx.idx_mapping_np.tolist(), ctx.seq_lens_upper_bound_np.tolist()
+        if self.members.keys().isdisjoint(slots):
+            return logits
+        rows = zip(slots, lengths, ctx.input_ids.tolist(), strict=True)
+        return _guided(
+            logits,
+            [
+                Place(row, self.members[slot], length, last)
+                for row, (slot, length, last) in enumerate(rows)
+                if slot in self.members
+            ],
+        )
+
+
+def __getattr__(name: str) -> type:
+    """`V1Processor` and `V2Processor`: the classes above as subclasses of vLLM's, which is imported only here."""
+    if name not in INTERFACES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    own = {"V1Processor": V1Pairs, "V2Processor": V2Pairs}[name]
+    interface = _vllm(INTERFACES[name]).LogitsProcessor
+    globals()[name] = type(name, (own, interface), {"__module__": __name__, "__doc__": own.__doc__})
+    return globals()[name]
+
+
+def _vllm(module: str = "vllm") -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"no module {error.name}; pip install 'rewardlab[vllm]' for a GPU, or see `make test-vllm` for a CPU"
+        ) from error
+
+
+# ---- an engine and its answers ----
+
+
+def guided_llm(model: str | Path, *, max_lora_rank: int = 16, **settings: Any) -> Any:
+    """A `vllm.LLM` that `vllm_guided` can use; `settings` are vLLM's.
+
+    A larger `max_num_batched_tokens` lets more pairs begin together.
+    """
+    vllm = _vllm()
+    settings |= {"model": str(model), "enable_lora": True, "max_lora_rank": max_lora_rank}
+    settings |= {"enable_chunked_prefill": False}
+    if _vllm("vllm.platforms").current_platform.is_cpu():
+        settings = {"max_loras": 2} | settings
+    second = vllm.EngineArgs(**settings).create_engine_config().use_v2_model_runner
+    return vllm.LLM(logits_processors=[f"{__name__}:{'V2Processor' if second else 'V1Processor'}"], **settings)
+
+
+def vllm_guided(
+    llm: Any,
+    prompts: Sequence[str | Sequence[int]],
+    lora_path: Path,
+    weight: float = 1.0,
+    *,
+    max_new_tokens: int = 256,
+    temperature: float = 0.0,
+    seed: int = 0,
+    **sampling: Any,
+) -> list[Any]:
+    """A guided answer to every prompt, in their order, as vLLM's `CompletionOutput` (text, token_ids, finish_reason).
+
+    `llm` comes from `guided_llm`, `lora_path` from `export_lora` of an adapter without shift. Prompts are finished
+    texts or token ids. Temperature 0 is greedy; prompt i draws with seed + i. `sampling` goes to vLLM's
+    `SamplingParams`: top_p, top_k, min_p, stop, ignore_eos. Pairs go in waves that fit the engine to their ends, so
+    that none is begun without its partner or set aside.
+    """
+    engine = llm.llm_engine
+    if engine.has_unfinished_requests():
+        raise UsageError("the engine has unfinished requests; let them end before guided ones begin")
+    lora = _lora_request(lora_path)
+    if engine.vllm_config.device_config.device_type == "cpu":
+        _empty_last_slot(engine, lora)
+    prompts = [_tokens(llm, prompt) for prompt in prompts]
+    answers: dict[int, Any] = {}
+    for wave in waves([*map(len, prompts)], max_new_tokens, Room.of(engine.vllm_config)):
+        requests = []
+        for place in wave:
+            own = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed + place} | sampling
+            requests += _pair(prompts[place], f"{place}", weight, own, lora)
+        answers |= zip(wave, _run(llm, requests)[::2], strict=True)
+    return [answers[place] for place in range(len(prompts))]
+
+
+def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any], lora: Any) -> Iterator[tuple]:
+    """Prompt, parameters and LoRA of base and guide."""
+    for role in ROLES:
+        extra = {"guide_pair": pair, "guide_role": role, "guide_weight": weight}
+        params = _vllm().SamplingParams(**sampling, extra_args=extra)
+        yield {"prompt_token_ids": prompt}, params, lora if role == "guide" else None
+
+
+def _run(llm: Any, requests: Sequence[tuple]) -> list[Any]:
+    """Answers of requests that all begin in the same step: the engine rests while they are handed over."""
+    prompts, params, loras = zip(*requests, strict=True)
+    llm.sleep(level=0, mode="keep")
+    try:
+        llm.enqueue([*prompts], [*params], lora_request=[*loras], use_tqdm=False)
+    finally:
+        llm.wake_up(tags=["scheduling"])
+    return [output.outputs[0] for output in llm.wait_for_completion(use_tqdm=False)]  # in the order of handing over
+
+
+def _tokens(llm: Any, prompt: str | Sequence[int]) -> list[int]:
+    return llm.get_tokenizer().encode(prompt) if isinstance(prompt, str) else [*prompt]
+
+
+def _lora_request(folder: Path) -> Any:
+    """Numbered by path and time of writing, for vLLM reads a number's weights only once."""
+    config, weights = Path(folder) / "adapter_config.json", Path(folder) / "adapter_model.safetensors"
+    try:
+        biased = json.loads(config.read_text(encoding="utf-8")).get("lora_bias")
+        name = f"{weights.resolve()} {weights.stat().st_mtime_ns}"
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} holds no PEFT LoRA ({error}); write one with export_lora") from error
+    if biased:
+        raise DataError(f"{folder} has a LoRA bias, which vLLM does not know; export an adapter without shift")
+    return _vllm("vllm.lora.request").LoRARequest(name, zlib.crc32(name.encode()) % (2**31 - 1) + 1, str(folder))
+
+
+def _empty_last_slot(engine: Any, lora: Any) -> None:
+    """One adapter at a time, for it goes into the first slot: see `CPU_SLOTS`."""
+    for other in {*engine.list_loras()} - {lora.lora_int_id}:
+        engine.remove_lora(other)
+
+
+# ---- waves ----
+
+
+class Room(NamedTuple):
+    """What an engine can take at once."""
+
+    rows: int
+    tokens: int
+    """In one step."""
+    blocks: int
+    """Of the KV cache."""
+    block: int
+    """Tokens in a block."""
+    context: int
+
+    @classmethod
+    def of(cls, config: Any) -> "Room":
+        """A running engine's; one block is vLLM's own."""
+        scheduler, cache = config.scheduler_config, config.cache_config
+        rows, tokens = scheduler.max_num_seqs, scheduler.max_num_batched_tokens
+        return cls(rows, tokens, cache.num_gpu_blocks - 1, cache.block_size, config.model_config.max_model_len)
+
+    def less(self, prompt: int, answer: int) -> "Room":
+        """What a pair leaves, its answers written to the end."""
+        blocks = math.ceil(min(prompt + answer, self.context) / self.block)
+        return self._replace(rows=self.rows - 2, tokens=self.tokens - 2 * prompt, blocks=self.blocks - 2 * blocks)
+
+    @property
+    def enough(self) -> bool:
+        """Whether nothing is overdrawn."""
+        return min(self.rows, self.tokens, self.blocks) >= 0
+
+
+def waves(prompts: Sequence[int], answer: int, room: Room) -> Iterator[list[int]]:
+    """Places of prompts, given by their numbers of tokens, whose pairs have room together, in their order.
+
+    >>> list(waves([3, 3, 5], 2, Room(rows=8, tokens=16, blocks=99, block=16, context=64)))
+    [[0, 1], [2]]
+    """
+    wave, left = [], room
+    for place, prompt in enumerate(prompts):
+        if not room.less(prompt, answer).enough:
+            raise UsageError(
+                f"prompt {place} has {prompt} tokens, its answer up to {answer}; a pair of them is more than the "
+                f"engine has room for: {room}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
+            )
+        if not left.less(prompt, answer).enough:
+            yield wave
+            wave, left = [], room
+        wave, left = [*wave, place], left.less(prompt, answer)
+    if wave:
+        yield wave

@@ -1,0 +1,350 @@
+"""R2M in a policy's training: a reward that reads the policy's states and is refitted after every cycle."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor, nn
+
+from ...rm.backbones.loading import fingerprint
+from ...rm.errors import DataError, UsageError
+from ...rm.losses.grebt import GroupLosses, Pairs, extremes, grebt, omega
+from ...rm.models.r2m import FeedbackRewardModel, reward_tokens
+from ...rm.training.distributed import same_gradients
+from ...rm.types import Example, Labeller, content_hash
+from ..training.forward import KEPT
+from ..types import Cycle
+from .r2m_controls import FeedbackArguments, States
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Labels from outside: in some groups of every cycle the labeller says how good the pair is."""
+
+    labeller: Labeller
+    groups: int
+    """How many, drawn anew in every cycle; one call each."""
+    only: bool = False
+    """Whether the other groups are left out instead of having their pair as published."""
+
+    def __post_init__(self) -> None:
+        """At least one."""
+        if self.groups < 1:
+            raise UsageError(f"an anchor labels one group or more in every cycle, got {self.groups}")
+
+
+class Version(NamedTuple):
+    """What decides a reward beside its text."""
+
+    body: str
+    """Fingerprint of the reward model as training began."""
+    head: int
+    """Updates of the head."""
+    policy: int
+    """Cycles that the policy has learnt from."""
+    omega: float
+
+
+class _Annotation(NamedTuple):
+    """Answers as they were rated."""
+
+    examples: list[Example]
+    tokens: Float[Tensor, "N D"]
+    rewards: Float[Tensor, "N K"]
+    states: States | None
+    """Kept only where the update shall see them."""
+
+
+class _Lesson(NamedTuple):
+    """The answers of a cycle as the update sees them."""
+
+    examples: list[Example]
+    tokens: Float[Tensor, "N D"]
+    states: States
+    rows: Int[Tensor, "G R"]
+    """Of every group."""
+    known: Bool[Tensor, " N"]
+    """Whether the policy learnt from the answer."""
+
+
+# ---- the source ----
+
+
+class OnlineFeedback:
+    """A reward source after R2M, algorithm 1 (Huang et al. 2026, arXiv:2601.22664): one update a cycle.
+
+    In cycle t of `rounds` answers are rated at ω(t) on the policy's states; after the policy's last pass the head
+    takes one GREBT step, by AdamW without weight decay, on the best and the worst answer of each group and the states
+    of that pass. As published both are so by the model's own rewards: an `anchor` asks somebody else.
+    """
+
+    reads_states = True
+
+    def __init__(
+        self,
+        model: FeedbackRewardModel,
+        rounds: int,
+        arguments: FeedbackArguments | None = None,
+        *,
+        anchor: Anchor | None = None,
+    ):
+        self.model, self.rounds, self.anchor = model, rounds, anchor
+        self.arguments = arguments = arguments or FeedbackArguments()
+        self.contract = model.contract
+        self.loss = grebt(arguments.alpha, spread=arguments.spread, epsilon=arguments.epsilon)
+        self.columns = _columns(model.contract.objectives, arguments.objectives)
+        if anchor and (len(self.columns) != 1 or arguments.alpha == 1):
+            raise UsageError(
+                f"an anchor labels pairs of one objective, and alpha is {arguments.alpha} with {len(self.columns)} "
+                "objectives; name one, and give alpha less than 1"
+            )
+        self.learning = _learning(model, arguments.learns)
+        self.optimizer = None
+        if self.learning:
+            self.optimizer = torch.optim.AdamW(self.learning, lr=arguments.learning_rate, weight_decay=0.0)
+        self._body = fingerprint(model.body.model)
+        self.cycles = self.updates = self.calls = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A cycle: ω by its number, and nothing rated yet."""
+        self.model.omega = omega(self.cycles, self.rounds, self.arguments.floor)
+        self._annotations: list[_Annotation] = []
+
+    @property
+    def version(self) -> Version:
+        """Of the rewards that are given now."""
+        return Version(self._body, self.updates, self.cycles, self.model.omega)
+
+    # ---- rating ----
+
+    @torch.no_grad()
+    def rate(self, examples: Sequence[Example], states: States) -> np.ndarray:
+        """Rewards [N, K] at the present ω; remembered until the next update."""
+        tokens, seen = reward_tokens(self.model.body, examples), self._seen(states, examples, "rate")
+        rewards = self.model.rewards(tokens, seen).cpu()
+        self._annotations.append(_Annotation([*examples], tokens, rewards, None if self.arguments.refresh else seen))
+        return rewards.double().numpy()
+
+    def _seen(self, states: States, examples: Sequence[Example], use: str) -> States:
+        return [one.detach().to("cpu", KEPT) for one in self.arguments.reads(states, examples, self._random(use))]
+
+    def _random(self, use: str) -> Generator:
+        """The same numbers in the same cycle, whatever was asked in between."""
+        return Generator().manual_seed(int(content_hash([self.arguments.seed, self.cycles, use]), 16))
+
+    # ---- learning ----
+
+    def learn(self, cycle: Cycle) -> dict[str, float]:
+        """One pass over the cycle's groups; the facts are of before it, the version is that of the cycle's rewards."""
+        annotation, version = self._annotation(cycle), self.version
+        lesson = self._lesson(cycle, annotation)
+        places = lesson.rows.flatten()
+        rewards = self._by_group(annotation.rewards[places], lesson, places)
+        if self.arguments.pair_from == "refreshed":
+            rewards = self._refreshed(lesson)
+        pairs, random, facts = extremes(rewards), self._random("update"), {}
+        if self.anchor:
+            pairs, facts = self._anchored(self.anchor, pairs, self._refreshed(lesson), lesson, random)
+        losses = self._update(lesson, pairs, random)
+        self.updates += bool(self.optimizer and not losses.loss.isnan().all())
+        self.cycles += 1
+        self._begin()
+        return _told(version, losses, facts)
+
+    def _annotation(self, cycle: Cycle) -> _Annotation:
+        """Of all answers: every process has rated its own, and all make the same update on all of them."""
+        examples = [*cycle.examples]
+        here, own = PartialState(), len(examples) // PartialState().num_processes
+        examples = examples[here.process_index * own : (here.process_index + 1) * own]
+        found = next((one for one in reversed(self._annotations) if one.examples == examples), None)
+        if found is None:
+            raise UsageError(
+                f"the reward model, at version {self.updates}, has not rated these {len(examples)} answers, and it "
+                "learns from its own rewards; call rate before every learn"
+            )
+        return _joined(gather_object([found._replace(tokens=found.tokens.cpu())]), found.tokens.device)
+
+    def _lesson(self, cycle: Cycle, annotation: _Annotation) -> _Lesson:
+        states = annotation.states
+        if states is None:
+            if cycle.states is None:
+                raise UsageError(
+                    "the cycle has no states of the policy's last pass; read them, or set refresh to False"
+                )
+            states = self._seen(cycle.states, annotation.examples, "refresh")
+        rows, known = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
+        return _Lesson(annotation.examples, annotation.tokens, states, rows, known)
+
+    @torch.no_grad()
+    def _refreshed(self, lesson: _Lesson) -> Float[Tensor, "G R"]:
+        """On the states of the last pass, before the update."""
+        return self._rewards(lesson, torch.arange(len(lesson.rows)))
+
+    def _rewards(self, lesson: _Lesson, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
+        """Of some groups, by the model as it is; differentiable, on a CPU."""
+        places = lesson.rows[groups].flatten()
+        tokens = lesson.tokens[places]
+        if self.arguments.learns == "everything":
+            tokens = reward_tokens(self.model.body, [lesson.examples[place] for place in places])
+        found = self.model.rewards(tokens, [lesson.states[place] for place in places])
+        return self._by_group(found.cpu(), lesson, places)
+
+    def _by_group(
+        self, rewards: Float[Tensor, "M K"], lesson: _Lesson, places: Int[Tensor, " M"]
+    ) -> Float[Tensor, "G R"]:
+        """A row for every objective of every group; NaN for answers that the policy did not learn from."""
+        known = rewards.masked_fill(~lesson.known[places, None], torch.nan)[:, self.columns]
+        return known.unflatten(0, (-1, lesson.rows.shape[1])).transpose(1, 2).flatten(0, 1)
+
+    def _update(self, lesson: _Lesson, pairs: Pairs, random: Generator) -> GroupLosses:
+        """One pass in a drawn order; the losses of before each step."""
+        number, K, found = len(lesson.rows), len(self.columns), []
+        for groups in torch.randperm(number, generator=random).split(self.arguments.batch_groups or number):
+            places = (groups[:, None] * K + torch.arange(K)).flatten()
+            with torch.set_grad_enabled(self.optimizer is not None):
+                losses = self.loss(self._rewards(lesson, groups), Pairs(*(one[places] for one in pairs)))
+            self._step(losses.loss)
+            found.append([one.detach() for one in losses])
+        return GroupLosses(*map(torch.cat, zip(*found, strict=True)))
+
+    def _step(self, loss: Float[Tensor, " G"]) -> None:
+        counts = ~loss.isnan()
+        if self.optimizer is None or not counts.any():
+            return
+        loss[counts].mean().backward()
+        same_gradients(self.learning)
+        nn.utils.clip_grad_norm_(self.learning, self.arguments.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    # ---- labels from outside ----
+
+    def _anchored(
+        self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], lesson: _Lesson, random: Generator
+    ) -> tuple[Pairs, dict[str, float]]:
+        """The pairs with the labeller's word in some groups, and how often the model agrees with it."""
+        if anchor.groups > len(lesson.rows):
+            raise UsageError(
+                f"an anchor is to label {anchor.groups} groups and the cycle has {len(lesson.rows)}; ask for fewer"
+            )
+        drawn = torch.randperm(len(lesson.rows), generator=random)[: anchor.groups]
+        drawn = drawn[~pairs.wins[drawn].isnan()]
+        says = torch.full_like(pairs.wins, torch.nan)
+        labeller = anchor.labeller if PartialState().is_main_process else _nobody  # one process asks for all
+        for group in drawn.tolist():
+            best, worst = (lesson.examples[lesson.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
+            says[group] = ask(labeller, best, worst, random)
+        says = broadcast_object_list([says])[0]
+        self.calls += len(drawn)
+        wins = torch.full_like(says, torch.nan) if anchor.only else pairs.wins.clone()
+        wins[drawn] = says[drawn]
+        gap = (fresh.gather(1, pairs.best[:, None]) - fresh.gather(1, pairs.worst[:, None])).squeeze(1)
+        right = ((gap * (says - 0.5)) > 0)[~says.isnan() & (says != 0.5)].float()
+        abstained = int(says[drawn].isnan().sum())
+        facts = {"asked": len(drawn), "abstained": abstained, "accuracy": right.mean().item(), "calls": self.calls}
+        return pairs._replace(wins=wins), facts
+
+    # ---- checkpoints ----
+
+    def state(self) -> dict[str, Any]:
+        """Of a checkpoint."""
+        body = self.model.body.model.state_dict() if self.arguments.learns == "everything" else None
+        return {
+            "made": self._made(),
+            "counts": [self.cycles, self.updates, self.calls],
+            "head": self.model.head.state_dict(),
+            "body": body,
+            "optimizer": self.optimizer.state_dict() if self.optimizer else None,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's state; one of another reward model or of another length is a `DataError`."""
+        made = self._made()
+        if other := [name for name in made if state["made"].get(name) != made[name]]:
+            raise DataError(
+                f"the checkpoint's feedback reward has {other[0]} {state['made'].get(other[0])} and this run's "
+                f"{made[other[0]]}; resume with what the run was started with"
+            )
+        self.model.head.load_state_dict(state["head"])
+        if state["body"] is not None:
+            self.model.body.model.load_state_dict(state["body"])
+        if self.optimizer:
+            self.optimizer.load_state_dict(state["optimizer"])
+        self.cycles, self.updates, self.calls = state["counts"]
+        self._begin()
+
+    def _made(self) -> dict[str, Any]:
+        """What a state has to agree with."""
+        D, width = self.model.head.W_q.shape
+        return {
+            "rounds": self.rounds,
+            "objectives": [*self.contract.objectives],
+            "widths": [D, self.model.head.W_k.shape[0], width],
+            "learns": self.arguments.learns,
+            "body": self._body,
+        }
+
+
+def _joined(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
+    """Of the processes in their order."""
+    examples, tokens, rewards, states = zip(*parts, strict=True)
+    kept = None if None in states else [one for some in states for one in some]
+    return _Annotation(
+        [one for some in examples for one in some], torch.cat(tokens).to(device), torch.cat(rewards), kept
+    )
+
+
+def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
+    """The rows of every group, in order; groups of different sizes are a `ValueError`."""
+    sizes = torch.unique(group, return_counts=True)[1]
+    if (sizes != sizes[0]).any():
+        raise ValueError(f"rows_of_groups: groups are of one size, got {sizes.tolist()[:8]}")
+    return group.argsort(stable=True).view(len(sizes), -1)
+
+
+def ask(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
+    """P(first is better), or NaN; asked in a drawn order, so that a labeller's liking for a place favours neither."""
+    swapped = bool(torch.randint(2, (), generator=random))
+    answers = (second.answer, first.answer) if swapped else (first.answer, second.answer)
+    chance = float(labeller(first.prompt, answers))
+    if not (np.isnan(chance) or 0 <= chance <= 1):
+        raise DataError(f"a labeller gives P(first is better) in [0, 1] or NaN, got {chance} for {answers[0][:60]!r}")
+    return 1 - chance if swapped else chance
+
+
+def _nobody(*_: Any) -> float:
+    """A labeller that abstains."""
+    return float("nan")
+
+
+def _learning(model: FeedbackRewardModel, learns: str) -> list[nn.Parameter]:
+    """What moves."""
+    head, body = [*model.head.parameters()], [one for one in model.body.model.parameters() if one.requires_grad]
+    return {"nothing": [], "head": head, "everything": head + body}[learns]
+
+
+def _columns(objectives: tuple[str, ...], chosen: tuple[str, ...]) -> list[int]:
+    if unknown := [name for name in chosen if name not in objectives]:
+        raise UsageError(f"no objective '{unknown[0]}' in the reward model; there is {', '.join(objectives)}")
+    return [objectives.index(name) for name in chosen or objectives]
+
+
+def _told(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:
+    """For the log; what is unknown is left out."""
+    told = {
+        "head_version": version.head,
+        "policy_version": version.policy,
+        "omega": version.omega,
+        "loss": losses.loss.nanmean().item(),
+        "bt": losses.pair.nanmean().item(),
+        "gre": losses.entropy.nanmean().item(),
+        "skipped_groups": int(losses.loss.isnan().sum()),
+        **facts,
+    }
+    return {name: float(value) for name, value in told.items() if not np.isnan(value)}

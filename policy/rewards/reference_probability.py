@@ -1,0 +1,115 @@
+"""How likely a policy finds a reference's words behind an answer's reasoning, and behind none."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ...rm.backbones.logprobs import answer_logprobs
+from ...rm.backbones.tokenization import Encoder, pad
+from ...rm.types import Messages
+
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+"""Around the reasoning, then around the answer."""
+
+# ---- formulas ----
+
+
+def mean_probability(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
+    """Σ_t π(y*_t | x, z, y*_<t) / |y*| over the reference's tokens, in [0, 1]          RLPR: arXiv:2506.18254
+
+    Of probabilities, not of their logarithms: a single unlikely synonym does not decide. A row without one has 0.
+    """
+    said = torch.where(reference, logprobs.exp(), 0).sum(1)
+    return said / reference.sum(1).clamp_min(1)
+
+
+def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
+    """Σ_t log π(y*_t | x, z, y*_<t) over the reference's tokens, nats."""
+    return torch.where(reference, logprobs, 0).sum(1)
+
+
+def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """clip(p(y* | x, z) - p(y* | x), 0, 1): what the reasoning z added                 RLPR: arXiv:2506.18254
+
+    >>> debiased(torch.tensor([0.75, 0.25]), torch.tensor([0.5, 0.5])).tolist()
+    [0.25, 0.0]
+    """
+    return (reasoned - alone).clamp(0, 1)
+
+
+# ---- answers as text ----
+
+
+def reasoning(answer: str, tags: Sequence[str] = TAGS) -> str | None:
+    """The text up to where the answer proper begins, its tag included; None where that tag does not stand there once.
+
+    >>> reasoning("<think>2 + 2</think><answer>5</answer>")
+    '<think>2 + 2</think><answer>'
+    """
+    opening = tags[-2]
+    return answer[: answer.index(opening)] + opening if answer.count(opening) == 1 else None
+
+
+def formed(answer: str, tags: Sequence[str] = TAGS) -> bool:
+    """Whether every tag stands in the answer once, in their order.
+
+    >>> formed("<think>2 + 2</think><answer>5</answer>"), formed("<think>2 + 2</think>5")
+    (True, False)
+    """
+    places = [answer.find(tag) for tag in tags]
+    return all(answer.count(tag) == 1 for tag in tags) and places == sorted(places)
+
+
+# ---- with a model ----
+
+
+@torch.no_grad()
+def reference_probabilities(
+    model: Any,
+    encoder: Encoder,
+    prompts: Sequence[Messages],
+    openings: Sequence[str],
+    references: Sequence[str],
+    *,
+    together: int = 16,
+    longest: int | None = None,
+    formula: Callable[[Tensor, Tensor], Tensor] = mean_probability,
+) -> Float[Tensor, " N"]:
+    """`formula` of each reference as the policy would go on with it behind a prompt and an answer's opening.
+
+    Opening and reference are tokenised apart, so that the reference's tokens are the same behind every opening. Dropout
+    is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
+    """
+    rows = [_row(encoder, *one) for one in zip(prompts, openings, references, strict=True)]
+    short = [place for place, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
+    found = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+    device, training = next(model.parameters()).device, model.training
+    model.eval()
+    try:
+        for start in range(0, len(short), together):
+            places = short[start : start + together]
+            found[places] = _read(model, [rows[place] for place in places], device, formula)
+    finally:
+        model.train(training)
+    return found
+
+
+def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tuple[list[int], int]:
+    """Token ids, and how many of them are not the reference's."""
+    before, behind = (encoder.tokenizer(text, add_special_tokens=False).input_ids for text in (opening, reference))
+    start = [*encoder.encode_prompt(prompt), *before]
+    return [*start, *behind], len(start)
+
+
+def _read(
+    model: Any, rows: Sequence[tuple[list[int], int]], device: Any, formula: Callable[[Tensor, Tensor], Tensor]
+) -> Float[Tensor, " N"]:
+    batch = pad([ids for ids, _ in rows])
+    tokens, attention = batch.tokens.to(device), batch.attention.to(device)
+    start = torch.tensor([length for _, length in rows], device=device)
+    logprobs = answer_logprobs(model, tokens, attention, start)
+    places = torch.arange(tokens.shape[1], device=device)
+    return formula(logprobs, attention & (places >= start[:, None])).double().cpu()

@@ -1,0 +1,206 @@
+"""Reward models and functions -> what the answers of a step are worth, component by component; faults have a place."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ...rm.errors import CheckFailed, DataError, UsageError
+from ...rm.types import Example, RewardModel
+from ..composition.groups import groups
+from ..types import Rewards
+
+SHOWN = 60  # characters of an answer in a message
+
+RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
+"""A number for every answer, or None where there is none to give."""
+
+
+class Fault(NamedTuple):
+    """A reward that could not be used."""
+
+    reward: str
+    row: int | None
+    """None: all of them."""
+    reason: str
+    example: Example | None
+    """The answer it was asked about."""
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.row is None or self.example is None:
+            return f"reward '{self.reward}' {self.reason}"
+        return f"reward '{self.reward}' {self.reason} for answer {self.row}, {self.example.answer[:SHOWN]!r}"
+
+
+class RewardSources:
+    """Several reward models and functions under names; every model scores by its own contract.
+
+    A reward model of several objectives gives one component for each, `name.objective`. An answer without a usable
+    reward is NaN. A function that raises, counts wrongly or says anything but numbers and None, and an infinite reward,
+    are faults: with `skip` they are NaN and told, else a `DataError`; either way they are added to the file `record`,
+    with the answer that was asked about.
+
+    A source with a true attribute `reads_states` is asked `rate(examples, states)`, with the policy's hidden states of
+    every answer; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are then its
+    part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text. One with a method
+    `facts()` has something to log of the answers that it rated last.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, RewardModel | RewardFunction],
+        *,
+        skip: bool = False,
+        record: Path | None = None,
+    ):
+        if not sources:
+            raise UsageError("there is no reward; name at least one reward model or function")
+        self.sources, self.skip, self.record = dict(sources), skip, record
+        self.names = tuple(name for source in self.sources for name in self._components(source))
+        self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
+        self.learners: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "learn")}
+
+    def __call__(
+        self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S D"]] | None = None
+    ) -> tuple[Rewards, list[Fault]]:
+        """The rewards of all components, and what went wrong."""
+        columns, members, faults = [], {}, []
+        for name, source in self.sources.items():
+            values, found = self._ask(name, source, examples, states)
+            if hasattr(source, "spread"):
+                members[name], values, found = self._ask_members(name, source, examples, values, found)
+            columns.append(values)
+            faults += found
+        if self.record is not None:
+            _append(self.record, faults)
+        if faults and not self.skip:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other answers")
+        values = torch.from_numpy(np.concatenate(columns, 1))
+        return Rewards(values, self.names, members=self._members(members, len(examples))), faults
+
+    @property
+    def versions(self) -> dict[str, dict[str, Any]]:
+        """Of the reward models that learn: what decides a reward now, beside its text."""
+        return {name: one.version._asdict() for name, one in self.learners.items() if hasattr(one, "version")}
+
+    def facts(self) -> dict[str, float]:
+        """What sources log of the answers that they rated last, as `NAME/FACT`."""
+        telling: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "facts")}
+        return {f"{name}/{fact}": value for name, one in telling.items() for fact, value in one.facts().items()}
+
+    def _components(self, name: str) -> list[str]:
+        source: Any = self.sources[name]
+        objectives = source.contract.objectives if hasattr(source, "rate") else (name,)
+        return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
+
+    def _ask(
+        self, name: str, source: Any, examples: Sequence[Example], states: Sequence[Tensor] | None
+    ) -> tuple[np.ndarray, list[Fault]]:
+        """[N, K] of one source."""
+        nothing = np.full((len(examples), len(self._components(name))), np.nan)
+        asked = (examples, states) if getattr(source, "reads_states", False) else (examples,)
+        try:
+            said = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
+            rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in said]
+        except CheckFailed:  # such as a server that scores under another contract by now
+            raise
+        except Exception as error:  # a user's function raises what it likes
+            return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
+        if len(rows) != len(examples):
+            return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} answers", None)]
+        faults = []
+        for place, row in enumerate(rows):
+            reasons = [reason for value in row if (reason := _wrong(value))]
+            if reasons:
+                faults.append(Fault(name, place, reasons[0], examples[place]))
+            else:
+                nothing[place] = [np.nan if value is None else float(value) for value in row]
+        return nothing, faults
+
+    @property
+    def ensembles(self) -> list[str]:
+        """Components that come from several members."""
+        return [name for key, one in self.sources.items() if hasattr(one, "spread") for name in self._components(key)]
+
+    def _ask_members(
+        self, name: str, source: Any, examples: Sequence[Example], values: np.ndarray, faults: list[Fault]
+    ) -> tuple[np.ndarray, np.ndarray, list[Fault]]:
+        """Return the scores [M, N, K] of an ensemble's members, its values [N, K] and its faults.
+
+        Where a value is missing so are the members' scores; where the members fail so does the ensemble.
+        """
+        nothing = np.full((1, *values.shape), np.nan)
+        if np.isnan(values).all():
+            return nothing, values, faults
+        try:
+            members = np.asarray(source.spread(examples), dtype=float)
+        except CheckFailed:
+            raise
+        except Exception as error:  # what a user's model raises, as in `_ask`
+            return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
+        if members.shape[1:] != values.shape:
+            reason = f"gave members' scores of shape {members.shape} for {len(examples)} answers"
+            return nothing, nothing[0], [*faults, Fault(name, None, reason, None)]
+        return np.where(np.isnan(values), np.nan, members), values, faults
+
+    def _members(self, scores: Mapping[str, np.ndarray], number: int) -> Float[Tensor, "N K M"] | None:
+        """Of the ensembles, NaN where a component comes from a single model or its ensemble has fewer members."""
+        if not scores:
+            return None
+        most = max(len(one) for one in scores.values())
+        found = np.full((number, len(self.names), most), np.nan)
+        for name, one in scores.items():
+            places = [self.names.index(component) for component in self._components(name)]
+            found[:, places, : len(one)] = np.moveaxis(one, 0, 2)
+        return torch.from_numpy(found)
+
+
+def _append(path: Path, faults: Sequence[Fault]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        for fault in faults:
+            asked = {} if fault.example is None else {"prompt": fault.example.prompt, "answer": fault.example.answer}
+            row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason, **asked}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _wrong(value: object) -> str:
+    """What is wrong with a reward, or nothing."""
+    if value is None:
+        return ""
+    if not isinstance(value, (Real, np.number)):
+        return f"says {value!r}, which is no number,"
+    return f"is {value}" if np.isinf(float(value)) else ""
+
+
+def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
+    """Of every component: mean, std (N - 1), missing in all, groups without spread, and correlations of pairs.
+
+    A single number hides which reward collapsed. Names follow TRL's (`rewards/NAME/mean`).
+    """
+    for name in rewards.names:
+        values = rewards[name].double()
+        known, found = values[~values.isnan()], groups(values, group)
+        flat = found.valid & (found.variance == 0)
+        yield f"rewards/{name}/mean", known.mean().item()
+        yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else np.nan
+        yield f"rewards/{name}/missing", float(values.isnan().sum())
+        yield f"rewards/{name}/frac_zero_std", (flat.sum() / found.valid.sum()).item()
+    for place, first in enumerate(rewards.names):
+        for second in rewards.names[place + 1 :]:
+            yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])
+
+
+def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
+    """Pearson's, over the rows that have both; NaN where one does not vary."""
+    both = ~(x.isnan() | y.isnan())
+    if both.sum() < 2:
+        return np.nan
+    return torch.corrcoef(torch.stack([x[both], y[both]]).double())[0, 1].item()

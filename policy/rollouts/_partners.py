@@ -1,0 +1,136 @@
+"""Other language models that a policy works beside: opened by their paths, asked as text, answering in their turn."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...rm.backbones.loading import load_causal_lm, load_tokenizer, whole_name
+from ...rm.data.messages import with_tools
+from ...rm.errors import DataError
+from ...rm.types import Message, Messages, content_hash, tools_of
+from ..decoding.engines import SeparateModels
+from ..decoding.guided import decode
+from ..decoding.language_models import Voice, end_tokens, voice
+from ..decoding.requests import Request
+from ..decoding.search import derived
+
+TOGETHER = 64
+MARK = "0f1e2d3c4b5a"
+"""Stands for what was said where only what the template puts behind it is wanted."""
+
+# ---- what they are shown ----
+
+
+def with_thought(prompt: Messages, thought: str) -> Messages:
+    """The prompt with somebody's thought behind its last user turn.
+
+    >>> with_thought(({"role": "user", "content": "2 + 2?"},), "Count on.")[0]["content"]
+    '2 + 2?\\n\\nThoughts of a colleague:\\nCount on.'
+    """
+    told = f"Thoughts of a colleague:\n{thought}"
+    if prompt[-1]["role"] != "user":
+        return (*prompt, Message(role="user", content=told))
+    return (*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{told}"})
+
+
+def in_role(prompt: Messages, role: str) -> Messages:
+    """The prompt under a system message of the role's own, in place of those that it has; no role leaves it as it is.
+
+    >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no answer.")]
+    ['Give ideas, no answer.', '2 + 2?']
+    """
+    if not role:
+        return prompt
+    others = (turn for turn in prompt if turn["role"] not in ("system", "developer"))
+    return with_tools((Message(role="system", content=role), *others), tools_of(prompt))
+
+
+def read_role(path: str) -> str:
+    """A role's text from a file; no path is no role."""
+    if not path:
+        return ""
+    if not Path(path).is_file():
+        raise DataError(f"{path}: no such file; a role is the path of a text file, such as role=solver.txt")
+    return Path(path).read_text(encoding="utf-8").strip()
+
+
+# ---- who they are ----
+
+
+def open_partner(source: str, *, device: str | None = None, chat_template: str | None = None, **loading: Any) -> Voice:
+    """A language model, or an adapter over one, that only speaks; `chat_template` is a Jinja file, or plain."""
+    source = whole_name(source)  # an adapter keeps the name of its base
+    tokenizer = load_tokenizer(source, chat_template=chat_template, **loading)
+    model = load_causal_lm(source, tokenizer, device=device, **loading)
+    return voice(model.requires_grad_(False), tokenizer)
+
+
+def said(who: Voice, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
+    """One answer to every prompt at temperature 1, of at most `longest` tokens; a seed decides it."""
+    asked = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in zip(prompts, seeds, strict=True)]
+    return [one.text for one in decode(SeparateModels(who), asked, batch_size=TOGETHER, progress=False)]
+
+
+def seeds_of(seed: int, asked: object, number: int) -> list[int]:
+    """Seeds that follow from the run's, from what is asked (a JSON value) and from the place.
+
+    For whoever is not told the step: a run that goes on asks the same and is answered the same, and another step's
+    answers are asked about with other noise.
+    """
+    step = int(content_hash(asked), 16)
+    return [derived(seed, step, place) for place in range(number)]
+
+
+# ---- turns ----
+
+
+class Talk(NamedTuple):
+    """What two agents said, row by row: the policy's first, its partner's second."""
+
+    prompts: tuple[Messages, ...]
+    answers: tuple[list[str], list[str]]
+    critiques: tuple[list[str], list[str]]
+    """Each of the other's answer."""
+    rewrites: tuple[list[str], list[str]]
+    """Each of its own answer, after the other's critique."""
+
+
+class Side:
+    """One agent's conversations: the tokens behind each prompt, and which of them it wrote itself."""
+
+    def __init__(self, who: Voice, prompts: Sequence[Messages], **drawn: Any):
+        self.who, self.prompts, self.drawn = who, prompts, drawn
+        """`drawn` is how tokens are drawn: arguments of `Request`."""
+        self.tokens: list[list[int]] = [[] for _ in prompts]
+        self.own: list[list[int]] = [[] for _ in prompts]
+        """1 where the agent wrote the token, 0 where it was told."""
+
+    def speak(self, seeds: Sequence[int]) -> list[str]:
+        """Its next turn in every conversation, behind exactly the tokens that stand there."""
+        asked = [
+            Request(prompt, prefix=tuple(tokens), seed=seed, **self.drawn)
+            for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
+        ]
+        found = decode(SeparateModels(self.who), asked, batch_size=TOGETHER, progress=False)
+        for place, one in enumerate(found):
+            self.tokens[place] += one.tokens
+            self.own[place] += [1] * len(one.tokens)
+        return [one.text for one in found]
+
+    def hear(self, texts: Sequence[str]) -> None:
+        """A user's turn in every conversation, up to where the agent's next one begins."""
+        ends = end_tokens(self.who)
+        for place, (prompt, text) in enumerate(zip(self.prompts, texts, strict=True)):
+            told = turn_behind(self.who, prompt, text)
+            if self.tokens[place][-1] in ends and told[:1] and told[0] in ends:
+                told = told[1:]  # the agent ended its turn itself
+            self.tokens[place] += told
+            self.own[place] += [0] * len(told)
+
+
+def turn_behind(who: Voice, prompt: Messages, text: str) -> list[int]:
+    """The tokens between one reply and the next, as the template writes them: the end of the first, and the turn."""
+    turns = [*prompt, Message(role="assistant", content=MARK), Message(role="user", content=text)]
+    encoder = who.encoder
+    written = encoder.render_turns(turns, add_generation_prompt=True)
+    return encoder.tokenizer(written.partition(MARK)[2], add_special_tokens=False, verbose=False).input_ids

@@ -1,0 +1,73 @@
+"""A solver's answers behind a thinker's thoughts, and as many without."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...rm.data.pairs import as_prompt
+from ...rm.errors import UsageError
+from ...rm.types import Messages
+from ..decoding.language_models import Voice, positions
+from ..decoding.search import derived
+from ..scaffolds._scaffold import Rollouts
+from ._partners import in_role, open_partner, read_role, said, with_thought
+
+
+def ccpo(
+    *,
+    thinker: str,
+    alone: bool = True,
+    longest: int = 256,
+    role: str = "",
+    chat_template: str | None = None,
+    seed: int = 0,
+) -> Rollouts:
+    """The policy is CCPO's solver: it answers after it has read a thought            CCPO 2026, arXiv:2603.21563
+
+    Every answer has a thought of its own, by the language model `thinker` (path or Hub id), in its prompt, and is
+    trained on with it there; rewards see the prompt as it is. With `alone` that is the first half of a group, and the
+    second half is drawn and trained on without a thought (`transforms/ccpo_solver.py`); else all of them
+    (`advantages/ccpo.py`). Evaluation does the same. A thought has at most `longest` tokens and is drawn at temperature
+    1 from a seed that follows from the seed, the step and the place. `role` is a file with the thinker's system
+    message, in place of the prompt's own.
+
+    Roles alternate: the other phase trains the thinker by the reward `ccpo(solver=PATH, reward=SOURCE)`, each from the
+    other's last `policy/`.
+    """
+    if longest < 1:
+        raise ValueError(f"ccpo: a thought has 1 token or more, got longest={longest}")
+    text, who = read_role(role), open_partner(thinker, chat_template=chat_template)
+
+    def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        plain, size = [as_prompt(one) for one in prompts], _size(trainer)
+        told = [place for place in range(len(plain)) if not alone or place % size < size // 2]
+        seeds = [derived(seed, trainer.state.global_step + 1, place) for place in told]
+        thoughts = dict(
+            zip(told, said(who, [in_role(plain[place], text) for place in told], seeds, longest), strict=True)
+        )
+        shown = [with_thought(one, thoughts[place]) if place in thoughts else one for place, one in enumerate(plain)]
+        ids = _fitting(shown, trainer)
+        trainer._note("ccpo/told", len(told) / len(plain))
+        drawn = trainer._generate_single_turn(ids, None, {}, num_generations=1)[0]
+        return {"prompt_ids": ids, "completion_ids": drawn, "logprobs": None}
+
+    def _size(trainer: Any) -> int:
+        size = int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
+        if alone and size % 2:
+            raise UsageError(
+                f"ccpo draws half of a group's answers without a thought and a group has {size}; make it even"
+            )
+        return size
+
+    return rollout
+
+
+def _fitting(shown: Sequence[Messages], trainer: Any) -> list[list[int]]:
+    """Token ids, with room for an answer behind each."""
+    ids = [trainer.encoder.encode_prompt(one) for one in shown]
+    room = positions(Voice(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
+    if (most := max(map(len, ids))) > room:
+        raise UsageError(
+            f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {room} beside an "
+            "answer; lower longest, or --max_completion_length"
+        )
+    return ids

@@ -1,0 +1,93 @@
+"""Two agents answer, criticise each other's answer and rewrite their own; the policy is one of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...rm.data.pairs import as_prompt
+from ...rm.errors import UsageError
+from ..decoding.language_models import Voice
+from ..decoding.search import derived
+from ..scaffolds._scaffold import Rollouts
+from ._partners import Side, Talk, in_role, open_partner, read_role
+
+CRITICISE = "Somebody else answered:\n{}\n\nCriticise that answer."
+REWRITE = "Somebody else says of your first answer:\n{}\n\nWrite your answer anew."
+ANSWER, CRITIQUE, FINAL = range(3)
+
+
+def dacr(
+    *, partner: str, longest: int = 256, role: str = "", chat_template: str | None = None, seed: int = 0
+) -> Rollouts:
+    """An answer, a critique of the partner's answer, and a rewrite after the partner's   DACR 2026, arXiv:2603.21574
+
+    All three are one completion, with what the policy was told between them: it is read, and only what the policy wrote
+    is trained on. So all of it is credited with the one advantage of the row, as in the paper (`advantages/dacr.py`).
+    The partner, the language model `partner` (path or Hub id), has a conversation of its own in each row, under the
+    system message in the file `role` if there is one, and does not learn. A turn of the policy has at most
+    --max_completion_length tokens and is drawn as the run says, one of the partner at most `longest` at temperature 1;
+    seeds follow from the seed, the step, the turn and the place. Evaluation does the same.
+
+    Needs `--reward 'dacr(reward=SOURCE)'`, which rates what was said. Agents take turns in learning: the next run
+    trains the other one beside this one's `policy/`.
+    """
+    if longest < 1:
+        raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")
+    text, who = read_role(role), open_partner(partner, chat_template=chat_template)
+
+    def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        listening, asked = _listeners(trainer), tuple(map(as_prompt, prompts))
+        step, training = trainer.state.global_step + 1, trainer.model.training
+        sides = (
+            Side(Voice(trainer.language_model, trainer.encoder), asked, **_drawn(trainer)),
+            Side(who, [in_role(one, text) for one in asked], max_new_tokens=longest),
+        )
+
+        def turn(number: int) -> tuple[list[str], list[str]]:
+            first, second = (
+                side.speak([derived(seed, step, 6 * place + 2 * number + which) for place in range(len(asked))])
+                for which, side in enumerate(sides)
+            )
+            return first, second
+
+        try:
+            answers = turn(ANSWER)
+            _tell(sides, CRITICISE, answers)
+            critiques = turn(CRITIQUE)
+            _tell(sides, REWRITE, critiques)
+            talk = Talk(asked, answers, critiques, turn(FINAL))
+        finally:
+            trainer.model.train(training)  # decoding left it in evaluation mode
+        for one in listening:
+            one.listen(talk)
+        return {
+            "prompt_ids": trainer._tokenize_prompts(list(asked))[0],
+            "completion_ids": sides[0].tokens,
+            "env_mask": sides[0].own,
+            "logprobs": None,
+        }
+
+    return rollout
+
+
+def _drawn(trainer: Any) -> dict[str, Any]:
+    return {
+        "temperature": trainer.temperature,
+        "top_k": trainer.top_k or 0,
+        "top_p": trainer.top_p,
+        "min_p": trainer.min_p or 0.0,
+        "max_new_tokens": trainer.max_completion_length,
+    }
+
+
+def _tell(sides: tuple[Side, Side], words: str, said: tuple[list[str], list[str]]) -> None:
+    """Each what the other said."""
+    for side, texts in zip(sides, reversed(said), strict=True):
+        side.hear([words.format(text) for text in texts])
+
+
+def _listeners(trainer: Any) -> list[Any]:
+    """The rewards that rate talks."""
+    found = [one for one in trainer.sources.sources.values() if hasattr(one, "listen")]
+    if not found:
+        raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
+    return found

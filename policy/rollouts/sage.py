@@ -1,0 +1,74 @@
+"""Some of a group's answers are searched step by step, the others are drawn as ever."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...rm.data.pairs import as_prompt
+from ...rm.errors import UsageError
+from ..decoding.engines import SeparateModels
+from ..decoding.language_models import Voice
+from ..decoding.requests import Request
+from ..decoding.search import derived, mean_logprob, step_beam
+from ..scaffolds._scaffold import Rollouts
+
+
+def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> Rollouts:
+    """r of a group's G answers are `step_beam`'s: m prefixes, 2m steps behind each, kept by Φ; the objective stays
+
+    Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
+
+    r = 2, m = 2 and G = 8 are the paper's. The searched answers are a group's first rows, best first; where fewer than
+    r whole ones are found the others are drawn, and in evaluation all are. Nothing is said of how likely they were: the
+    trainer reads them anew, so that every ratio begins at 1. A search is no draw from the policy, though: the answers
+    are likelier than its own, for which nothing corrects. Ours: a chain is finished where its text ends, not at the end
+    of its thought, and instead of one that is cut off an answer is drawn. Steps are drawn at the run's temperature,
+    top_p, top_k and min_p, from seeds that follow from the seed, the step and the prompt's place.
+    """
+    if r < 1 or m < 1 or max_steps < 1 or not step_end:
+        raise ValueError(
+            f"sage: r, m and max_steps are 1 or more and step_end is a text, got {r}, {m}, {max_steps} and {step_end!r}"
+        )
+
+    def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        ids, size = trainer._tokenize_prompts(list(prompts))[0], int(trainer.num_generations)
+        if r >= size:
+            raise UsageError(f"sage searches {r} answers of each group and a group has {size}; lower r or give it more")
+        found: dict[int, list[int]] = {}
+        if trainer.model.training:
+            asked = [as_prompt(one) for one in prompts[::size]]
+            for place, answers in enumerate(_searched(trainer, [_request(trainer, *one) for one in enumerate(asked)])):
+                found |= {place * size + rank: answer for rank, answer in enumerate(answers)}
+            trainer._note("sage/searched", len(found) / len(prompts))
+        others = [place for place in range(len(prompts)) if place not in found]
+        drawn = trainer._generate_single_turn([ids[place] for place in others], None, {}, num_generations=1)[0]
+        found |= dict(zip(others, drawn, strict=True))
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [found[place] for place in range(len(prompts))],
+            "logprobs": None,
+        }
+
+    def _request(trainer: Any, place: int, prompt: Any) -> Request:
+        return Request(
+            prompt,
+            temperature=trainer.temperature,
+            top_k=trainer.top_k or 0,
+            top_p=trainer.top_p,
+            min_p=trainer.min_p or 0.0,
+            seed=derived(seed, trainer.state.global_step + 1, place),
+            max_new_tokens=trainer.max_completion_length,
+        )
+
+    def _searched(trainer: Any, requests: Sequence[Request]) -> list[list[list[int]]]:
+        """The tokens of each prompt's whole answers, best first."""
+        engine = SeparateModels(Voice(trainer.language_model, trainer.encoder))
+        try:
+            ranked = [
+                step_beam(engine, one, mean_logprob(), beam=m, finished=r, step_end=step_end, max_steps=max_steps)
+                for one in requests
+            ]
+        finally:
+            trainer.model.train()  # decoding left it in evaluation mode
+        return [[[*answer.tokens] for answer in one.answers if answer.finished == "eos"] for one in ranked]
+
+    return rollout

@@ -1,0 +1,140 @@
+"""Answers by vLLM in a process of its own, which is restarted on the saved policy as training goes on."""
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from ....rm.errors import UsageError
+from ...scaffolds._scaffold import Rollouts
+from ...training.reference_policy import frozen_copy
+from .completions import server_rollouts
+from .server_process import HOST, KeptServer
+
+PYTHON = "REWARDLAB_VLLM_PYTHON"
+"""The environment variable with the interpreter that has vLLM, where that is not this one."""
+SERVER, NAME, LOG, SAVED = "vllm.entrypoints.openai.api_server", "policy", "vllm.log", "served_policy"
+QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+
+
+def vllm(
+    *,
+    every: int,
+    python: str = "",
+    options: str = "--enforce-eager --gpu-memory-utilization 0.3",
+    seconds: float = 600.0,
+    folder: str = "",
+    seed: int = 0,
+) -> Rollouts:
+    """A server of this run's own writes the answers; every `every` steps it is restarted on the policy as it is then.
+
+    This works where weights cannot be pushed into a running engine, as on a CPU. In between the answers are an older
+    policy's: ratios are taken against the log-probabilities that the server says, and `rollouts/lag` logs by how many
+    steps it is older. An evaluation is always the present policy's. `rollouts/restart_seconds` are those of saving and
+    starting.
+
+    `python` has vLLM, by default $REWARDLAB_VLLM_PYTHON or this interpreter; `options` are further flags of vLLM's
+    server, whose output goes to vllm.log in the run folder; one start takes at most `seconds`. The policy is saved
+    below `folder`, by default the run folder, and removed at the end. The server listens on 127.0.0.1 and ends with
+    the run.
+    """
+    if every < 1:
+        raise ValueError(f"vllm: the server is restarted every 1 step or more, got every={every}")
+    interpreter, words = _interpreter(python), shlex.split(options)
+    return _Rollouts(every, interpreter, words, seconds=seconds, folder=folder, seed=seed)
+
+
+class _Rollouts:
+    """A rollout function that keeps a server."""
+
+    def __init__(self, every: int, python: str, options: Sequence[str], *, seconds: float, folder: str, seed: int):
+        self.every, self.python, self.options, self.seconds, self.seed = every, python, options, seconds, seed
+        self.folder = folder
+        self.saved = Path()
+        """Where the policy that is served stands, once there is one."""
+        self.server: KeptServer | None = None
+        self.step = 0
+        """Of the policy that is served."""
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        server, step, training = self._kept(trainer), trainer.state.global_step, trainer.model.training
+        old = step - self.step >= (self.every if training else 1)
+        if not server.up or old:
+            self._restart(server, trainer)
+        trainer._note("rollouts/lag", step - self.step)
+        return server_rollouts(server.url)(prompts, trainer)
+
+    def _kept(self, trainer: Any) -> KeptServer:
+        if self.server is None:
+            run = Path(trainer.args.output_dir)
+            self.saved = Path(self.folder) / f"{SAVED}-{os.getpid()}" if self.folder else run / SAVED
+            self.server = KeptServer(run / LOG, seconds=self.seconds, environment=_environment())
+            trainer.add_callback(EndsWithTheRun(self))
+        return self.server
+
+    def _restart(self, server: KeptServer, trainer: Any) -> None:
+        started = time.monotonic()
+        server.stop()
+        save_policy(trainer, self.saved)
+        server.start(self._command(str(trainer.language_model.dtype).removeprefix("torch.")))
+        self.step = trainer.state.global_step
+        trainer._note("rollouts/restart_seconds", time.monotonic() - started)
+
+    def _command(self, dtype: str) -> Any:
+        flags = ["--model", str(self.saved), "--served-model-name", NAME, "--dtype", dtype, "--seed", str(self.seed)]
+        flags += ["--logprobs-mode", "processed_logprobs", "--host", HOST]
+        return lambda port: [self.python, "-m", SERVER, *flags, "--port", str(port), *self.options]
+
+    def stop(self) -> None:
+        """End the server and remove what it served; the next answers start it anew."""
+        if self.server is not None:
+            self.server.stop()
+            shutil.rmtree(self.saved, ignore_errors=True)
+
+
+class EndsWithTheRun(TrainerCallback):
+    """The server goes when training is over, and again after an evaluation that follows it."""
+
+    def __init__(self, rollouts: _Rollouts):
+        self.rollouts, self.training = rollouts, True
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Nothing more is written for training."""
+        self.training = False
+        self.rollouts.stop()
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        """An evaluation is over, which may be the last."""
+        if not self.training:
+            self.rollouts.stop()
+
+
+def save_policy(trainer: Any, folder: Path) -> None:
+    """The policy with its tokenizer as a plain model: an adapter is merged into a copy."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload"):
+        model = frozen_copy(model).merge_and_unload()
+    model.save_pretrained(folder)
+    trainer.processing_class.save_pretrained(folder)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in QUIET.items() if name not in os.environ}
+
+
+def _interpreter(named: str) -> str:
+    found = named or os.environ.get(PYTHON, "")
+    if found and not Path(found).exists():
+        raise UsageError(f"vllm: there is no interpreter {found}; name the one that has vLLM with python=, or {PYTHON}")
+    if not found and importlib.util.find_spec("vllm") is None:
+        raise UsageError(
+            f"vllm: this environment has no vLLM; name the interpreter of one that has with python=, or {PYTHON}"
+        )
+    return found or sys.executable

@@ -1,0 +1,135 @@
+"""Answers from servers that speak OpenAI's completions protocol with token ids, such as vLLM's."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+
+from ....rm.errors import DataError, UsageError
+from ....rm.io.server_rotation import Rotation, addresses, check_address
+
+KEY = "VLLM_API_KEY"  # the environment variable that vLLM's own server reads
+
+
+def server_rollouts(
+    urls: str | Sequence[str], *, timeout: float = 600.0
+) -> Callable[[Sequence[Any], Any], dict[str, list]]:
+    """A rollout function of TRL's trainers: servers write the answers, token for token as they drew them.
+
+    `urls` are the servers' roots, as in http://127.0.0.1:8000. Each has a saved policy, which may lag behind the one
+    that learns: its log-probabilities go along, and ratios are taken against them. Start vLLM's with
+    `--logprobs-mode processed_logprobs`, so that they are those after temperature and truncation.
+
+    Several servers take turns by whole groups. What one that fails was to write goes to the others, and it rests for a
+    growing time; that all of them fail is a `DataError`.
+    """
+    servers = [url.rstrip("/") for url in addresses(urls, "--rollout_server")]
+    for url in servers:
+        check_address(url, "--rollout_server", key=KEY)
+    rotation = Rotation(len(servers))
+
+    def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, list]:
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        how = sampling(trainer)
+        size = len(ids) if len(servers) == 1 else group_size(trainer)
+        groups = [range(start, min(start + size, len(ids))) for start in range(0, len(ids), size)]
+        drawn = shared_out(
+            rotation,
+            groups,
+            lambda place, rows: completions(servers[place], [ids[row] for row in rows], how, timeout),
+        )
+        choices = [drawn[row] for row in range(len(ids))]
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [one["token_ids"] for one in choices],
+            "logprobs": [_logprobs(one) for one in choices],
+            "writer": ["server"] * len(choices),
+        }
+
+    return rollout
+
+
+def sampling(trainer: Any) -> dict[str, Any]:
+    """How the trainer draws, in the protocol's words."""
+    return {
+        "max_tokens": trainer.max_completion_length,
+        "temperature": trainer.temperature,
+        "top_p": trainer.top_p,
+        "top_k": trainer.top_k or -1,
+        "min_p": trainer.min_p or 0.0,
+        "repetition_penalty": trainer.repetition_penalty,
+    }
+
+
+def group_size(trainer: Any) -> int:
+    """Answers to one prompt, which stand together."""
+    return int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
+
+
+def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
+    """One choice per prompt, in their order, with its tokens and their log-probabilities."""
+    model = ask(f"{url}/v1/models", timeout)["data"][0]["id"]
+    asked = {"model": model, "prompt": ids, **how, "logprobs": 0, "return_token_ids": True}
+    choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda one: one["index"])
+    if len(choices) != len(ids):
+        raise DataError(f"{url}: {len(choices)} answers to {len(ids)} prompts")
+    if not all(one.get("token_ids") for one in choices):
+        raise UsageError(f"{url}: its answers have no token_ids; take a server that knows return_token_ids, as vLLM's")
+    return choices
+
+
+def shared_out(
+    rotation: Rotation,
+    groups: Sequence[range],
+    draw: Callable[[int, list[int]], list[dict[str, Any]]],
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[int, dict[str, Any]]:
+    """By row: what `draw(server, rows)` returns, where groups are dealt to the servers that are up.
+
+    A `DataError` of one server sends its groups to the others; of the last one it is raised.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    left, failed = list(groups), set[int]()
+    while left:
+        dealt: dict[int, list[range]] = {}
+        for group in left:
+            dealt.setdefault(rotation.choose(clock(), but=failed), []).append(group)
+        sent, left = clock(), []
+        with ThreadPoolExecutor(len(dealt)) as pool:
+            asked = {
+                place: pool.submit(draw, place, [row for group in own for row in group]) for place, own in dealt.items()
+            }
+        for place, own in dealt.items():
+            error = asked[place].exception()
+            if isinstance(error, DataError):
+                rotation.failed(place, clock(), since=sent)
+                failed.add(place)
+                left += own
+                if len(failed) == rotation.number:
+                    raise error
+            else:
+                found |= dict(zip([row for group in own for row in group], asked[place].result(), strict=True))
+                rotation.worked(place)
+    return found
+
+
+def _logprobs(choice: dict[str, Any]) -> list[float]:
+    return [math.nan if one is None else one for one in choice["logprobs"]["token_logprobs"]]
+
+
+def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
+    """What a server answers in JSON; that it does not is a `DataError`."""
+    headers = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
+    try:
+        call = httpx.get if body is None else httpx.post
+        answer = call(address, headers=headers, timeout=timeout, **({} if body is None else {"json": body}))
+        answer.raise_for_status()
+        return answer.json()
+    except httpx.HTTPStatusError as error:
+        raise DataError(f"{address}: {error.response.status_code} {error.response.text[:200]}") from error
+    except (httpx.HTTPError, ValueError) as error:
+        raise DataError(f"{address}: no answer ({error}); is the server up?") from error

@@ -1,0 +1,99 @@
+"""A server program of our own: started on a free port of this machine, waited for, and ended with this process."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+from ....rm.errors import DataError
+from . import watchdog
+
+HOST = "127.0.0.1"
+TAIL = 1500  # characters of a log in a message
+LOOK = 0.25  # seconds between two looks at /health
+
+Command = Callable[[int], Sequence[str]]
+"""A port -> the words that start a server there."""
+
+
+class KeptServer:
+    """One server at a time, whose output is added to the file `log`.
+
+    It listens on 127.0.0.1 and stands behind a watchdog, which ends it and every process that it started when this
+    process ends, whichever way.
+    """
+
+    def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):
+        self.log, self.seconds, self.environment = log, seconds, dict(environment or {})
+        self.url = ""
+        """Of the server that runs; empty where none does."""
+        self._running: subprocess.Popen | None = None
+        self._end = weakref.finalize(self, lambda: None)
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs."""
+        return self._running is not None and self._running.poll() is None
+
+    def start(self, command: Command) -> str:
+        """End the one before, start a new one, and wait until its /health answers 200; its address."""
+        self.stop()
+        port = free_port()
+        words = [sys.executable, watchdog.__file__, *map(str, command(port))]
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as lines:
+            started = lines.tell()
+            self._running = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=lines, stderr=subprocess.STDOUT, env=os.environ | self.environment
+            )
+        self._end = weakref.finalize(self, _ended, self._running)
+        self.url = f"http://{HOST}:{port}"
+        try:
+            self._wait(started)
+        except BaseException:
+            self.stop()
+            raise
+        return self.url
+
+    def stop(self) -> None:
+        """End it with all of its processes."""
+        self._end()
+        self._running, self.url = None, ""
+
+    def _wait(self, started: int) -> None:
+        until = time.monotonic() + self.seconds
+        while time.monotonic() < until:
+            if not self.up:
+                raise DataError(f"the server ended before it answered; {self.log} ends with: {self._tail(started)}")
+            try:
+                if httpx.get(f"{self.url}/health", timeout=2.0, trust_env=False).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(LOOK)
+        raise DataError(f"no answer at {self.url}/health in {self.seconds:g} s; see {self.log}: {self._tail(started)}")
+
+    def _tail(self, started: int) -> str:
+        with self.log.open("rb") as lines:
+            lines.seek(started)
+            return lines.read().decode(errors="replace")[-TAIL:].strip()
+
+
+def _ended(running: subprocess.Popen) -> None:
+    """The watchdog is told by the end of its standard input."""
+    if running.stdin is not None:
+        running.stdin.close()
+    running.wait()
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]

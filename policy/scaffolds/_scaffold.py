@@ -1,0 +1,104 @@
+"""Hints in the prompts of some answers while they are written; what is trained on is the prompt without them."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from ...rm.data.pairs import as_prompt
+from ...rm.types import Message, Messages
+
+Schedule = Callable[[float, int], Sequence[float]]
+"""(share of training that is over, size of a group) -> the share of its hints that each answer is shown."""
+Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
+"""A rollout function of TRL's trainers."""
+
+# ---- prompts ----
+
+
+class Hints(NamedTuple):
+    """What answers to a prompt are to say, and what not."""
+
+    include: tuple[str, ...]
+    avoid: tuple[str, ...] = ()
+
+    def some(self, share: float, draw: Random) -> "Hints":
+        """round(λ n) of all n at random, in their order.
+
+        >>> Hints(("a", "b"), ("c", "d")).some(0.0, Random(0))
+        Hints(include=(), avoid=())
+        """
+        number = len(self.include) + len(self.avoid)
+        kept = {*draw.sample(range(number), int(share * number + 0.5))}
+        include = tuple(text for place, text in enumerate(self.include) if place in kept)
+        return Hints(include, tuple(text for place, text in enumerate(self.avoid, len(self.include)) if place in kept))
+
+
+def hinted(prompt: Messages, hints: Hints) -> Messages:
+    """The prompt with the hints behind its system message, or as one; as it is where there are none.
+
+    >>> print(hinted(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
+    Points that the answer should make:
+    - Names a cause.
+    Answer as if you had not seen these points: mention neither them nor that there are any.
+    """
+    if not any(hints):
+        return prompt
+    heads = ("Points that the answer should make:", "What the answer should avoid:")
+    lines = [line for head, texts in zip(heads, hints, strict=True) for line in _listed(head, texts)]
+    told = "\n".join(
+        [*lines, "Answer as if you had not seen these points: mention neither them nor that there are any."]
+    )
+    if prompt[0]["role"] == "system":
+        return ({**prompt[0], "content": f"{prompt[0]['content']}\n\n{told}"}, *prompt[1:])
+    return (Message(role="system", content=told), *prompt)
+
+
+def _listed(head: str, texts: Sequence[str]) -> list[str]:
+    return [head, *(f"- {text}" for text in texts)] if texts else []
+
+
+# ---- rollouts ----
+
+
+def scaffolded(
+    hints: Callable[[Messages], Hints],
+    schedule: Schedule,
+    *,
+    longest: int | None = None,
+    seed: int = 0,
+    written_by: Rollouts | None = None,
+) -> Rollouts:
+    """A rollout function: answers are written with hints in their prompts, and handed over with the prompts without.
+
+    Old log-probabilities, ratios, KL and gradients are then all of the prompt without hints, which the policy is to
+    answer in the end; that another prompt wrote the answer is not corrected for          RuscaRL: arXiv:2508.16949
+
+    Answer i of a group is the i-th row of its prompt. A prompt that would have more than `longest` tokens with its
+    hints is shown without any, and evaluation has none. `written_by` is another rollout function, such as
+    `server_rollouts`; by default the trainer's own generation. The draws follow from the seed, the step and the row.
+    """
+
+    def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        plain = [as_prompt(one) for one in prompts]
+        shown = _shown(plain, trainer) if trainer.model.training else plain
+        if written_by is not None:
+            said = written_by(shown, trainer)["completion_ids"]
+        else:
+            said = trainer._generate_single_turn(*trainer._tokenize_prompts(shown), num_generations=1)[0]
+        return {"prompt_ids": trainer._tokenize_prompts(plain)[0], "completion_ids": said, "logprobs": None}
+
+    def _shown(prompts: Sequence[Messages], trainer: Any) -> list[Messages]:
+        step, size = trainer.state.global_step, int(trainer.num_generations)
+        shares = schedule(min(1.0, step / max(1, trainer.state.max_steps - 1)), size)
+        found = []
+        for place, prompt in enumerate(prompts):
+            some = hints(prompt).some(shares[place % size], Random(f"{seed} {step} {place}"))
+            with_them = hinted(prompt, some)
+            fits = longest is None or len(trainer.encoder.encode_prompt(with_them)) <= longest
+            found.append(with_them if fits else prompt)
+        trainer._note(
+            "scaffold/hinted", sum(one != other for one, other in zip(found, prompts, strict=True)) / len(found)
+        )
+        return found
+
+    return rollout

@@ -1,0 +1,253 @@
+"""A contextual bandit over answers: what is known of each, what training on it brought, and which are trained on."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..composition.groups import groups
+from ..types import Rollout, State
+
+FEATURES, BOUND = 10, 3.0
+
+
+# ---- what is known of an answer ----
+
+
+class History(NamedTuple):
+    """Of every answer, how it was used before; all 0 for one that has just been written."""
+
+    age: Float[Tensor, " N"]
+    """Batches ago."""
+    uses: Float[Tensor, " N"]
+    """How often it was chosen."""
+    clipped: Float[Tensor, " N"]
+    """Share of its tokens whose ratio was out of bounds when it was last trained on."""
+
+
+def contexts(
+    rewards: Float[Tensor, " N"],
+    advantage: Float[Tensor, " N"],
+    rollout: Rollout,
+    *,
+    longest: int,
+    history: History | None = None,
+) -> Float[Tensor, "N 10"]:
+    """Ten features of every answer, each within ±3; 0 where the reward is missing.
+
+    z(r) in its group, |A|, sign A, mean entropy, mean log π_old, clipped, tokens / `longest`, cut off, log(1 + age),
+    log(1 + uses). The kinds are the paper's, the list is ours.
+    """
+    if rollout.entropy is None or rollout.logprobs is None:
+        raise ValueError("cbs: the rollout has no entropies or no log-probabilities of its tokens")
+    entropy, logprobs, tokens = rollout.entropy, rollout.logprobs, rollout.response.sum(1).double()
+    found, zero = groups(rewards, rollout.group), torch.zeros_like(tokens)
+    spread = found.variance.sqrt()
+    history = history or History(zero, zero, zero)
+
+    def mean(values: Tensor) -> Tensor:
+        return torch.where(rollout.response, values, 0).double().sum(1) / tokens.clamp_min(1)
+
+    columns = [
+        torch.where(spread > 0, (rewards.double() - found.mean) / spread.clamp_min(1e-12), 0),
+        advantage.double().abs(),
+        advantage.double().sign(),
+        mean(entropy),
+        mean(logprobs),
+        history.clipped.double(),
+        tokens / longest,
+        (~rollout.finished).double(),
+        history.age.double().log1p(),
+        history.uses.double().log1p(),
+    ]
+    return torch.where(rewards.isnan()[:, None], 0, torch.stack(columns, 1).clamp(-BOUND, BOUND))
+
+
+# ---- what an answer is expected to bring ----
+
+
+class Predictor(NamedTuple):
+    """Contexts -> the gain that training on them is expected to bring; its state is JSON-able, {} at the start."""
+
+    score: Callable[[State, Float[Tensor, "N 10"]], Float[Tensor, " N"]]
+    learn: Callable[[State, Float[Tensor, "N 10"], float], State]
+    """(state, the contexts that were trained on, the gain that they share) -> the next state."""
+    explores: Callable[[int], float]
+    """The chance of any answer in the place of the best, at a step behind the warm-up."""
+
+
+def ridge(*, shrink: float, bonus: float) -> Predictor:
+    """θᵀx + α sqrt(xᵀ M⁻¹ x),   θ = M⁻¹ b,  M = λ I + Σ x xᵀ,  b = Σ gain x;   x with a 1 behind
+
+    LinUCB: Li et al. 2010, arXiv:1003.0146. λ = `shrink` > 0, α = `bonus` >= 0 in units of the gain.
+    """
+    if not shrink > 0 or not bonus >= 0:
+        raise ValueError(f"cbs: shrink is above 0 and bonus is 0 or more, got {shrink} and {bonus}")
+
+    def matrices(state: State) -> tuple[Tensor, Tensor]:
+        if not state:
+            return shrink * torch.eye(FEATURES + 1, dtype=torch.float64), torch.zeros(FEATURES + 1, dtype=torch.float64)
+        return tuple(torch.tensor(state[name], dtype=torch.float64) for name in ("M", "b"))  # type: ignore
+
+    def score(state: State, x: Float[Tensor, "N 10"]) -> Float[Tensor, " N"]:
+        M, b = matrices(state)
+        x = _with_one(x)
+        return x @ torch.linalg.solve(M, b) + bonus * (x * torch.linalg.solve(M, x.T).T).sum(1).clamp_min(0).sqrt()
+
+    def learn(state: State, x: Float[Tensor, "N 10"], gain: float) -> State:
+        M, b = matrices(state)
+        x = _with_one(x)
+        return {"M": (M + x.T @ x).tolist(), "b": (b + gain * x.sum(0)).tolist()}
+
+    return Predictor(score, learn, lambda step: 0.0)
+
+
+def _with_one(x: Float[Tensor, "N 10"]) -> Float[Tensor, "N 11"]:
+    return torch.cat([x.cpu().double(), torch.ones(len(x), 1, dtype=torch.float64)], 1)
+
+
+def mlp(
+    *, learning_rate: float, over: int, hidden: int = 32, first: float = 0.1, last: float = 0.01, weights: int = 0
+) -> Predictor:
+    """v·tanh(W x + u) + c, one step of gradient descent on ½ mean (f(x) - gain)² after every batch
+
+    Any answer in the place of the best with a chance that goes from `first` to `last` in `over` steps (ε-greedy).
+    `weights` is the seed of what it starts from.
+    """
+    if not learning_rate > 0 or over < 1 or hidden < 1 or not 0 <= last <= first <= 1:
+        raise ValueError(
+            "cbs: learning_rate is above 0, over and hidden are 1 or more and 0 <= last <= first <= 1, got "
+            f"{learning_rate}, {over}, {hidden}, {last} and {first}"
+        )
+
+    def layers(state: State) -> list[Tensor]:
+        if state:
+            return [torch.tensor(state[name], dtype=torch.float64) for name in ("W", "u", "v", "c")]
+        draw = np.random.default_rng(weights)
+        W, v = draw.normal(0, FEATURES**-0.5, (hidden, FEATURES)), draw.normal(0, hidden**-0.5, hidden)
+        return [torch.tensor(one, dtype=torch.float64) for one in (W, np.zeros(hidden), v, 0.0)]
+
+    def score(state: State, x: Float[Tensor, "N 10"]) -> Float[Tensor, " N"]:
+        W, u, v, c = layers(state)
+        return (x.cpu().double() @ W.T + u).tanh() @ v + c
+
+    def learn(state: State, x: Float[Tensor, "N 10"], gain: float) -> State:
+        W, u, v, c = layers(state)
+        x = x.cpu().double()
+        h = (x @ W.T + u).tanh()
+        error = (h @ v + c - gain) / len(x)
+        inner = error[:, None] * v * (1 - h.square())
+        slopes = {"W": inner.T @ x, "u": inner.sum(0), "v": error @ h, "c": error.sum()}
+        after = zip(slopes.items(), (W, u, v, c), strict=True)
+        return {name: (old - learning_rate * slope).tolist() for (name, slope), old in after}
+
+    return Predictor(score, learn, lambda step: max(last, first - (first - last) * step / over))
+
+
+PREDICTORS: dict[str, Callable[..., Predictor]] = {"ridge": ridge, "mlp": mlp}
+
+
+def predictor(name: str, settings: Mapping[str, Any]) -> Predictor:
+    """One of them by its name; a `ValueError` says what is wrong with the name or the settings."""
+    if name not in PREDICTORS:
+        raise ValueError(f"cbs: model is one of {', '.join(PREDICTORS)}, got {name!r}")
+    try:
+        signature(PREDICTORS[name]).bind(**settings)
+    except TypeError as error:
+        wanted = ", ".join(map(str, signature(PREDICTORS[name]).parameters))
+        raise ValueError(f"cbs: {error}; model={name} takes {wanted}") from error
+    return PREDICTORS[name](**settings)
+
+
+# ---- the bandit ----
+
+
+class Bandit(NamedTuple):
+    """Its state: {"step", "performance": V, "gain": the last, "chosen": their contexts, "model": the predictor's}."""
+
+    predictor: Predictor
+    penalty: float
+    ceiling: float
+    rate: float
+    warm_up: int
+    seed: int
+
+    def observed(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
+        """A batch has come: what was chosen before it has brought `gain`, and the estimate moves, V += rate (mean - V).
+
+        A mean that is NaN tells nothing.
+        """
+        held = dict(state)
+        chosen, before = held.get("chosen", []), held.get("performance")
+        held["chosen"] = []
+        if math.isnan(mean):
+            return held
+        if before is None:
+            return held | {"performance": mean}
+        gained = gain(mean, before, entropy, self.penalty, self.ceiling)
+        if chosen:
+            x = torch.tensor(chosen, dtype=torch.float64)
+            held["model"] = self.predictor.learn(held.get("model", {}), x, gained)
+        return held | {"performance": before + self.rate * (mean - before), "gain": gained}
+
+    def choose(
+        self, state: State, x: Float[Tensor, "N 10"], sets: Sequence[Int[Tensor, " _"]], number: int
+    ) -> tuple[dict[str, Any], list[list[int]]]:
+        """The next state, and `number` rows of each set, or all where it has no more; at random while it warms up."""
+        step = int(state.get("step", 0))
+        explore = 1.0 if step < self.warm_up else self.predictor.explores(step - self.warm_up)
+        scores, draw = (
+            self.predictor.score(state.get("model", {}), x).tolist(),
+            np.random.default_rng([self.seed, step]),
+        )
+        found = []
+        for rows in sets:
+            some = rows.tolist()
+            found.append([some[place] for place in picked([scores[row] for row in some], number, explore, draw)])
+        kept = x[[row for rows in found for row in rows]].tolist()
+        return {**state, "step": step + 1, "chosen": kept}, found
+
+
+def bandit(
+    model: str, settings: Mapping[str, Any], *, penalty: float, ceiling: float, rate: float, warm_up: int, seed: int
+) -> Bandit:
+    """By a predictor's name and settings, checked."""
+    if not penalty >= 0 or not 0 < rate <= 1 or warm_up < 0 or math.isnan(ceiling):
+        raise ValueError(
+            "cbs: penalty and warm_up are 0 or more, rate lies in (0, 1] and ceiling is a number of nats, got "
+            f"{penalty}, {warm_up}, {rate} and {ceiling}"
+        )
+    return Bandit(predictor(model, settings), penalty, ceiling, rate, warm_up, seed)
+
+
+def gain(mean: float, before: float, entropy: float, penalty: float, ceiling: float) -> float:
+    """μ_{t+1} - V_t - c max(0, H - H_max)
+
+    >>> gain(0.75, 0.5, 2.5, 0.25, 2.0)
+    0.125
+    """
+    return mean - before - penalty * max(0.0, entropy - ceiling)
+
+
+def picked(scores: Sequence[float], number: int, explore: float, draw: np.random.Generator) -> list[int]:
+    """Places of `number` scores, each the best that is left, or with a chance of `explore` any that is left.
+
+    >>> picked([1.0, 3.0, 2.0], 2, 0.0, np.random.default_rng(0))
+    [1, 2]
+    """
+    left, found = sorted(range(len(scores)), key=lambda place: -scores[place]), []
+    for _ in range(min(number, len(left))):
+        found.append(left.pop(int(draw.integers(len(left))) if draw.random() < explore else 0))
+    return found
+
+
+def mean_entropy(rollout: Rollout) -> float:
+    """Of all the answers' tokens, in nats a token; 0 without any."""
+    if rollout.entropy is None:
+        raise ValueError("cbs: the rollout has no entropies of its tokens")
+    return (torch.where(rollout.response, rollout.entropy, 0).sum() / rollout.response.sum().clamp_min(1)).item()

@@ -1,0 +1,185 @@
+"""Agents that train at the same time answer the same prompts, and learn from what each of them wrote."""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ...rm.backbones.tokenization import pad
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.types import content_hash
+from ..decoding.search import derived
+from ..scaffolds._scaffold import Rollouts
+from .forward import Answers
+
+PAUSE, PATIENCE = 0.1, 5.0  # seconds between looks for a partner's file, and before waiting is told of
+NEAR = 1e-3  # nats by which a log-probability that is read again may differ
+
+
+class Written(NamedTuple):
+    """What one agent wrote in a step: its answers to each prompt, one prompt after the other."""
+
+    answers: list[list[int]]
+    logprobs: list[list[float]]
+    """Of every token under the agent that wrote it, nats, when it was written."""
+
+
+class Asked(NamedTuple):
+    """What a step's answers have to be answers to, for agents to learn from each other."""
+
+    prompts: str
+    """Hash of the prompts' tokens in their order."""
+    tokenizer: str
+    """Hash of the vocabulary."""
+
+
+def exchanged(
+    folder: Path,
+    *,
+    agent: int,
+    agents: int,
+    timeout: float,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda message: None,
+) -> Rollouts:
+    """A rollout function: the first G of a prompt's n G answers are the policy's own, the others its n - 1 partners'.
+
+    Each agent trains in a process of its own, on the same prompts in the same order and with the same tokenizer; models
+    may differ. In each step it leaves its answers and their log-probabilities in `folder`, in one file that appears
+    whole, and waits for its partners' of that step, at most `timeout` seconds; `tell` is told of longer waiting.
+    Partners' answers stand in the order of their numbers. Ratios are against the log-probabilities of whoever wrote the
+    answer. In an evaluation all answers are the policy's own.                                  HACPO: arXiv:2603.02604
+
+    Draws follow from the seed, the step and the agent, so that equal agents write different answers, and an agent that
+    goes on from a checkpoint writes those of before: a file of its own that is there has to be equal, and is kept.
+    """
+    if not 0 <= agent < agents:
+        raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
+
+    def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+        ids, size = trainer._tokenize_prompts(list(prompts))[0], int(trainer.num_generations)
+        if not trainer.model.training:
+            return {"prompt_ids": ids, "completion_ids": _draw(trainer, ids), "logprobs": None}
+        each, rest = divmod(size, agents)
+        if rest:
+            raise UsageError(f"{agents} agents cannot share {size} answers to a prompt; make them a multiple")
+        step, groups = trainer.state.global_step, len(ids) // size
+        asked = Asked(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
+        places = [folder / f"step-{step:06d}-agent-{one}.safetensors" for one in range(agents)]
+        mine = [one for place, one in enumerate(ids) if place % size < each]
+        said = {agent: keep(places[agent], _write(trainer, mine, derived(seed, step + 1, agent)), asked)}
+        partners, started = [one for one in range(agents) if one != agent], time.monotonic()
+        for one in partners:
+            wait(places[one], one, step, timeout, tell)
+            said[one] = read(places[one], asked, groups * each)
+        trainer._note("exchange/waited", time.monotonic() - started)
+        rows = [range(place * each, (place + 1) * each) for place in range(groups)]
+        whose = [(one, row) for own in rows for one in (agent, *partners) for row in own]
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [said[one].answers[row] for one, row in whose],
+            "logprobs": [said[one].logprobs[row] for one, row in whose],
+            "own": [one == agent for one, _ in whose],
+            "writer": ["policy" if one == agent else f"agent {one}" for one, _ in whose],
+        }
+
+    return rollout
+
+
+# ---- own answers ----
+
+
+def _draw(trainer: Any, prompts: list[list[int]]) -> list[list[int]]:
+    return trainer._generate_single_turn(prompts, None, {}, num_generations=1)[0]
+
+
+def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
+    """One answer to each, and how likely the policy finds it."""
+    device = trainer.accelerator.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        answers = _draw(trainer, prompts)
+    whole = pad([[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)])
+    start = torch.tensor([len(prompt) for prompt in prompts])
+    rows = Answers(*(one.to(device) for one in (*whole, start, pad(answers).attention)))
+    found: Float[Tensor, "N L"] = trainer._read(trainer.model, rows).logprob.float().cpu()
+    return Written(answers, [row[: len(answer)].tolist() for row, answer in zip(found, answers, strict=True)])
+
+
+# ---- files ----
+
+
+def keep(path: Path, written: Written, asked: Asked) -> Written:
+    """The agent's file of this step: written, or as it stands where it is equal; another one is a `DataError`."""
+    if not path.exists():
+        tensors = {
+            "tokens": torch.tensor([*chain(*written.answers)], dtype=torch.int32),
+            "lengths": torch.tensor([len(one) for one in written.answers], dtype=torch.int32),
+            "logprobs": torch.tensor([*chain(*written.logprobs)], dtype=torch.float32),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        save_file(tensors, unfinished, metadata=asked._asdict())
+        unfinished.replace(path)
+        return written
+    before = read(path, asked, len(written.answers))
+    pairs = zip(chain(*before.logprobs), chain(*written.logprobs), strict=False)
+    if before.answers != written.answers or any(abs(one - other) > NEAR for one, other in pairs):
+        raise DataError(
+            f"{path} holds other answers than this agent has just written: it is of another run, or this machine does "
+            "not repeat its draws; name an empty folder for a new run, or delete this agent's files from this step on"
+        )
+    return before
+
+
+def wait(path: Path, partner: int, step: int, timeout: float, tell: Callable[[str], None]) -> None:
+    """Until the partner's file is there; a `DataError` where it takes longer than `timeout` seconds."""
+    started, later = time.monotonic(), PATIENCE
+    while not path.exists():
+        waited = time.monotonic() - started
+        if waited >= timeout:
+            raise DataError(
+                f"{path}: agent {partner} has not written its answers of step {step} in {timeout:g} seconds; see that "
+                "it runs with the same folder, number of agents and batch settings, resume it, and then this one"
+            )
+        if waited >= later:
+            tell(f"step {step}: waiting for the answers of agent {partner} for {waited:.0f} seconds")
+            later *= 2
+        time.sleep(min(PAUSE, timeout))
+
+
+def read(path: Path, asked: Asked, number: int) -> Written:
+    """A step's file; one that cannot be learnt from is a `DataError`."""
+    try:
+        with safe_open(path, "pt") as file:
+            of = Asked(**file.metadata())
+            tokens, lengths, logprobs = (file.get_tensor(name) for name in ("tokens", "lengths", "logprobs"))
+            if not all(one.ndim == 1 for one in (tokens, lengths, logprobs)) or (lengths < 0).any():
+                raise ValueError("its tensors are no rows")
+            if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
+                raise ValueError("its lengths are not those of its answers")
+    except (*UNREADABLE, SafetensorError) as error:
+        raise DataError(f"{path}: no answers of an agent ({error}); delete it and resume that agent") from error
+    if of.tokenizer != asked.tokenizer:
+        raise DataError(
+            f"{path}: written with another tokenizer ({of.tokenizer}, here {asked.tokenizer}); train agents that share "
+            "one"
+        )
+    if of.prompts != asked.prompts:
+        raise DataError(
+            f"{path}: answers other prompts ({of.prompts}, here {asked.prompts}); give all agents the same data, seed, "
+            "chat template and batch settings, and a folder of their own"
+        )
+    if len(lengths) != number:
+        raise DataError(
+            f"{path}: {len(lengths)} answers, and {number} are wanted; give all agents the same number of answers"
+        )
+    sizes = lengths.tolist()
+    return Written(*([part.tolist() for part in one.split(sizes)] for one in (tokens, logprobs)))

@@ -1,0 +1,75 @@
+"""Settings of a policy's training: TRL's for sampling, batches and engines, and what we add."""
+
+import math
+from dataclasses import MISSING, dataclass, field, fields
+
+import torch
+from trl import GRPOConfig
+
+from ...rm.errors import UsageError
+
+TAKEN_OVER = {
+    **dict.fromkeys(("beta", "use_bias_correction_kl", "sync_ref_model"), "the algorithm's penalty"),
+    **dict.fromkeys(("epsilon", "epsilon_high", "delta", "importance_sampling_level"), "the algorithm's clip rule"),
+    **dict.fromkeys(("loss_type", "off_policy_mask_threshold"), "the algorithm's clip rule and aggregation"),
+    **dict.fromkeys(("reward_weights", "multi_objective_aggregation"), "the algorithm's shares"),
+    **dict.fromkeys(("scale_rewards", "top_entropy_quantile"), "the algorithm's advantage and transforms"),
+    **dict.fromkeys(("entropy_coef", "use_adaptive_entropy"), "the algorithm's entropy"),
+}
+
+
+@dataclass
+class PolicyArguments(GRPOConfig):
+    """TRL's settings of sampling, batches and engines; formulas are the algorithm's."""
+
+    output_dir: str = field(default="", metadata={"help": "Same as --output."})
+    bf16: bool | None = field(default=None, metadata={"help": "Train in bfloat16; by default where CUDA has it."})
+    disable_dropout: bool = field(default=True, metadata={"help": "Train without: ratios compare one function twice."})
+    logging_steps: float = field(default=1, metadata={"help": "Steps between log lines."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
+    report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
+    rollout_steps: int = field(default=0, metadata={"help": "Steps between rollout files; 0 writes none."})
+    measure_kl: bool = field(
+        default=True, metadata={"help": "Watch the KL to the start policy: one forward more in every step."}
+    )
+    kl_budget: float = field(
+        default=math.inf, metadata={"help": "Stop where the mean KL of answers to the start policy passes it, in nats."}
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse TRL's settings that would silently do nothing."""
+        if self.bf16 is None:
+            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+        self.save_total_limit = max(2, self.save_total_limit or 2)
+        super().__post_init__()
+        for one in fields(GRPOConfig):
+            if one.name in TAKEN_OVER and one.default is not MISSING and getattr(self, one.name) != one.default:
+                raise UsageError(f"{one.name} is not read here; set {TAKEN_OVER[one.name]}")
+        if self.kl_budget < math.inf and not self.measure_kl:
+            raise UsageError("kl_budget needs measure_kl")
+        self._align()
+
+    @property
+    def cycle(self) -> int:
+        """Micro-batches from one generation to the next."""
+        return int(self.steps_per_generation or 1) * self.num_iterations
+
+    def cycles(self, prompts: int) -> int:
+        """How often a whole run over so many prompts writes answers."""
+        if self.max_steps > 0:
+            return math.ceil(self.max_steps * self.gradient_accumulation_steps / self.cycle)
+        an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))
+        return math.ceil(self.num_train_epochs * an_epoch)
+
+    def _align(self) -> None:
+        """A checkpoint holds no half-used answers, so it is taken where a cycle ends."""
+        steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
+        if rest:
+            raise UsageError(
+                f"answers are generated every {self.cycle} micro-batches and the optimizer moves every "
+                f"{self.gradient_accumulation_steps}; make the first a multiple of the second"
+            )
+        if self.save_strategy == "epoch":
+            raise UsageError("a checkpoint is taken every save_steps; save_strategy epoch may split a batch of answers")
+        if self.save_steps >= 1:
+            self.save_steps = steps * math.ceil(self.save_steps / steps)

@@ -1,0 +1,54 @@
+"""What a policy's training remembers beside the policy, in a checkpoint's folder."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...rm.errors import DataError
+
+if TYPE_CHECKING:
+    from .trainer import PolicyTrainer
+
+FORMULAS, TENSORS = "algorithm.json", "beside.pt"
+
+
+def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
+    """What formulas, critic, replay, curriculum and learning rewards remember."""
+    backlog = trainer.backlog
+    tensors = {
+        "learner": trainer.learner.state() if trainer.learner else None,
+        "sources": {name: one.state() for name, one in trainer.learners.items()},
+        "past": backlog.kept() if backlog else None,
+    }
+    replay = backlog.state if backlog else {}
+    save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay}, tensors)
+
+
+def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
+    """The same back."""
+    formulas, tensors = load_state(folder)
+    trainer.algorithm.load(formulas["algorithm"])
+    if trainer.learner:
+        trainer.learner.load(tensors["learner"])
+    for name, one in trainer.learners.items():
+        one.load(tensors["sources"][name])
+    if trainer.backlog:
+        trainer.backlog.load(formulas["replay"], tensors["past"])
+
+
+def save_state(folder: Path, formulas: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """The formulas' state as JSON; critic, optimizers and batches in a file that loads without running code."""
+    (folder / FORMULAS).write_text(json.dumps(formulas, indent=1) + "\n", encoding="utf-8")
+    torch.save(dict(tensors), folder / TENSORS)
+
+
+def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same back; a checkpoint of another kind of training is a `DataError`."""
+    try:
+        formulas = json.loads((folder / FORMULAS).read_text(encoding="utf-8"))
+        return formulas, torch.load(folder / TENSORS, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise DataError(f"{folder}: no checkpoint of a policy's training ({error.filename} is missing)") from error

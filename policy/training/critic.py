@@ -1,0 +1,149 @@
+"""What the policy's answers are expected to earn, token by token: PPO's critic, its loss, and how good it is."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ...rm.training.distributed import same_gradients, same_start
+from ..advantages.gae import gae
+from ..composition.algorithm import Scored
+from ..types import Rollout
+
+
+@dataclass(frozen=True)
+class CriticArguments:
+    """How PPO's critic learns."""
+
+    learning_rate: float = 1e-3
+    lam: float = 0.95
+    """λ of its targets, the GAE returns with the γ of the advantages."""
+    clip: float = math.inf
+    """How far a value may move from the old one before it gets no more gradient; inf is any."""
+    max_grad_norm: float = 1.0
+    hidden: int = 0
+    """Width of a hidden layer; 0 is none."""
+    passes: int = 1
+    """Steps of its own that it makes on the answers of each of the policy's."""
+
+
+class Critic(nn.Module):
+    """V = wᵀ f(h) + b on hidden states that are constants to it: the critic never moves the policy's trunk.
+
+    f is the identity, or a hidden layer with SiLU. It starts at V = 0, so that the first step's advantages are those
+    without a critic.
+    """
+
+    def __init__(self, width: int, hidden: int = 0):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(width, hidden), nn.SiLU()) if hidden else nn.Identity()
+        self.head = nn.Linear(hidden or width, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, states: Float[Tensor, "N L D"]) -> Float[Tensor, "N L"]:
+        """float32, whatever the states' dtype."""
+        return self.head(self.inner(states.detach().to(self.head.weight.dtype))).squeeze(-1)
+
+
+class Targets(NamedTuple):
+    """What a critic learns from on some answers."""
+
+    values: Float[Tensor, "N L"]
+    """Its own, when the answers were scored."""
+    returns: Float[Tensor, "N L"]
+    response: Bool[Tensor, "N L"]
+    share: float
+    """What the sum of losses over tokens is multiplied by."""
+
+
+def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -> Float[Tensor, "N L"]:
+    """R = V + GAE(γ, λ) of the rewards that advantages are estimated from: those of steps and a KL included.
+
+    γ = `gamma` is that of the advantages, whose δ = r + γ V' - V is biased under values with another one; λ = `lam` may
+    differ from theirs.
+    """
+    assert rollout.values is not None
+    seen = rollout._replace(after=None) if scored.terminal else rollout
+    return rollout.values + gae(gamma=gamma, lam=lam)(scored.earned, seen).to(rollout.values.dtype)
+
+
+class CriticLearner:
+    """A critic with its own optimizer, beside the policy's: never inside the policy, whose parameters others walk."""
+
+    def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
+        self.arguments = arguments
+        self.critic = Critic(width, arguments.hidden).to(device)
+        same_start(self.critic)
+        self.optimizer = torch.optim.AdamW(self.critic.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
+        self.seen: list[tuple[Tensor, Targets]] = []
+
+    def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
+        """Add a micro-batch's gradient; its mean loss."""
+        if self.arguments.passes > 1:
+            self.seen.append((states, targets))
+        return self._add(states, targets)
+
+    def _add(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
+        values, own = self.critic(states)[:, :-1], targets.response
+        found = value_loss(values, targets.values, targets.returns, own, clip=self.arguments.clip).sum()
+        (found * targets.share).backward()
+        return (found / own.sum().clamp_min(1)).item()
+
+    def step(self) -> None:
+        """Move, as often as there are passes, with the gradients of all processes."""
+        self._move()
+        for _ in range(self.arguments.passes - 1):
+            for states, targets in self.seen:
+                self._add(states, targets)
+            self._move()
+        self.seen.clear()
+
+    def _move(self) -> None:
+        same_gradients(self.critic.parameters(), "sum")
+        nn.utils.clip_grad_norm_(self.critic.parameters(), self.arguments.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Any]:
+        """Of a checkpoint."""
+        return {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint's state."""
+        self.critic.load_state_dict(state["critic"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def value_loss(
+    values: Float[Tensor, "N L"],
+    old: Float[Tensor, "N L"],
+    returns: Float[Tensor, "N L"],
+    response: Bool[Tensor, "N L"],
+    *,
+    clip: float,
+) -> Float[Tensor, "N L"]:
+    """½ max((V - R)², (clip(V, V_old ± ε) - R)²) of every token, 0 outside the answers; the caller reduces.
+
+    The clipped value loss of PPO's released code: a value that has moved by more than ε towards its target gets no
+    further gradient. ε = `clip` > 0; inf is none. R = A + V_old are the critic's targets.
+    """
+    if not clip > 0:
+        raise ValueError(f"value_loss: clip is a distance > 0, or inf for none, got {clip}")
+    near = old + (values - old).clamp(-clip, clip)
+    loss = 0.5 * torch.maximum((values - returns).square(), (near - returns).square())
+    return torch.where(response, loss, 0)
+
+
+def explained_variance(
+    values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
+) -> float:
+    """1 - Var(R - V) / Var(R) where `mask`: 1 is perfect, 0 is no better than a constant; NaN if R is one."""
+    v, r = values[mask].double(), returns[mask].double()
+    if len(r) < 2 or bool(r.min() == r.max()):
+        return float("nan")
+    return (1 - (r - v).var() / r.var()).item()

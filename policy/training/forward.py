@@ -1,0 +1,135 @@
+"""A policy's forward over whole answers: log-probabilities, entropies and hidden states, never all logits at once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ...kernels.dispatch import wide
+from ...rm.backbones.forward_hooks import answer_to
+from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
+from ...rm.backbones.tokenization import Encoder, pad, right_padded
+from ...rm.types import Example
+
+KEPT = torch.bfloat16  # of states on the CPU: moves R2M's rewards by at most 1 % of the largest
+
+
+class Answers(NamedTuple):
+    """Prompts and answers as rows, padded on the right, and where the answers stand in them."""
+
+    tokens: Int[Tensor, "N W"]
+    attention: Bool[Tensor, "N W"]
+    start: Int[Tensor, " N"]
+    """Tokens of the prompt."""
+    response: Bool[Tensor, "N L"]
+    """Which tokens, counted from `start`, are the answer's own."""
+
+
+class Reading(NamedTuple):
+    """What a policy says of answers; log-probabilities and entropies are 0 outside them."""
+
+    logprob: Float[Tensor, "N L"]
+    entropy: Float[Tensor, "N L"]
+    states: Float[Tensor, "N W D"]
+    """Last hidden states, prompts included; `at_answers` has those that answers are read at."""
+
+
+def answers(
+    prompt: Int[Tensor, "N P"],
+    prompt_mask: Int[Tensor, "N P"],
+    said: Int[Tensor, "N L"],
+    said_mask: Int[Tensor, "N L"],
+    response: Bool[Tensor, "N L"],
+) -> Answers:
+    """Prompts padded on the left and answers on the right -> rows whose positions do not depend on the padding."""
+    rows = right_padded(torch.cat([prompt, said], 1), torch.cat([prompt_mask, said_mask], 1))
+    return Answers(*rows, prompt_mask.sum(1), response)
+
+
+def answers_of(batch: Mapping[str, Any]) -> Answers:
+    """Of a batch of TRL's; tokens that tools or environments wrote are read but are not the answer's own."""
+    said = batch["completion_mask"]
+    response = (said * batch["tool_mask"] if "tool_mask" in batch else said).bool()
+    return answers(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], said, response)
+
+
+def install(model: Any, *, temperature: float = 1.0) -> None:
+    """Let `model(answers=Answers(...))` return a `Reading`; every other call is as before.
+
+    Logits are divided by the temperature that answers are drawn at. `model` is the causal language model itself, before
+    anything wraps it: see `rm.backbones.forward_hooks`.
+    """
+    head_reads_last_states(model)  # tried now, and remembered
+
+    def read(own: Any, rows: Answers) -> Reading:
+        return (_by_states if head_reads_last_states(own) else _by_logits)(own, rows, temperature)
+
+    answer_to(model, "answers", read)
+
+
+def _by_states(model: Any, rows: Answers, temperature: float) -> Reading:
+    states = model.get_decoder()(
+        input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False
+    ).last_hidden_state
+    chosen = at_answers(states, rows)[:, :-1][rows.response]
+    found = head_logprobs(model, chosen, _targets(rows), temperature=temperature)
+    return Reading(*(_in_place(one, rows) for one in found), states)
+
+
+def _by_logits(model: Any, rows: Answers, temperature: float) -> Reading:
+    """Through the model's own logits, where the head does more than a product."""
+    found = model.forward(
+        input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
+    )
+    logits = at_answers(found.logits, rows)[:, :-1][rows.response]
+    logp = (logits.to(wide(logits.dtype)) / temperature).log_softmax(-1)
+    said = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
+    entropy = -(logp.exp() * logp).sum(1)
+    return Reading(_in_place(said, rows), _in_place(entropy, rows), found.hidden_states[-1])
+
+
+def at_answers(states: Float[Tensor, "N W D"], rows: Answers) -> Float[Tensor, "N M D"]:
+    """[N, L + 1, D]: column t is where token t is chosen, column n stands behind n tokens."""
+    return states.gather(1, _places(rows)[..., None].expand(-1, -1, states.shape[-1]))
+
+
+def _places(rows: Answers) -> Int[Tensor, "N M"]:
+    """Positions of the states that an answer is read at: the one before each of its tokens, and the one behind it."""
+    columns = torch.arange(rows.response.shape[1] + 1, device=rows.tokens.device)
+    return (rows.start[:, None] - 1 + columns).clamp_max(rows.tokens.shape[1] - 1)
+
+
+def own_states(states: Float[Tensor, "N W D"], rows: Answers) -> list[Float[Tensor, "S D"]]:
+    """Of every row the states at positions that predict one of its tokens, prompt included; in bfloat16, on a CPU."""
+    return _before_last(states, rows.attention)
+
+
+def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"]) -> list[Float[Tensor, "S D"]]:
+    """Copies, so that nobody holds the padding."""
+    lengths = attention.sum(1).tolist()
+    return [one[: length - 1].to("cpu", KEPT, copy=True) for one, length in zip(states, lengths, strict=True)]
+
+
+@torch.no_grad()
+def states_of(
+    model: Any, encoder: Encoder, examples: Sequence[Example], *, together: int = 256
+) -> list[Float[Tensor, "S D"]]:
+    """What `own_states` has, of prompts and answers given as text: each answer is read as if it had ended by itself."""
+    rows, found = [one.ids for one in encoder.encode_all(examples)], []
+    device = next(model.parameters()).device
+    for place in range(0, len(rows), together):
+        batch = pad(rows[place : place + together])
+        tokens, attention = batch.tokens.to(device), batch.attention.to(device)
+        states = model.get_decoder()(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
+        found += _before_last(states.last_hidden_state, attention)
+    return found
+
+
+def _targets(rows: Answers) -> Int[Tensor, " T"]:
+    return rows.tokens.gather(1, _places(rows)[:, 1:])[rows.response]
+
+
+def _in_place(values: Float[Tensor, " T"], rows: Answers) -> Float[Tensor, "N L"]:
+    return values.new_zeros(rows.response.shape).masked_scatter(rows.response, values)

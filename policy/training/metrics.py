@@ -1,0 +1,67 @@
+"""What a step's log says of its answers and its loss: rewards, texts, ratios, entropy, KL, how good the critic is."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from trl.trainer.utils import nanstd
+
+from ...kernels.policy_loss import PolicyLoss
+from ..composition.algorithm import Scored
+from ..composition.groups import groups
+from ..rewards.sources import statistics
+from ..types import Rollout
+from .critic import explained_variance
+from .monitoring import watched
+
+
+def told(
+    scored: Scored, rollout: Rollout, faults: int, own: Bool[Tensor, " N"] | None = None
+) -> Iterator[tuple[str, float]]:
+    """Names and numbers of one step's answers; `faults` counts the rewards that could not be used.
+
+    Where only some answers are the policy's `own`, those of partners count among the rewards and are not watched.
+    Components are told as the last transform left them. The critic is told by how much of the variance of the total its
+    values at the first token explain, beside what the mean of a prompt's other answers explains.
+    """
+    yield "reward", scored.total.nanmean().item()
+    yield "reward_std", nanstd(scored.total).item()
+    yield "rewards/faults", faults
+    yield from statistics([*scored.rewards.values()][-1], rollout.group)
+    if own is None or own.all():
+        yield from watched(rollout, scored.total)
+    else:
+        yield "reward_own", scored.total[own].nanmean().item()
+        yield from watched(Rollout(*(None if one is None else one[own] for one in rollout)), scored.total[own])
+    if rollout.values is not None:
+        seen = groups(scored.total, rollout.group)
+        others = (seen.number * seen.mean - scored.total) / (seen.number - 1)
+        for name, values in (("first", rollout.values[:, 0]), ("of_others", others)):
+            yield f"critic/explained_variance_{name}", explained_variance(values, scored.total, seen.valid)
+
+
+class Means(NamedTuple):
+    """Of a micro-batch's answers in all processes; the KL is to the base, 0 where there is none."""
+
+    clipped: float
+    """The share of tokens whose ratio is out of bounds."""
+    ratio: float
+    entropy: float
+    """Nats a token."""
+    kl: float
+    """Nats a token."""
+    answer_kl: float
+    """Nats an answer."""
+
+
+def means(found: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
+    """From the loss's sums over each answer, and the policy's entropy at every token, 0 outside the answers."""
+    answered = found.sums[:, 3:4] > 0
+    facts = torch.cat([found.sums[:, 1:], answered], 1).detach().sum(0)
+    gap, clipped, live, ratio, number = accelerator.reduce(facts, reduction="sum").tolist()
+    own = torch.stack([entropy.detach().sum(), response.sum()])
+    total, said = accelerator.reduce(own, reduction="sum").tolist()
+    tokens = max(live, 1.0)
+    return Means(clipped / tokens, ratio / tokens, total / max(said, 1.0), gap / tokens, gap / max(number, 1.0))

@@ -1,0 +1,125 @@
+"""What is watched while a policy learns: how far it has moved, how its texts change, and what best-of-n would bring."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ...rm.data import text_diversity as texts
+from ..composition.groups import groups
+from ..types import Rollout
+
+
+def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
+    """Of one step's answers and their rewards; KL needs `logprobs` and `base`, repetition and variety need `tokens`."""
+    if rollout.logprobs is not None and rollout.base is not None:
+        divergence = sequence_kl(rollout)
+        yield "watch/kl", divergence.mean().item()
+        yield "watch/kl_stderr", standard_error(divergence, rollout.group)
+    yield "watch/length", rollout.response.sum(1).double().mean().item()
+    yield "watch/unfinished", 1 - rollout.finished.double().mean().item()
+    if rollout.tokens is not None:
+        yield "watch/repetition", repetition(rollout)
+        yield "watch/distinct_1", distinct(rollout, 1)
+        yield "watch/distinct_2", distinct(rollout, 2)
+    yield "watch/reward_spread", reward_spread(total, rollout.group)
+
+
+# ---- how far the policy has moved ----
+
+
+def sequence_kl(rollout: Rollout) -> Float[Tensor, " N"]:
+    """k1 = Σ_t log π(y_t) - log base(y_t) of every answer, in nats; its mean over answers of π is KL(π | base).
+
+    Unbiased, and below 0 for some answers                          http://joschu.net/blog/kl-approx.html
+    """
+    if rollout.logprobs is None or rollout.base is None:
+        raise ValueError("the KL needs the rollout's log-probabilities under the policy and under its base")
+    ratio = rollout.logprobs.double() - rollout.base.double()
+    return torch.where(rollout.response, ratio, 0).sum(1)
+
+
+def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
+    """Of the mean over answers, where those to one of the G prompts resemble each other; NaN for one prompt.
+
+    s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
+    """
+    place = torch.unique(group, return_inverse=True)[1]
+    number = len(place.unique())
+    if number < 2:
+        return math.nan
+    totals = values.new_zeros(number).index_add(0, place, values - values.mean())
+    return (totals.norm() * math.sqrt(number / (number - 1)) / len(values)).item()
+
+
+def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
+    """The std (n - 1) of rewards within a group, mean over the groups with two or more; NaN where there is none.
+
+    Without spread nothing is learnt; a reward that is NaN counts for nobody.
+    """
+    found = groups(total, group)
+    share = torch.where(found.valid, 1 / found.number, 0)  # a group's rows weigh 1 together
+    return ((share * found.variance.sqrt()).sum() / share.sum()).item()
+
+
+# ---- how its texts change ----
+
+
+def repetition(rollout: Rollout, n: int = 3) -> float:
+    """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN where there is none."""
+    shares = [texts.repetition(answer, n) for answer in _answers(rollout)]
+    return torch.tensor(shares, dtype=torch.float64).nanmean().item()
+
+
+def distinct(rollout: Rollout, n: int) -> float:
+    """`rm.data.text_diversity.distinct` of all answers together."""
+    return texts.distinct(_answers(rollout), n)
+
+
+def _answers(rollout: Rollout) -> list[list[int]]:
+    if rollout.tokens is None:
+        raise ValueError("repetition and variety need the rollout's tokens")
+    rows = zip(rollout.tokens.cpu(), rollout.response.cpu(), strict=True)
+    return [tokens[own].tolist() for tokens, own in rows]
+
+
+# ---- what best-of-n would bring ----
+
+
+def best_of_n(rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: Sequence[int]) -> Float[Tensor, " S"]:
+    """The mean value of the answer that has the best reward among n of a prompt's M answers, for every n.
+
+    E = 1/P Σ_p Σ_i v_i (C(le_i, n) - C(lt_i, n)) / (eq_i C(M, n)),   le_i, lt_i, eq_i = |{j: r_j <=, <, = r_i}|
+
+    Exact over all draws of n without replacement; the best share where they tie. Without ties it is the estimator of
+    Nakano et al. 2021, arXiv:2112.09332, appendix I.
+    """
+    total = rewards.shape[1]
+    if not (rewards.isfinite() & values.isfinite()).all():
+        raise ValueError("best-of-n needs a finite reward and value of every answer; leave prompts without them out")
+    if not all(1 <= n <= total for n in ns):
+        raise ValueError(f"best-of-n of {total} answers to a prompt needs 1 <= n <= {total}, got {list(ns)}")
+    ordered = rewards.sort(1).values
+    below, up_to = (torch.searchsorted(ordered, rewards, right=right) for right in (False, True))
+    chances = [_all_among(total, n).to(rewards.device) for n in ns]
+    return torch.stack([(values * (one[up_to] - one[below]) / (up_to - below)).sum(1).mean() for one in chances])
+
+
+def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
+    """C(k, n) / C(M, n) for k = 0 ... M: the chance that n draws are all among k given ones."""
+    drawn = torch.arange(n)
+    left = (torch.arange(total + 1)[:, None] - drawn).clamp_min(0)
+    return (left.double() / (total - drawn)).prod(1)
+
+
+def best_of_n_kl(n: int) -> float:
+    """log n - (n-1)/n, in nats                                     Stiennon et al. 2020, arXiv:2009.01325, appendix G.3
+
+    An upper bound of the KL from the policy to its best-of-n, far above it where likely answers repeat
+    (Beirami et al. 2024, arXiv:2401.01879).
+    """
+    if n < 1:
+        raise ValueError(f"best-of-n takes the best of 1 answer or more, got {n}")
+    return math.log(n) - (n - 1) / n

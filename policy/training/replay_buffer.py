@@ -1,0 +1,124 @@
+"""Batches of answers that were trained on, and what a replay trains on once more."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+from trl.trainer.utils import shuffle_sequence_dict, split_tensor_dict
+
+from ...rm.errors import UsageError
+from ..composition.algorithm import Scored
+from ..types import Past, Replay, Rollout, State
+
+Batch = dict[str, Any]
+
+
+class Kept(NamedTuple):
+    """A batch, and what became of it."""
+
+    batch: Batch
+    advantage: Float[Tensor, "N L"]
+    rollout: Rollout
+    clipped: Float[Tensor, " N"]
+    """Share of tokens out of bounds when the answer was last trained on; written to as that happens."""
+
+
+class Backlog:
+    """What the first pass of every cycle is on: previous answers that the replay wants, else nothing.
+
+    The rows of the present batch are 0 to N - 1; those of the i-th remembered one, the oldest first, are i N higher.
+    """
+
+    def __init__(self, replay: Replay, parts: int):
+        self.replay, self.parts = replay, parts
+        self.remembers = int(getattr(replay, "remembers", 1))
+        self.state: State = {}
+        self.micro_batches: list[Batch] = []
+        self._kept: list[Kept] = []
+        self._clipped: list[Float[Tensor, " N"]] = []
+
+    def turn(self, batch: Batch, scored: Scored, rollout: Rollout) -> None:
+        """There are new answers: ask the replay about those before, and keep these."""
+        again, advantages = batch | {"weights": torch.zeros_like(batch["weights"])}, None
+        if self._kept:
+            past = remembered(self._kept, batch["weights"].device)._replace(now=rollout)
+            self.state, advantages = self.replay(self.state, scored.total, past)
+            if advantages is not None:
+                again = chosen([one.batch for one in self._kept], advantages, len(batch["weights"]))
+        fresh = torch.zeros(len(batch["weights"]), device=batch["weights"].device)
+        self._clipped = [fresh, *(one.clipped for one in self._kept)]
+        new = Kept(batch, scored.advantage, rollout._replace(states=None, total=scored.total), fresh)
+        self._kept = [*self._kept, new][-self.remembers :]
+        self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
+
+    def saw(self, row: Int[Tensor, " B"], sums: Float[Tensor, "B 5"]) -> None:
+        """Rows were trained on; `sums` are those of `kernels.policy_loss`."""
+        shares = (sums[:, 2] / sums[:, 3].clamp_min(1)).tolist()
+        for place, share in zip(row.tolist(), shares, strict=True):
+            which, own = divmod(place, len(self._clipped[0]))
+            self._clipped[which][own] = share
+
+    def kept(self) -> Any:
+        """The batches, of a checkpoint; `state` is the rest."""
+        return [(one.batch, one.advantage, tuple(one.rollout), one.clipped) for one in self._kept]
+
+    def load(self, state: Mapping[str, Any], kept: Any) -> None:
+        """Go on from a checkpoint."""
+        self.state = state
+        self._kept = [Kept(batch, advantage, Rollout(*fields), own) for batch, advantage, fields, own in kept]
+
+
+# ---- several batches as one ----
+
+
+def remembered(kept: Sequence[Kept], device: torch.device) -> Past:
+    """All answers, the oldest first; groups of different batches have different numbers."""
+    fields, offset = [], 0
+    for one in kept:
+        fields.append(one.rollout._asdict() | {"group": one.rollout.group + offset})
+        offset = int(fields[-1]["group"].max()) + 1
+    columns = {name: [one[name] for one in fields] for name in Rollout._fields}
+    joint = {name: None if column[0] is None else _stacked(column, device) for name, column in columns.items()}
+    ages = [torch.full((len(one.clipped),), len(kept) - place) for place, one in enumerate(kept)]
+    return Past(
+        _stacked([one.advantage for one in kept], device),
+        Rollout(**joint),  # pyright: ignore[reportArgumentType]
+        _stacked(ages, device),
+        _stacked([one.clipped for one in kept], device),
+    )
+
+
+def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
+    """`size` rows of all batches: those with an advantage, weighing as much together as a whole batch does on average.
+
+    The others that make up the size weigh nothing.
+    """
+    live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
+    if live.sum() > size:
+        raise UsageError(f"the replay chose {int(live.sum())} answers and a batch has {size}; let it choose fewer")
+    device, newest = advantages.device, batches[-1]
+    joint: Batch = {}
+    for name, one in newest.items():
+        rows = isinstance(one, Tensor) and one.dim() > 0
+        joint[name] = _stacked([o[name] for o in batches], device, name.startswith("prompt")) if rows else one
+    total = joint["weights"].sum() / len(batches)
+    joint["weights"] = joint["weights"] * live[:, None]
+    if (alive := joint["weights"].sum()) > 0:
+        joint["weights"] = joint["weights"] * (total / alive)
+    wide = advantages[:, None].expand_as(joint["weights"]) if advantages.dim() == 1 else advantages
+    joint |= {"advantages": wide.nan_to_num(0).float(), "row": size + torch.arange(len(live), device=device)}
+    order = torch.cat([live.nonzero(), (~live).nonzero()]).squeeze(1)[:size]
+    return {name: one[order] if isinstance(one, Tensor) and one.dim() > 0 else one for name, one in joint.items()}
+
+
+def _stacked(parts: Sequence[Tensor], device: torch.device, left: bool = False) -> Tensor:
+    """Rows below each other, as wide as the widest: filled up with 0 behind them, or before them."""
+    widest = max((one.shape[1] for one in parts if one.dim() > 1), default=0)
+    gaps = [widest - one.shape[1] if one.dim() > 1 else 0 for one in parts]
+    return torch.cat([
+        pad(one.to(device), (gap, 0) if left else (0, gap)) if gap else one.to(device)
+        for one, gap in zip(parts, gaps, strict=True)
+    ])  # fmt: skip

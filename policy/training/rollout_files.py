@@ -1,0 +1,71 @@
+"""The answers of a step as a Parquet file: tokens, log-probabilities, rewards, and how each advantage came about."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
+from ...rm.types import Example, prompt_text
+from ..types import Rewards, Rollout
+
+
+def write_rollouts(
+    path: Path,
+    step: int,
+    examples: Sequence[Example],
+    rollout: Rollout,
+    rewards: Mapping[str, Rewards],
+    advantages: Mapping[str, Tensor],
+    versions: Mapping[str, Mapping[str, Any]] | None = None,
+    writers: Sequence[str] | None = None,
+) -> None:
+    """One row an answer, written whole or not at all.
+
+    `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
+    transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
+    tokens. `logprobs` are under whoever wrote the completion, whom `logprobs_of` names (`writers`, such as "server" or
+    "agent 1"; by default the policy that learns), with the policy's for tokens of which the writer gave none;
+    `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no number. `versions` say which one a
+    reward model that learns was.
+    """
+    response = rollout.response
+    log_of = (response, pa.float32())
+    columns: dict[str, Any] = {
+        "step": pa.array([step] * len(examples), pa.int64()),
+        "group": pa.array(rollout.group.tolist(), pa.int64()),
+        "prompt": [prompt_text(example.prompt) for example in examples],
+        "answer": [example.answer for example in examples],
+        "finished": rollout.finished.tolist(),
+        "length": pa.array(response.sum(1).tolist(), pa.int32()),
+        "tokens": _of_answers(rollout.tokens, response, pa.int32()),
+        "logprobs": _of_answers(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
+        "logprobs_of": ["policy"] * len(examples) if writers is None else [*writers],
+        "policy_logprobs": _of_answers(rollout.logprobs, *log_of),
+        "base": _of_answers(rollout.base, response, pa.float32()),
+        "values": _of_answers(rollout.values, response, pa.float32()),
+    }
+    for stage, one in rewards.items():
+        for name in one.names:
+            columns[f"reward/{stage}/{name}"] = pa.array(one[name].double().numpy(force=True), from_pandas=True)
+    for stage, values in advantages.items():
+        lists = values[:, None].tolist() if values.dim() == 1 else _rows(values, response)
+        columns[f"advantage/{stage}"] = pa.array(lists, pa.list_(pa.float64()))
+    for name, version in (versions or {}).items():
+        columns |= {f"version/{name}/{part}": [value] * len(examples) for part, value in version.items()}
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), unfinished)
+    unfinished.replace(path)
+
+
+def _of_answers(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
+    """[N, L] as lists of the answer's own positions; nulls where it was not asked for."""
+    lists = [None] * len(response) if values is None else _rows(values, response)
+    return pa.array(lists, pa.list_(kind))
+
+
+def _rows(values: Tensor, response: Tensor) -> list[list[Any]]:
+    return [row[own].tolist() for row, own in zip(values, response, strict=True)]

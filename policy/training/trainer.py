@@ -1,0 +1,427 @@
+"""TRL's GRPO loop with our rewards, formulas, critic and checkpoints; sampling, engines and the rest stay TRL's."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor
+from transformers import TrainerCallback
+from trl import GRPOTrainer
+from trl.trainer.utils import use_adapter
+
+from ...kernels.policy_loss import ClipRule, PolicyLoss, policy_loss
+from ...rm.backbones.tokenization import Encoder, describe_tokenizer
+from ...rm.contract.scoring_contract import ScoringContract
+from ...rm.data.pairs import as_prompt
+from ...rm.errors import UsageError
+from ...rm.training.checkpointing import MarkComplete
+from ...rm.training.fault_tolerance import Piece, SteadySteps
+from ...rm.types import Example
+from ..composition.algorithm import Algorithm, Scored
+from ..composition.check import RunInputs, check_composition
+from ..composition.completion_gradients import attach_slopes, completions_of
+from ..composition.completion_losses import compares_completions, completion_loss
+from ..composition.rows import behind, bounds_of_rows, last_token
+from ..rewards.sources import RewardSources
+from ..types import Cycle, Replay, Rewards, Rollout
+from .arguments import PolicyArguments
+from .checkpoint import load_beside, save_beside
+from .critic import CriticArguments, CriticLearner, Targets, critic_returns
+from .forward import Answers, Reading, answers, answers_of, at_answers, install, own_states
+from .metrics import means, told
+from .prompt_sampling import CURRICULUM, DrawnPrompts
+from .reference_policy import frozen_copy
+from .replay_buffer import Backlog, Batch
+from .rollout_files import write_rollouts
+from .step_callback import AroundSteps
+
+UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
+
+
+class PolicyTrainer(GRPOTrainer, SteadySteps):
+    """Trains a policy on our reward models. Read beside `GRPOTrainer`: each method with a name of TRL's replaces it.
+
+    `reference` is what the policy is kept near and compared with; by default the policy as it started: the adapter
+    switched off, or a frozen copy.
+    """
+
+    loss_name = "the policy's loss"
+    args: PolicyArguments
+    model: Any
+    accelerator: Any
+    processing_class: Any
+    num_generations: Any
+
+    def __init__(
+        self,
+        model: Any,
+        sources: RewardSources,
+        algorithm: Algorithm,
+        args: PolicyArguments,
+        train_dataset: Any,
+        *,
+        tokenizer: Any,
+        eval_dataset: Any = None,
+        critic: CriticArguments | None = None,
+        reference: Any = None,
+        replay: Replay | None = None,
+        curriculum: DrawnPrompts | None = None,
+        peft_config: Any = None,
+        rollout_func: Any = None,
+        callbacks: Sequence[TrainerCallback] = (),
+    ):
+        if replay and args.num_iterations < 2:
+            raise UsageError(
+                "a replay takes the first pass over each batch of answers; give num_iterations of 2 or more"
+            )
+        if compares_completions(algorithm.rule) and not args.disable_dropout:
+            raise UsageError(
+                "this loss reads every completion twice, which dropout would change; set disable_dropout True"
+            )
+        compares = args.measure_kl or algorithm.penalty.beta != 0
+        if compares and reference is None and peft_config is None and not hasattr(model, "peft_config"):
+            reference = frozen_copy(model)
+        super().__init__(
+            model=model,
+            reward_funcs=[_later],
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=tokenizer,
+            peft_config=peft_config,
+            rollout_func=rollout_func,
+            callbacks=[MarkComplete(), *callbacks],
+        )
+        self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
+        self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
+        self.backlog = Backlog(replay, args.steps_per_generation or 1) if replay else None
+        self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
+        self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        install(self.language_model, temperature=self.temperature)
+        self.reference = None if reference is None else self._referee(reference)
+        width = self.language_model.config.get_text_config().hidden_size
+        self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
+        self._cycle: Cycle | None = None
+        self._states: dict[int, Tensor] = {}
+        self.live, self.kl = False, 0.0
+        check_composition(algorithm, self._run_inputs())
+        self.add_callback(AroundSteps(self))
+
+    def _run_inputs(self) -> RunInputs:
+        """Return what this run has for its formulas."""
+        fields = {"tokens"} | ({"base"} if self._compares else set()) | ({"values", "after"} if self.learner else set())
+        fields |= {"logprobs", "entropy"} if self._annotates else set()
+        sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
+        fields |= self.algorithm.reads & {"states"}
+        return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles)
+
+    # ---- what models say of answers ----
+
+    @property
+    def _compares(self) -> bool:
+        return self.args.measure_kl or self.algorithm.penalty.beta != 0
+
+    @property
+    def _annotates(self) -> bool:
+        """Whether something needs log-probabilities, states or values before the loss."""
+        later = self.args.gradient_accumulation_steps % self.args.cycle != 0
+        wanted = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
+        return bool(later or wanted or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
+
+    def _referee(self, reference: Any) -> Any:
+        reference.requires_grad_(False).eval()
+        install(reference, temperature=self.temperature)
+        return self.accelerator.prepare_model(reference, evaluation_mode=True)
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
+    ):
+        """Log-probabilities where TRL asks for them itself: to weigh answers of another engine."""
+        P = input_ids.shape[1] - logits_to_keep
+        said = attention_mask[:, P:]
+        found = self._read(model, answers(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], said, said.bool()))
+        return found.logprob, found.entropy, None
+
+    @torch.no_grad()
+    def _read(self, model: Any, rows: Answers) -> Reading:
+        """Some answers at a time, as in training."""
+        parts = zip(*(one.split(self.args.per_device_train_batch_size) for one in rows), strict=True)
+        found = [model(answers=Answers(*part)) for part in parts]
+        return Reading(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+    def _read_reference(self, rows: Answers) -> Reading:
+        if self.reference is not None:
+            return self._read(self.reference, rows)
+        model = self.accelerator.unwrap_model(self.model)
+        with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
+            return self._read(self.model, rows)
+
+    # ---- answers, and what they are worth ----
+
+    def _tokenize_prompts(self, prompts: list):
+        """As reward models and guided decoding have them."""
+        return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        """Nothing yet: a reward may read what is only known later."""
+        texts = self.processing_class.batch_decode(
+            completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        self._examples = [Example(as_prompt(one), text) for one, text in zip(prompts, texts, strict=True)]
+        return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
+
+    def _generate_and_score_completions(self, inputs):
+        """TRL's answers with our rewards; advantages, weights and what else the loss reads are this process's."""
+        if self.curriculum and self.model.training:
+            inputs = self.curriculum.drawn(inputs, self.num_generations)
+        batch = super()._generate_and_score_completions(inputs)
+        training, rows = self.model.training, answers_of(batch)
+        writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
+        read = self._read(self.model, rows) if self._annotates or writes else None
+        base = self._read_reference(rows).logprob if self._compares else None
+        states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
+        rewards, faults = self.sources(self._examples, states)
+        rollout = self._everywhere(batch, rows, read, base)
+        if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
+            written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
+            written = torch.where(written.isnan(), rollout.logprobs, written) * rollout.response
+            rollout = rollout._replace(written=written)
+        before = self.algorithm.state
+        scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
+        if not training:
+            self.algorithm.load(before)
+        own = torch.tensor([one.get("own", True) for one in inputs], device=rows.tokens.device)
+        self._tell(scored, rollout, int(self._sum(len(faults))), self._gather(own))
+        batch |= self._trained_on(scored, rollout, rows.response.shape[1])
+        batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
+        if training:
+            examples = gather_object(self._examples) if writes or self.learners else []
+            writers = gather_object(self._writers(inputs, batch)) if writes else []
+            if writes and self.accelerator.is_main_process:
+                path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
+                story = (scored.rewards, scored.advantages, self.sources.versions, writers)
+                write_rollouts(path, self.state.global_step, examples, rollout, *story)
+            self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)
+            if self.backlog:
+                self.backlog.turn(batch, scored, rollout)
+        return batch
+
+    def _writers(self, inputs: list, batch: Batch) -> list[str]:
+        """Return who computed the log-probabilities that `Rollout.written` holds, for each of this process's rows."""
+        if "sampling_per_token_logps" not in batch:
+            return ["policy"] * len(inputs)
+        return [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
+
+    def _everywhere(self, batch: Batch, rows: Answers, read: Reading | None, base: Tensor | None) -> Rollout:
+        """The answers of all processes: a group may span them."""
+        reads = self.algorithm.reads
+        ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
+        values = after = None
+        if self.learner and read is not None:
+            with torch.no_grad():
+                found = self.learner.critic(at_answers(read.states, rows))
+            values, after = found[:, :-1] * rows.response, found.gather(1, behind(rows.response)[:, None]).squeeze(1)
+        finished = self._gather((ends & rows.response & last_token(batch["completion_mask"].bool())).any(1))
+        return Rollout(
+            group=torch.arange(len(finished), device=finished.device) // self._size,
+            response=self._gather(rows.response),
+            finished=finished,
+            tokens=self._gather(batch["completion_ids"]),
+            logprobs=None if read is None else self._gather(read.logprob),
+            base=None if base is None else self._gather(base),
+            values=None if values is None else self._gather(values),
+            after=None if after is None else self._gather(after),
+            entropy=None if read is None else self._gather(read.entropy),
+            states=self._gather(at_answers(read.states, rows)[:, :-1]) if read and "states" in reads else None,
+        )
+
+    def _gather(self, x: Tensor) -> Tensor:
+        """Rows of all processes, as wide as the widest."""
+        if x.dtype == torch.bool:  # padding would make it int64, in some processes only
+            return self._gather(x.byte()).bool()
+        return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1) if x.dim() > 1 else x)
+
+    def _sum(self, number: Any) -> float:
+        """Over all processes."""
+        return self.accelerator.reduce(torch.as_tensor(number, device=self.accelerator.device).float()).item()
+
+    def _rewards_everywhere(self, own: Rewards) -> Rewards:
+        values, steps, members = (
+            None if one is None else self._gather(one.to(self.accelerator.device))
+            for one in (own.values, own.steps, own.members)
+        )
+        assert values is not None
+        return Rewards(values, own.names, steps, members)
+
+    def _trained_on(self, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
+        """What the loss reads; the weights of an optimizer step's answers sum to 1 over all processes."""
+        windows = self.args.cycle / (self.args.num_iterations * self.args.gradient_accumulation_steps)
+        found = {
+            "advantages": scored.advantage.float(),
+            "weights": scored.weights.float() * windows * self.accelerator.num_processes,
+        }
+        if rollout.base is not None:
+            found["base"] = rollout.base
+        if rollout.logprobs is not None:  # vLLM's are corrected by an importance weight instead
+            old = rollout.logprobs if self.use_vllm or rollout.written is None else rollout.written
+            found["old_per_token_logps"] = old
+        if self.learner and rollout.values is not None:
+            returns = critic_returns(scored, rollout, self.algorithm.gamma, self.learner.arguments.lam)
+            found |= {"values": rollout.values, "returns": returns}
+            found["known"] = rollout.response & ~scored.total.isnan()[:, None]
+        size = len(rollout.finished) // self.accelerator.num_processes
+        mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
+        return {name: one[mine, :width].contiguous() for name, one in found.items()}
+
+    def _tell(self, scored: Scored, rollout: Rollout, faults: int, own: Tensor) -> None:
+        """Replace TRL's statistics of rewards by ours; `own` answers are by this policy, the others by partners."""
+        metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
+        for name in ("reward", "reward_std"):
+            metrics[name].pop()
+        for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
+            metrics.pop(name)
+        facts = dict(told(scored, rollout, faults, own)) | self.sources.facts()
+        for name, value in facts.items():
+            self._note(name, value)
+        self.kl = facts.get("watch/kl", self.kl)
+        self._logs["rewards"].clear()
+        for name in rewards.names:
+            self._logs["rewards"][name].extend(rewards[name].tolist())
+        self._logs["advantages"].clear()
+        self._logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
+
+    @property
+    def _size(self) -> int:
+        return int(self.num_generations if self.model.training else self.num_generations_eval)
+
+    @property
+    def _mode(self) -> str:
+        return "train" if self.model.training else "eval"
+
+    def _note(self, name: str, value: float) -> None:
+        self._metrics[self._mode][name].append(float(value))
+
+    def _prepare_inputs(self, generation_batch):
+        """TRL's micro-batch, or in a replay's pass one of the previous answers."""
+        if isinstance(generation_batch, Piece):
+            return generation_batch
+        inputs = super()._prepare_inputs(generation_batch)
+        turn, place = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
+        past = self.backlog.micro_batches if self.backlog and turn == 0 and self.model.training else None
+        inputs = past[place] if past else inputs
+        if compares_completions(self.algorithm.rule):
+            micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
+            if place == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
+                attach_slopes(self, micro_batches)
+            inputs = micro_batches[place if self.model.training else 0]
+        return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
+
+    def rows_of(self, inputs):
+        """Answers; several processes take their means together."""
+        return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
+
+    # ---- the loss ----
+
+    def _compute_loss(self, model, inputs):
+        """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; the critic learns beside it."""
+        rows, algorithm = answers_of(inputs), self.algorithm
+        read = model(answers=rows)
+        weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
+        old = inputs.get("old_per_token_logps")
+        base, penalty = inputs.get("base"), algorithm.penalty
+        whole = not isinstance(algorithm.rule, ClipRule)
+        found = policy_loss(
+            read.logprob.flatten(),
+            (read.logprob.detach() if old is None else old).flatten(),
+            (inputs["advantages"] * importance * (not whole)).flatten(),  # not in the weights: the KL has none
+            weights.flatten(),
+            bounds_of_rows(read.logprob),
+            rule=UNBOUNDED if whole else algorithm.rule,
+            mask=rows.response.flatten(),
+            base=None if base is None else base.flatten(),
+            beta=penalty.beta if penalty.place == "loss" else 0.0,
+            kl=penalty.kind if penalty.place == "loss" else "k1",
+            corrected=penalty.corrected and penalty.place == "loss",
+        )
+        if whole:
+            completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
+            of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
+            found = found._replace(total=found.total + of_rule)
+        self._account(found, read, rows)
+        if self.backlog and self.model.training:
+            self.backlog.saw(inputs["row"], found.sums)
+        if self.learner and self.model.training and weights.any() and "valued" not in inputs:
+            self._learn_values(self.learner, read, rows, inputs)
+        if self.sources.learners and self.sources.reads_states and self.model.training:
+            own = own_states(read.states.detach(), rows)
+            self._states |= dict(zip(inputs["row"].tolist(), own, strict=True))
+        self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
+        return found.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
+
+    def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
+        share = 1 / (max(1, inputs["all_known"]) * self.args.gradient_accumulation_steps)
+        targets = Targets(inputs["values"], inputs["returns"], inputs["known"], share)
+        self.check_finite(loss := learner.learn(at_answers(read.states.detach(), rows), targets), "the critic's loss")
+        self._note("critic/loss", loss)
+        inputs["valued"] = True  # a piece whose policy gradient runs out of memory is not learnt from twice
+
+    def _account(self, found: PolicyLoss, read: Reading, rows: Answers) -> None:
+        """Means over the micro-batch's tokens."""
+        seen = means(found, read.entropy, rows.response, self.accelerator)
+        for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
+            self._note(name, value)
+        if self._compares:
+            self._note("kl", seen.kl)
+            if not self._annotates:
+                self._watch_kl(seen.answer_kl)
+
+    def _watch_kl(self, kl: float) -> None:
+        """Σ_t of an answer's tokens, mean over answers, nats: what the budget is about."""
+        self.kl = kl
+        self._note("watch/kl", kl)
+
+    # ---- checkpoints ----
+
+    def _save_checkpoint(self, model, trial):
+        """TRL's, and what formulas, critic, replay, curriculum and learning rewards remember."""
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            save_beside(self, Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}")
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """TRL's, and ours."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            load_beside(self, Path(checkpoint))
+
+    # ---- around an optimizer step ----
+
+    def before_step(self, optimizer: Any) -> None:
+        """Where nothing was to learn, nothing moves: a zero gradient would still move AdamW."""
+        if not self._sum(self.live):
+            optimizer.zero_grad(set_to_none=True)
+            self._note("skipped_steps", 1.0)
+        self.live = False
+
+    def after_step(self) -> None:
+        """The critic's step, and at the end of a cycle that of reward models that learn."""
+        if self.learner:
+            self.learner.step()
+
+    def after_cycle(self) -> None:
+        """The answers were learnt from; reward models may learn from them now."""
+        if self._cycle is None or self._step % self.args.cycle:
+            return
+        states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
+        for name, one in self.learners.items():
+            for fact, value in one.learn(self._cycle._replace(states=states)).items():
+                self._note(f"{name}/{fact}", value)
+        self._cycle, self._states = None, {}
+
+
+def _later(**_: Any) -> list[float]:
+    """TRL wants a reward function; ours are asked when everything about the answers is known."""
+    raise AssertionError("rewards are given in _generate_and_score_completions")

@@ -1,0 +1,1 @@
+"""Low-rank adapters: LoRA (GenARM), PBLoRA (PARM) and MoSLoRA (UniARM)."""

@@ -1,0 +1,370 @@
+"""Adapters under a preference: plain LoRA (GenARM), PBLoRA (PARM) and MoSLoRA (UniARM) under one interface.
+
+All three are an ordinary PEFT LoRA whose rank-r features u = A x pass through a modulation on the way to B:
+
+    y = W0 x + s B (M(α) A x + δ(α))
+
+    lora     M = 1                                     one objective, or none
+    pblora   M = blockdiag(W1, Σ_i α_i V_i)            Lin et al. 2025, arXiv:2505.06274
+    moslora  M = diag(γ(α)), δ = δ(α)                  UniARM, arXiv:2602.09538; not the MoSLoRA of arXiv:2406.11909
+
+PEFT finds the layers, holds A and B and computes s B (.); a forward hook on A does the rest. So at a fixed α each is a
+plain LoRA with B' = B M(α) and a bias s B δ(α).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import LoraLayer
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from ...kernels.dispatch import way, wide
+from ...kernels.lora_film import lora_film, modulate
+from ..backbones.loading import fingerprint, whole_name
+from ..data.preference_vectors import Preference, preference_matrix
+from ..errors import DataError, UsageError
+from ..training.distributed import put, whole
+from .modulation import (
+    BilinearCore,
+    Block,
+    MixedVector,
+    Modulation,
+    Preferences,
+    ScaleAndShift,
+    one_hot_objectives,
+    random_objectives,
+    text_objectives,
+)
+from .settings import SETTINGS, AdapterSettings, load_settings
+
+WEIGHTS = "preference_adapter.safetensors"
+NAME = "default"
+
+
+class PreferenceAdapter:
+    """A causal language model with an adapter that follows a preference vector, one per row or one for all rows."""
+
+    def __init__(self, model: PeftModel, settings: AdapterSettings, mixer: nn.Module):
+        self.model = model
+        self.settings = settings
+        self.objectives = settings.objectives
+        self.mixer = mixer.to(next(model.parameters()).device)
+        self.base: Any = model.get_base_model()
+        self.layers: dict[str, Any] = {
+            name: module for name, module in self.base.named_modules() if isinstance(module, LoraLayer)
+        }
+        if settings.kind == "lora":
+            self.heads = {}
+        else:
+            self.heads = {
+                name: _head(settings, mixer.width).to(layer.lora_A[NAME].weight) for name, layer in self.layers.items()
+            }
+        self._rows: dict[str, Modulation] | None = (
+            None if settings.follows_preference else dict.fromkeys(self.layers, Modulation())
+        )
+        self._silent = False
+        for name, layer in self.layers.items():
+            layer.lora_A[NAME].register_forward_hook(self._hook(name))
+            layer.merge = _refuse_merge
+        # so that the parameters are trained, moved and counted with the model
+        model.base_model.preference_mixer = self.mixer
+        model.base_model.preference_heads = nn.ModuleList(self.heads.values())
+
+    # ---- which preference ----
+
+    def set_preference(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str] = ()) -> None:
+        """α for all rows (a mapping, [K]) or one per row (mappings, [N, K]); a tensor needs the objectives' names.
+
+        Differentiable: what α becomes is computed here, once, and read by every forward until the next call.
+        """
+        self.use(self.modulations(self._matrix(alpha, names)))
+
+    def modulations(self, alpha: Tensor) -> dict[str, Modulation]:
+        """What every layer reads for α [N, K]; to be computed once per request."""
+        alpha = alpha.to(next(self.model.parameters()).device, torch.float32)
+        if not self.heads:
+            return dict.fromkeys(self.layers, Modulation())
+        mixed = self.mixer(alpha)
+        return {name: head(mixed) for name, head in self.heads.items()}
+
+    def use(self, rows: dict[str, Modulation]) -> None:
+        """Read these from now on."""
+        self._rows = rows
+
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        """The base model's own outputs, as if there were no adapter."""
+        self._silent = True
+        try:
+            yield
+        finally:
+            self._silent = False
+
+    def _matrix(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str]) -> Tensor:
+        if not self.settings.follows_preference:
+            return torch.ones(1, 1)
+        if isinstance(alpha, Tensor):
+            if tuple(names) != self.objectives:
+                raise UsageError(
+                    f"a preference tensor comes with its names in the adapter's order {self.objectives}, got "
+                    f"{tuple(names)}"
+                )
+            alpha = alpha if alpha.dim() == 2 else alpha[None]
+            if alpha.shape[1] != len(names):
+                raise UsageError(f"a preference over {', '.join(names)} has {len(names)} shares, got {alpha.shape[1]}")
+            return alpha
+        wanted = [alpha] if isinstance(alpha, Mapping) or alpha is None else list(alpha)
+        return torch.tensor(preference_matrix(wanted, self.objectives), dtype=torch.float32)
+
+    def _hook(self, name: str):
+        def hook(_module: nn.Module, _inputs: Any, features: Tensor) -> Tensor:
+            if self._silent:
+                return torch.zeros_like(features)
+            if self._rows is None:
+                raise UsageError(
+                    f"no preference is set; call set_preference with shares of {', '.join(self.objectives)} first"
+                )
+            rows = self._rows[name]
+            if rows.rows not in (None, 1, len(features)):
+                raise UsageError(
+                    f"{rows.rows} preferences are set and {len(features)} rows came; set one per row, or one"
+                )
+            return modulate(features, *rows)
+
+        return hook
+
+    # ---- decoding ----
+
+    @contextmanager
+    def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
+        """For decoding: rows from `start` on are adapted by `rows`, those before it are the base model's own.
+
+        PEFT's layers step aside for a lighter one that does the same sum with few small operations.
+        """
+        kept, blocks = {}, {}
+        for name, layer in self.layers.items():
+            parent = self.base.get_submodule(name.rpartition(".")[0])
+            kept[name] = parent
+            block = blocks.setdefault(parent, Block())
+            own = _ServedLinear(layer, rows[name], self.settings.factor, start, block)
+            setattr(parent, name.rpartition(".")[2], own)
+        try:
+            yield
+        finally:
+            for name, parent in kept.items():
+                setattr(parent, name.rpartition(".")[2], self.layers[name])
+
+    # ---- at a fixed preference ----
+
+    def export_lora(self, alpha: Preference, folder: Path) -> None:
+        """The adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
+
+        `PeftModel.from_pretrained(base, folder)` gives the same logits. The bias is there only where δ is; engines
+        that know no LoRA bias need an adapter without shift.
+        """
+        tensors, biased = {}, False
+        for name, (weight, bias) in self._fixed(alpha).items():
+            prefix = f"base_model.model.{name}"
+            tensors[f"{prefix}.lora_A.weight"] = self.layers[name].lora_A[NAME].weight.detach().clone()
+            tensors[f"{prefix}.lora_B.weight"] = weight.contiguous()
+            if bias is not None:
+                biased, tensors[f"{prefix}.lora_B.bias"] = True, bias
+        config = replace(self.model.peft_config[NAME], lora_bias=biased, inference_mode=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        config.save_pretrained(str(folder))
+        save_file({key: value.cpu() for key, value in tensors.items()}, folder / "adapter_model.safetensors")
+
+    @torch.no_grad()
+    def merge(self, alpha: Preference) -> nn.Module:
+        """The base model with W0 + s B M(α) A and a bias + s B δ(α), in place; the adapter is spent.
+
+        Transformers drops a bias that the architecture's config does not know, so save such a model with
+        `export_lora` instead.
+        """
+        for name, (weight, bias) in self._fixed(alpha).items():
+            layer, base = self.layers[name], self.layers[name].get_base_layer()
+            change = self.settings.factor * weight @ layer.lora_A[NAME].weight
+            base.weight += (change.T if layer.fan_in_fan_out else change).to(base.weight)
+            if bias is not None:
+                bias = (self.settings.factor * bias).to(base.weight)
+                base.bias = nn.Parameter(bias if base.bias is None else base.bias + bias, requires_grad=False)
+            parent = self.base.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], base)
+        return self.base
+
+    @torch.no_grad()
+    def _fixed(self, alpha: Preference) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """B' = B M and B δ of every layer at one preference."""
+        found = {}
+        for name, rows in self.modulations(self._matrix(alpha, ())).items():
+            weight = self.layers[name].lora_B[NAME].weight
+            shift = None if rows.shift is None else weight @ rows.shift[0].to(weight)
+            found[name] = (weight @ rows.matrix(weight.shape[1]).to(weight), shift)
+        return found
+
+    # ---- size and files ----
+
+    def parameter_count(self) -> int:
+        """Trainable numbers: A, B, heads and mixer."""
+        return sum(one.numel() for one in self.state().values()) - self._frozen()
+
+    def _frozen(self) -> int:
+        return sum(buffer.numel() for buffer in self.mixer.buffers())
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor of the adapter by name."""
+        found = {f"mixer.{key}": value for key, value in self.mixer.state_dict().items()}
+        for name, layer in self.layers.items():
+            found[f"{name}.A"], found[f"{name}.B"] = layer.lora_A[NAME].weight, layer.lora_B[NAME].weight
+            if name in self.heads:
+                found |= {f"{name}.{key}": value for key, value in self.heads[name].state_dict().items()}
+        return {key: value.detach() for key, value in found.items()}
+
+    def save_pretrained(self, folder: Path) -> None:
+        """Weights and settings; not the base model."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({key: whole(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
+        (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
+
+    @torch.no_grad()
+    def load_weights(self, folder: Path) -> None:
+        """Put saved weights in place; a tensor that is missing, left over or of another shape is a `DataError`."""
+        try:
+            kept = load_file(folder / WEIGHTS)
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{folder / WEIGHTS}: missing or damaged ({error}); restore it") from error
+        own = self.state()
+        for key in sorted({*own, *kept}):
+            if key not in kept or key not in own or own[key].shape != kept[key].shape:
+                raise DataError(f"{folder / WEIGHTS}: '{key}' does not fit {SETTINGS}; restore both files")
+            put(own[key], kept[key])
+
+
+class _ServedLinear(nn.Module):
+    """A base layer and its adapter for decoding, without bookkeeping."""
+
+    def __init__(self, layer: Any, rows: Modulation, factor: float, start: int, block: Block):
+        super().__init__()
+        base = layer.get_base_layer()
+        self.base = base
+        # a GPU multiplies fastest in the base's precision, a CPU in float32 or more
+        narrow = base.weight.is_cuda and base.weight.is_floating_point()
+        dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
+        self.A, self.B = (one[NAME].weight.detach().to(dtype) for one in (layer.lora_A, layer.lora_B))
+        self.rows = rows.map(lambda one: one.detach().to(self.A))
+        self.factor, self.start = factor, start
+        self.eager = base.weight.is_cpu and way(base.weight) == "eager"
+        self.block, self.place = block, block.add(self.A, factor * self.B, self.rows)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Base output, with the adapter's share added to the rows from `start` on."""
+        y = self.base(x)
+        if not self.eager or x.shape[1] > 1:
+            return lora_film(y, x, self.A, self.B, **self.rows._asdict(), factor=self.factor, start=self.start)
+        if self.start < len(x):
+            y[self.start :].add_(self.block.share(self.place, x, self.start))
+        return y
+
+
+def _refuse_merge(*_: Any, **__: Any) -> NoReturn:
+    raise UsageError("PEFT cannot merge an adapter that follows a preference; use PreferenceAdapter.merge(alpha)")
+
+
+def _head(settings: AdapterSettings, width: int) -> nn.Module:
+    if settings.kind == "pblora":
+        return BilinearCore(len(settings.objectives), settings.shared_rank, settings.rank)
+    bias = settings.generator == "trunk"
+    return ScaleAndShift(width, settings.rank, scale=settings.scale, shift=settings.shift, bias=bias)
+
+
+# ---- making and loading ----
+
+
+def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:
+    """A new adapter on a causal language model; at first the model gives the same logits for every preference.
+
+    The model is changed in place. `tokenizer` is needed for descriptions of the objectives.
+    """
+    settings = replace(
+        settings, base=settings.base or whole_name(model.config.name_or_path), base_fingerprint=fingerprint(model)
+    )
+    if settings.kind == "moslora" and settings.embedding == "text" and settings.generator != "alpha":
+        settings = replace(settings, texts=settings.texts or settings.objectives)
+    torch.manual_seed(settings.seed)
+    return _assemble(model, settings, _mixer(model, settings, tokenizer))
+
+
+def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
+    """A saved adapter on its base model, which is changed in place; another base is refused."""
+    settings = load_settings(folder)
+    if (found := fingerprint(model)) != settings.base_fingerprint:
+        raise DataError(
+            f"{folder}: the adapter was trained on {settings.base} (fingerprint {settings.base_fingerprint}), not on "
+            f"{model.config.name_or_path} ({found}); give the base that it was trained on"
+        )
+    adapter = _assemble(model, settings, _empty_mixer(model, settings))
+    adapter.load_weights(folder)
+    return adapter
+
+
+def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> PreferenceAdapter:
+    linear = _linear_names(model)
+    layers = model.config.get_text_config().num_hidden_layers
+    if not 0 <= settings.from_layer < layers:
+        raise UsageError(f"from_layer lies in 0..{layers - 1} for this model, got {settings.from_layer}")
+    lora = LoraConfig(
+        r=settings.total_rank,
+        lora_alpha=settings.factor * settings.total_rank,  # PEFT's factor is lora_alpha / r
+        lora_dropout=settings.dropout,
+        target_modules=linear if settings.targets == ("all-linear",) else list(settings.targets),
+        layers_to_transform=list(range(settings.from_layer, layers)) if settings.from_layer else None,
+        task_type="CAUSAL_LM",
+    )
+    try:
+        adapted = get_peft_model(model, lora)
+    except ValueError as error:
+        raise UsageError(
+            f"no layer of {model.config.model_type} is called {', '.join(settings.targets)}; its linear layers are "
+            f"{', '.join(linear)}"
+        ) from error
+    return PreferenceAdapter(adapted, settings, mixer)
+
+
+def _linear_names(model: Any) -> list[str]:
+    """What the model's linear layers are called, its output head aside."""
+    head = model.get_output_embeddings()
+    layers = (name for name, one in model.named_modules() if isinstance(one, (nn.Linear, Conv1D)) and one is not head)
+    return sorted({name.rpartition(".")[2] for name in layers})
+
+
+def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:
+    k, width = len(settings.objectives), model.config.get_text_config().hidden_size
+    if settings.kind != "moslora":
+        return Preferences(k)
+    hidden = settings.hidden if settings.generator == "trunk" else None
+    if settings.generator == "alpha" or settings.embedding == "one_hot":
+        return MixedVector(one_hot_objectives(k), hidden)
+    if settings.embedding == "random":
+        return MixedVector(random_objectives(k, width, settings.seed), hidden)
+    if tokenizer is None:
+        raise UsageError("descriptions of the objectives need the tokenizer; give it, or embedding one_hot or random")
+    return MixedVector(text_objectives(model, tokenizer, settings.texts, centred=settings.centred), hidden)
+
+
+def _empty_mixer(model: Any, settings: AdapterSettings) -> nn.Module:
+    """Of the saved shape: the descriptions' vectors are read from the file, never computed again."""
+    if settings.kind != "moslora":
+        return Preferences(len(settings.objectives))
+    one_hot = settings.generator == "alpha" or settings.embedding == "one_hot"
+    width = len(settings.objectives) if one_hot else model.config.get_text_config().hidden_size
+    hidden = settings.hidden if settings.generator == "trunk" else None
+    return MixedVector(torch.zeros(len(settings.objectives), width), hidden)

@@ -1,0 +1,78 @@
+"""What decides an adapter besides its weights, kept as a small JSON file beside them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..errors import UNREADABLE, DataError, UsageError
+from ..io.checked_files import from_json
+from .modulation import Embedding, Generator
+
+SETTINGS = "preference_adapter.json"
+Kind = Literal["lora", "pblora", "moslora"]
+
+
+@dataclass(frozen=True)
+class AdapterSettings:
+    """Everything that decides an adapter besides its weights; kept beside them."""
+
+    kind: Kind
+    objectives: tuple[str, ...]
+    """Names in the order of α."""
+    texts: tuple[str, ...] = ()
+    """One description per objective, for `embedding="text"`; by default the names."""
+    rank: int = 8
+    shared_rank: int = 0
+    """PBLoRA: rank of the branch that no preference reaches (r1); `rank` is the other's (r2)."""
+    factor: float = 2.0
+    """s, what B's output is multiplied by."""
+    dropout: float = 0.0
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    """Names of the linear layers, or `("all-linear",)`."""
+    from_layer: int = 0
+    """The first decoder layer that is adapted; a late-branching ARM starts in the last quarter."""
+    generator: Generator = "linear"
+    embedding: Embedding = "text"
+    centred: bool = True
+    hidden: int = 64
+    """Width of the trunk generator."""
+    scale: bool = True
+    shift: bool = True
+    seed: int = 0
+    base: str = ""
+    """Path or Hub id of the base model."""
+    base_fingerprint: str = ""
+
+    def __post_init__(self):
+        if self.kind not in ("lora", "pblora", "moslora"):
+            raise UsageError(f"an adapter is lora, pblora or moslora, got '{self.kind}'")
+        if not self.objectives or len({*self.objectives}) < len(self.objectives):
+            raise UsageError(f"an adapter has objectives with different names, got {self.objectives}")
+        if self.kind == "lora" and len(self.objectives) > 1:
+            raise UsageError(
+                f"a plain LoRA has one objective, got {self.objectives}; train one per objective, or pblora"
+            )
+        if self.rank < 1 or self.shared_rank < 0 or (self.shared_rank and self.kind != "pblora"):
+            raise UsageError(f"rank >= 1, and shared_rank >= 0 for pblora only; got {self.rank} and {self.shared_rank}")
+        if self.texts and len(self.texts) != len(self.objectives):
+            raise UsageError(f"{len(self.objectives)} objectives and {len(self.texts)} texts; give one text each")
+
+    @property
+    def total_rank(self) -> int:
+        """Rows of A."""
+        return self.rank + self.shared_rank
+
+    @property
+    def follows_preference(self) -> bool:
+        """Whether α changes anything."""
+        return self.kind != "lora"
+
+
+def load_settings(folder: Path) -> AdapterSettings:
+    """What a folder says of its adapter."""
+    try:
+        values = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
+        lists = {name: tuple(values[name]) for name in ("objectives", "texts", "targets")}
+        return AdapterSettings(**values | lists)
+    except UNREADABLE as error:
+        raise DataError(f"{folder / SETTINGS}: missing or damaged ({error}); restore it") from error

@@ -1,0 +1,1 @@
+"""Backbones: loading, tokenization, chat templates, packing, log-probabilities and value heads."""

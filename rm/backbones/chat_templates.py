@@ -1,0 +1,284 @@
+"""Chat templates are programs of strangers: what one costs is found out before Transformers runs it.
+
+Transformers renders in Jinja's ImmutableSandboxedEnvironment, which keeps a template away from Python's insides but not
+from writing ten gigabytes or looping for a week. Here a template is first rendered for a few short conversations in the
+same kind of sandbox, in which every loop, call, operator, filter and output is counted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial, update_wrapper
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.visitor import NodeTransformer
+
+from ..errors import DataError
+from ..types import Message, message_text, tools_of, tools_text
+
+LARGEST = 1 << 16
+"""Characters of a template: three times the longest that public models have."""
+STEPS = 20_000
+"""Rounds of loops, calls of macros, and other calls, for one short conversation."""
+SIZE = 1 << 20
+"""Characters that may be written, elements of any value, and the largest number that may be handed to a function."""
+GROWTH, ROOM = 8, 1 << 16
+"""A conversation of C characters may be rendered as GROWTH · C + ROOM characters."""
+TURNS = (
+    ({"role": "user", "content": "a question " * 4},),
+    ({"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}),
+    (
+        {"role": "system", "content": "a system prompt"},
+        {"role": "user", "content": "a question"},
+        {"role": "assistant", "content": "an answer"},
+        {"role": "user", "content": "another question"},
+        {"role": "assistant", "content": "another answer"},
+    ),
+)
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "look_up",
+            "description": "a function",
+            "parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+        },
+    }
+]
+CALLING = (
+    {"role": "user", "content": "a question"},
+    {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": "a thought",
+        "tool_calls": [
+            {"type": "function", "id": "abc123def", "function": {"name": "look_up", "arguments": {"word": "a word"}}}
+        ],
+    },
+    {"role": "tool", "content": "a result", "tool_call_id": "abc123def", "name": "look_up"},
+    {"role": "assistant", "content": "an answer"},
+)
+"""With what only some templates know: rendered once with declared functions and once without."""
+GIVEN = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "date_string": "1 Jan 2024",
+}
+
+
+class Costly(Exception):
+    """What a template did that it must not do."""
+
+
+def check_template(template: Any, source: str) -> None:
+    """Refuse a chat template that is too long, reaches for what the sandbox forbids, or takes more than a few steps.
+
+    `template` is a text, or texts by name as some tokenizers have. What else is wrong with it is said when it is used.
+    """
+    for one in template.values() if isinstance(template, Mapping) else [template]:
+        if isinstance(one, str) and (fault := fault_of(one)):
+            raise DataError(f"the chat template of '{source}' {fault}; give another one with --chat_template FILE")
+
+
+def check_growth(text: str, turns: Sequence[Message]) -> None:
+    """Refuse a rendered conversation that is far longer than what was said in it."""
+    said = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
+    if len(text) > GROWTH * said + ROOM:
+        raise Costly(f"it makes {len(text):,} characters of {said:,}")
+
+
+@lru_cache(maxsize=64)
+def fault_of(template: str) -> str:
+    """What is wrong with a template, as the end of a sentence; empty if nothing is.
+
+    >>> fault_of("{% for m in messages %}{{ m.content }}{% endfor %}")
+    ''
+    >>> fault_of("{{ 'a' * 10**10 }}")
+    'is refused: it makes values of more than 1,048,576 elements'
+    """
+    if len(template) > LARGEST:
+        return f"has {len(template):,} characters, more than the {LARGEST:,} that are read"
+    plain = [(turns, opens, None) for turns in TURNS for opens in (False, True)]
+    calling = [(CALLING, True, TOOLS)], [(CALLING, False, None)]
+    return next(filter(None, (_costly(template, some) for some in (plain, *calling))), "")
+
+
+def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, Any]]) -> str:
+    try:
+        for turns, opens, tools in conversations:
+            Counted().counted(template, messages=[*turns], add_generation_prompt=opens, tools=tools, **GIVEN)
+    except (Costly, SecurityError) as error:
+        return f"is refused: {error}"
+    except RecursionError:
+        return "is refused: it calls itself without an end"
+    except Exception:  # it may refuse roles and orders; what it raises for real ones is told then
+        return ""
+    return ""
+
+
+# ---- the sandbox that counts ----
+
+
+class _Generation(Extension):
+    """`{% generation %}`, which Transformers' templates may mark an answer with."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Any) -> list[nodes.Node]:
+        """Its body, as if the mark were not there."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class Counted(ImmutableSandboxedEnvironment):
+    """The sandbox that Transformers uses, with a limit on everything that costs."""
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+        self.steps = self.written = self.made = 0
+        self.filters = {name: self._counting(one) for name, one in self.filters.items()}
+        self.globals |= {
+            "lipsum": _lipsum,
+            "raise_exception": _raise,
+            "strftime_now": lambda form: "1 Jan 2024",
+            "dict": _Dict(),
+        }
+
+    def counted(self, template: str, **given: Any) -> str:
+        """The template rendered, or `Costly`."""
+        tree = _Counting().visit(self.parse(template))
+        code = self.compile(tree)
+        return self.template_class.from_code(self, code, self.globals, None).render(**given)
+
+    def tick(self) -> str:
+        """One more step."""
+        self.steps += 1
+        if self.steps > STEPS:
+            raise Costly(f"it takes more than {STEPS:,} steps for a conversation of a few words")
+        return ""
+
+    def sized(self, value: Any) -> Any:
+        """The value, added to the sizes of those before."""
+        large = isinstance(value, int) and value.bit_length() > 4096
+        self.made += len(value) if hasattr(value, "__len__") else 0
+        if large or self.made > SIZE:
+            raise Costly(f"it makes values of more than {SIZE:,} elements")
+        return value
+
+    def put(self, value: Any) -> Any:
+        """What is written, added to what was before."""
+        self.written += len(self.sized(str(value)))
+        if self.written > SIZE:
+            raise Costly(f"it writes more than {SIZE:,} characters for a conversation of a few words")
+        return value
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """An operator, whose result is measured before there is one."""
+        if operator == "**" and not (abs(left) <= SIZE and abs(right) <= 64):
+            raise Costly(f"it makes values of more than {SIZE:,} elements")
+        if operator == "*":
+            self._handed((left, right))
+        if operator == "%" and isinstance(left, str):
+            self._form(left)
+            self._handed((right if isinstance(right, tuple) else (right,)) if "*" in left else ())
+        return self.sized(super().call_binop(context, operator, left, right))
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`str.format`, whose form is looked at."""
+        owner = getattr(value, "__self__", None)
+        if isinstance(owner, str) and getattr(value, "__name__", "").startswith("format"):
+            self._form(owner)
+        return super().wrap_str_format(value)
+
+    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
+        """A call: what is handed over, and what comes back."""
+        if obj in (self.tick, self.sized, self.put):
+            return obj(*args)
+        self.tick()
+        self._handed((getattr(obj, "__self__", ""), *args, *kwargs.values()))
+        return self.sized(super().call(context, obj, *args, **kwargs))
+
+    def _counting(self, one: Callable[..., Any]) -> Callable[..., Any]:
+        """The filter, counted; Jinja asks it by an attribute whether it wants the context."""
+        return update_wrapper(partial(self._filtered, one), one)
+
+    def _filtered(self, one: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.tick()
+        handed = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
+        self._handed(handed)
+        if handed and isinstance(handed[0], str) and getattr(one, "__name__", "") == "do_format":
+            self._form(handed[0])
+        return self.sized(one(*args, **kwargs))
+
+    def _handed(self, values: Sequence[Any]) -> None:
+        """The product of all lengths and numbers bounds what padding, repeating, joining or replacing can make."""
+        product = 1
+        for value in values:
+            size = len(value) if isinstance(value, str | list | tuple) else abs(value) if isinstance(value, int) else 1
+            product *= max(1, size)
+        if product > SIZE:
+            raise Costly(f"it makes values of more than {SIZE:,} elements")
+
+    def _form(self, form: str) -> None:
+        digits = "".join(letter if letter.isdigit() else " " for letter in form).split()
+        if any(len(number) > 6 for number in digits):
+            raise Costly(f"it makes values of more than {SIZE:,} elements")
+
+
+class _Counting(NodeTransformer):
+    """Puts a step into every loop and macro, and a measure around every concatenation and all that is written.
+
+    What it calls are attributes of the environment, which no template can give another meaning.
+    """
+
+    def visit_For(self, node: nodes.For) -> nodes.For:
+        """A step for each round."""
+        self.generic_visit(node)
+        node.body = [_step(node), *node.body]
+        return node
+
+    def visit_Macro(self, node: nodes.Macro) -> nodes.Macro:
+        """A step for each call."""
+        self.generic_visit(node)
+        node.body = [_step(node), *node.body]
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
+        """`a ~ b`, measured."""
+        self.generic_visit(node)
+        return _called("sized", [node], node.lineno)
+
+    def visit_Output(self, node: nodes.Output) -> nodes.Output:
+        """Texts and expressions, counted as they are written."""
+        self.generic_visit(node)
+        plain = [nodes.Const(one.data) if isinstance(one, nodes.TemplateData) else one for one in node.nodes]
+        node.nodes = [_called("put", [one], node.lineno) for one in plain]
+        return node
+
+
+def _called(name: str, values: list[Any], line: int) -> nodes.Call:
+    called = nodes.Call(nodes.EnvironmentAttribute(name), values, [], None, None)
+    called.set_lineno(line)
+    return called
+
+
+def _step(node: nodes.Node) -> nodes.Stmt:
+    return nodes.ExprStmt(_called("tick", [], node.lineno), lineno=node.lineno)
+
+
+class _Dict:
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+
+def _lipsum(*_: Any, **__: Any) -> NoReturn:
+    raise Costly("it asks Jinja for made-up text")
+
+
+def _raise(message: str) -> NoReturn:
+    raise TemplateError(message)

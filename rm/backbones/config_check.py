@@ -1,0 +1,72 @@
+"""Whether a config.json describes a model that the weights beside it can be: before memory is taken for it."""
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from ..errors import UNREADABLE, DataError
+from ..io.checked_files import from_json
+
+FACTOR = 64
+"""How much larger than the weights one matrix may look: packed weights hold 8 numbers in one, ALBERT factors its."""
+LAYERS = 10_000
+HEADS = ("num_attention_heads", "num_key_value_heads")
+
+
+def check_claims(config: Any, source: str) -> None:
+    """Refuse a folder whose config.json names far larger matrices, or more layers, than its safetensors hold.
+
+    Every layer has at least one vector of the model's width. A folder without weights, or a Hub id, is not looked at.
+    """
+    numbers = stored_numbers(Path(source))
+    if numbers and (name := larger(config.get_text_config(), numbers)):
+        raise DataError(
+            f"{source}: config.json says {name}, and the weights beside it hold {numbers:,} numbers in all; "
+            "give the config.json that belongs to the weights"
+        )
+
+
+def check_layers(source: str) -> None:
+    """Refuse a folder whose config.json, or a part of it, has more layers than any model; libraries list them all."""
+    path = Path(source) / "config.json"
+    try:
+        told = from_json(path.read_text(encoding="utf-8"))
+        parts = [one for one in (told, *told.values()) if isinstance(one, dict)]
+    except UNREADABLE:
+        return  # whoever reads it as a config says what is wrong
+    for name, value in ((name, value) for part in parts for name, value in part.items()):
+        if name.endswith(("layers", "n_layer")) and isinstance(value, int | float) and abs(value) > LAYERS:
+            raise DataError(f"{path}: {name} = {value}, more than the {LAYERS:,} that any model has; restore the file")
+
+
+def stored_numbers(folder: Path) -> int:
+    """How many numbers the safetensors files of a folder hold; 0 where there are none, or one is damaged."""
+    found = 0
+    for path in folder.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="pt") as tensors:
+                found += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+        except (SafetensorError, OSError):
+            return 0
+    return found
+
+
+def larger(config: Any, numbers: int) -> str:
+    """The setting that does not go with so many numbers, as `name = value`; empty where all do.
+
+    >>> from types import SimpleNamespace
+    >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)
+    'vocab_size = 1099511627776'
+    """
+    width, head = _whole(config, "hidden_size"), _whole(config, "head_dim") or 1
+    sizes = {"hidden_size": width, "num_hidden_layers": FACTOR * _whole(config, "num_hidden_layers") * width}
+    sizes |= {name: _whole(config, name) * width for name in ("vocab_size", "intermediate_size", "head_dim")}
+    sizes |= {name: _whole(config, name) * head * width for name in HEADS}
+    return next((f"{name} = {getattr(config, name)}" for name, one in sizes.items() if one > FACTOR * numbers), "")
+
+
+def _whole(config: Any, name: str) -> int:
+    value = getattr(config, name, None)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,92 @@
+"""Names on the Hugging Face Hub, pinned where wanted: `id@revision`; and which commit each of them was."""
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import UsageError
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+RESOLVED: dict[str, str] = {}
+"""What this process has read from the Hub: the name as it was given -> the commit's SHA, for manifests."""
+
+
+class Place(NamedTuple):
+    """Where a library finds a model: a folder or Hub id, and the revision, None for a folder or the newest."""
+
+    name: str
+    revision: str | None = None
+
+
+def place_of(source: str, *, trust_remote_code: bool = False) -> Place:
+    """A folder as it is, or a Hub id and its revision; code that comes along needs a full commit's SHA.
+
+    >>> place_of("org/model@v1.0")
+    Place(name='org/model', revision='v1.0')
+    >>> place_of("org/model@v1.0", trust_remote_code=True)
+    Traceback (most recent call last):
+    rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs what its authors may change ...
+    """
+    if _is_local(source):
+        return Place(source)
+    name, _, revision = source.partition("@")
+    if trust_remote_code and not COMMIT.fullmatch(revision):
+        raise UsageError(
+            f"{source}: --trust_remote_code runs what its authors may change at any time; read the code of one commit "
+            f"and name that as {name}@SHA, with all 40 digits, or give a local folder"
+        )
+    return Place(name, revision or None)
+
+
+def _is_local(source: str) -> bool:
+    try:
+        return Path(source).exists() or is_path(source)
+    except (OSError, ValueError):
+        return False
+
+
+def is_path(source: str) -> bool:
+    """Whether a name can only be a path: a Hub id is `name` or `org/name`.
+
+    >>> is_path("./rm"), is_path("runs/a/rm"), is_path("org/model@v1.0")
+    (True, True, False)
+    """
+    return source.startswith(("/", "./", "../", "~")) or source.partition("@")[0].rstrip("/").count("/") > 1
+
+
+def absent(source: str, error: Exception) -> str:
+    """Why nothing could be loaded by a name: there is no such folder, and what the Hub said where it was asked."""
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if Path(source).exists() or not isinstance(error, OSError | ValueError):
+        return text
+    if is_path(source):
+        return "no such file or folder here; check the path"
+    if Path(source).parent.is_dir() and str(Path(source).parent) != ".":
+        return f"no such folder in {Path(source).parent}/, and not on the Hub either; check the path"
+    return f"no such folder here, and no model or data set of that name could be had from the Hub: {text}"
+
+
+def note_model(source: str) -> None:
+    """Remember which commit of a model on the Hub was read: its config.json lies in a folder of that name."""
+    from transformers.utils import cached_file
+
+    if _is_local(source):
+        return
+    place = place_of(source)
+    path = cached_file(place.name, "config.json", revision=place.revision, _raise_exceptions_for_missing_entries=False)
+    _note(source, Path(path).parent.name if path else "")
+
+
+def note_data(source: str, dataset: Any) -> None:
+    """Remember which commit of a data set was read: its files' addresses are `hf://datasets/org/name@SHA/...`.
+
+    A local one has none, and is told by the hashes of its files.
+    """
+    checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
+    found = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)
+    _note(source, next((one[1] for one in found if one), ""))
+
+
+def _note(source: str, commit: str) -> None:
+    if COMMIT.fullmatch(commit):
+        RESOLVED[source] = commit

@@ -1,0 +1,365 @@
+"""Backbones: load any Hugging Face model safely, build a small one, and read one score per sequence from it."""
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from peft import PeftModel
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
+from ..errors import UNREADABLE, DataError, UsageError
+from .chat_templates import check_template
+from .config_check import check_claims, check_layers
+from .hub import absent, note_model, place_of
+from .tokenization import edge_tokens, right_padded
+from .value_heads import HEAD, put_head, refuse_pickles, stored_head
+
+PAD = "<|pad|>"
+SMALL_TEMPLATE = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+Architecture = Literal["qwen3", "llama"]
+
+
+# ---- tokenizers ----
+
+
+def load_tokenizer(
+    source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
+    place = place_of(source, trust_remote_code=trust_remote_code)
+    check_layers(source)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            place.name, revision=place.revision, trust_remote_code=trust_remote_code
+        )
+    except Exception as error:  # damaged files raise what their parser raises
+        raise DataError(f"{source}: no tokenizer there ({absent(source, error)})") from error
+    if chat_template is not None:
+        tokenizer.chat_template = _template(chat_template)
+    check_template(tokenizer.chat_template, source)
+    return tokenizer
+
+
+def _template(name: str) -> str:
+    if name == "plain":
+        return PLAIN_TEMPLATE
+    if not Path(name).is_file():
+        raise UsageError(f"no chat template file {name}; give a Jinja file, or plain")
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name}: no text of a chat template ({error}); give a Jinja file in UTF-8") from error
+
+
+def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Give the tokenizer a pad token that is not EOS, where the embedding of `rows` rows has one to spare.
+
+    Others pool at the last token that is not the pad token. Where that token is EOS they read the one before it, so a
+    folder that we save must not pad with EOS. Without a spare row the pad token stays as it is: our own pooling goes by
+    the attention mask.
+    """
+    last = edge_tokens(tokenizer)[1]
+    if tokenizer.pad_token is not None and tokenizer.pad_token != last:
+        return
+    spare = [token for token in tokenizer.get_added_vocab() if "pad" in token.lower() or "reserved" in token.lower()]
+    if tokenizer.unk_token not in (None, last):
+        spare.append(tokenizer.unk_token)
+    if spare:
+        tokenizer.pad_token = spare[0]
+    elif len(tokenizer) < rows:
+        tokenizer.add_special_tokens({"pad_token": PAD})
+    elif tokenizer.pad_token is None:
+        tokenizer.pad_token = last
+
+
+def small_tokenizer(texts: Iterable[str], vocabulary: int = 4096) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer learnt from the texts, with a chat template of its own."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    special = ["<|pad|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(texts, vocab_size=vocabulary, min_frequency=2, special_tokens=special, show_progress=False)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe._tokenizer,
+        pad_token="<|pad|>",
+        eos_token="<|eos|>",
+        additional_special_tokens=special[2:],
+        model_max_length=2048,
+    )
+    tokenizer.chat_template = SMALL_TEMPLATE
+    return tokenizer
+
+
+# ---- models ----
+
+
+def small_config(
+    tokenizer: PreTrainedTokenizerBase,
+    architecture: Architecture = "qwen3",
+    *,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 4,
+    positions: int = 2048,
+) -> Any:
+    """A small configuration of a real architecture, for a vocabulary.
+
+    Qwen 3 rather than Qwen 2: AutoTokenizer reads any tokenizer that lies beside a Qwen 2 config as Qwen 2's own.
+    """
+    return AutoConfig.for_model(
+        architecture,
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=hidden * 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=hidden // heads,
+        max_position_embeddings=positions,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=True,
+    )
+
+
+def classifier_from_config(config: Any, objectives: tuple[str, ...], seed: int) -> PreTrainedModel:
+    """A sequence classifier with random weights."""
+    torch.manual_seed(seed)
+    _name_labels(config, objectives)
+    return AutoModelForSequenceClassification.from_config(config)
+
+
+def load_classifier(
+    source: str,
+    objectives: tuple[str, ...],
+    *,
+    fresh_head: bool,
+    dtype: str = "float32",
+    seed: int = 0,
+    trust_remote_code: bool = False,
+) -> tuple[PreTrainedModel, list[str]]:
+    """Any causal or encoder backbone as a sequence classifier with K = len(objectives) outputs, and what is new in it.
+
+    With `fresh_head` tensors outside the trunk that the weights lack are drawn from the seed, which is right at the
+    start of training only; their names are returned. Without it a missing or mismatched tensor is a `DataError`. A
+    value head, and a head's bias, are read where they are kept (`value_heads.stored_head`).
+    """
+    torch.manual_seed(seed)
+
+    def load() -> Any:
+        config = load_config(source, trust_remote_code=trust_remote_code)
+        if config.is_encoder_decoder:
+            raise DataError(f"{source}: an encoder-decoder ({config.model_type}); give a causal or an encoder model")
+        _name_labels(config, objectives)
+        return _from_pretrained(
+            AutoModelForSequenceClassification, source, dtype, trust_remote_code=trust_remote_code, config=config
+        )
+
+    model, absent = _or_data_error(load, source, "reward model")
+    head = stored_head(source) if decoder_head(model) is not None else None
+    if head is not None and len(head.weight) == len(objectives):
+        put_head(model, head, source)
+        absent = [key for key in absent if key != f"{HEAD}.weight"]
+    trunk = [key for key in absent if key.startswith(f"{model.base_model_prefix}.") and ".pooler." not in key]
+    if trunk or (absent and not fresh_head):
+        raise DataError(
+            f"{source}: the weights lack {', '.join((trunk or absent)[:4])}, so its scores would be random; "
+            "give the folder of a trained reward model, or train one with rewardlab train"
+        )
+    return model, absent
+
+
+def load_causal_lm(
+    source: str,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    dtype: str = "float32",
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """A causal language model (or a PEFT adapter over one) with all of its weights, for a tokenizer."""
+    if (Path(source) / FILE).exists() and (kind := load_contract(Path(source)).kind) != "autoregressive":
+        raise DataError(f"{source}: a reward model of kind '{kind}', no language model; give a causal language model")
+    model, absent = _or_data_error(
+        lambda: _from_pretrained(AutoModelForCausalLM, source, dtype, trust_remote_code=trust_remote_code),
+        source,
+        "causal language model",
+    )
+    if any("SequenceClassification" in name for name in model.config.architectures or ()):
+        raise DataError(f"{source}: a reward model, no language model; give a causal language model")
+    if absent:
+        raise DataError(
+            f"{source}: the weights lack {', '.join(absent[:4])}, so its scores would be random; give the whole folder "
+            "of a causal language model"
+        )
+    check_vocabulary(tokenizer, model, source)
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+    if _looks_ahead(model):
+        raise DataError(f"{source}: its predictions see later tokens ({model.config.model_type}); give a causal model")
+    return model
+
+
+@torch.inference_mode()
+def _looks_ahead(model: Any) -> bool:
+    """Encoders load as language models too; there the first position changes with the second token."""
+    first, second = (model(input_ids=torch.tensor([[0, other]], device=model.device)).logits[0, 0] for other in (0, 1))
+    return not torch.allclose(first, second, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
+    """A model from safetensors, and the tensors that its weights lack or have in another shape."""
+    place = place_of(source, trust_remote_code=bool(options.get("trust_remote_code")))
+    if Path(source).is_dir():
+        refuse_pickles(Path(source))
+    if (Path(source) / "config.json").exists():  # an adapter's folder has none
+        check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
+    model, facts = auto.from_pretrained(
+        place.name,
+        revision=place.revision or "main",
+        dtype=getattr(torch, dtype),
+        use_safetensors=True,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        **options,
+    )
+    note_model(source)
+    return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
+
+
+def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
+    """The config.json of a folder or of `id[@revision]`."""
+    place = place_of(source, trust_remote_code=trust_remote_code)
+    check_layers(source)
+    return AutoConfig.from_pretrained(place.name, revision=place.revision, trust_remote_code=trust_remote_code)
+
+
+def _trusting(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in options.items() if name == "trust_remote_code"}
+
+
+def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
+    try:
+        return load()
+    except DataError:
+        raise
+    except (*UNREADABLE, RuntimeError, ImportError, AssertionError, SafetensorError) as error:
+        raise DataError(
+            f"{source}: cannot be loaded as a {what} ({absent(source, error)}); give a folder or Hub id with "
+            "config.json and safetensors weights"
+        ) from error
+
+
+def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:
+    config.num_labels = len(objectives)
+    config.id2label = dict(enumerate(objectives))
+    config.label2id = {name: place for place, name in enumerate(objectives)}
+    config.problem_type = "regression"
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, source: str) -> None:
+    """Refuse a tokenizer that has ids for which the model has no embedding."""
+    rows = embedding_rows(model)
+    if len(tokenizer) > rows:
+        raise DataError(
+            f"{source}: the tokenizer has {len(tokenizer)} tokens and the model's embedding {rows} rows; "
+            "give the tokenizer that belongs to the model"
+        )
+
+
+def embedding_rows(model: Any) -> int:
+    """For how many token ids the model has an embedding."""
+    return model.get_input_embeddings().weight.shape[0]
+
+
+def folded(model: PeftModel) -> PreTrainedModel:
+    """A copy of an adapted model with the adapter inside its weights, W + s B A, and the adapted head in place."""
+    return copy.deepcopy(model).merge_and_unload()
+
+
+def sharing(model: Any) -> Any:
+    """A second model over the same weights, so that it can be adapted without a second copy of them."""
+    tensors = (*model.parameters(), *model.buffers())
+    return copy.deepcopy(model, {id(one): one for one in tensors})
+
+
+@torch.no_grad()
+def fingerprint(model: nn.Module, values: int = 64) -> str:
+    """Sixteen hexadecimal digits that name a model by its weights, in whatever precision it was loaded.
+
+    Read are the names and shapes of all parameters, and of each up to `values` evenly spaced numbers rounded to
+    bfloat16: a fine-tuned copy differs in nearly every tensor.
+    """
+    found = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        flat = weight.reshape(-1)
+        places = torch.linspace(0, flat.numel() - 1, min(values, flat.numel()), dtype=torch.float64).long()
+        sample = flat[places.to(flat.device)].to(torch.bfloat16).float().tolist()
+        found.update(f"{name} {tuple(weight.shape)} {sample}".encode())
+    return found.hexdigest()[:16]
+
+
+def whole_name(source: str) -> str:
+    """A folder by its absolute path, which another working directory finds too; anything else as it is."""
+    return str(Path(source).resolve()) if source and Path(source).exists() else source
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# ---- one score per sequence ----
+
+
+def decoder_head(model: nn.Module) -> nn.Module | None:
+    """The head that a decoder applies at every position; None for an encoder, whose head pools by itself."""
+    return next((module for name, module in model.named_modules() if name.rpartition(".")[2] == HEAD), None)
+
+
+def sequence_scores(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N K"]:
+    """The model's own forward and head, read at the last real token: by the mask, never by a token's id.
+
+    transformers reads at the last token that is not the pad token, which is the wrong one when pad is EOS, and refuses
+    to batch without a pad token. Its head runs at every position anyway; we take the position that the mask names.
+    Padding is moved to the right first, so that the side on which the caller padded cannot matter.
+    """
+    tokens, attention = right_padded(tokens, attention)
+    if decoder_head(model) is None:
+        return model(input_ids=tokens, attention_mask=attention.long()).logits
+    last = attention.sum(dim=1) - 1
+    return head_outputs(model, tokens, attention)[torch.arange(len(tokens), device=tokens.device), last]
+
+
+def head_outputs(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N L K"]:
+    """What a decoder's head says at every position; `decoder_head` has to be there."""
+    head = decoder_head(model)
+    assert head is not None
+    everywhere: list[Tensor] = []
+    hook = head.register_forward_hook(lambda _module, _inputs, output: everywhere.append(output))
+    try:
+        model(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
+    finally:
+        hook.remove()
+    return everywhere[0]

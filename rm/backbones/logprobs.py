@@ -1,0 +1,112 @@
+"""How likely a causal language model finds an answer, token by token."""
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from ...kernels.linear_logprob import LinearLogprob, linear_logprob
+from ..training.distributed import is_partitioned
+from .loading import embedding_rows
+from .tokenization import right_padded
+
+LOGITS = 2**24  # numbers in one chunk of logits: 64 MB in float32
+_READABLE: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
+
+
+def answer_logprobs(
+    model: Any,
+    tokens: Int[Tensor, "N L"],
+    attention: Shaped[Tensor, "N L"],
+    start: Int[Tensor, " N"],
+    *,
+    logits: int = LOGITS,
+) -> Float[Tensor, "N L"]:
+    """log π(y_t | x, y_<t) in nats for every token of the answer, and 0 everywhere else; differentiable.
+
+    log π(y_t | x, y_<t) = z_t[y_t] - log Σ_v exp z_t[v],   z_t the logits that the model gives at t - 1
+
+    Column t belongs to token t of `tokens`, padded on either side. `start` counts real tokens: the answer is all from
+    there to the end. The very first token of a sequence has nothing before it and counts 0. Where the head is a linear
+    layer on the last hidden states, logits exist for `logits` numbers at a time and only for the answer's tokens.
+    """
+    real = right_padded(tokens, attention)
+    columns = torch.arange(tokens.shape[1], device=tokens.device)
+    said = (columns >= start[:, None].clamp_min(1)) & real.attention
+    before = said[:, 1:]
+    targets = real.tokens[:, 1:][before]
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if head_reads_last_states(model, len(tokens)):
+        states = model.get_decoder()(
+            input_ids=real.tokens, attention_mask=real.attention.long(), use_cache=False
+        ).last_hidden_state
+        values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
+    else:
+        values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
+    logprobs = values.new_zeros(tokens.shape).masked_scatter(said, values)
+    return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # the caller's side
+
+
+def head_logprobs(
+    model: Any,
+    states: Float[Tensor, "M D"],
+    targets: Int[Tensor, " M"],
+    *,
+    temperature: float = 1.0,
+    chunk: int | None = None,
+) -> LinearLogprob:
+    """log π(target) and entropy from last hidden states, where the head is a linear layer on them (see below)."""
+    head = model.get_output_embeddings()
+    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    return linear_logprob(
+        states, head.weight, targets, bias=head.bias, temperature=temperature, softcap=softcap, chunk=chunk
+    )
+
+
+@torch.no_grad()
+def head_reads_last_states(model: Any, rows: int = 1) -> bool:
+    """Whether the logits are head(last hidden state), tried once on a few tokens: some models scale them.
+
+    `rows` is for an adapter that has a preference for so many.
+    """
+    if any(is_partitioned(one) for one in model.parameters()):
+        return False
+    if model not in _READABLE:
+        head = model.get_output_embeddings()
+        readable = type(head) is nn.Linear and model.get_decoder() is not model
+        if readable:
+            training = model.training
+            model.eval()
+            few = torch.linspace(0, embedding_rows(model) - 1, 8, device=head.weight.device).long()
+            tokens = few.expand(rows, -1)
+            states = model.get_decoder()(input_ids=tokens).last_hidden_state[0]
+            found = head_logprobs(model, states, few).logprob
+            logits = model(input_ids=tokens).logits[0]
+            direct = _log_softmax_at(logits, few)
+            readable = torch.allclose(found, direct, atol=1e-3 if logits.dtype.itemsize > 2 else 0.2)
+            model.train(training)
+        _READABLE[model] = readable
+    return _READABLE[model]
+
+
+def _materialised(
+    model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], logits: int
+) -> Float[Tensor, "N L"]:
+    """Through the model's own logits, for so many rows at a time that a chunk holds `logits` numbers or one row."""
+    rows = max(1, logits // (tokens.shape[1] * embedding_rows(model)))
+    chunks = zip(tokens.split(rows), attention.split(rows), strict=True)
+    return torch.cat([_next_token_logprobs(model, *chunk) for chunk in chunks])
+
+
+def _next_token_logprobs(
+    model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N L"]:
+    logits = model(input_ids=tokens, attention_mask=attention.long(), use_cache=False).logits[:, :-1]
+    return nn.functional.pad(_log_softmax_at(logits, tokens[:, 1:]), (1, 0))
+
+
+def _log_softmax_at(logits: Float[Tensor, "*M V"], tokens: Int[Tensor, "*M"]) -> Float[Tensor, "*M"]:
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return logits.gather(-1, tokens[..., None]).squeeze(-1) - logits.logsumexp(dim=-1)

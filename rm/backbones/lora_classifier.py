@@ -1,0 +1,97 @@
+"""A LoRA's folder as a sequence classifier: base, adapter and head, none of which may be missing or another's."""
+
+from pathlib import Path
+from typing import Any
+
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model, set_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
+from .loading import load_classifier
+from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
+
+ADAPTER = "adapter_config.json"
+RANK = 65_536  # more than any layer is wide; a file that says more would take all memory
+
+
+def check_targets(model: Any, targets: Any) -> None:
+    """Refuse names of layers that the model does not have; `all-linear` is every linear layer."""
+    if targets is None or isinstance(targets, str):
+        return
+    layers = {name for name, _ in model.named_modules()}
+    for target in targets:
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            last = sorted({name.rpartition(".")[2] for name in layers if not name.rpartition(".")[2].isdigit()})
+            raise UsageError(f"--lora_target_modules: the model has no layer '{target}'; {did_you_mean(target, last)}")
+
+
+def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
+    """The base that the folder names, with its adapter and its head; another base and a lost head are `DataError`s."""
+    weights = folder / "adapter_model.safetensors"
+    refuse_pickles(folder)
+    if not weights.exists():
+        raise DataError(f"{folder}: {ADAPTER} without adapter_model.safetensors; give the whole folder")
+    try:
+        config = LoraConfig.from_pretrained(str(folder))
+        if not isinstance(config, LoraConfig) or not isinstance(config.base_model_name_or_path, str):
+            raise ValueError("it names no base model, or is of another kind of adapter")
+        if not all(
+            type(rank) is int and 0 < rank <= RANK for rank in (config.r, *(config.rank_pattern or {}).values())
+        ):
+            raise ValueError(f"a rank is a whole number from 1 to {RANK}")
+    except UNREADABLE as error:
+        raise DataError(f"{folder / ADAPTER}: no settings of a LoRA ({error}); restore it") from error
+    base = config.base_model_name_or_path
+    base = f"{base}@{config.revision}" if config.revision and not Path(base).exists() else base
+    model, absent = load_classifier(base, objectives, fresh_head=True, **loading)
+    head = stored_head(str(folder))
+    try:
+        with safe_open(weights, framework="pt") as tensors:
+            kept = [*tensors.keys()]
+    except SafetensorError as error:
+        raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
+    if head is not None:
+        put_head(model, head, str(folder))
+    elif lost := [key for key in absent if not any(name.endswith(key) for name in kept)]:
+        raise DataError(
+            f"{folder}: the adapter was saved without its head ({', '.join(lost[:3])}), so its scores would be random; "
+            "train with rewardlab train --lora, or in PEFT with task_type=SEQ_CLS"
+        )
+    elif any(name.endswith(f"{HEAD}.bias") for name in kept):
+        weight = model.get_submodule(HEAD).weight
+        put_head(model, Head(weight, weight.new_zeros(len(weight))), str(folder))
+    try:
+        if head is None:
+            adapted = PeftModel.from_pretrained(model, folder, is_trainable=trainable)
+        else:
+            adapted = _with_head(model, config, load_file(weights), trainable)
+    except Exception as error:  # tensors of another shape, settings and patterns that PEFT does not understand
+        raise _other_base(folder, config) from error
+    if not _fits(adapted, kept):
+        raise _other_base(folder, config)
+    return adapted
+
+
+def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Tensor], trainable: bool) -> PeftModel:
+    """An adapter that was saved without a head, which from now on keeps the model's."""
+    config.task_type, config.inference_mode = TaskType.SEQ_CLS, not trainable
+    head = {f"base_model.model.{HEAD}.{name}": one for name, one in model.get_submodule(HEAD).state_dict().items()}
+    adapted = get_peft_model(model, config)
+    set_peft_model_state_dict(adapted, tensors | head)
+    return adapted
+
+
+def _fits(model: PeftModel, kept: list[str]) -> bool:
+    """Whether the adapter has as many layers as it finds places for in the model."""
+    places = [name for name, _ in model.named_parameters() if ".lora_A." in name]
+    return len(places) == sum(".lora_A." in name for name in kept)
+
+
+def _other_base(folder: Path, config: LoraConfig) -> DataError:
+    return DataError(
+        f"{folder}: the adapter does not fit its base {config.base_model_name_or_path}, whose layers are others; "
+        f"restore the base that it was trained on, or name it in {ADAPTER}"
+    )

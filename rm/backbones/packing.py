@@ -1,0 +1,326 @@
+"""Many sequences in one row: nothing is padded, a shared beginning is computed once, and no score changes.
+
+Sorted, every sequence begins with what it shares with the one before it, and only the rest is computed:
+
+    x_i = x_{i-1}[:s_i] + rest_i            Σ_i |rest_i| tokens instead of N max_i |x_i|
+
+A token's position counts from the start of its own sequence, and it attends to its own sequence up to itself, so that
+all its numbers are those that it has alone. (Packing without contamination: Krell et al. 2021, arXiv:2107.02027; shared
+prefixes: Juravsky et al. 2024, arXiv:2402.05099.)
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from .loading import decoder_head, embedding_rows
+
+NAME = "rewardlab_packed"
+LEAST = 16
+"""Tokens that a shared beginning has at least: it is copied for each sequence in every layer."""
+QUERIES = 256
+"""Tokens of a sequence that attend at once to a shared beginning; with the batch's tokens it bounds the mask."""
+SLACK = {"cpu": 2**12}
+"""Pairs of query and key that may be computed in vain to save one call, by device; elsewhere 2^20."""
+HARMLESS = {"dropout", "is_causal", "sliding_window", "position_ids", "use_cache", "output_attentions"}
+"""Options of an attention function that change nothing for sequences within the sliding window."""
+LAYERS = {"full_attention", "sliding_attention"}
+STRETCHED = {"dynamic", "longrope"}
+"""Rotary embeddings that depend on the longest sequence in the batch."""
+_TAKES: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
+_PACKED: "ContextVar[Packed | None]" = ContextVar("packed", default=None)
+Ids = Sequence[int]
+Row = TypeVar("Row", bound=Ids)
+
+
+# ---- which sequences, and in which batch ----
+
+
+def shared(first: Ids, second: Ids, least: int = LEAST) -> int:
+    """How many tokens two sequences begin with in common; 0 where they are fewer than `least`.
+
+    >>> shared([5, 6, 7], [5, 6, 8, 9], least=2)
+    2
+    """
+    same = next((place for place, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
+    same = min(len(first), len(second)) if same is None else same
+    return same if same >= least else 0
+
+
+def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -> list[list[Row]]:
+    """The sequences, which are sorted and distinct, in batches of at most `batch_tokens` computed tokens, or one each.
+
+    >>> prefix_batches([[1, 2, 3], [1, 2, 4], [1, 2, 5], [7]], 4, least=2)
+    [[[1, 2, 3], [1, 2, 4]], [[1, 2, 5], [7]]]
+    """
+    batches: list[list[Row]] = []
+    used = 0
+    for row in rows:
+        more = len(row) - shared(batches[-1][-1], row, least) if batches else 0
+        if batches and used + more <= batch_tokens:
+            batches[-1].append(row)
+            used += more
+        else:
+            batches.append([row])
+            used = len(row)
+    return batches
+
+
+# ---- one batch as one row ----
+
+
+class Span(NamedTuple):
+    """Neighbouring tokens of one sequence: the last `queries` of `path`, the places of all tokens up to them."""
+
+    path: np.ndarray
+    queries: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it begins with its sequence."""
+        return self.queries == len(self.path)
+
+
+class Part(NamedTuple):
+    """Spans that attend in one call, padded on the right; places in the packed row."""
+
+    queries: Int[Tensor, "N S"]
+    keys: Int[Tensor, "N K"]
+    positions: Int[Tensor, "N S"] | None
+    """Of the queries in their sequences; None where spans are whole sequences, which need no mask."""
+
+
+class Packed:
+    """Sorted, distinct sequences as one row of T tokens, and which of them attend to which."""
+
+    def __init__(self, rows: Sequence[Ids], device: torch.device, least: int = LEAST):
+        tokens, positions, last, spans = _lay_out(rows, least)
+        groups = _groups(spans, len(tokens), SLACK.get(device.type, 2**20))
+        self.tokens = torch.tensor([tokens], device=device)
+        self.positions = torch.tensor([positions], device=device)
+        self.last = torch.tensor(last, device=device)
+        """Place of every sequence's last token."""
+        order, offset = np.empty(len(tokens), dtype=np.int64), 0
+        self.parts = []
+        for group in groups:
+            self.parts.append(_part(group, offset, order, device))
+            offset += self.parts[-1].queries.numel()
+        self.order = torch.from_numpy(order).to(device)
+        """Where a token's output stands among those of all parts."""
+        self.layers = 0
+        """How many layers attended to it."""
+
+
+def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], list[int], list[Span]]:
+    """Tokens and positions of the row, the place of every sequence's last token, and the spans."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    last: list[int] = []
+    spans: list[Span] = []
+    path = np.empty(0, dtype=np.int64)
+    for before, row in pairwise([(), *rows]):
+        kept = shared(before, row, least)
+        path = np.concatenate([path[:kept], np.arange(len(tokens), len(tokens) + len(row) - kept)])
+        tokens += row[kept:]
+        positions += range(kept, len(row))
+        last.append(len(tokens) - 1)
+        ends = range(kept + QUERIES, len(row) + QUERIES, QUERIES) if kept else [len(row)]
+        for start, end in pairwise([kept, *(min(end, len(row)) for end in ends)]):
+            spans.append(Span(path[:end], end - start))
+    return tokens, positions, last, spans
+
+
+def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
+    """Spans of like size together: never more keys than the row has tokens, at most `slack` pairs in vain."""
+    groups: list[list[Span]] = []
+    widest = exact = 0
+    for span in sorted(spans, key=lambda one: (one.whole, len(one.path), one.queries)):
+        area = span.queries * len(span.path)
+        if groups and groups[-1][0].whole == span.whole:
+            number = len(groups[-1]) + 1
+            padded = number * max(widest, span.queries) * len(span.path)
+            if number * len(span.path) <= total and padded - exact - area <= slack:
+                groups[-1].append(span)
+                widest, exact = max(widest, span.queries), exact + area
+                continue
+        groups.append([span])
+        widest, exact = span.queries, area
+    return groups
+
+
+def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.device) -> Part:
+    """One call for the group, whose outputs stand from `offset` on: that is noted in `order`."""
+    number, width, depth = len(group), max(one.queries for one in group), len(group[-1].path)
+    queries, positions = np.zeros((2, number, width), dtype=np.int64)
+    keys = np.zeros((number, depth), dtype=np.int64)
+    for row, (path, count) in enumerate(group):
+        keys[row, : len(path)] = path
+        queries[row, :count] = path[-count:]
+        positions[row, :count] = np.arange(len(path) - count, len(path))
+        order[path[-count:]] = offset + row * width + np.arange(count)
+    placed = (torch.from_numpy(one).to(device) for one in (queries, keys, positions))
+    part = Part(*placed)
+    return part._replace(positions=None) if group[0].whole else part
+
+
+# ---- attention and scores ----
+
+
+def attend(
+    module: nn.Module,
+    query: Float[Tensor, "1 H T D"],
+    key: Float[Tensor, "1 G T D"],
+    value: Float[Tensor, "1 G T E"],
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Float[Tensor, "1 T H E"], None]:
+    """Attention of a packed row, part by part through Transformers' own function.
+
+    Query p of a sequence sees its keys 0 to p. What is not plain softmax attention is refused with a ValueError.
+    """
+    packed = _PACKED.get()
+    strange = [name for name, one in options.items() if one is not None and name not in HARMLESS]
+    if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or strange:
+        raise ValueError(f"{type(module).__name__} does not attend to a packed row; it came with {strange}")
+    packed.layers += 1
+    rows = [one[0].transpose(0, 1) for one in (query, key, value)]  # [T, H, D]
+    found = []
+    for part in packed.parts:
+        places = (part.queries, part.keys, part.keys)
+        q, k, v = (one[place].transpose(1, 2) for one, place in zip(rows, places, strict=True))  # [N, H, S, D]
+        mask = None
+        if part.positions is not None:
+            mask = torch.arange(k.shape[2], device=k.device) <= part.positions[:, None, :, None]
+        outputs, _ = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling, **options)
+        found.append(outputs.flatten(0, 1))
+    return torch.cat(found)[packed.order][None], None
+
+
+AttentionInterface.register(NAME, attend)
+
+
+@contextmanager
+def packed_attention(model: Any) -> Iterator[None]:
+    """The model reads packed rows while this lasts, and nothing else; another thread has to wait."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def packed_scores(model: Any, packed: Packed) -> Float[Tensor, "N K"]:
+    """What the head says at the last token of every sequence; under `packed_attention`."""
+    head = decoder_head(model)
+    assert head is not None
+    return head(_states(model, packed)[packed.last])
+
+
+def _states(model: Any, packed: Packed) -> Float[Tensor, "T D"]:
+    """What the head is given of a packed row, after every layer has attended to it."""
+    token = _PACKED.set(packed)
+    try:
+        states = _head_inputs(model, input_ids=packed.tokens, position_ids=packed.positions)[0]
+    finally:
+        _PACKED.reset(token)
+    layers = model.config.get_text_config().num_hidden_layers
+    if packed.layers != layers:
+        raise ValueError(
+            f"{packed.layers} of {layers} layers attended to the packed row; the others read it as one text"
+        )
+    return states
+
+
+def _head_inputs(model: Any, **inputs: Tensor) -> Float[Tensor, "N L D"]:
+    head = decoder_head(model)
+    assert head is not None
+    given: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
+    try:
+        model(**inputs, use_cache=False)
+    finally:
+        hook.remove()
+    return given[0]
+
+
+# ---- which models ----
+
+
+def packing_limit(model: Any) -> int:
+    """The longest sequence, in tokens, that the model may read packed with others; 0 where it may read none.
+
+    It has to be a decoder of Transformers' attention interface, every layer of which is softmax attention by positions
+    that are handed in; with a sliding window, up to the window. Everything else is read as it always was: encoders,
+    recurrent or convolving layers, chunks, soft caps, sinks, positional biases, rotary embeddings that depend on the
+    batch. What the model's config does not tell is tried once on a few tokens.
+    """
+    if not _may_take(model):
+        return 0
+    if model not in _TAKES:
+        _TAKES[model] = _takes(model)
+    return _window(model.config.get_text_config()) if _TAKES[model] else 0
+
+
+def _may_take(model: Any) -> bool:
+    """By what the classes and the config say."""
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        return False
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    trunk = getattr(base, getattr(base, "base_model_prefix", ""), None)
+    if decoder_head(base) is None or not isinstance(trunk, PreTrainedModel) or base._is_stateful:
+        return False
+    config = base.config.get_text_config()
+    attentions = {one.config._attn_implementation for one in base.modules() if isinstance(one, PreTrainedModel)}
+    return (
+        trunk._supports_attention_backend
+        and len(attentions) == 1
+        and attentions <= {"sdpa", "eager"}
+        and "position_ids" in inspect.signature(trunk.forward).parameters
+        and {*(getattr(config, "layer_types", None) or ())} <= LAYERS
+        and not STRETCHED & _rotary_kinds(getattr(config, "rope_parameters", None) or {})
+    )
+
+
+def _rotary_kinds(parameters: dict[str, Any]) -> set[str]:
+    """Of all layers, or of every kind of layer."""
+    inner = [_rotary_kinds(one) for one in parameters.values() if isinstance(one, dict)]
+    return {str(parameters.get("rope_type"))}.union(*inner)
+
+
+def _window(config: Any) -> int:
+    kinds = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    return sys.maxsize if window is None or (kinds and "sliding_attention" not in kinds) else window
+
+
+@torch.no_grad()
+def _takes(model: Any) -> bool:
+    """Whether three short sequences, two with a common beginning, give packed the states that they have alone."""
+    device = next(model.parameters()).device
+    a, b, c, d, e, f = torch.linspace(0, embedding_rows(model) - 1, 6).long().tolist()
+    rows = [[b, c, d], [b, c, e, f], [d, a]]
+    tokens = [torch.tensor([row], device=device) for row in rows]
+    alone = [_head_inputs(model, input_ids=one, attention_mask=torch.ones_like(one))[0, -1] for one in tokens]
+    packed = Packed(rows, device, least=2)
+    try:
+        with packed_attention(model):
+            together = _states(model, packed)[packed.last]
+    except Exception:  # a model that cannot may say so in any way
+        return False
+    truth = torch.stack(alone)
+    tolerance = 1e-4 if truth.dtype.itemsize > 2 else 5e-2
+    return bool((together - truth).norm() <= tolerance * truth.norm())

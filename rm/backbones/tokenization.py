@@ -1,0 +1,254 @@
+"""The one way from text to tokens: train, evaluate, reinforce and serve with the same encoder."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from os.path import commonprefix
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from ..contract.scoring_contract import ScoringContract
+from ..errors import DataError
+from ..types import Example, Message, Messages, completion_turns, content_hash, prompt_text, tools_of
+from .chat_templates import check_growth, check_template
+from .unrendered_parts import has_parts, left_out, lost, write_out
+
+
+class Encoded(NamedTuple):
+    """Token ids after truncation, and how many tokens there were before it."""
+
+    ids: list[int]
+    length: int
+
+
+class EncodedAnswer(NamedTuple):
+    """Token ids after truncation, how many there were before it, and the place of the answer's first token in them."""
+
+    ids: list[int]
+    length: int
+    start: int
+    told: tuple[range, ...] = ()
+    """Places of the answer's tokens that the assistant did not write: results of its tool calls."""
+
+
+class Batch(NamedTuple):
+    """Right-padded tokens [N, L] and which of them are real [N, L]."""
+
+    tokens: Int[Tensor, "N L"]
+    attention: Bool[Tensor, "N L"]
+
+
+def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
+    """What stands before and after a text: BOS and EOS, or an encoder's CLS and SEP."""
+    return tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token
+
+
+def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | None]:
+    """The contract's fields that a tokenizer decides: vocabulary, template, BOS and EOS policy.
+
+    BOS is put in front once where the tokenizer would do so by itself (Llama, Gemma), and never twice. EOS is appended
+    once where the template closes an answer with nothing (plain text); a template that closes its turns is left alone.
+    """
+    before, after = edge_tokens(tokenizer)
+    adds_bos = before is not None and tokenizer("a").input_ids[:1] == [tokenizer.convert_tokens_to_ids(before)]
+    return {
+        "tokenizer": content_hash(sorted(tokenizer.get_vocab().items())),
+        "template": None if tokenizer.chat_template is None else content_hash(tokenizer.chat_template),
+        "bos": "once" if adds_bos else "template",
+        "eos": "template" if after is None or _closes_turns(tokenizer) else "once",
+    }
+
+
+def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the chat template puts something after an answer that marks its end."""
+    turns = [Message(role="user", content="question"), Message(role="assistant", content="answer")]
+    check_template(tokenizer.chat_template, tokenizer.name_or_path)
+    try:
+        text = str(tokenizer.apply_chat_template(turns, tokenize=False)) if tokenizer.chat_template else "answer"
+    except Exception as error:  # Jinja's errors, and whatever the template raises itself
+        raise DataError(f"the chat template of '{tokenizer.name_or_path}' does not render a reply: {error}") from error
+    return not text.rstrip().endswith("answer")
+
+
+def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:
+    """Pad on the right. The filler's value is never read: the attention mask tells what is real."""
+    width = max((len(row) for row in rows), default=0)
+    tokens = torch.full((len(rows), width), filler, dtype=torch.long)
+    attention = torch.zeros((len(rows), width), dtype=torch.bool)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = torch.tensor(row, dtype=torch.long)
+        attention[place, : len(row)] = True
+    return Batch(tokens, attention)
+
+
+def right_padded(tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Batch:
+    """The same sequences with all padding on the right, so that no score depends on the side.
+
+    >>> right_padded(torch.tensor([[9, 9, 5, 6]]), torch.tensor([[0, 0, 1, 1]])).tokens.tolist()
+    [[5, 6, 9, 9]]
+    """
+    attention = attention.bool()
+    order = (~attention).to(torch.uint8).argsort(dim=1, stable=True)
+    return Batch(tokens.gather(1, order), attention.gather(1, order))
+
+
+class Encoder:
+    """Text to tokens under a contract."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
+        found = describe_tokenizer(tokenizer)
+        for name in ("tokenizer", "template"):
+            if found[name] != getattr(contract, name):
+                raise DataError(
+                    f"the {name} of '{tokenizer.name_or_path}' ({found[name]}) is not the one that the model was "
+                    f"trained with ({getattr(contract, name)}); load the tokenizer from the model's own folder"
+                )
+        if tokenizer.chat_template is None:
+            raise DataError(
+                f"the tokenizer of '{tokenizer.name_or_path}' has no chat template to render messages with; give one "
+                "with --chat_template FILE, or --chat_template plain to join the turns with blank lines"
+            )
+        if "strftime_now" in str(tokenizer.chat_template) and "date_string" not in str(tokenizer.chat_template):
+            raise DataError(
+                f"the chat template of '{tokenizer.name_or_path}' writes today's date, so a score would change "
+                "tomorrow; give one that does not with --chat_template FILE"
+            )
+        check_template(tokenizer.chat_template, tokenizer.name_or_path)
+        self.tokenizer = tokenizer
+        self.contract = contract
+        self._edges: list[Any] = [
+            None if token is None else tokenizer.convert_tokens_to_ids(token) for token in edge_tokens(tokenizer)
+        ]
+
+    def render(self, example: Example) -> str:
+        """The conversation as the text that the model reads."""
+        return self.render_turns(example.turns)
+
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """Parts of a conversation that the chat template does not render, and that are written as text."""
+        return left_out(self._template)
+
+    def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
+        """The turns through the chat template; tools, tool calls and reasoning that it leaves out are written as text.
+
+        What is lost all the same is a `DataError`. `options` are those of `apply_chat_template`.
+        """
+        plain, tools = list(turns), []
+        if has_parts(turns):
+            developer = "developer" in str(self.tokenizer.chat_template)
+            plain, tools = write_out(turns, tools_of(turns), self.left_out, developer)
+            self._check_whole(plain, tools)
+        try:
+            text = self._template(plain, tools, **options)
+            check_growth(text, turns)
+            return text
+        except Exception as error:  # templates raise what they like, on roles and orders that they do not know
+            roles = [turn["role"] for turn in turns]
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' refuses roles {roles}: {error}"
+            ) from error
+
+    def _template(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]], **options: Any) -> str:
+        given: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        date = self.contract.date_string
+        return str(
+            self.tokenizer.apply_chat_template(list(turns), tokenize=False, date_string=date, **given, **options)
+        )
+
+    def _check_whole(self, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> None:
+        if part := lost(self._template, turns, tools):
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' leaves out {part} in "
+                f"{prompt_text(turns)[:60]!r}; give one that renders it with --chat_template FILE, or "
+                "--chat_template plain"
+            )
+
+    def encode(self, example: Example) -> Encoded:
+        """Token ids of one example."""
+        return self.encode_all([example])[0]
+
+    def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
+        """Token ids of many examples, each the same as alone."""
+        texts = [self.render(example) for example in examples]
+        rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
+        return [self._finish(ids) for ids in rows]
+
+    def encode_answer(self, example: Example) -> EncodedAnswer:
+        """The ids of `encode`, and where the answer begins in them: everything from there to the end is the answer.
+
+        It begins where the rendered prompt (with the generation prompt) ends; EOS and what the template puts behind an
+        answer count as part of it. A token that spans the border belongs to the answer.
+        """
+        text, prompt = self.render(example), self.render_turns(example.prompt, add_generation_prompt=True)
+        if not text.startswith(prompt):
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{prompt[-40:]}' but "
+                "renders no answer behind it; give one that does with --chat_template FILE"
+            )
+        bounds = self._bounds_of_results(example, text)
+        rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
+        whole, *heads = map(self._begin, rows)
+        shared, *places = (len(commonprefix([whole, head])) for head in heads)
+        ids, length = self._finish(rows[0])
+        kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
+
+        def moved(place: int) -> int:
+            right = self.contract.truncation == "right"
+            return min(place, len(ids)) if right else max(place - (length - len(ids)), kept)
+
+        told = tuple(range(moved(a), moved(b)) for a, b in zip(places[::2], places[1::2], strict=True))
+        return EncodedAnswer(ids, length, moved(shared), told)
+
+    def _bounds_of_results(self, example: Example, text: str) -> list[str]:
+        """The heads of a rendered conversation that end before and behind each run of tool results in its answer."""
+        answer = completion_turns(example.answer)
+        results, heads = [turn["role"] == "tool" for turn in answer], []
+        for place in range(1, len(answer)):
+            if results[place] != results[place - 1]:
+                turns = [*example.prompt, *answer[:place]]
+                heads.append(self.render_turns(turns, add_generation_prompt=not results[place]))
+        if not all(text.startswith(head) for head in heads):
+            raise DataError(
+                f"the chat template of '{self.tokenizer.name_or_path}' writes the beginning of a conversation "
+                "otherwise once it goes on, so its tool results have no bounds; give another one with "
+                "--chat_template FILE"
+            )
+        return heads
+
+    def encode_prompt(self, prompt: Messages) -> list[int]:
+        """The ids before the answer of `encode_answer`: the prompt, and what the template opens the answer with.
+
+        Never truncated. A prompt of which the template leaves nothing is a `DataError`.
+        """
+        text = self.render_turns(prompt, add_generation_prompt=True)
+        ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+        if not ids:
+            raise DataError(f"the chat template of '{self.tokenizer.name_or_path}' leaves nothing of {prompt}")
+        return ids
+
+    def _begin(self, ids: list[int]) -> list[int]:
+        before = self._edges[0]
+        return [before, *ids] if self.contract.bos == "once" and ids[:1] != [before] else ids
+
+    def finished(self, ids: list[int]) -> list[int]:
+        """Ids of a rendered text with the contract's BOS and EOS, whole."""
+        after = self._edges[1]
+        ids = self._begin(ids)
+        return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
+
+    def _finish(self, ids: list[int]) -> Encoded:
+        whole = self.finished(ids)
+        return Encoded(self.truncated(whole), len(whole))
+
+    def truncated(self, ids: list[int]) -> list[int]:
+        """What the contract leaves of whole ids."""
+        limit = self.contract.max_length
+        if limit is None or len(ids) <= limit:
+            return ids
+        if self.contract.truncation == "right":
+            return ids[:limit]
+        return [ids[0], *ids[len(ids) - limit + 1 :]] if ids[0] == self._edges[0] else ids[-limit:]

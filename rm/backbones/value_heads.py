@@ -1,0 +1,121 @@
+"""Heads that Transformers' sequence classifiers do not read by themselves: TRL's value head, and any head's bias."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from transformers.utils import cached_file
+
+from ..errors import UNREADABLE, DataError
+from ..io.checked_files import from_json
+from .hub import place_of
+
+HEAD = "score"  # the name of the head of every decoder with a sequence classifier in transformers
+VALUE = "v_head.summary"
+BESIDE = "value_head.safetensors"
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = {"pytorch_model": "model", "adapter_model": "adapter_model", "value_head": "value_head"}
+TRAINERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
+
+
+class Head(NamedTuple):
+    """r = w · h_last + b for each of K objectives."""
+
+    weight: Float[Tensor, "K D"]
+    bias: Float[Tensor, " K"] | None
+
+
+def stored_head(source: str) -> Head | None:
+    """The head in a folder's (or Hub id's) safetensors that a sequence classifier would leave out; None without one.
+
+    A head of ours may have a bias, which decoders of Transformers have no place for. Without such a head it is TRL's
+    `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
+    them or beside a LoRA.
+    """
+    files = (BESIDE, WHOLE)
+    own = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (WHOLE,))
+    if f"{HEAD}.weight" in own:
+        return Head(own[f"{HEAD}.weight"], own[f"{HEAD}.bias"]) if f"{HEAD}.bias" in own else None
+    found = stored(source, [f"{VALUE}.weight", f"{VALUE}.bias"], files)
+    return Head(found[f"{VALUE}.weight"], found.get(f"{VALUE}.bias")) if f"{VALUE}.weight" in found else None
+
+
+def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
+    """Those of the named tensors that the safetensors files hold, in shards too."""
+    paths = [path for name in files if (path := _file(source, name))]
+    if not paths and (index := _file(source, INDEX)):
+        try:
+            shards = from_json(index.read_text(encoding="utf-8"))["weight_map"]
+        except UNREADABLE as error:
+            raise DataError(f"{index}: damaged ({error}); fetch it again") from error
+        paths = [path for name in sorted({shards[n] for n in names if n in shards}) if (path := _file(source, name))]
+    found: dict[str, Tensor] = {}
+    for path in paths:
+        try:
+            with safe_open(path, framework="pt") as tensors:
+                found |= {name: tensors.get_tensor(name) for name in {*names} & {*tensors.keys()}}
+        except SafetensorError as error:
+            raise DataError(f"{path}: damaged ({error}); fetch it again") from error
+    return found
+
+
+def _file(source: str, name: str) -> Path | None:
+    if Path(source).is_dir():
+        return Path(source) / name if (Path(source) / name).exists() else None
+    place = place_of(source)
+    try:
+        found = cached_file(place.name, name, revision=place.revision)
+    except OSError:  # the Hub does not have it, or is not there
+        return None
+    return Path(found) if found else None
+
+
+def put_head(model: nn.Module, head: Head, source: str) -> None:
+    """Give a decoder this head, bias included; its weights take the model's precision."""
+    old: Any = model.get_submodule(HEAD)
+    if head.weight.shape != old.weight.shape:
+        raise DataError(
+            f"{source}: the head has shape {tuple(head.weight.shape)} and the model needs {tuple(old.weight.shape)}; "
+            "give the model that the head was trained with"
+        )
+    like = {"device": old.weight.device, "dtype": old.weight.dtype}
+    new = nn.Linear(old.in_features, old.out_features, bias=head.bias is not None, **like)
+    with torch.no_grad():
+        new.weight.copy_(head.weight)
+        if head.bias is not None:
+            new.bias.copy_(head.bias)
+    setattr(model, HEAD, new)
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Weights that lie there as a pickle only are a `DataError` that says how to convert them."""
+    safe = [path.name for path in folder.glob("*.safetensors")]
+    for path in sorted(one for suffix in ("bin", "pt", "pth") for one in folder.glob(f"*.{suffix}")):
+        target = _safe_name(path, bool(safe))
+        if target and not any(name.startswith(target) for name in safe):
+            raise DataError(f"{path}: a pickle, which can run code when it is read; {_conversion(path, target)}")
+
+
+def _safe_name(path: Path, safe: bool) -> str:
+    """The safetensors file that the pickle's weights belong in; empty for what trainers leave beside the weights."""
+    stem = path.stem.partition("-")[0]
+    if stem == "pytorch_model" and (path.parent / "adapter_config.json").exists():
+        return "value_head"  # TRL writes the head of an adapted model so
+    if stem in PICKLES:
+        return PICKLES[stem]
+    return "" if safe or stem.startswith(TRAINERS) else "model"
+
+
+def _conversion(path: Path, target: str) -> str:
+    if "-of-" in path.stem:
+        return "ask its author for safetensors, or convert every shard and the index where its author is trusted"
+    return (
+        "only safetensors are read. Where its author is trusted, convert it once in its folder: "
+        'python -c "import torch; from safetensors.torch import save_file; '
+        f"save_file({{k: v.clone() for k, v in torch.load('{path.name}', weights_only=True).items()}}, "
+        f"'{target}.safetensors', metadata={{'format': 'pt'}})\""
+    )

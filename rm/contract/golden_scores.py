@@ -1,0 +1,117 @@
+"""Open a reward model's folder by what it says it is, and prove that it still gives the numbers it gave."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import UNREADABLE, CheckFailed, DataError, UsageError, did_you_mean
+from ..io.checked_files import from_json
+from ..io.checksums import fault_of, read_sums, write_sums
+from ..registry import load, names
+from ..types import Example, RewardModel, completion, completion_json, prompt_text
+from .scoring_contract import FILE, load_contract
+
+GOLDEN, SUMS = "golden.jsonl", "checksums.json"
+HASHED = 2_000_000_000
+"""Bytes of weights that are hashed whenever a model is opened, a second or two; of larger ones sizes are compared and
+golden scores read, and `rewardlab verify` hashes them."""
+
+
+def load_reward_model(source: str, *, check: bool = True, **options: Any) -> RewardModel:
+    """The reward model in a folder, of the kind its contract names; any other path or Hub id as a scalar one.
+
+    With `check` a folder's weights have to be the bytes that were saved and to give its golden scores still, else it
+    is a `CheckFailed`.
+    """
+    folder = Path(source)
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise UsageError(f"'{source[:60]}' can be no folder ({error.strerror}); give a reward model's") from error
+    if is_folder and not any((folder / name).exists() for name in (FILE, "config.json", "adapter_config.json")):
+        raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
+    kind = load_contract(folder).kind if (folder / FILE).exists() else "scalar"
+    if kind not in names("rm.models"):  # a name from a file chooses among our files and runs nothing else
+        raise DataError(f"{folder / FILE}: no kind '{kind}' of reward model; {did_you_mean(kind, names('rm.models'))}")
+    if check:
+        check_files(folder)
+    model = load("rm.models", kind)(source, **options)
+    if check and (folder / GOLDEN).exists():
+        check_golden(model, folder)
+    return model
+
+
+def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) -> None:
+    """Keep a few conversations with their rewards beside the weights."""
+    rewards = model.rate(examples)
+    if not np.isfinite(rewards).all():
+        raise CheckFailed("the trained model gives rewards that are not finite; lower --learning_rate and train again")
+    rows = [
+        {"prompt": list(example.prompt), "answer": completion_json(example.answer), "rewards": reward.tolist()}
+        for example, reward in zip(examples, rewards, strict=True)
+    ]
+    (folder / GOLDEN).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    write_sums(folder, [*folder.glob("*.safetensors"), *folder.glob("tokenizer.json")], folder / SUMS)
+
+
+def check_files(folder: Path, *, whole: bool = False) -> int | None:
+    """How many files with weights or a vocabulary are the bytes that were saved; None if no sums were kept.
+
+    A file that is not is a `CheckFailed`. Without `whole` more than `HASHED` bytes are not read, only measured.
+    """
+    if not (folder / SUMS).is_file():
+        return None
+    try:
+        sums = read_sums(folder / SUMS)
+    except ValueError as error:
+        raise CheckFailed(f"{folder}: {error}; restore it, or delete it to go without") from error
+    hashed = whole or sum(one["bytes"] for one in sums.values()) <= HASHED
+    if fault := fault_of(folder, sums, hashed=hashed):
+        raise CheckFailed(f"{folder}: {fault}; restore the file, or delete {SUMS} if it was changed on purpose")
+    return len(sums)
+
+
+def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
+    """The kept conversations, and the rewards [N, K] that they had."""
+    try:
+        rows = [from_json(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
+        kept = np.array([row["rewards"] for row in rows], float)
+        return [Example(tuple(row["prompt"]), _answer(row["answer"])) for row in rows], kept
+    except UNREADABLE as error:
+        raise _damaged(folder, error) from error
+
+
+def _answer(kept: Any) -> str:
+    return completion(kept) if isinstance(kept, list) else kept
+
+
+def _damaged(folder: Path, why: object) -> DataError:
+    return DataError(f"{folder / GOLDEN}: damaged ({why}); restore it, or delete it to go without")
+
+
+def check_golden(model: RewardModel, folder: Path) -> float:
+    """The largest difference to the kept rewards, which must not be more than the dtype explains.
+
+    That is 1e-5 of the rewards' size in float32 and float64, 0.05 of it in half precision, which adds up differently
+    from machine to machine.
+    """
+    examples, kept = read_golden(folder)
+    try:
+        found = model.rate(examples)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+    if found.shape != kept.shape:
+        raise _damaged(folder, f"rewards of shape {kept.shape}, and the model gives {found.shape}")
+    worst = np.abs(found - kept).max(axis=1, initial=0.0)
+    tolerance = (1e-5 if model.contract.dtype in ("float32", "float64") else 0.05) * max(kept.std(), np.abs(kept).max())
+    if not (worst <= tolerance).all():
+        place = int(np.nan_to_num(worst, nan=np.inf).argmax())
+        prompt = prompt_text(examples[place].prompt)[:40]
+        raise CheckFailed(
+            f"{folder}: '{prompt}' now scores {found[place].tolist()} and was saved with "
+            f"{kept[place].tolist()}; the weights, the tokenizer or the base model have changed"
+        )
+    return float(worst.max(initial=0.0))

@@ -1,0 +1,199 @@
+"""What makes a reward model's score another number: each fault repeated with our model, and called by its name."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+
+from ..backbones.loading import decoder_head, head_outputs
+from ..backbones.tokenization import edge_tokens
+from ..types import Example
+from .scoring_contract import PLAIN_TEMPLATE
+
+EXPLAINED = 0.1
+"""A fault is named if it leaves at most this share of the difference."""
+SCALED = 1e-4
+"""The same for scores that were multiplied and shifted, which has two free numbers."""
+ROUNDING = 0.1
+"""Differences up to so many standard deviations of the scores may be rounding, where nothing else explains them."""
+Ids = list[list[int]]
+
+
+class Scored(NamedTuple):
+    """What another way made of the conversations."""
+
+    scores: np.ndarray
+    """[N, K]"""
+    tokens: Sequence[Sequence[int]] | None = None
+    """What it read, where it tells."""
+    because: str = ""
+    """Why it differs or gave no scores, where it says so itself."""
+
+
+def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequence[int]] | None) -> str:
+    """Where the other way first reads another token than ours; empty where it reads the same or does not tell."""
+    if tokens is None:
+        return ""
+    for place, (encoded, theirs) in enumerate(zip(model.encoder.encode_all(examples), tokens, strict=True)):
+        ours = encoded.ids
+        for position in range(max(len(ours), len(theirs))):
+            own, other = (ids[position] if position < len(ids) else None for ids in (ours, theirs))
+            if own != other:
+                return f"conversation {place + 1}, token {position + 1}: {other} instead of {own}"
+    return ""
+
+
+def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: Scored) -> str:
+    """The fault that turns our scores into theirs, the likeliest first; what no fault explains is said to be so.
+
+    A fault explains them if repeating it with our model leaves at most a tenth of the difference.
+    """
+    if theirs.because:
+        return theirs.because
+    gap = np.abs(theirs.scores - ours).max()
+    if not np.isfinite(gap):
+        return "scores that are missing or not finite"
+    for name, scores in faults(model, examples, ours):
+        if np.abs(theirs.scores - scores).max() <= EXPLAINED * gap:
+            return name
+    if scaled := _affine(ours, theirs.scores):
+        return scaled
+    reads_others = bool(first_token(model, examples, theirs.tokens))
+    if not reads_others and gap <= ROUNDING * ours.std(0).max():
+        return "no known fault, and no larger than rounding in half precision"
+    if theirs.tokens is None:
+        return "another template, a re-initialised head or other weights: it does not tell which tokens it reads"
+    if reads_others:
+        return "other template"
+    return "re-initialised head or other weights: it reads the same tokens"
+
+
+def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
+    """Scores that were multiplied and shifted afterwards."""
+    if len(ours) < 4 or np.ptp(ours[:, 0]) == 0:
+        return ""
+    factor, shift = np.polyfit(ours[:, 0], theirs[:, 0], 1)
+    left = np.abs(theirs - (factor * ours + shift)).max()
+    return f"scores times {factor:.4g} plus {shift:.4g}" if left <= SCALED * np.abs(theirs - ours).max() else ""
+
+
+def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Names of faults, and the scores [N, K] that our model would give with each."""
+    yield "sigmoid activation", expit(ours)
+    if ours.shape[1] > 1:
+        yield "softmax activation", softmax(ours, axis=1)
+    if not (hasattr(model, "encoder") and hasattr(model, "score")):
+        return
+    right = [one.ids for one in model.encoder.encode_all(examples)]
+    for name, ids in readings(model, examples, right):
+        if ids != right:
+            yield name, score_ids(model, ids)
+    if decoder_head(model.model) is not None:
+        if (bias := getattr(decoder_head(model.model), "bias", None)) is not None:
+            yield "head without its bias", ours - bias.detach().double().cpu().numpy()
+        yield from _poolings(model, right)
+        yield from _padding_read(model, right)
+
+
+def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tuple[str, Ids]]:
+    """Other token ids that others would read for the same conversations."""
+    before, after = edge_id(model, 0), edge_id(model, 1)
+    if before is not None:
+        yield "double BOS", [[before, *ids] for ids in right]
+        yield "missing BOS", [ids[1:] if ids[:1] == [before] else ids for ids in right]
+    if after is not None:
+        yield "missing EOS", [ids[:-1] if ids[-1:] == [after] else ids for ids in right]
+        yield "double EOS", [[*ids, after] for ids in right]
+    yield "missing EOS", _unclosed(model, examples, right)
+    yield "wrong truncation side", _cut_elsewhere(model, examples)
+    yield "no truncation", [whole_ids(model, example) for example in examples]
+    for closed in ([], [after] if after is not None else []):
+        plain = (ids if ids[-1:] == closed else [*ids, *closed] for ids in _plain(model, examples))
+        yield "other template", [model.encoder.truncated(ids) for ids in plain]
+
+
+def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
+    """Without what the template closes an answer with: where two different answers end alike."""
+    other = [Example(one.prompt, f"{one.answer} x") for one in examples]
+    closings = []
+    for ids, theirs in zip(right, (one.ids for one in model.encoder.encode_all(other)), strict=True):
+        same = 0
+        while same < min(len(ids), len(theirs)) and ids[-1 - same] == theirs[-1 - same]:
+            same += 1
+        closings.append(same)
+    return [ids[: len(ids) - min(closings, default=0)] or ids for ids in right]
+
+
+def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
+    limit, found = model.contract.max_length, []
+    for example in examples:
+        whole = whole_ids(model, example)
+        if limit is not None and len(whole) > limit:
+            whole = whole[:limit] if model.contract.truncation == "left" else whole[-limit:]
+        found.append(whole)
+    return found
+
+
+def whole_ids(model: Any, example: Example) -> list[int]:
+    """Token ids before truncation."""
+    ids = model.encoder.tokenizer(model.encoder.render(example), add_special_tokens=False, verbose=False).input_ids
+    return model.encoder.finished(ids)
+
+
+def _plain(model: Any, examples: Sequence[Example]) -> Ids:
+    turns = [one.turns for one in examples]
+    tokenizer = model.encoder.tokenizer
+    texts = [tokenizer.apply_chat_template(one, chat_template=PLAIN_TEMPLATE, tokenize=False) for one in turns]
+    return [model.encoder.finished(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids]
+
+
+def _poolings(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
+    rows = [_at_every_token(model, ids) for ids in right]
+    yield "wrong pooling (mean)", np.stack([row.mean(0) for row in rows])
+    yield "wrong pooling (first token)", np.stack([row[0] for row in rows])
+    yield "wrong pooling (last token but one)", np.stack([row[max(len(row) - 2, 0)] for row in rows])
+    yield "wrong pooling (sum)", np.stack([row.sum(0) for row in rows])
+
+
+def _padding_read(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
+    filler = model.encoder.tokenizer.pad_token_id
+    width = max(map(len, right))
+    for fill in {filler if filler is not None else 0, 0}:
+        behind = [[*ids, *[fill] * (width - len(ids))] for ids in right]
+        front = [[*[fill] * (width - len(ids)), *ids] for ids in right]
+        for ids in (behind, front):
+            yield "pad token scored as content", score_ids(model, ids)
+
+
+def score_ids(model: Any, ids: Ids) -> np.ndarray:
+    """Scores [N, K] of token ids as they are, each alone."""
+    return np.concatenate([run(model, lambda one=one: model.score(*_row(model, one))) for one in ids])
+
+
+def _at_every_token(model: Any, ids: list[int]) -> np.ndarray:
+    return run(model, lambda: head_outputs(model.model, *_row(model, ids))[0])
+
+
+def _row(model: Any, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    tokens = torch.tensor([ids], device=device_of(model))
+    return tokens, torch.ones_like(tokens, dtype=torch.bool)
+
+
+def run(model: Any, call: Callable[[], torch.Tensor]) -> np.ndarray:
+    """What a call on the model gives, without gradients and in float64."""
+    model.model.eval()
+    with torch.inference_mode():
+        return call().double().cpu().numpy()
+
+
+def device_of(model: Any) -> torch.device:
+    """Where the model computes."""
+    return next(model.model.parameters()).device
+
+
+def edge_id(model: Any, place: int) -> int | None:
+    """Id of what stands before (place 0) or after (place 1) a text; None where the tokenizer has none."""
+    token = edge_tokens(model.encoder.tokenizer)[place]
+    return None if token is None else model.encoder.tokenizer.convert_tokens_to_ids(token)

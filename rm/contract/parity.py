@@ -1,0 +1,219 @@
+"""Is it one number? A reward model's scores beside those of another way to get them, and what makes a difference."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from peft import PeftModel
+
+from ..backbones.loading import folded
+from ..backbones.tokenization import pad
+from ..errors import DataError
+from ..types import Example, Message, RewardModel, user_turn
+from .known_faults import Scored, culprit, device_of, edge_id, first_token, run
+
+HALF = 2e-2
+"""Largest difference in half precision, in standard deviations of the scores."""
+FULL = 1e-4
+"""The same in single precision."""
+TOGETHER = 8
+"""Conversations in a padded batch."""
+Way = Callable[[Sequence[Example]], Scored]
+
+
+class Parity(NamedTuple):
+    """One way beside our scores; differences in units of the reward."""
+
+    way: str
+    conversations: int
+    largest: float
+    mean: float
+    deviation: float
+    """Standard deviation of our scores over the conversations, of the objective where it is largest."""
+    tolerance: float
+    flips: float
+    """Share of pairs of conversations that it puts in the other order, in [0, 1]."""
+    token: str
+    """Where it first reads another token; empty where it reads the same or does not tell."""
+    culprit: str
+    """What explains a difference beyond the tolerance; empty where there is none."""
+    told: bool = False
+    """A way that promises nothing: its difference is told and never fails."""
+
+    @property
+    def same(self) -> bool:
+        """Whether it is the same number."""
+        return self.largest <= self.tolerance
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.same or self.told
+
+
+def parity(
+    model: RewardModel,
+    examples: Sequence[Example],
+    ways: Mapping[str, Way],
+    *,
+    half: Sequence[str] = (),
+    told: Sequence[str] = (),
+) -> Iterator[Parity]:
+    """Each way's scores against the model's own; those named `half` compute in half precision, `told` ones never fail.
+
+    Same is a largest difference of 1e-4 standard deviations of the model's scores over the conversations, 2e-2 in half
+    precision. A score that is missing or not finite is infinitely far.
+    """
+    ours = model.rate(examples)
+    coarse = model.contract.dtype not in ("float32", "float64")
+    for name, way in ways.items():
+        tolerance = max((HALF if coarse or name in half else FULL) * float(ours.std(0).max()), 1e-6)
+        found = compared(model, examples, ours, name, way(examples), tolerance)
+        yield found._replace(told=name in told)
+
+
+def compared(
+    model: RewardModel, examples: Sequence[Example], ours: np.ndarray, way: str, theirs: Scored, tolerance: float
+) -> Parity:
+    """One way beside `ours` [N, K]; where they differ, what explains it."""
+    if theirs.scores.shape != ours.shape:
+        because = theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
+        theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, because)
+    gaps = np.nan_to_num(np.abs(theirs.scores - ours), nan=np.inf)
+    found = Parity(
+        way,
+        len(examples),
+        float(gaps.max()),
+        float(gaps.mean()),
+        float(ours.std(0).max()),
+        tolerance,
+        flipped(ours, theirs.scores),
+        first_token(model, examples, theirs.tokens),
+        "",
+    )
+    return found if found.same else found._replace(culprit=culprit(model, examples, ours, theirs))
+
+
+def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Share of pairs of rows, over all objectives, that are in the other order; equal scores flip nothing.
+
+    >>> flipped(np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [3.0], [2.0]]))
+    0.33...
+    """
+    first, second = np.triu_indices(len(ours), 1)
+    if not len(first):
+        return 0.0
+    return float(((ours[first] - ours[second]) * (theirs[first] - theirs[second]) < 0).mean())
+
+
+# ---- the model's own ways ----
+
+
+def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
+    """Alone, shuffled, padded on either side, with any pad token, its adapter merged: none of it may change a score."""
+    ways: dict[str, Way] = {
+        "alone": lambda examples: Scored(np.concatenate([model.rate([one]) for one in examples])),
+        "shuffled": lambda examples: Scored(_shuffled(model, examples, seed)),
+    }
+    if not _has_tokens(model):
+        return ways
+    for side in ("left", "right"):
+        ways[f"padded on the {side}"] = lambda examples, side=side: Scored(_padded(model, examples, side))
+    ways["pad is EOS"] = lambda examples: Scored(_padded(model, examples, "right", edge_id(model, 1) or 0))
+    if isinstance(model.model, PeftModel):
+        ways["adapter merged"] = lambda examples: Scored(
+            _padded(with_weights(model, folded(model.model)), examples, "right")
+        )
+    return ways
+
+
+def other_precision(model: Any) -> dict[str, Way]:
+    """The same weights in bfloat16, or in single precision where the contract says half; nothing for other kinds.
+
+    The contract promises one precision only, so this is to be told rather than to fail.
+    """
+    if not _has_tokens(model):
+        return {}
+    name = "bfloat16" if model.contract.dtype in ("float32", "float64") else "float32"
+
+    def way(examples: Sequence[Example]) -> Scored:
+        other = with_weights(model, copy.deepcopy(model.model).to(getattr(torch, name)))
+        return Scored(_padded(other, examples, "right"), because=f"{name} itself")
+
+    return {name: way}
+
+
+def _has_tokens(model: Any) -> bool:
+    return hasattr(model, "encoder") and hasattr(model, "score")
+
+
+def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
+    order = np.random.default_rng(seed).permutation(len(examples))
+    found = np.empty((len(examples), len(model.contract.objectives)))
+    for some in np.array_split(order, max(1, len(order) // 3)):
+        found[some] = model.rate([examples[place] for place in some])
+    return found
+
+
+def with_weights(model: Any, weights: torch.nn.Module) -> Any:
+    """The same reward model on another network."""
+    other = copy.copy(model)
+    other.model = weights
+    return other
+
+
+def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
+    """Scores of batches in the order given."""
+    rows = [one.ids for one in model.encoder.encode_all(examples)]
+    found = []
+    for start in range(0, len(rows), TOGETHER):
+        tokens, attention = (one.to(device_of(model)) for one in pad(rows[start : start + TOGETHER], filler))
+        if side == "left":
+            moves = (~attention).sum(1)
+            places = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
+            tokens, attention = tokens.gather(1, places), attention.gather(1, places)
+        found.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
+    return np.concatenate(found)
+
+
+# ---- conversations that find faults ----
+
+
+def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
+    """Conversations of the kinds that the examples lack: very short, several turns, not ASCII, beyond the limit.
+
+    A kind that the model's template refuses is left out.
+    """
+    question = user_turn("What is two and two?")
+    turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
+    kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [
+        (lambda one: len(one.answer) <= 3, lambda: Example(user_turn("Hi"), "a")),
+        (lambda one: len(one.prompt) > 2, lambda: Example(turns, "Six.")),
+        (lambda one: not one.answer.isascii(), lambda: Example(question, "四, čtyři, أربعة, e\u0301 🙂\u200d")),
+        (lambda one: _too_long(model, one), lambda: _long(model, question)),
+    ]
+    made = [make() for known, make in kinds if not any(map(known, examples))]
+    return [one for one in made if _readable(model, one)]
+
+
+def _too_long(model: Any, example: Example) -> bool:
+    """Whether truncation takes something; True where nothing is ever cut."""
+    limit = model.contract.max_length
+    return limit is None or not hasattr(model, "encoder") or model.encoder.encode(example).length > limit
+
+
+def _long(model: Any, prompt: tuple[Message, ...]) -> Example:
+    words = 8
+    while not _too_long(model, one := Example(prompt, " ".join(f"word{place}" for place in range(words)))):
+        words *= 2
+    return one
+
+
+def _readable(model: Any, example: Example) -> bool:
+    try:
+        model.rate([example])
+    except DataError:
+        return False
+    return True

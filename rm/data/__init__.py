@@ -1,0 +1,1 @@
+"""Preference data: pairs, conversations, readers, streaming, lint, contamination and leakage."""

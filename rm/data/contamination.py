@@ -1,0 +1,121 @@
+"""Prompts that stand in a benchmark, word for word or nearly: a reward model must not have been trained on them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from ..types import Messages
+from .pairs import normal_prompt
+
+WORDS = 3
+"""Words of a shingle."""
+FEWEST = 6
+"""Shingles of a text below which nothing is called near: short texts are alike by chance."""
+BLOCK = 2_000
+
+
+class Overlap(NamedTuple):
+    """A prompt that a benchmark has too."""
+
+    row: int
+    benchmark: str
+    text: str
+    """The benchmark's prompt."""
+    likeness: float
+    """1 for the same words in the same order, else the share below."""
+    turn: int
+    """Which of the prompt's user turns it is, from 0."""
+
+
+def overlaps(
+    prompts: Sequence[Messages], benchmarks: Mapping[str, Iterable[str]], near: float = 0.7
+) -> Iterator[Overlap]:
+    """Every prompt whose user turns have one that a benchmark has too, once for each benchmark, the likest of them and
+    of equally like ones the first.
+
+    Same: equal without case, punctuation and runs of blanks (`rm.data.pairs.normal_prompt`). Near: of the two sets of
+    3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
+
+        |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
+        Broder 1997, "On the resemblance and containment of documents")
+
+    is at least `near`, in (0, 1]; both sets hold 6 shingles or more.
+    """
+    if not 0 < near <= 1:
+        raise ValueError(f"near is a share in (0, 1], got {near}")
+    turns = [(row, n, normal_prompt(text)) for row, one in enumerate(prompts) for n, text in enumerate(_users(one))]
+    said = [text for _, _, text in turns]
+    shingled = _shingles(said)
+    for name, texts in benchmarks.items():
+        known = {normal_prompt(text): text for text in texts}
+        found: dict[int, Overlap] = {}
+        for place, other, likeness in _alike(said, shingled, list(known), near):
+            row, turn, _ = turns[place]
+            if row not in found or likeness > found[row].likeness:
+                found[row] = Overlap(row, name, known[other], likeness, turn)
+        yield from (found[row] for row in sorted(found))
+
+
+def _users(prompt: Messages) -> list[str]:
+    return [turn["content"] for turn in prompt if turn["role"] == "user"]
+
+
+class Shared(NamedTuple):
+    """How much of a benchmark stands in the data."""
+
+    benchmark: str
+    rows: int
+    """With a user turn that is one of its prompts, word for word."""
+    prompts: int
+    """Different ones among these."""
+    beginning: int
+    """Different ones that are the first user turn of a row: what two lists of first turns have in common."""
+    near: int
+    """Further rows, with a user turn that is nearly one of its prompts."""
+
+
+def shared(found: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
+    """What was found, counted for each of the benchmarks; prompts that `normal_prompt` makes equal are one."""
+    of_all = list(found)
+    return [_shared(name, [one for one in of_all if one.benchmark == name]) for name in benchmarks]
+
+
+def _shared(benchmark: str, found: Sequence[Overlap]) -> Shared:
+    same = [one for one in found if one.likeness == 1]
+    prompts, beginning = (
+        {normal_prompt(one.text) for one in some} for some in (same, [one for one in same if one.turn == 0])
+    )
+    return Shared(benchmark, len(same), len(prompts), len(beginning), len(found) - len(same))
+
+
+def _alike(
+    texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], near: float
+) -> Iterator[tuple[int, str, float]]:
+    """(place of the text, the known text, likeness) of all that are the same or near."""
+    same = {*known}
+    yield from ((place, text, 1.0) for place, text in enumerate(texts) if text in same)
+    others = _shingles(known)
+    sizes, other_sizes = (np.asarray(one.sum(1)).ravel() for one in (shingled, others))
+    for start in range(0, len(texts), BLOCK):
+        shared = (shingled[start : start + BLOCK] @ others.T).tocoo()
+        rows = shared.row + start
+        both, a, b = shared.data, sizes[rows], other_sizes[shared.col]
+        likeness = np.maximum(both / (a + b - both), both / b)
+        for place in np.flatnonzero((likeness >= near) & (a >= FEWEST) & (b >= FEWEST)):
+            text = known[int(shared.col[place])]
+            if texts[rows[place]] != text:
+                yield int(rows[place]), text, min(float(likeness[place]), 0.999)
+
+
+def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
+    """[N, 2^22] of 0 and 1."""
+    if not texts:
+        return sparse.csr_matrix((0, 2**22), dtype=np.float32)
+    hashed = HashingVectorizer(
+        ngram_range=(WORDS, WORDS), n_features=2**22, binary=True, norm=None, alternate_sign=False,
+        token_pattern=r"\S+", dtype=np.float32,
+    )  # fmt: skip
+    return sparse.csr_matrix(hashed.transform(texts))

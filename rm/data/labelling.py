@@ -1,0 +1,33 @@
+"""Reward models as labellers: who is asked which of two answers is better, and answers by their rewards."""
+
+import math
+
+from ..errors import UsageError
+from ..types import Example, Labeller, Messages, RewardModel
+
+TIE = 1e-9  # differences of rounding error are ties
+
+
+def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
+    """P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0 it is 1, 0, or 0.5 for a tie.
+
+    `objective` may be left out for a model that has one. A reward that is NaN is an abstention.
+    """
+    objectives = model.contract.objectives
+    if objective not in objectives and (objective or len(objectives) > 1):
+        raise UsageError(f"no objective '{objective}' in the labelling reward model; name one of {objectives}")
+    if temperature < 0:
+        raise UsageError(f"a labeller's temperature is 0 or more, got {temperature}")
+    column = objectives.index(objective) if objective else 0
+
+    def label(prompt: Messages, answers: tuple[str, str]) -> float:
+        first, second = model.rate([Example(prompt, answer) for answer in answers])[:, column].tolist()
+        if temperature == 0:
+            return math.nan if math.isnan(first - second) else _sign(first - second)
+        return (1 + math.tanh((first - second) / (2 * temperature))) / 2  # σ without overflow
+
+    return label
+
+
+def _sign(gap: float) -> float:
+    return 0.5 if abs(gap) < TIE else float(gap > 0)

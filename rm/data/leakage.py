@@ -1,0 +1,126 @@
+"""Signs by which one could guess the better answer of every pair without reading the prompt: a data set's leaks."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse, stats
+from sklearn.feature_extraction.text import CountVectorizer
+
+from ..types import PreferencePair
+
+SURE = 1e-6
+"""Largest p, of a binomial test with Bonferroni's correction over all signs, at which a sign is told."""
+FIRST, LAST = "first=", "last="
+
+
+class Leak(NamedTuple):
+    """A sign that stands on one side of some pairs, and how often that is the chosen side."""
+
+    kind: str
+    """`length`, `position`, `marker`, `opening` or `ending`."""
+    sign: str
+    pairs: int
+    """In which it tells the answers apart."""
+    right: float
+    """How often the better guess by it is right, in [0.5, 1]."""
+    rows: tuple[int, ...]
+    """Of those pairs, in order."""
+
+    @property
+    def sentence(self) -> str:
+        """For a reader."""
+        return f"{self.sign}: right in {self.right:.1%} of {self.pairs:,} pairs"
+
+
+def leaks(
+    pairs: Sequence[PreferencePair], first: Sequence[bool | None] = (), *, right: float = 0.8, share: float = 0.005
+) -> list[Leak]:
+    """The signs that tell the label in at least `right` of the pairs that have them, and stand in `share` of all.
+
+    `first` says of each pair whether its chosen answer stood first in the data, where they say. Signs are: which answer
+    is longer (by words), which stood first, and every word that stands in one of the two answers alone, anywhere, as
+    its first word or as its last. The label is the answer more likely to win in the pair's first objective that has a
+    preference; a pair without any tells nothing.
+    """
+    if not 0.5 < right <= 1:
+        raise ValueError(f"right is a share in (0.5, 1], got {right}")
+    least = max(20, share * len(pairs))
+    sides = _sides(pairs)
+    told = [*_length(pairs, sides), *_position(first, sides), *_words(pairs, sides, least)]
+    return [
+        one for one in told if one.pairs >= least and one.right >= right and _chance(one) * max(len(told), 1) <= SURE
+    ]
+
+
+def _chance(leak: Leak) -> float:
+    """P of so many right guesses or more, if each is right with 1/2; two-sided."""
+    return float(stats.binomtest(round(leak.right * leak.pairs), leak.pairs).pvalue)
+
+
+def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
+    """[N]: 1 where the answer called chosen is preferred, -1 where the other one is, 0 where neither is."""
+    better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
+    return np.array(
+        [0 if one is None else 1 if one is pair else -1 for one, pair in zip(better, pairs, strict=True)],
+        np.int8,
+    )
+
+
+def _length(pairs: Sequence[PreferencePair], sides: np.ndarray) -> Iterator[Leak]:
+    gaps = np.array([len(pair.chosen.split()) - len(pair.rejected.split()) for pair in pairs])
+    yield from _told("length", ("the longer answer is chosen", "the shorter answer is chosen"), np.sign(gaps) * sides)
+
+
+def _position(first: Sequence[bool | None], sides: np.ndarray) -> Iterator[Leak]:
+    signs = np.array([0 if one is None else 1 if one else -1 for one in first])
+    yield from _told(
+        "position", ("the first answer is chosen", "the second answer is chosen"), signs * sides[: len(signs)]
+    )
+
+
+def _told(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:
+    """Signs [N]: 1 where they point to the chosen answer, -1 to the rejected one, 0 where they do not tell."""
+    rows = np.flatnonzero(signs)
+    if len(rows):
+        chosen = int((signs > 0).sum())
+        sign = names[0] if 2 * chosen >= len(rows) else names[1]
+        yield Leak(kind, sign, len(rows), max(chosen, len(rows) - chosen) / len(rows), tuple(rows.tolist()))
+
+
+def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
+    texts = [[_with_edges(one) for one in side] for side in zip(*((p.chosen, p.rejected) for p in pairs), strict=True)]
+    counter = CountVectorizer(analyzer=str.split, binary=True, min_df=min(int(least), 2 * len(pairs)), dtype=np.int8)
+    try:
+        counter.fit([text for side in texts for text in side])
+    except ValueError:  # no word is frequent enough
+        return
+    chosen, rejected = (sparse.csr_matrix(counter.transform(side)) for side in texts)
+    apart = sparse.csc_matrix(sparse.diags_array(sides, dtype=np.int8) @ (chosen - rejected))
+    apart.eliminate_zeros()
+    for place, word in enumerate(counter.get_feature_names_out()):
+        signs = apart.data[apart.indptr[place] : apart.indptr[place + 1]]
+        if len(signs) < least:
+            continue
+        up = int((signs > 0).sum())
+        kind, sign = _name(word, "chosen" if 2 * up >= len(signs) else "rejected")
+        rows = np.sort(apart.indices[apart.indptr[place] : apart.indptr[place + 1]])
+        yield Leak(kind, sign, len(signs), max(up, len(signs) - up) / len(signs), tuple(rows.tolist()))
+
+
+def _with_edges(answer: str) -> str:
+    """The words, and the first and the last one once more, marked: `first=sure`, `last=day`.
+
+    A word is of letters or of punctuation, never of both, so none can be taken for a marked one.
+    """
+    words = re.findall(r"\w+|[^\w\s]+", answer.lower())
+    return " ".join([*words, FIRST + words[0], LAST + words[-1]] if words else [])
+
+
+def _name(word: str, side: str) -> tuple[str, str]:
+    if word.startswith(FIRST):
+        return "opening", f"the {side} answer begins with '{word.removeprefix(FIRST)}'"
+    if word.startswith(LAST):
+        return "ending", f"the {side} answer ends with '{word.removeprefix(LAST)}'"
+    return "marker", f"the {side} answer says '{word}'"

@@ -1,0 +1,249 @@
+"""What is wrong with preference data before anything is trained on them: findings by row, and leaks of the whole."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..io.escaping import inert
+from ..io.markdown import table
+from ..types import Example, Message, PreferencePair, call_text, completion_turns, prompt_text
+from .contamination import WORDS, Overlap, Shared, overlaps, shared
+from .leakage import Leak, leaks
+from .pairs import normal_prompt
+
+UNUSABLE = "unusable"
+NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical answers", "identical after truncation"
+TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
+TOO_LONG, MARKUP = "over-length", "template tokens in the text"
+OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
+TOKENS = re.compile(
+    r"<\|[A-Za-z0-9_]+\|>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>"
+    r"|(?:^|\n\n)(?:Human|Assistant): "
+)
+"""What chat templates put between turns."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with one row."""
+
+    row: int
+    reason: str
+    detail: str
+    other: int | None = None
+    """The row that the detail speaks of."""
+
+
+Encode = Callable[[Sequence[Example]], Sequence[Any]]
+"""How a reward model reads answers: `rm.backbones.tokenization.Encoder.encode_all`."""
+
+
+class Linted(NamedTuple):
+    """Everything that was found, by row and in the whole."""
+
+    findings: tuple[Finding, ...]
+    leaks: tuple[Leak, ...]
+    shared: tuple[Shared, ...] = ()
+    """With each benchmark."""
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Rows with each reason, most frequent first."""
+        rows = {(one.reason, one.row) for one in self.findings}
+        return dict(Counter(reason for reason, _ in sorted(rows)).most_common())
+
+    def left_out(self, kept: Iterable[str] = (TIE,)) -> dict[int, str]:
+        """Row -> the first reason to leave it out; rows with the reasons `kept` alone stay."""
+        found: dict[int, str] = {}
+        for one in self.findings:
+            if one.reason not in kept:
+                found.setdefault(one.row, one.reason)
+        return dict(sorted(found.items()))
+
+
+def lint(
+    pairs: Sequence[PreferencePair],
+    *,
+    encode: Encode | None = None,
+    max_length: int | None = None,
+    special: Iterable[str] = (),
+    benchmarks: Mapping[str, Iterable[str]] | None = None,
+    first: Sequence[bool | None] = (),
+    near: float = 0.7,
+    alike: float = 0.9,
+) -> Linted:
+    """Every check, row by row and over the whole; rows are places in `pairs`.
+
+    `encode` and `max_length` are a reward model's: without them nothing is said of truncation. `special` are further
+    tokens that no text should hold. `benchmarks` are prompts by the benchmark's name (`rm.data.contamination`), `near` how
+    like one of them a prompt may be, `alike` how like each other two answers may be, both in (0, 1]. `first` says of
+    each pair whether the chosen answer stood first (`rm.data.leakage`).
+    """
+    benchmarks = benchmarks or {}
+    alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
+    checks: list[Iterator[Finding]] = [
+        near_identical(pairs, alike),
+        ties(pairs),
+        repeated(pairs),
+        markup(pairs, special),
+        in_benchmarks(alike_prompts),
+    ]
+    if encode is not None:
+        checks.insert(1, cut(pairs, encode, max_length))
+    found = [one for check in checks for one in check]
+    found.sort(key=lambda one: one.row)
+    return Linted(tuple(found), tuple(leaks(pairs, first)), tuple(shared(alike_prompts, benchmarks)))
+
+
+# ---- row by row ----
+
+
+def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Finding]:
+    """Answers that differ in case, punctuation and blanks alone, or whose 3-word shingles are mostly the same.
+
+    |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the answers of one pair
+    """
+    for row, pair in enumerate(pairs):
+        if _calls(pair.chosen) != _calls(pair.rejected):
+            continue  # one letter of an argument is another call
+        chosen, rejected = normal_prompt(pair.chosen).split(), normal_prompt(pair.rejected).split()
+        if chosen == rejected:
+            yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
+        elif (share := _resemblance(chosen, rejected)) >= alike:
+            yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
+
+
+def _calls(answer: str) -> list[str]:
+    return [call_text(call) for turn in completion_turns(answer) for call in turn.get("tool_calls", ())]
+
+
+def _normal(answer: str) -> str:
+    """An answer by its words, and its tool calls to the letter."""
+    return "\n".join([normal_prompt(answer), *_calls(answer)])
+
+
+def _resemblance(one: Sequence[str], other: Sequence[str]) -> float:
+    first, second = ({*zip(*(words[n:] for n in range(WORDS)), strict=False)} for words in (one, other))
+    return len(first & second) / len(first | second) if first and second else 0.0
+
+
+def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
+    """Conversations of more tokens than the model reads, and pairs of which it then reads the same."""
+    encoded = encode([example for pair in pairs for example in pair.examples])
+    for row, (chosen, rejected) in enumerate(zip(encoded[::2], encoded[1::2], strict=True)):
+        longest = max(chosen.length, rejected.length)
+        if max_length is not None and longest > max_length:
+            yield Finding(row, TOO_LONG, f"{longest} tokens and the limit is {max_length}")
+        if chosen.ids == rejected.ids:
+            yield Finding(row, SAME_WHEN_CUT, f"the same {len(chosen.ids)} tokens")
+
+
+def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
+    """Pairs without a preference in any objective: P(chosen is better) = 1/2."""
+    for row, pair in enumerate(pairs):
+        if pair.wins and all(chance == 0.5 for chance in pair.wins.values()):
+            yield Finding(row, TIE, "no answer is preferred")
+
+
+def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
+    """Pairs that say again what another row says (told of all but the first), and pairs of which one says the opposite.
+
+    What a pair says is which answer each objective prefers, whichever of them is called chosen. Compared without case,
+    punctuation and runs of blanks; an opposite row is told of every row on both sides.
+    """
+    seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
+    for row, pair in enumerate(pairs):
+        answers = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
+        if len(answers) == 2 and (opinion := _opinion(pair)):
+            seen[normal_prompt(prompt_text(pair.prompt)), answers][row] = opinion
+    for opinions in seen.values():
+        yield from _again(opinions)
+        yield from _opposite(opinions)
+
+
+Opinion = Mapping[str, str]
+"""Objective -> the answer that it prefers, normalised."""
+
+
+def _opinion(pair: PreferencePair) -> Opinion:
+    better = {objective: pair.preferred(objective) for objective in pair.wins}
+    return {objective: _normal(one.chosen) for objective, one in better.items() if one is not None}
+
+
+def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
+    first: dict[frozenset[tuple[str, str]], int] = {}
+    for row, opinion in opinions.items():
+        before = first.setdefault(frozenset(opinion.items()), row)
+        if before != row:
+            yield Finding(row, REPEATED, "as", before)
+
+
+def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
+    first: dict[str, dict[str, int]] = defaultdict(dict)
+    for row, opinion in opinions.items():
+        for objective, answer in opinion.items():
+            first[objective].setdefault(answer, row)
+    for row, opinion in opinions.items():
+        against = [first[name][other] for name, answer in opinion.items() for other in first[name] if other != answer]
+        if against:
+            yield Finding(row, CONTRADICTED, "the other answer is preferred by", against[0])
+
+
+def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
+    """Texts that hold what a chat template puts between turns: a model would read an end that is none."""
+    known = [re.escape(token) for token in special if token.strip()]
+    pattern = re.compile("|".join([TOKENS.pattern, *known]))
+    for row, pair in enumerate(pairs):
+        texts = {f"turn {place + 1} of the prompt": _raw(turn) for place, turn in enumerate(pair.prompt)}
+        for name in ("chosen", "rejected"):
+            texts[name] = "\n".join(map(_raw, completion_turns(getattr(pair, name))))
+        for name, text in texts.items():
+            if found := pattern.search(text):
+                yield Finding(row, MARKUP, f"{found[0].strip()!r} in {name}")
+                break
+
+
+def _raw(turn: Message) -> str:
+    """What the data say in a message, without the marks that show a tool call as text."""
+    functions = [call["function"] for call in turn.get("tool_calls", ())]
+    called = [f"{one['name']} {json.dumps(one['arguments'], ensure_ascii=False)}" for one in functions]
+    thoughts = [turn["reasoning_content"]] if "reasoning_content" in turn else []
+    return "\n".join([*thoughts, turn["content"], *called])
+
+
+def in_benchmarks(found: Iterable[Overlap]) -> Iterator[Finding]:
+    """Prompts that a benchmark has too, the same or nearly (`rm.data.contamination`)."""
+    for one in found:
+        if one.likeness == 1:
+            yield Finding(one.row, OVERLAP, one.benchmark)
+        else:
+            detail = f"{one.benchmark}, {one.likeness:.0%} alike: {one.text[:80]!r}"
+            yield Finding(one.row, NEAR_OVERLAP, detail)
+
+
+# ---- for a reader ----
+
+
+def markdown(found: Linted, places: Callable[[int], str], rows: int, shown: int = 10) -> str:
+    """Counts by reason with the first places of each, what is shared with benchmarks, and the leaks."""
+    reasons = [[reason, f"{n:,}", _first(found, reason, places, shown)] for reason, n in found.reasons.items()]
+    told = table(["reason", "rows", "first places"], reasons, right=["rows"])
+    parts = [told if reasons else f"Nothing is wrong with any of {rows:,} rows."]
+    if found.shared:
+        header = ["prompts in", "rows", "different prompts", "of these as first turn", "rows with nearly one"]
+        parts.append(table(header, [[one.benchmark, *(f"{n:,}" for n in one[1:])] for one in found.shared]))
+    if not found.leaks:
+        return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
+    leaks = [f"- {inert(f'{one.sentence} (first at {places(one.rows[0])})')}" for one in found.leaks[: 3 * shown]]
+    return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
+
+
+def _first(found: Linted, reason: str, places: Callable[[int], str], shown: int) -> str:
+    own = [one for one in found.findings if one.reason == reason]
+    told = "; ".join(f"{places(one.row)} ({_detail(one, places)})" for one in own[:shown])
+    return told + (" ..." if len(own) > shown else "")
+
+
+def _detail(one: Finding, places: Callable[[int], str]) -> str:
+    return one.detail if one.other is None else f"{one.detail} {places(one.other)}"

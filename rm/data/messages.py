@@ -1,0 +1,186 @@
+"""Messages, tool calls and declared functions from rows of every common form."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..io.checked_files import from_json
+from ..types import ROLES, Message, Messages, tools_of
+
+FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content", "tools")
+MEDIA = ("image", "images", "audio", "audios", "video", "videos")
+"""Columns, and fields of messages, that no text can stand for."""
+
+
+def as_message(raw: Any, name: str) -> Message:
+    """Return a message of the column `name` with the fields that are set; a `ValueError` says what is wrong with it.
+
+    Content is text, a list of text parts (joined by line breaks), or absent beside tool calls. Arguments of a tool call
+    are an object or its JSON text; what is no JSON stays text.
+
+    >>> as_message({"role": "user", "content": [{"type": "text", "text": "Hi"}], "name": None}, "prompt")
+    {'role': 'user', 'content': 'Hi'}
+    """
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"a message of '{name}' is not {{role, content}} with text: {str(raw)[:60]}")
+    if raw.get("role") not in ROLES:
+        raise ValueError(f"unknown role {raw.get('role')!r} in '{name}': roles are {', '.join(ROLES)}")
+    refuse_media(raw, f"a message of '{name}'")
+    calls = [_call(call, name) for call in _listed(raw.get("tool_calls"), f"'tool_calls' in '{name}'")]
+    if calls and raw["role"] != "assistant":
+        raise ValueError(f"a message of role '{raw['role']}' in '{name}' has tool calls; only the assistant's may")
+    turn = Message(role=raw["role"], content=_content(raw, name, bool(calls)))
+    if calls:
+        turn["tool_calls"] = calls
+    for field in ("tool_call_id", "name", "reasoning_content"):
+        if (value := raw.get(field)) not in (None, ""):
+            if not isinstance(value, str):
+                raise ValueError(f"'{field}' of a message of '{name}' is not text: {value!r:.60}")
+            turn[field] = value
+    if tools := as_tools(raw.get("tools")):
+        turn["tools"] = tools
+    return turn
+
+
+def _content(raw: Mapping[str, Any], name: str, calls: bool) -> str:
+    content = raw.get("content")
+    if isinstance(content, list) and content and all(isinstance(part, Mapping) for part in content):
+        content = "\n".join(_part(part, name) for part in content)
+    if content is None and (calls or raw.get("reasoning_content")):
+        return ""
+    if not isinstance(content, str):
+        raise ValueError(f"a message of '{name}' is not {{role, content}} with text: {str(raw)[:60]}")
+    return content
+
+
+def _part(part: Mapping[str, Any], name: str) -> str:
+    if part.get("type") != "text" or not isinstance(part.get("text"), str):
+        raise ValueError(f"content of the kind {part.get('type')!r} in '{name}': only text is scored")
+    return part["text"]
+
+
+def _listed(value: Any, name: str) -> Sequence[Any]:
+    """Return a list that may be absent, or stand there as JSON text."""
+    found = _json(value, name) if isinstance(value, str) and value.strip() else value
+    if found in (None, "", [], ()):
+        return []
+    if not isinstance(found, list | tuple):
+        raise ValueError(f"{name} is not a list: {str(value)[:60]}")
+    return found
+
+
+def _json(text: str, name: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise ValueError(f"{name} is not JSON: {error}") from None
+
+
+def _call(raw: Any, name: str) -> dict[str, Any]:
+    function = raw.get("function") or raw if isinstance(raw, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ValueError(f"a tool call in '{name}' is not {{function: {{name, arguments}}}}: {str(raw)[:60]}")
+    call = {"type": "function", "function": {"name": function["name"], "arguments": _arguments(function, name)}}
+    return call | ({"id": raw["id"]} if isinstance(raw.get("id"), str) and raw["id"] else {})
+
+
+def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
+    stated = function.get("arguments")
+    if stated is None or stated == "":
+        return {}
+    if isinstance(stated, str):
+        try:
+            found = from_json(stated)
+        except ValueError:  # a model may have written such a call
+            return stated
+        return found if isinstance(found, dict) else stated
+    if not isinstance(stated, Mapping):
+        raise ValueError(f"the arguments of '{function['name']}' in '{name}' are no object: {stated!r:.60}")
+    return dict(stated)
+
+
+def as_tools(value: Any) -> list[dict[str, Any]]:
+    """Return the functions that a column `tools` declares: schemas in a list, or its JSON text; none if it is empty."""
+    found = []
+    for tool in _listed(value, "'tools'"):
+        schema = _json(tool, "an item of 'tools'") if isinstance(tool, str) else tool
+        if isinstance(schema, Mapping) and isinstance(schema.get("name"), str) and "function" not in schema:
+            schema = {"type": "function", "function": dict(schema)}
+        function = schema.get("function") if isinstance(schema, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise ValueError(f"a tool is not the schema of a function with a name: {str(tool)[:60]}")
+        found.append(dict(schema))
+    return found
+
+
+def refuse_media(values: Mapping[str, Any], where: str = "the row") -> None:
+    """Raise a `ValueError` for a row or message with images, audio or video."""
+    for name in MEDIA:
+        if values.get(name) not in (None, "", [], (), {}):
+            raise ValueError(f"{where} has '{name}', and only text is scored: leave such rows out, or empty the column")
+
+
+def with_columns(prompt: Messages, values: Mapping[str, Any]) -> Messages:
+    """Return the prompt with what its row's columns `system` and `tools` say; a row with images is a `ValueError`."""
+    refuse_media(values)
+    return with_tools(_with_system(prompt, values.get("system")), as_tools(values.get("tools")))
+
+
+def _with_system(prompt: Messages, system: Any) -> Messages:
+    if system is None or system == "":
+        return prompt
+    if not isinstance(system, str):
+        raise ValueError(f"the column 'system' is not text: {system!r:.60}")
+    if prompt[0]["role"] not in ("system", "developer"):
+        return (Message(role="system", content=system), *prompt)
+    if prompt[0]["content"] != system:
+        raise ValueError("the column 'system' and the system turn of the prompt differ; keep one of them")
+    return prompt
+
+
+def with_tools(prompt: Messages, tools: list[dict[str, Any]]) -> Messages:
+    """Return the prompt with these functions declared on its first message."""
+    declared = tools_of(prompt)
+    if declared and tools and declared != tools:
+        raise ValueError("the column 'tools' and the tools of the prompt's first message differ; keep one of them")
+    return prompt if declared or not tools else ({**prompt[0], "tools": tools}, *prompt[1:])
+
+
+def as_columns(turn: Message) -> dict[str, str]:
+    """Return a message whose fields are all text, for a table: calls and tools as JSON, which `as_message` reads."""
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in turn.items()}
+
+
+def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
+    """Yield `column[].field` for fields of messages that mean nothing here."""
+    for column in columns:
+        turns = values[column] if isinstance(values[column], list) else []
+        named = [turn for turn in turns if isinstance(turn, Mapping) and "role" in turn]
+        yield from sorted({f"{column}[].{key}" for turn in named for key in turn if _is_unread(turn, key)})
+
+
+def _is_unread(turn: Mapping[str, Any], key: Any) -> bool:
+    return key not in FIELDS and turn[key] not in (None, "", [], {})
+
+
+class Tracked(Mapping[str, Any]):
+    """A row that knows which of its columns were read."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values_, self.read = values, set[str]()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self.values_[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_)
+
+    def __len__(self) -> int:
+        return len(self.values_)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Columns with a value that were not read, and unknown fields in messages of those that were."""
+        unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]
+        return [*unread, *_unread_fields(self.values_, [name for name in self.values_ if name in self.read])]

@@ -1,0 +1,468 @@
+"""Preference data of every common shape become pairs; a row that cannot is refused with file, line and reason."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from os.path import commonprefix
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from ..errors import UNREADABLE, DataError, UsageError
+from ..types import (
+    OVERALL,
+    Example,
+    Message,
+    Messages,
+    PreferencePair,
+    completion,
+    completion_json,
+    completion_turns,
+    content_hash,
+    user_turn,
+)
+from .messages import Tracked, as_message, with_columns
+from .readers import Row, read_rows
+
+T = TypeVar("T")
+OnBadRow = Literal["refuse", "skip"]
+SHOWN = 3
+"""How many places an error names for each reason."""
+
+
+@dataclass
+class RowReport:
+    """What was read, and what was dropped for which reason. Nothing is dropped without standing here."""
+
+    read: int = 0
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    """(place, reason) of each."""
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Columns, and fields of messages, that mean nothing here, and in how many rows they stand."""
+
+    def __add__(self, other: "RowReport") -> "RowReport":
+        """The report of both readings."""
+        return RowReport(self.read + other.read, self.dropped + other.dropped, self.ignored + other.ignored)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many rows were dropped for each reason, most frequent first."""
+        return dict(Counter(reason.partition(":")[0] for _, reason in self.dropped).most_common())
+
+    @property
+    def ignored_columns(self) -> str:
+        """For a reader."""
+        return ", ".join(f"{name} ({count} rows)" for name, count in sorted(self.ignored.items()))
+
+    def as_json(self) -> dict[str, Any]:
+        """For a manifest."""
+        return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped} | (
+            {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
+        )
+
+
+class PlacedExample(NamedTuple):
+    """An example, and where it was read: the file, and its line or row, counted from 1."""
+
+    id: str
+    example: Example
+    file: str
+    row: int
+
+
+# ---- one row to one pair ----
+
+
+def load_pairs(
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse", allow_blank: bool = False
+) -> tuple[list[PreferencePair], RowReport]:
+    """Every row of every source as a pair, in order, with the report of what was dropped.
+
+    Understood by their columns: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
+    `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
+    RewardBench. With `on_bad_row="refuse"` bad rows are one `DataError` that counts them and names the first places of
+    each reason. A row whose id an earlier row of the same source and subset has is a bad row. A blank completion is one
+    too, unless `allow_blank`: a fixed benchmark is scored as it is.
+    """
+    return collect(sources, partial(parse_pair, allow_blank=allow_blank), on_bad_row, unique_ids=True)
+
+
+def load_examples(
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+) -> tuple[list[tuple[str, Example]], RowReport]:
+    """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
+    placed, report = load_placed_examples(sources, on_bad_row=on_bad_row)
+    return [(one.id, one.example) for one in placed], report
+
+
+def load_placed_examples(
+    sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+) -> tuple[list[PlacedExample], RowReport]:
+    """What `load_examples` reads, each with the file and the row that it comes from."""
+
+    def parse(row: Row) -> list[PlacedExample]:
+        file, _, number = row.place.rpartition(":")
+        number = int(number.removeprefix(" row "))
+        return [PlacedExample(name, example, file, number) for name, example in parse_examples(row.values)]
+
+    rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
+    return [one for row in rows for one in row], report
+
+
+def collect(
+    sources: str | Sequence[str],
+    parse: Callable[[Mapping[str, Any]], T],
+    on_bad_row: OnBadRow = "refuse",
+    *,
+    unique_ids: bool = False,
+) -> tuple[list[T], RowReport]:
+    """Parse every row of every source; `parse` raises a `ValueError` that says what is wrong with a row.
+
+    Bad rows are counted to the end of the sources and then refused together, or skipped. With `unique_ids` a row with
+    the id of an earlier row of the same source and subset is one of them.
+    """
+    return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
+
+
+def _collect(
+    sources: str | Sequence[str], parse: Callable[[Row], T], on_bad_row: OnBadRow, *, unique_ids: bool
+) -> tuple[list[T], RowReport]:
+    if on_bad_row not in ("refuse", "skip"):
+        raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
+    report = RowReport()
+    found: list[T] = []
+    for source in [sources] if isinstance(sources, str) else sources:
+        found += parsed(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
+    if on_bad_row == "refuse":
+        refuse_bad_rows(report)
+    if not found:
+        first = "; the first is {}: {}".format(*report.dropped[0]) if report.dropped else ""
+        raise DataError(
+            f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
+        )
+    return found, report
+
+
+def refuse_bad_rows(report: RowReport) -> None:
+    """Raise a `DataError` if rows were dropped: how many for each reason, and the first places of each."""
+    if not report.dropped:
+        return
+    place, why = report.dropped[0]
+    counts = ""
+    if len(report.dropped) > 1:
+        counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_places(report)}"
+    rows = "the row" if len(report.dropped) == 1 else "the rows"
+    raise DataError(f"{place}: {why}{counts}; mend {rows}, or drop such rows with --on_bad_row skip")
+
+
+def _reasons_with_places(report: RowReport) -> str:
+    places: dict[str, list[str]] = {}
+    for place, why in report.dropped:
+        places.setdefault(why.partition(":")[0], []).append(place)
+    return ", ".join(
+        f"{len(places[reason])} x {reason} ({', '.join(places[reason][:SHOWN])}"
+        f"{', ...' if len(places[reason]) > SHOWN else ''})"
+        for reason in report.reasons
+    )
+
+
+def row_id(values: Mapping[str, Any]) -> Any:
+    """Return the id that a row states, or None."""
+    return values.get("id", values.get("unique_id"))
+
+
+def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
+    """Refuse a row whose id an earlier row of the same subset has; RewardBench counts ids anew in some subsets."""
+    stated = row_id(row.values)
+    if stated is None:
+        return
+    earlier = first.setdefault((str(row.values.get("subset") or ""), str(stated)), row.place)
+    if earlier != row.place:
+        raise ValueError(f"duplicate id: '{stated}' is the id of {earlier} too")
+
+
+def parsed(
+    rows: Iterable[Row],
+    parse: Callable[[Row], T],
+    on_bad_row: OnBadRow,
+    report: RowReport,
+    first_by_id: dict[tuple[str, str], str] | None = None,
+) -> Iterator[T]:
+    """What `parse` makes of rows, one after the other; those that it cannot use are refused, or added to the report.
+
+    `first_by_id` collects the first place of each (subset, id); a row that repeats one cannot be used.
+    """
+    for row in rows:
+        report.read += 1
+        try:
+            if row.error:
+                raise ValueError(row.error)
+            values = Tracked(row.values)
+            found = parse(row._replace(values=values))
+            if first_by_id is not None:
+                _check_id(row, first_by_id)
+        except UNREADABLE as error:
+            why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
+            report.dropped.append((row.place, why))
+            if on_bad_row == "refuse":
+                refuse_bad_rows(RowReport(1, [(row.place, why)]))
+        else:
+            report.ignored.update(values.ignored)
+            yield found
+
+
+def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> PreferencePair:
+    """One row, in any shape that `load_pairs` understands; a `ValueError` says what is wrong with it."""
+    prompt, chosen, rejected = _split(values.get("prompt"), column(values, "chosen"), column(values, "rejected"))
+    _check_filled(prompt, allow_blank, chosen=chosen, rejected=rejected)
+    prompt = with_columns(prompt, values)
+    if chosen == rejected:
+        raise ValueError("chosen and rejected are identical")
+    identity = row_id(values)
+    return PreferencePair(
+        id=content_hash([prompt, *map(completion_json, (chosen, rejected))]) if identity is None else str(identity),
+        prompt=prompt,
+        chosen=chosen,
+        rejected=rejected,
+        subset=str(values.get("subset") or ""),
+        wins=_wins(values),
+        margin=_number(values, "margin"),
+        gaps=_by_objective(values, "gaps") or {},
+    )
+
+
+def pair_row(pair: PreferencePair) -> dict[str, Any]:
+    """The row that `parse_pair` reads back as the same pair."""
+    chosen, rejected = map(completion_json, (pair.chosen, pair.rejected))
+    if isinstance(chosen, str) != isinstance(rejected, str):  # a row with one of each is refused
+        chosen, rejected = (list(completion_turns(answer)) for answer in (pair.chosen, pair.rejected))
+    row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": chosen, "rejected": rejected}
+    extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
+    extras["gaps"] = dict(pair.gaps) or None
+    return row | {name: value for name, value in extras.items() if value is not None}
+
+
+def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
+    """One row as one or two named examples."""
+    if "chosen" in values:
+        pair = parse_pair(values)
+        return [
+            (f"{pair.id}/{side}", example) for side, example in zip(("chosen", "rejected"), pair.examples, strict=True)
+        ]
+    if "messages" in values:
+        *prompt, last = _turns(values["messages"], "messages")
+        example = Example(tuple(prompt), _reply([last], "messages"))
+    else:
+        name = next((name for name in ("completion", "response", "answer") if name in values), "completion")
+        example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
+    _check_filled(example.prompt, answer=example.answer)
+    example = Example(with_columns(example.prompt, values), example.answer)
+    return [(str(values.get("id", content_hash([example.prompt, completion_json(example.answer)]))), example)]
+
+
+def column(values: Mapping[str, Any], name: str) -> Any:
+    """A column that has to be there."""
+    if name in values and values[name] is None:
+        raise ValueError(f"column '{name}' is null")
+    if name not in values:
+        raise ValueError(f"no column '{name}': the row has {', '.join(sorted(map(str, values))) or 'nothing'}")
+    return values[name]
+
+
+def text_list(values: Mapping[str, Any], name: str) -> list[Any]:
+    """A column that holds a list of texts; a single text is refused, which would be read as its characters."""
+    value = column(values, name)
+    if isinstance(value, str):
+        raise ValueError(f"'{name}' is a single text and not a list of texts: is this the benchmark's own file?")
+    return list(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value from outside is a finite number that float64 holds.
+
+    >>> is_number(1), is_number(True), is_number(10**400), is_number(float("nan")), is_number("1")
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    value = values.get(name)
+    if value is None:
+        return None
+    if not is_number(value):
+        raise ValueError(f"'{name}' is not a finite number: {value!r:.60}")
+    return float(value)
+
+
+def _by_objective(values: Mapping[str, Any], name: str) -> dict[str, float] | None:
+    """A column {objective: number}; an objective without a number is left out."""
+    stated = values.get(name)
+    if stated is None:
+        return None
+    if not isinstance(stated, Mapping):
+        raise ValueError(f"'{name}' is not {{objective: number}}: {stated!r}")
+    return {str(key): number for key in stated if (number := _number(stated, key)) is not None}
+
+
+def _wins(values: Mapping[str, Any]) -> dict[str, float]:
+    stated = _by_objective(values, "wins")
+    if stated is not None:
+        return stated
+    metadata = values.get("metadata")
+    scores = metadata if "score_chosen" not in values and isinstance(metadata, Mapping) else values
+    chosen, rejected = _number(scores, "score_chosen"), _number(scores, "score_rejected")
+    if chosen is None or rejected is None or chosen > rejected:
+        return {OVERALL: 1.0}
+    if chosen < rejected:
+        raise ValueError(f"the chosen answer has the lower score: {chosen} against {rejected}")
+    return {OVERALL: 0.5}
+
+
+def _split(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
+    """Prompt, chosen and rejected answer, whether the prompt stands apart or at the head of both conversations."""
+    if isinstance(chosen, str) != isinstance(rejected, str):
+        raise ValueError("one of chosen and rejected is text and the other is messages")
+    if prompt is not None:
+        turns = as_prompt(prompt)
+        answers = [
+            answer if isinstance(answer, str) else _reply(_after(turns, _turns(answer, name)), name)
+            for name, answer in (("chosen", chosen), ("rejected", rejected))
+        ]
+    elif isinstance(chosen, str) and not chosen.lstrip().startswith("Human:"):
+        turns, *answers = _common_text(chosen, rejected)
+    else:
+        read = dialogue if isinstance(chosen, str) else _turns
+        turns, *answers = _common_turns(read(chosen, "chosen"), read(rejected, "rejected"))
+    return turns, answers[0], answers[1]
+
+
+def _check_filled(prompt: Messages, allow_blank: bool = False, **answers: str) -> None:
+    if not any(turn["content"].strip() for turn in prompt):
+        raise ValueError("empty prompt")
+    for name, answer in answers.items():
+        if not isinstance(answer, str) or not (answer.strip() or allow_blank):
+            raise ValueError(f"empty completion: '{name}'")
+    try:
+        json.dumps([*prompt, *answers.values()], ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a character: {error.object[error.start]!r} cannot be written as UTF-8") from error
+
+
+def _turns(value: Any, name: str) -> list[Message]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"'{name}' is not text and not a list of messages: {type(value).__name__}")
+    return [as_message(turn, name) for turn in value]
+
+
+def as_prompt(value: Any) -> Messages:
+    """Text as one user turn, or a list of messages as it is."""
+    return user_turn(value) if isinstance(value, str) else tuple(_turns(value, "prompt"))
+
+
+def row_prompt(values: Mapping[str, Any]) -> Messages:
+    """The prompt of a row, with what its columns `system` and `tools` say."""
+    return with_columns(as_prompt(column(values, "prompt")), values)
+
+
+def as_completion(value: Any, name: str) -> str:
+    """Text, or a list of messages, as a completion."""
+    return value if isinstance(value, str) else _reply(_turns(value, name), name)
+
+
+def _reply(turns: Sequence[Message], name: str) -> str:
+    if not _is_reply(turns):
+        raise ValueError(
+            f"'{name}' is not one assistant turn behind the prompt, nor tool calls, their results and an assistant turn"
+        )
+    return completion(turns)
+
+
+def completion_start(turns: Sequence[Message]) -> int:
+    """Where the last completion of a conversation begins, which ends with an assistant turn."""
+    return next(start for start in range(len(turns)) if _is_reply(turns[start:]))
+
+
+def _is_reply(turns: Sequence[Message]) -> bool:
+    """Assistant turns with tool results between them; the last one is the assistant's."""
+    roles = [turn["role"] for turn in turns]
+    if not roles or not {*roles} <= {"assistant", "tool"} or roles[0] == "tool" or roles[-1] == "tool":
+        return False
+    return all(
+        before.get("tool_calls") or "tool" in (before["role"], after["role"]) for before, after in pairwise(turns)
+    )
+
+
+def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
+    """The turns without the prompt, where a data set repeats it at the head of each answer."""
+    return turns[len(prompt) :] if tuple(turns[: len(prompt)]) == prompt else turns
+
+
+def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messages, str, str]:
+    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), -1)
+    if shared == -1:
+        shared = min(len(chosen), len(rejected)) - 1
+    while shared and "tool" in (chosen[shared]["role"], rejected[shared]["role"]):
+        shared -= 1  # a result belongs to the call before it
+    if not _is_reply(chosen[shared:]) or not _is_reply(rejected[shared:]):
+        raise ValueError("chosen and rejected part before their last turn")
+    return tuple(chosen[:shared]), completion(chosen[shared:]), completion(rejected[shared:])
+
+
+def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
+    prefix = commonprefix([chosen, rejected])
+    prefix = prefix[: prefix.rfind(" ")] if " " in prefix.rstrip() else ""
+    if not prefix.strip():
+        raise ValueError("no column 'prompt', and the two texts do not begin alike")
+    return user_turn(prefix), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
+
+
+def dialogue(text: str, name: str = "text") -> list[Message]:
+    r"""Turns of an HH dialogue.
+
+    >>> dialogue("\n\nHuman: Hi\n\nAssistant: Hello!")
+    [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hello!'}]
+    """
+    turns: list[Message] = []
+    for piece in ("\n\n" + text.lstrip()).split("\n\nHuman:")[1:]:
+        question, *answers = piece.split("\n\nAssistant:")
+        turns.append(Message(role="user", content=question.strip()))
+        turns.extend(Message(role="assistant", content=answer.strip()) for answer in answers)
+    if not turns:
+        raise ValueError(f"'{name}' is not a dialogue of 'Human:' and 'Assistant:' turns")
+    return turns
+
+
+# ---- prompts ----
+
+
+def normal_prompt(text: str) -> str:
+    """A prompt without case, punctuation and runs of blanks: equal for copies of one prompt.
+
+    >>> normal_prompt("How do I detail  a car?")
+    'how do i detail a car'
+    """
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def first_turn(prompt: Messages) -> str:
+    """The normalised first user turn: the key by which a data set is split and clustered."""
+    return normal_prompt(next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"]))
+
+
+def without_prompts(
+    pairs: Iterable[PreferencePair], prompts: Iterable[Messages]
+) -> tuple[list[PreferencePair], list[PreferencePair]]:
+    """(kept, dropped): dropped are the pairs in which any user turn is one of the prompts' user turns."""
+
+    def users(messages: Messages) -> set[str]:
+        return {normal_prompt(turn["content"]) for turn in messages if turn["role"] == "user"}
+
+    known = set().union(*(users(prompt) for prompt in prompts))
+    kept: list[PreferencePair] = []
+    dropped: list[PreferencePair] = []
+    for pair in pairs:
+        (dropped if users(pair.prompt) & known else kept).append(pair)
+    return kept, dropped

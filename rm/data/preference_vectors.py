@@ -1,0 +1,114 @@
+"""Preference vectors: how much each named objective matters, checked by name and never by place alone."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import UsageError, did_you_mean
+
+TOLERANCE = 1e-4
+Preference = Mapping[str, float]
+Sampler = Callable[[int, torch.Generator], Float[Tensor, "N K"]]
+
+
+def parse_preference(text: str) -> dict[str, float]:
+    """`helpful=0.7,harmless=0.3` as a mapping.
+
+    >>> parse_preference("helpful=0.7, harmless=0.3")
+    {'helpful': 0.7, 'harmless': 0.3}
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.partition("=")
+        try:
+            share = float(share)
+        except ValueError as error:
+            raise UsageError(f"a preference is name=share, such as helpful=0.7,harmless=0.3; got '{text}'") from error
+        if name.strip() in found:
+            raise UsageError(f"the preference '{text}' names {name.strip()} twice")
+        found[name.strip()] = share
+    return found
+
+
+def preference_vector(preference: Preference | None, objectives: Sequence[str]) -> np.ndarray:
+    """α [K] in the order of `objectives`: shares >= 0 that sum to 1; every objective is named, none is assumed.
+
+    >>> preference_vector({"harmless": 0.25, "helpful": 0.75}, ["helpful", "harmless"]).tolist()
+    [0.75, 0.25]
+    """
+    if preference is None:
+        raise UsageError(f"a preference is missing; give one over {', '.join(objectives)}, shares that sum to 1")
+    for name in preference:
+        if name not in objectives:
+            raise UsageError(f"no objective '{name}' in this model; {did_you_mean(name, objectives)}")
+    if absent := [name for name in objectives if name not in preference]:
+        raise UsageError(
+            f"the preference {dict(preference)} leaves out {', '.join(absent)}; say {absent[0]}=0 for none"
+        )
+    shares = np.array([preference[name] for name in objectives], float)
+    if not (np.isfinite(shares).all() and (shares >= 0).all() and abs(shares.sum() - 1) <= TOLERANCE):
+        raise UsageError(f"the preference {dict(preference)} sums to {shares.sum():g}; shares are >= 0 and sum to 1")
+    return shares / shares.sum()
+
+
+def preference_matrix(preferences: Sequence[Preference | None], objectives: Sequence[str]) -> np.ndarray:
+    """α [N, K], one row per request."""
+    return np.stack([preference_vector(one, objectives) for one in preferences])
+
+
+def simplex_grid(objectives: int, steps: int) -> np.ndarray:
+    """All α [A, K] whose shares are multiples of 1/steps, in lexicographic order: the first objective's share ascends.
+
+    A = C(steps + K - 1, K - 1): 11 for K = 2 in 10 steps, 21 for K = 3 in 5 steps.
+
+    >>> simplex_grid(2, 2).tolist()
+    [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    """
+    if objectives < 1 or steps < 1:
+        raise UsageError(f"a grid of {objectives} objectives in {steps} steps; both must be at least 1")
+    heads = product(range(steps + 1), repeat=objectives - 1)
+    return np.array([(*head, steps - sum(head)) for head in heads if sum(head) <= steps]) / steps
+
+
+# ---- how preferences are drawn in training, one per row ----
+
+
+def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
+    """α ~ Dirichlet(a, ..., a), and with the chance `vertices` a single objective.
+
+    PARM trains with a = 0.5 (arXiv:2505.06274); the share of vertices is ours: there α·l_i has one label only.
+    """
+    if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
+        raise UsageError(f"concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
+
+    def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
+        gammas = torch._standard_gamma(torch.full((n, k), concentration, dtype=torch.float64), generator)
+        blends = gammas.clamp_min(1e-30) / gammas.clamp_min(1e-30).sum(dim=1, keepdim=True)
+        single = torch.rand(n, generator=generator) < vertices
+        return torch.where(single[:, None], at_vertices(k)(n, generator).double(), blends).float()
+
+    return draw
+
+
+def at_vertices(k: int) -> Sampler:
+    """One objective at a time."""
+
+    def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
+        return torch.eye(k)[torch.randint(k, (n,), generator=generator)]
+
+    return draw
+
+
+def on_grid(k: int, steps: int = 10) -> Sampler:
+    """A uniform draw from `simplex_grid`."""
+    grid = torch.tensor(simplex_grid(k, steps), dtype=torch.float32)
+
+    def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
+        return grid[torch.randint(len(grid), (n,), generator=generator)]
+
+    return draw

@@ -1,0 +1,181 @@
+"""Files and datasets as rows, each with the place where it stands."""
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..backbones.hub import absent, note_data
+from ..errors import UNREADABLE, DataError, UsageError
+from ..io.checked_files import RepeatedKeyError, from_json_row
+
+RATIO, LEAST = 200, 64 << 20
+"""A gzip file may unpack to so many times its size, or to so many bytes."""
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+
+
+class Row(NamedTuple):
+    """One row as it was read, and where it stands. `error` says why there are no values."""
+
+    place: str
+    values: Mapping[str, Any]
+    error: str = ""
+
+
+def is_local(source: str) -> bool:
+    """Whether a source names a file or folder here rather than a dataset on the Hub."""
+    return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
+
+
+def source_name(source: str) -> str:
+    """Return the last part of a path or Hub id without the suffixes of its file format; other dots belong to the name.
+
+    >>> source_name("scores/Llama-3.1-8B.jsonl.gz"), source_name("owner/scores:test")
+    ('Llama-3.1-8B', 'test')
+    """
+    name = re.split("[/:]", source)[-1].removesuffix(".gz")
+    return name.removesuffix(next((suffix for suffix in SUFFIXES if name.endswith(suffix)), ""))
+
+
+def read_rows(source: str) -> Iterator[Row]:
+    """Rows of a JSONL, JSON or Parquet file (`.gz` too), or of a dataset: `folder-or-hub-id[@revision][:split]`."""
+    if not is_local(source) or os.path.isdir(source):
+        return _dataset_rows(source)
+    if not os.path.exists(source):
+        raise UsageError(f"no file {source}; check the path")
+    suffix = Path(source.removesuffix(".gz")).suffix
+    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
+    if suffix not in readers:
+        raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
+    return readers[suffix](source)
+
+
+def _content(path: str) -> bytes:
+    raw = Path(path).read_bytes()
+    if not path.endswith(".gz"):
+        return raw
+    most = max(LEAST, RATIO * len(raw))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            content = file.read(most + 1)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is damaged or cut off ({error}); fetch it again") from error
+    if len(content) > most:
+        raise DataError(
+            f"{path}: unpacks to more than {RATIO} times its {len(raw):,} bytes, which no text does; where it is meant "
+            "so, unpack it with gunzip"
+        )
+    return content
+
+
+def _jsonl_rows(path: str) -> Iterator[Row]:
+    content = _content(path).removeprefix(codecs.BOM_UTF8)
+    for number, raw in enumerate(content.split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
+        if raw.strip():
+            place = f"{path}:{number}"
+            try:
+                yield _row(place, from_json_row(raw.decode("utf-8")))
+            except UnicodeDecodeError as error:
+                yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
+            except RepeatedKeyError as error:
+                yield Row(place, {}, str(error))
+            except ValueError as error:
+                yield Row(place, {}, f"not JSON: {error}")
+
+
+def _json_rows(path: str) -> Iterator[Row]:
+    try:
+        rows = from_json_row(_content(path).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    except RepeatedKeyError as error:
+        raise DataError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error}); is it cut off, or JSON lines named .json?") from error
+    if isinstance(rows, dict) and (columns := _columns(rows)):
+        constants = {name: value for name, value in rows.items() if name not in columns}
+        rows = [constants | dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    elif isinstance(rows, dict) and all(isinstance(group, list) for group in rows.values()):
+        rows = [row for group in rows.values() for row in group]
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: holds a {type(rows).__name__}, not a list of rows; write a list, or JSON lines")
+    for number, values in enumerate(rows, start=1):
+        yield _row(f"{path}: row {number}", values)
+
+
+def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of a table that is written as an object of lists, else nothing: lists of rows are groups."""
+    columns = {name: value for name, value in table.items() if isinstance(value, list)}
+    lengths = {len(column) for column in columns.values()}
+    whole = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
+    return columns if whole else {}
+
+
+def _csv_rows(path: str) -> Iterator[Row]:
+    try:
+        text = _content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    names = list(reader.fieldnames or ())
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{path}: two columns are called '{repeated[0]}'; rename or remove one of them")
+    for number, values in enumerate(reader, start=1):
+        yield Row(f"{path}: row {number}", values)
+
+
+def _row(place: str, values: object) -> Row:
+    return Row(place, values) if isinstance(values, dict) else Row(place, {}, f"not an object: {type(values).__name__}")
+
+
+def _parquet_rows(path: str) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows = pq.ParquetFile(pa.BufferReader(_content(path))).read().to_pylist()
+    except (pa.ArrowException, *UNREADABLE) as error:  # a text in it may be no UTF-8
+        raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
+    for number, values in enumerate(rows, start=1):
+        yield Row(f"{path}: row {number}", without_padding(values))
+
+
+def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of an Arrow table without the empty fields inside its columns: a table gives every message of a column,
+    and every tool call's arguments, the fields that any of them has."""
+    return {name: _without_nulls(value) for name, value in values.items()}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _dataset_rows(source: str) -> Iterator[Row]:
+    from datasets import load_dataset
+
+    name, _, split = source.partition(":")
+    name, _, revision = name.partition("@")
+    try:
+        dataset = load_dataset(name, split=split or None, revision=revision or None)
+        note_data(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
+    except Exception as error:  # the library has one error per transport and layout
+        raise UsageError(
+            f"no file and no dataset '{source}': {absent(name, error)}; give a .jsonl, .json or .parquet file, "
+            "or hub-id[@revision][:split]"
+        ) from error
+    if isinstance(dataset, dict):
+        if len(dataset) > 1:
+            raise UsageError(
+                f"dataset '{name}' has splits {', '.join(dataset)}; name one as '{name}:{next(iter(dataset))}'"
+            )
+        dataset = next(iter(dataset.values()))
+    for number, values in enumerate(dataset, start=1):
+        yield Row(f"{source}: row {number}", without_padding(values))

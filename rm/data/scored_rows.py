@@ -1,0 +1,68 @@
+"""Rows that say how good an answer is by several objectives, beside rows that say which of two is better."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..types import Example, PreferencePair
+from .pairs import OnBadRow, RowReport, collect, column, is_number, parse_examples, parse_pair
+
+
+class ScoredAnswer(NamedTuple):
+    """An answer and its score by each objective that it was rated for, in the raters' units."""
+
+    id: str
+    example: Example
+    scores: Mapping[str, float]
+
+
+class Judged(NamedTuple):
+    """What data say of answers: alone, and against each other."""
+
+    pairs: list[PreferencePair]
+    answers: list[ScoredAnswer]
+
+
+def load_judged(
+    sources: str | Sequence[str], objectives: Sequence[str], *, on_bad_row: OnBadRow = "refuse"
+) -> tuple[Judged, RowReport]:
+    """Pairs as `load_pairs` reads them, and answers with scores, from the same or from other files.
+
+    An answer's scores are columns with the objectives' names (HelpSteer: prompt, response, helpfulness, ...) or one
+    column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
+    """
+    rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
+    return Judged([pair for row in rows for pair in row.pairs], [one for row in rows for one in row.answers]), report
+
+
+def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
+    def parse(values: Mapping[str, Any]) -> Judged:
+        if "chosen" in values:
+            pair = parse_pair(values)
+            told = [_scores(values.get(f"scores_{side}"), objectives) for side in ("chosen", "rejected")]
+            answers = [
+                ScoredAnswer(pair.id, example, scores)
+                for example, scores in zip(pair.examples, told, strict=True)
+                if scores
+            ]
+            return Judged([pair], answers)
+        ((name, example),) = parse_examples(values)
+        scores = _scores(values.get("scores", values), objectives)
+        if not scores:
+            column(values, objectives[0])
+            raise ValueError(f"no score for {', '.join(objectives)}")
+        return Judged([], [ScoredAnswer(name, example, scores)])
+
+    return parse
+
+
+def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
+    """Those of the objectives that are stated."""
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping):
+        raise ValueError(f"scores are {{objective: number}}, got {str(stated)[:60]}")
+    known = {name: stated[name] for name in objectives if stated.get(name) is not None}
+    for name, value in known.items():
+        if not is_number(value):
+            raise ValueError(f"the score '{name}' is not a finite number: {value!r:.60}")
+    return {name: float(value) for name, value in known.items()}

@@ -1,0 +1,186 @@
+"""Training rows that are read, encoded and shuffled while training goes on, with a place to go on from exactly."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch.utils.data import IterableDataset
+
+from ..backbones.hub import absent, note_data
+from ..errors import DataError, UsageError
+from ..types import PreferencePair, content_hash
+from .pairs import OnBadRow, RowReport, parse_pair, parsed
+from .readers import Row, is_local, without_padding
+
+BLOCK = 4096
+FILE = "stream.json"
+READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+COUNTS = ("pairs", "over_length", "identical", "unlabelled")
+
+
+class Place(NamedTuple):
+    """Where a block of pairs begins."""
+
+    epoch: int = 0
+    source: int = 0
+    inner: dict[str, Any] | None = None
+    """What `datasets` says of its place in the source; None is its beginning."""
+    row: int = 0
+    """Of the source."""
+
+
+class Block(NamedTuple):
+    """So many rows were given before a block's first."""
+
+    first: int
+    place: Place
+
+
+class PairStream(IterableDataset):
+    """Rows of preference files, of any size, without end: epoch after epoch.
+
+    `block` pairs at a time are read as `datasets` streams them, encoded, and given in an order that the seed, the epoch
+    and the block's beginning decide: so a shuffle reaches as far as a block, and `place_after` so many rows is all that
+    it takes to give the same rows again. Sources are files, or `hub-id[@revision][:split]`.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        encode: Callable[[list[PreferencePair]], Any],
+        *,
+        block: int = BLOCK,
+        seed: int = 0,
+        on_bad_row: OnBadRow = "refuse",
+    ):
+        if block < 1:
+            raise UsageError(f"a block has at least one pair, got {block}")
+        self.sources, self.encode, self.block, self.seed, self.on_bad_row = [*sources], encode, block, seed, on_bad_row
+        self.report = RowReport()
+        """Of the rows that were read so far; one is read again in every epoch, and where a run goes on."""
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self._rows = 0
+        self._blocks = [Block(0, Place())]
+        self._open: tuple[Place, Any, Iterator[Any]] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        """From the beginning, or from where it is to go on."""
+        self._blocks = self._blocks[:1]
+        first, place = self._blocks[0]
+        skip = self._rows - first
+        while True:
+            pairs, after = self.read(place)
+            rows = self._encoded(pairs)
+            draw = np.random.default_rng(int(content_hash([self.seed, place.epoch, place.source, place.row]), 16))
+            order = draw.permutation(len(rows))
+            for number in order[skip:]:
+                yield rows[number]
+            first, skip, place = first + len(rows), 0, after
+            self._blocks.append(Block(first, place))
+
+    def _encoded(self, pairs: list[PreferencePair]) -> list[Any]:
+        encoding = self.encode(pairs)
+        for name in COUNTS:
+            self.counts[name] += getattr(encoding, name)
+        return encoding.rows
+
+    # ---- where it stands ----
+
+    def place_after(self, rows: int) -> dict[str, Any]:
+        """JSON-able: where to go on when so many rows, since the very beginning, were trained on."""
+        block = next(one for one in reversed(self._blocks) if one.first <= rows)
+        return {"rows": rows, "first": block.first, "place": block.place._asdict(), "of": self._made()}
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """The next iteration begins there."""
+        if state["of"] != self._made():
+            raise DataError(
+                f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
+                "the seed and the block that the run was begun with"
+            )
+        self._rows, self._blocks = int(state["rows"]), [Block(int(state["first"]), Place(**state["place"]))]
+
+    def _made(self) -> dict[str, Any]:
+        return {"sources": self.sources, "seed": self.seed, "block": self.block}
+
+    def save(self, folder: Path, rows: int) -> None:
+        """In a checkpoint."""
+        (folder / FILE).write_text(json.dumps(self.place_after(rows)) + "\n", encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """From a checkpoint."""
+        try:
+            state = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder / FILE}: missing or damaged ({error}); start over with --overwrite") from error
+        self.go_on(state)
+
+    # ---- reading ----
+
+    def read(self, place: Place) -> tuple[list[PreferencePair], Place]:
+        """The pairs of the block that begins there, and where the next one begins: blocks do not span sources."""
+        source = self.sources[place.source]
+        dataset, rows = self._at(place)
+        number, found = place.row, []
+        while len(found) < self.block and (several := _next(rows, self.block - len(found), source)):
+            named = [Row(f"{source}: row {number + n}", _without_absent(one)) for n, one in enumerate(several, start=1)]
+            found += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
+            number += len(several)
+        if not found and number == 0:
+            raise DataError(f"{source}: no row; name a source with preference pairs")
+        if len(found) == self.block:
+            after = place._replace(inner=dataset.state_dict(), row=number)
+            self._open = after, dataset, rows
+            return found, after
+        wraps = place.source + 1 == len(self.sources)
+        after = Place(place.epoch + wraps, 0 if wraps else place.source + 1)
+        return (found, after) if found else self.read(after)
+
+    def _at(self, place: Place) -> tuple[Any, Iterator[Any]]:
+        """A source that was read up to there, and its next rows."""
+        if self._open and self._open[0] == place:
+            return self._open[1:]
+        dataset = open_stream(self.sources[place.source])
+        if place.inner is not None:
+            dataset.load_state_dict(place.inner)
+        return dataset, iter(dataset)
+
+
+def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
+    try:
+        return [*islice(rows, number)]
+    except Exception as error:  # the library has one error per format
+        raise DataError(f"{source}: damaged ({(str(error).splitlines() or [''])[0]}); mend or restore it") from error
+
+
+def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A stream gives every row every column that the first rows have: what a row lacks is None."""
+    return {name: one for name, one in without_padding(values).items() if one is not None}
+
+
+def open_stream(source: str) -> Any:
+    """Rows of one source as `datasets` streams them."""
+    from datasets import load_dataset
+
+    suffix = Path(source.removesuffix(".gz")).suffix
+    try:
+        if is_local(source) and not os.path.isdir(source):
+            if suffix not in READERS or not os.path.exists(source):
+                raise UsageError(f"{source}: no file that can be streamed; give one of {', '.join(READERS)}")
+            return load_dataset(READERS[suffix], data_files=source, split="train", streaming=True)
+        name, _, split = source.partition(":")
+        name, _, revision = name.partition("@")
+        dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)
+        note_data(source, dataset)
+        return dataset
+    except UsageError:
+        raise
+    except Exception as error:  # the library has one error per transport and layout
+        raise UsageError(
+            f"'{source}' cannot be streamed: {absent(source, error)}; give a .jsonl, "
+            ".parquet or .csv file, or hub-id[@revision][:split]"
+        ) from error

@@ -1,0 +1,60 @@
+"""The SHA-256 of files beside their sizes: what tells a file that was cut off or has changed from a whole one."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UNREADABLE
+
+PIECE = 1 << 20
+
+
+def sha256(path: Path, *, settle: bool = False) -> str:
+    """SHA-256 in hex, read piece by piece; with `settle` the file is forced to the disk first."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        if settle:
+            os.fsync(file.fileno())
+        while piece := file.read(PIECE):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def write_sums(folder: Path, files: Iterable[Path], path: Path) -> None:
+    """Size and SHA-256 of each file, by its place in the folder; in one step, when all of them are on the disk."""
+    sums = {
+        file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file, settle=True)}
+        for file in sorted(files)
+    }
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.write_text(json.dumps(sums, indent=1), encoding="utf-8")
+    unfinished.rename(path)
+
+
+def read_sums(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The same back; a ValueError if it is no such file."""
+    try:
+        return {
+            str(name): {"bytes": int(one["bytes"]), "sha256": str(one["sha256"])}
+            for name, one in json.loads(path.read_text(encoding="utf-8")).items()
+        }
+    except UNREADABLE as error:
+        raise ValueError(f"{path.name} cannot be read ({error})") from error
+
+
+def fault_of(folder: Path, sums: Mapping[str, Mapping[str, Any]], *, hashed: bool = True) -> str | None:
+    """What is wrong with the first file that is not as it was written; None if all are. Sizes come first."""
+    for name, kept in sums.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError:
+            return f"{name} is missing"
+        if size != kept["bytes"]:
+            return f"{name} has {size} bytes and was written with {kept['bytes']}"
+    for name, kept in sums.items() if hashed else ():
+        if sha256(folder / name) != kept["sha256"]:
+            return f"{name} has changed since it was written (its SHA-256 is another)"
+    return None

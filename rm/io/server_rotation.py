@@ -1,0 +1,114 @@
+"""Several servers of one thing: whose turn it is, and who is left alone after a failure, and for how long."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from ..errors import UsageError
+
+
+@dataclass
+class Rotation:
+    """Round robin over the servers 0 ... number - 1 that are up; times are seconds of any one clock.
+
+    After its kth failure in a row a server rests for min(longest, first 2^(k-1)), or for as long as it asked for if
+    that is longer. Requests that were on their way together when it failed count as one failure.
+
+    >>> turns = Rotation(3, first=1.0)
+    >>> [turns.choose(0.0) for _ in range(4)]
+    [0, 1, 2, 0]
+    >>> turns.failed(1, 0.0)
+    >>> [turns.choose(0.5) for _ in range(3)], [turns.choose(1.0) for _ in range(3)]
+    ([2, 0, 2], [0, 1, 2])
+    """
+
+    number: int
+    first: float = 0.5
+    """Seconds; 0 rests only where a server asks for it."""
+    longest: float = 60.0
+    rests: list["Rest"] = field(init=False, repr=False)
+    turn: int = field(default=0, init=False)
+    """Whose turn is next."""
+
+    def __post_init__(self):
+        if self.number < 1:
+            raise UsageError("there is no server; name at least one")
+        self.rests = [Rest() for _ in range(self.number)]
+
+    def up(self, now: float, but: Collection[int] = ()) -> list[int]:
+        """Servers that may be asked, in the order of their turns; without those in `but`."""
+        order = [(self.turn + step) % self.number for step in range(self.number)]
+        return [place for place in order if place not in but and self.rests[place].until <= now]
+
+    def choose(self, now: float, but: Collection[int] = ()) -> int:
+        """The next that is up and not in `but`; where none is, the one whose rest ends first, of the others if any."""
+        found = self.up(now, but)
+        others = [one for one in range(self.number) if one not in but] or range(self.number)
+        place = found[0] if found else min(others, key=lambda one: self.rests[one].until)
+        self.turn = (place + 1) % self.number
+        return place
+
+    def wait(self, now: float) -> float:
+        """Seconds until one of them is up."""
+        return max(0.0, min(rest.until for rest in self.rests) - now)
+
+    def failed(self, place: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
+        """A request failed that was sent at `since`; the server `asked` to be left alone for so many seconds."""
+        rest = self.rests[place]
+        if since >= rest.last:
+            rest.failures, rest.last = rest.failures + 1, now
+            rest.until = now + min(self.longest, self.first * 2.0 ** min(rest.failures - 1, 64))
+        rest.until = max(rest.until, now + asked)
+
+    def worked(self, place: int) -> None:
+        """A request brought its answer."""
+        self.rests[place] = Rest()
+
+
+@dataclass
+class Rest:
+    """What is known of one server."""
+
+    failures: int = 0
+    """In a row."""
+    last: float = -math.inf
+    """When the last of them was told."""
+    until: float = -math.inf
+    """When it may be asked again."""
+
+
+def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, ...]:
+    """One address, or several as a list or as `[first, second]`.
+
+    >>> addresses("[http://a:1/v1, http://b:2/v1]"), addresses(["http://a:1"])
+    (('http://a:1/v1', 'http://b:2/v1'), ('http://a:1',))
+    """
+    if isinstance(text, str):
+        text = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+        text = text.replace(",", " ").split() or [text]
+    found = tuple(one.strip("'\"") for one in text)
+    if twice := [one for one in found if found.count(one) > 1]:
+        raise UsageError(f"{what} names {twice[0]} twice; name each server once")
+    return found
+
+
+def check_address(text: str, what: str = "base_url", *, such_as: str = "http://127.0.0.1:8000", key: str = "") -> None:
+    """Refuse what is no http address, and one with a secret in it, which belongs into the environment variable `key`.
+
+    >>> check_address("127.0.0.1:8000", "--servers")
+    Traceback (most recent call last):
+    rewardlab.rm.errors.UsageError: --servers is an address such as http://127.0.0.1:8000, got '127.0.0.1:8000'
+    """
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname if parts.port is None or parts.port else None
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("http", "https"):
+        raise UsageError(f"{what} is an address such as {such_as}, got '{text}'")
+    if parts.username or parts.password or parts.query:
+        raise UsageError(
+            f"the address of {host} has a user, a password or a query in it; put the key into the environment variable "
+            f"{key} instead"
+        )

@@ -1,0 +1,107 @@
+"""Several rewards of one answer -> one: pure functions of what the members of an ensemble say."""
+
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import UsageError, did_you_mean
+
+Members = Float[np.ndarray, "M N K"]
+Combine = Callable[[Members, Members | None], Float[np.ndarray, "N K"]]
+"""The members' rewards, and each member's own standard deviation where it has one -> rewards [N, K]."""
+
+
+class Rule(NamedTuple):
+    """A way to combine, by name and arguments, as a folder keeps it."""
+
+    name: str = "mean"
+    arguments: Mapping[str, float] = {}
+
+
+def deviation(members: Members) -> Float[np.ndarray, "N K"]:
+    """The members' spread: sqrt(Σ_m (r_m - mean)² / M), in units of reward."""
+    return members.std(axis=0)
+
+
+def mean() -> Combine:
+    """r = Σ_m r_m / M"""
+    return lambda members, _: members.mean(axis=0)
+
+
+def lowest() -> Combine:
+    """r = min_m r_m: worst-case optimisation                         Coste et al. 2023, arXiv:2310.02743"""
+    return lambda members, _: members.min(axis=0)
+
+
+def mean_std(weight: float) -> Combine:
+    """r = mean_m r_m - λ std_m r_m: uncertainty-weighted; λ = `weight` >= 0   Coste et al. 2023, arXiv:2310.02743
+
+    They subtract the variance instead of the standard deviation, whose units are those of the reward.
+    """
+    if not weight >= 0:
+        raise UsageError(f"mean_std: weight is >= 0, got {weight}")
+    return lambda members, _: members.mean(axis=0) - weight * deviation(members)
+
+
+def softmin(beta: float) -> Combine:
+    """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the lowest at β = inf, falling in between
+
+    The pessimistic reward of arXiv:2606.09073 with equal weights; its β is our 1/β. Near 0 it is mean - β var / 2.
+    `beta` >= 0, in 1 / units of reward.
+    """
+    if not beta >= 0:
+        raise UsageError(f"softmin: beta is >= 0, got {beta}")
+    if beta == 0:
+        return mean()
+    if np.isinf(beta):
+        return lowest()
+
+    def combine(members: Members, _: Members | None) -> Float[np.ndarray, "N K"]:
+        least = members.min(axis=0)
+        with np.errstate(over="ignore"):  # a member that is infinitely far counts for nothing
+            return least - np.log1p(np.expm1(-beta * (members - least)).mean(axis=0)) / beta
+
+    return combine
+
+
+def brme(share: float) -> Combine:
+    """r = λ r_nominal + (1 - λ) min_m r_m,   λ = `share` in [0, 1]         Reward-robust RLHF, arXiv:2409.15360
+
+    r_nominal is the reward of the member that is surest, whose own standard deviation is the smallest; the mean of all
+    where members have none. The paper's λ could not be read, so it has no default.
+    """
+    if not 0 <= share <= 1:
+        raise UsageError(f"brme: share lies in [0, 1], got {share}")
+
+    def combine(members: Members, deviations: Members | None) -> Float[np.ndarray, "N K"]:
+        if deviations is None:
+            nominal = members.mean(axis=0)
+        else:
+            nominal = np.take_along_axis(members, deviations.argmin(axis=0)[None], axis=0)[0]
+        return share * nominal + (1 - share) * members.min(axis=0)
+
+    return combine
+
+
+RULES: dict[str, Callable[..., Combine]] = {
+    "mean": mean,
+    "min": lowest,
+    "mean_std": mean_std,
+    "softmin": softmin,
+    "brme": brme,
+}
+
+
+def combine_by(rule: Rule) -> Combine:
+    """The function that a rule names; a `UsageError` says what is wrong with its name or its arguments."""
+    if rule.name not in RULES:
+        raise UsageError(f"no rule '{rule.name}' to combine members; {did_you_mean(rule.name, RULES)}")
+    factory: Any = RULES[rule.name]
+    wanted = [*signature(factory).parameters]
+    if sorted(wanted) != sorted(rule.arguments):
+        form = f"{rule.name}({', '.join(f'{name}=...' for name in wanted)})" if wanted else rule.name
+        raise UsageError(f"the rule '{rule.name}' is written {form}, got {dict(rule.arguments)}")
+    return factory(**rule.arguments)

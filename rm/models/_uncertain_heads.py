@@ -1,0 +1,137 @@
+"""Several uncertain rewards from one reward token: linear heads with a mean and a standard deviation each."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from ..errors import UsageError
+from ..losses.bradley_terry import bradley_terry
+
+FORMS = ("regression", "bradley_terry")
+SUREST = 1e-4  # the smallest standard deviation, in standard deviations of the target
+
+
+class Gaussians(NamedTuple):
+    """What M heads say of N answers, in units of reward."""
+
+    means: Float[Tensor, "N M"]
+    deviations: Float[Tensor, "N M"]
+
+
+class Heads(nn.Module):
+    """μ_m = s (w_m · z + b_m) + c,   σ_m = s (softplus(v_m · z + d_m) + 1e-4),   z = (h - mean) / std
+
+    h is the reward token, D wide; its mean and std, and c and s of the target, are those of the training answers.
+    """
+
+    center: Tensor
+    scale: Tensor
+    target_center: Tensor
+    target_scale: Tensor
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        for name, shape in (("center", width), ("scale", width), ("target_center", ()), ("target_scale", ())):
+            self.register_buffer(name, torch.zeros(shape) if "center" in name else torch.ones(shape))
+        self.mean, self.uncertainty = nn.Linear(width, heads), nn.Linear(width, heads)
+
+    def forward(self, tokens: Float[Tensor, "N D"]) -> Gaussians:
+        """What every head says of every answer."""
+        z = self._standardised(tokens)
+        return self._in_units(self.mean(z), self.uncertainty(z))
+
+    def each(self, tokens: Float[Tensor, "B M D"]) -> Gaussians:
+        """What head m says of its own answers [:, m]."""
+        z = self._standardised(tokens)
+        raw = [torch.einsum("bmd,md->bm", z, layer.weight) + layer.bias for layer in (self.mean, self.uncertainty)]
+        return self._in_units(*raw)
+
+    def _standardised(self, tokens: Tensor) -> Tensor:
+        return (tokens.to(self.center.dtype) - self.center) / self.scale
+
+    def _in_units(self, mean: Tensor, uncertainty: Tensor) -> Gaussians:
+        deviations = softplus(uncertainty) + SUREST
+        return Gaussians(self.target_scale * mean + self.target_center, self.target_scale * deviations)
+
+
+@dataclass(frozen=True)
+class HeadFit:
+    """How heads are fitted; what the paper's summaries leave open is a field here."""
+
+    heads: int = 5
+    form: str = "regression"
+    steps: int = 300
+    learning_rate: float = 1e-2
+    batch: int = 64
+    bootstrap: bool = True
+    """Every head sees its own draw of the training pairs, with replacement."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be fitted."""
+        if self.form not in FORMS:
+            raise UsageError(f"the form of the heads' loss is one of {', '.join(FORMS)}, got '{self.form}'")
+        if not (self.heads >= 2 and self.steps >= 1 and self.batch >= 1 and self.learning_rate > 0):
+            raise UsageError(
+                f"heads >= 2, steps and batch >= 1, learning_rate > 0; got {self.heads}, {self.steps}, {self.batch}, "
+                f"{self.learning_rate}"
+            )
+
+
+def sampled_loss(
+    form: str,
+    chosen: Gaussians,
+    rejected: Gaussians,
+    noise: Float[Tensor, "2 B M"],
+    target: Float[Tensor, "2 B M"],
+    wins: Float[Tensor, "B M"],
+) -> Float[Tensor, "B M"]:
+    """Of every pair and head, on r = μ + σ ε of both answers.
+
+    regression      ((r_w - t_w)² + (r_l - t_l)²) / 2, whose mean over ε is the means' error plus σ²
+    bradley_terry   -p log σ(r_w - r_l) - (1 - p) log σ(r_l - r_w), in nats
+    """
+    first, second = (one.means + one.deviations * e for one, e in zip((chosen, rejected), noise, strict=True))
+    if form == "regression":
+        return ((first - target[0]).square() + (second - target[1]).square()) / 2
+    value = bradley_terry()(first.flatten(), second.flatten(), wins.flatten())
+    return value.view_as(wins)
+
+
+def fit_heads(
+    chosen: Float[Tensor, "B D"],
+    rejected: Float[Tensor, "B D"],
+    target: Float[Tensor, "2 B"],
+    wins: Float[Tensor, " B"],
+    how: HeadFit,
+) -> Heads:
+    """Heads on the reward tokens of pairs; `target` are the rewards of a trained head, `wins` the labels.
+
+    The trunk stays as it is, as both come after it. Errors of a regression count in standard deviations of the target.
+    """
+    generator = torch.Generator().manual_seed(how.seed)
+    both = torch.cat([chosen, rejected])
+    found = Heads(both.shape[1], how.heads)
+    spread = both.std(0, correction=0)
+    found.center, found.scale = both.mean(0), torch.where(spread > 0, spread, 1)
+    found.target_center, found.target_scale = target.mean(), target.std(correction=0).clamp_min(1e-6)
+    for layer in (found.mean, found.uncertainty):
+        nn.init.normal_(layer.weight, std=both.shape[1] ** -0.5, generator=generator)
+        nn.init.zeros_(layer.bias)
+    B, M = len(wins), how.heads
+    drawn = torch.randint(B, (B, M), generator=generator) if how.bootstrap else torch.arange(B)[:, None].expand(B, M)
+    optimizer = torch.optim.Adam(found.parameters(), how.learning_rate)
+    unit = found.target_scale.square() if how.form == "regression" else torch.ones(())
+    for _ in range(how.steps):
+        rows = drawn[torch.randint(B, (min(how.batch, B),), generator=generator)]  # [b, M]: every head's own pairs
+        noise = torch.randn((2, *rows.shape), generator=generator)
+        said = found.each(chosen[rows]), found.each(rejected[rows])
+        loss = sampled_loss(how.form, *said, noise, target[:, rows], wins[rows])
+        optimizer.zero_grad()
+        (loss / unit).mean().backward()
+        optimizer.step()
+    return found.eval().requires_grad_(False)

@@ -1,0 +1,174 @@
+"""R2M: a scalar reward model whose reward token also reads the policy's hidden states of the same answer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int, Shaped
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ...kernels.packed import bounds_of
+from ...kernels.r2m_attention import r2m_attention
+from ..backbones.loading import decoder_head
+from ..backbones.tokenization import pad, right_padded
+from ..contract.scoring_contract import load_contract
+from ..errors import DataError, UsageError
+from ..types import Example
+from .scalar import ScalarRewardModel, batches_of, scalar
+
+BODY, HEAD = "body", "feedback.safetensors"
+
+
+class FeedbackHead(nn.Module):
+    """r = φ((1 - ω) Ĥ + ω H),   Ĥ = softmax(q kᵀ / √d) v W_o,   q = H W_q,  k = h W_k,  v = h W_v
+
+    R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H is the reward token, D wide: what the head φ of a trained
+    reward model reads. h are the policy's last hidden states of prompt and answer, P wide: constants. d is `width`.
+
+    φ starts as the trained model's; the paper leaves open how the W start, and we take Xavier's uniform numbers drawn
+    from `seed`. With `zero_out` W_o starts at 0, so that at any ω > 0 answers are first ordered as before.
+    """
+
+    def __init__(self, score: nn.Linear, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0):
+        super().__init__()
+        D, generator = score.in_features, torch.Generator().manual_seed(seed)
+        self.score = score
+
+        def drawn(rows: int, columns: int) -> nn.Parameter:
+            return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns), generator=generator))
+
+        self.W_q, self.W_k, self.W_v = drawn(D, width), drawn(policy_width, width), drawn(policy_width, width)
+        self.W_o = nn.Parameter(torch.zeros(width, D)) if zero_out else drawn(width, D)
+        self.to(score.weight.device)
+
+    def forward(
+        self,
+        tokens: Float[Tensor, "N D"],
+        states: Float[Tensor, "T P"],
+        bounds: Int[Tensor, " N+1"],
+        omega: float,
+    ) -> Float[Tensor, "N K"]:
+        """Rewards in float32; row n reads states[bounds[n] : bounds[n + 1]]."""
+        tokens = tokens.to(self.W_q.dtype)
+        read = r2m_attention(tokens, states, bounds, self.W_q, self.W_k, self.W_v, self.W_o)
+        return self.score((1 - omega) * read + omega * tokens)
+
+
+class FeedbackRewardModel:
+    """A scalar reward model, the head that replaces its own, and `omega`: how much of the reward token is kept.
+
+    With `omega` 1 the rewards are the scalar model's, as long as the head is not trained.
+    """
+
+    reads_states = True
+
+    def __init__(self, body: ScalarRewardModel, head: FeedbackHead, omega: float = 1.0):
+        self.body, self.head, self.omega = body, head, omega
+        self.contract = replace(body.contract, kind="feedback")
+
+    @classmethod
+    def on(
+        cls, body: ScalarRewardModel, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0
+    ) -> "FeedbackRewardModel":
+        """On a trained reward model, with its linear head copied and the rest of the head untrained."""
+        return cls(body, FeedbackHead(_linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
+
+    def rate(self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S P"]] | None = None) -> np.ndarray:
+        """Rewards [N, K] in float64, given the policy's last hidden states of every answer, its prompt included."""
+        if states is None:
+            raise UsageError(
+                "a feedback reward model reads the policy's hidden states and was given none; use it where a policy "
+                f"is trained, or score with its {BODY} folder"
+            )
+        with torch.no_grad():
+            return self.rewards(reward_tokens(self.body, examples), states).double().cpu().numpy()
+
+    def rewards(self, tokens: Float[Tensor, "N D"], states: Sequence[Float[Tensor, "S P"]]) -> Float[Tensor, "N K"]:
+        """The head on reward tokens; differentiable."""
+        lengths = torch.tensor([len(one) for one in states])
+        return self.head(
+            tokens, torch.cat([*states]).to(tokens.device), bounds_of(lengths).to(tokens.device), self.omega
+        )
+
+    def save(self, folder: Path) -> None:
+        """The scalar model's own folder inside; the head beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.body.save(folder / BODY)
+        weights = {name: one.detach().cpu().contiguous() for name, one in self.head.state_dict().items()}
+        save_file(weights, folder / HEAD, metadata={"omega": repr(self.omega)})
+        self.contract.save(folder)
+
+
+def feedback(source: str, **options: Any) -> FeedbackRewardModel:
+    """The reward model in a folder that `FeedbackRewardModel.save` wrote; options are those of `scalar`."""
+    folder = Path(source)
+    body = scalar(str(folder / BODY), **options)
+    try:
+        with safe_open(folder / HEAD, framework="pt") as file:
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            omega = float(file.metadata()["omega"])
+        policy_width, width = weights["W_k"].shape
+        head = FeedbackHead(_linear_head(body), policy_width, width)
+        head.load_state_dict(weights)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{folder / HEAD}: no head of a feedback reward model ({error}); give the whole folder"
+        ) from error
+    model = FeedbackRewardModel(body, head, omega)
+    if model.contract != load_contract(folder):
+        raise DataError(f"{folder}: its {BODY} is not the one that it was saved with; give the whole folder")
+    return model
+
+
+def _linear_head(body: ScalarRewardModel) -> nn.Linear:
+    """A float32 copy of a decoder's head."""
+    head: Any = decoder_head(body.model)
+    if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:
+        name = body.model.config.model_type
+        raise UsageError(f"a '{name}' reward model has no linear head at its last token; give a decoder that has one")
+    bias = getattr(head, "bias", None)
+    copied = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device=weight.device)
+    copied.load_state_dict({"weight": weight.detach()} | ({} if bias is None else {"bias": bias.detach()}))
+    return copied
+
+
+# ---- reward tokens ----
+
+
+def reward_tokens(
+    body: ScalarRewardModel, examples: Sequence[Example], *, batch_tokens: int = 16_384
+) -> Float[Tensor, "N D"]:
+    """H of every example; the same text is read once. Differentiable, so the caller says `torch.no_grad`."""
+    rows = [tuple(encoded.ids) for encoded in body.encoder.encode_all(examples)]
+    distinct = [*dict.fromkeys(rows)]
+    device = next(body.model.parameters()).device
+    body.model.eval()
+    order, found = [], []
+    for places in batches_of([len(row) for row in distinct], batch_tokens):
+        batch = pad([distinct[place] for place in places])
+        found.append(tokens_before_head(body.model, batch.tokens.to(device), batch.attention.to(device)))
+        order += [distinct[place] for place in places]
+    place_of = {row: place for place, row in enumerate(order)}
+    return torch.cat(found)[[place_of[row] for row in rows]]
+
+
+def tokens_before_head(
+    model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
+) -> Float[Tensor, "N D"]:
+    """What a decoder's head reads at the last real token, by the mask; see `trunks.sequence_scores`."""
+    tokens, attention = right_padded(tokens, attention)
+    head = decoder_head(model)
+    assert head is not None
+    read: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _module, inputs: read.append(inputs[0]))
+    try:
+        model(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
+    finally:
+        hook.remove()
+    last = attention.sum(dim=1) - 1
+    return read[0][torch.arange(len(tokens), device=tokens.device), last]

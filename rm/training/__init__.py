@@ -1,0 +1,1 @@
+"""Training of reward models: trainer, tasks, checkpoints, fault tolerance and several processes."""

@@ -1,0 +1,192 @@
+"""How an autoregressive reward model learns from pairs labelled for several objectives."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import EvalPrediction
+
+from ..adapters.adapter import PreferenceAdapter
+from ..backbones.forward_hooks import inside
+from ..backbones.logprobs import answer_logprobs
+from ..backbones.tokenization import Encoder, pad
+from ..data.preference_vectors import Sampler, at_vertices, simplex_grid
+from ..errors import DataError
+from ..losses.sequence_logistic import SequenceLogistic
+from ..types import PreferencePair
+from .trainer import Encoding, OnLong, sift
+
+
+class PreferenceRow(NamedTuple):
+    """One tokenised pair: both answers with where they begin, and a label per objective (NaN: not labelled)."""
+
+    chosen: list[int]
+    rejected: list[int]
+    starts: tuple[int, int]
+    wins: tuple[float, ...]
+    gaps: tuple[float, ...]
+    place: int
+    told: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
+    """Places of tool results in each, which the assistant did not write."""
+
+
+def encode_preferences(
+    encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
+) -> Encoding:
+    """Token rows of the pairs that are labelled for at least one of the objectives, in order."""
+    places = {id(pair): place for place, pair in enumerate(pairs)}
+
+    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
+        gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
+        starts = (chosen.start, rejected.start)
+        told = (chosen.told, rejected.told)
+        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, places[id(pair)], told)
+
+    return sift(
+        pairs,
+        [
+            (encoder.encode_answer(chosen), encoder.encode_answer(rejected))
+            for chosen, rejected in map(_examples, pairs)
+        ],
+        lambda pair: [pair.chance(name) for name in objectives],
+        row,
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=objectives,
+    )
+
+
+def _examples(pair: PreferencePair) -> Any:
+    return pair.examples
+
+
+class PreferenceTask:
+    """Each row at a preference of its own: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x), then the loss at α.
+
+    With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
+    are means per token; with `per_batch` a step has one preference for all rows, as the public code of PARM does, for
+    comparison. Without an adapter the whole model is trained, for one objective. In an evaluation nothing is
+    drawn: the loss is the mean over a fixed grid of preferences, and accuracies are read at the vertices.
+    """
+
+    def __init__(
+        self,
+        adapter: PreferenceAdapter | None,
+        objectives: Sequence[str],
+        loss: SequenceLogistic,
+        sampler: Sampler,
+        *,
+        reference: bool = False,
+        normalised: bool = False,
+        per_batch: bool = False,
+        seed: int = 0,
+        grid: int = 4,
+    ):
+        self.adapter, self.objectives = adapter, tuple(objectives)
+        self.sequence_logistic, self.sampler = loss, sampler
+        self.reference, self.normalised = reference, normalised
+        self.per_batch, self.seed = per_batch, seed
+        self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
+
+    def check(self, rows: Sequence[PreferenceRow]) -> None:
+        """Refuse rows that lack what the loss asks for."""
+        if self.sequence_logistic.needs_scores and all(np.isnan(row.gaps).all() for row in rows):
+            raise DataError("the global form 'scores' needs pairs with a 'gaps' column; choose another, or add them")
+
+    def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
+        """2B sequences, the chosen ones first, so that one forward serves both."""
+        batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
+        told = torch.zeros_like(batch.attention)
+        for sequence, spans in enumerate([row.told[side] for side in (0, 1) for row in rows]):
+            for span in spans:
+                told[sequence, span.start : span.stop] = True
+        return {
+            "told": told,
+            "tokens": batch.tokens,
+            "attention": batch.attention,
+            "start": torch.tensor([row.starts[0] for row in rows] + [row.starts[1] for row in rows]),
+            "wins": torch.tensor([row.wins for row in rows]),
+            "gaps": torch.tensor([row.gaps for row in rows]),
+            "place": torch.tensor([row.place for row in rows]),
+        }
+
+    def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """The mean loss at preferences that the seed, the step and each row decide; Δ(α) [B]."""
+        wins, draws = inputs["wins"], self._draws(inputs["place"].tolist(), step)
+        alpha = torch.cat([self.sampler(1, draw) for draw in draws]).to(wins)
+        extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
+        gap = self.gap(model, inputs, alpha)
+        if self.sequence_logistic.needs_vertices:
+            at_vertex = at_vertices(len(self.objectives))
+            vertex = torch.cat([at_vertex(1, draw) for draw in draws]).to(wins)
+            extra |= {"vertex": vertex, "vertex_gap": self.gap(model, inputs, vertex)}
+        return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
+
+    def _draws(self, places: Sequence[int], step: int) -> list[torch.Generator]:
+        """One for every row: a row draws the same whatever shares its batch, and whichever process has it."""
+        rows = [0] * len(places) if self.per_batch else places
+        return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
+
+    def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The mean loss over the grid, its global term at the same preferences; Δ at the vertices [B, K]."""
+        wins = inputs["wins"]
+        vertices = torch.eye(len(self.objectives)).to(wins)
+        extra: dict[str, Tensor] = {"scores": inputs["gaps"], "vertex": wins.new_zeros(wins.shape)}
+        extra["vertex_gap"] = wins.new_zeros(len(wins))
+        losses = []
+        for one in self.grid.to(wins):
+            alpha = one.expand(len(wins), -1)
+            losses.append(self.sequence_logistic(self.gap(model, inputs, alpha), wins, alpha, **extra).mean())
+        at_vertex = [self.gap(model, inputs, one.expand(len(wins), -1)) for one in vertices]
+        return torch.stack(losses).mean(), torch.stack(at_vertex, dim=1)
+
+    def gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+        """Δ(α) of a collated batch, in nats."""
+        return inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
+
+    def _gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+        if self.adapter is not None and self.adapter.settings.follows_preference:
+            self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
+        sequences = inputs["tokens"], inputs["attention"], inputs["start"]
+        rewards = self._reduced(answer_logprobs(model, *sequences), inputs)
+        if self.reference and self.adapter is not None:
+            with torch.no_grad(), self.adapter.silenced():
+                before = self._reduced(answer_logprobs(model, *sequences), inputs)
+            rewards = rewards - before
+        chosen, rejected = rewards.chunk(2)
+        return chosen - rejected
+
+    def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
+        """Right-padded rows: the answer is what stands behind `start`, without tool results."""
+        total = logprobs.masked_fill(inputs["told"], 0.0).sum(dim=1)
+        if not self.normalised:
+            return total
+        written = inputs["attention"].sum(dim=1) - inputs["start"] - inputs["told"].sum(dim=1)
+        return total / written.clamp_min(1)
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Accuracy of every objective at its own vertex, over the pairs that are decided for it; their mean."""
+        both = (prediction.predictions, prediction.label_ids)
+        gaps, wins = (np.asarray(one, float).reshape(-1, len(self.objectives)) for one in both)
+        right = (gaps > 0) == (wins > 0.5)
+        decided = ~np.isnan(wins) & (wins != 0.5)
+        shares = {
+            f"accuracy_{name}": float(right[decided[:, i], i].mean()) if decided[:, i].any() else float("nan")
+            for i, name in enumerate(self.objectives)
+        }
+        return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
+
+    def save(self, folder: Path) -> None:
+        """The adapter's weights, in a checkpoint."""
+        if self.adapter is not None:
+            self.adapter.save_pretrained(folder)
+
+    def load(self, folder: Path) -> None:
+        """The adapter's weights, from a checkpoint."""
+        if self.adapter is not None:
+            self.adapter.load_weights(folder)

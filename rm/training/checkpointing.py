@@ -1,0 +1,76 @@
+"""Checkpoints that a kill cannot spoil: known to be whole by their sums, and set aside by name where they are not."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from accelerate import PartialState
+from transformers import TrainerCallback
+
+from ..errors import DataError
+from ..io.checksums import fault_of, read_sums, write_sums
+
+COMPLETE = "complete.json"
+ASIDE = "corrupt-"
+
+
+class MarkComplete(TrainerCallback):
+    """Writes sizes and SHA-256 of a checkpoint's files as its last file: without them a checkpoint was cut off."""
+
+    def on_save(self, args, state, control, **kwargs):
+        """Called when this process's files of the checkpoint are written; each file is read once, from the cache."""
+        PartialState().wait_for_everyone()
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(COMPLETE))
+            write_sums(folder, files, folder / COMPLETE)
+
+
+def fault_of_checkpoint(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint, naming the file; None if it is whole."""
+    if not (checkpoint / COMPLETE).exists():
+        return f"it was cut off while it was written (no {COMPLETE} yet)"
+    try:
+        return fault_of(checkpoint, read_sums(checkpoint / COMPLETE))
+    except ValueError as error:
+        return str(error)
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end and is as it was then."""
+    return fault_of_checkpoint(checkpoint) is None
+
+
+def last_complete_checkpoint(folder: Path, tell: Callable[[str], None] = print) -> Path | None:
+    """The newest whole checkpoint; None where none was ever completed. `tell` hears of each that is passed over.
+
+    What is passed over is set aside as `corrupt-checkpoint-N`, one of them at most. Where checkpoints had been
+    completed and none is whole any more, that is a `DataError`, and all of them stay where they are.
+    """
+    faulty: dict[Path, str] = {}
+    whole = None
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
+        if (fault := fault_of_checkpoint(checkpoint)) is None:
+            whole = checkpoint
+            break
+        faulty[checkpoint] = fault
+    before = [one for one in (*faulty, *folder.glob(f"{ASIDE}checkpoint-*")) if (one / COMPLETE).exists()]
+    if whole is None and before:
+        told = "; ".join(f"{one.name}: {faulty.get(one, 'set aside before')}" for one in before)
+        raise DataError(f"{folder} has no whole checkpoint left ({told}); restore one, or start over with --overwrite")
+    for checkpoint, fault in faulty.items():
+        aside = _set_aside(checkpoint)
+        way = f"going on from {whole.name}" if whole else "no checkpoint came before it, so the run starts anew"
+        tell(f"{checkpoint.name}: {fault}; it is set aside as {aside.name}, {way}")
+    return whole
+
+
+def _step(checkpoint: Path) -> int:
+    number = checkpoint.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def _set_aside(checkpoint: Path) -> Path:
+    for old in checkpoint.parent.glob(f"{ASIDE}checkpoint-*"):
+        shutil.rmtree(old)
+    return checkpoint.rename(checkpoint.with_name(f"{ASIDE}{checkpoint.name}"))

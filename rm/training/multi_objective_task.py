@@ -1,0 +1,194 @@
+"""How one head with K outputs learns K objectives: from pairs labelled for some of them, and from rated answers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import EvalPrediction
+
+from ..backbones.loading import sequence_scores
+from ..backbones.tokenization import Encoder, pad
+from ..data.scored_rows import ScoredAnswer
+from ..errors import DataError
+from ..losses._pair_losses import check_margins, fit_to, learnt, load_losses, pair_values, save_losses
+from ..losses.attribute_regression import attribute_regression
+from ..losses.bradley_terry import PairLoss
+from ..types import PreferencePair
+from .trainer import Encoding, OnLong, sift
+
+NAN = float("nan")
+
+
+class ObjectiveRow(NamedTuple):
+    """One tokenised pair, or one answer alone; everything by objective, NaN where it was not stated."""
+
+    chosen: list[int]
+    rejected: list[int] | None
+    wins: tuple[float, ...]
+    gaps: tuple[float, ...]
+    scores: tuple[float, ...]
+    """Of an answer alone."""
+
+
+def encode_objectives(
+    encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
+) -> Encoding:
+    """Token rows of the pairs that are labelled for at least one of the objectives, in order."""
+    nothing = (NAN,) * len(objectives)
+
+    def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> ObjectiveRow:
+        gaps = tuple(pair.gaps.get(name, NAN) for name in objectives)
+        return ObjectiveRow(chosen.ids, rejected.ids, tuple(wins), gaps, nothing)
+
+    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
+    return sift(
+        pairs,
+        list(zip(encoded[::2], encoded[1::2], strict=True)),
+        lambda pair: [pair.chance(name) for name in objectives],
+        row,
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=objectives,
+    )
+
+
+def encode_scored(
+    encoder: Encoder, answers: Sequence[ScoredAnswer], objectives: Sequence[str], on_long: OnLong = "truncate"
+) -> Encoding:
+    """Token rows of rated answers, in order; the account counts answers where that of pairs counts pairs."""
+    nothing, limit = (NAN,) * len(objectives), encoder.contract.max_length
+    encoded = encoder.encode_all([answer.example for answer in answers])
+    rows, over = [], 0
+    for answer, (ids, length) in zip(answers, encoded, strict=True):
+        too_long = limit is not None and length > limit
+        over += too_long
+        if too_long and on_long == "refuse":
+            raise DataError(
+                f"answer '{answer.id}' has {length} tokens and the limit is {limit}; raise --max_length, or say "
+                "--on_long truncate or skip"
+            )
+        if not (too_long and on_long == "skip"):
+            scores = tuple(answer.scores.get(name, NAN) for name in objectives)
+            rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
+    return Encoding(rows, len(answers), limit, max((one.length for one in encoded), default=0), over, 0, 0)
+
+
+def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:
+    """How many rows say something about each objective, and how many do not."""
+    wins, scores = (np.array([getattr(row, name) for row in rows]) for name in ("wins", "scores"))
+    return {
+        name: {
+            "pairs": int((~np.isnan(wins[:, k])).sum()),
+            "scores": int((~np.isnan(scores[:, k])).sum()),
+            "unlabelled": int((np.isnan(wins[:, k]) & np.isnan(scores[:, k])).sum()),
+        }
+        for k, name in enumerate(objectives)
+    }
+
+
+class ObjectivesTask:
+    """Bradley-Terry, or another pair loss, per objective, and squared errors of scores: each label weighs the same.
+
+    L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
+
+    A loss that wants a margin gets |gap| of its objective. Outputs of the head beyond the objectives are left alone.
+    """
+
+    def __init__(self, losses: Mapping[str, PairLoss], regression_weight: float = 1.0):
+        self.pair_losses, self.objectives = dict(losses), tuple(losses)
+        self.regression, self.regression_weight = attribute_regression(), regression_weight
+        self.modules = learnt([*losses.values()])
+
+    def check(self, rows: Sequence[ObjectiveRow]) -> None:
+        """Refuse rows that lack what the losses ask for, and an objective that nothing is said about."""
+        for name, counts in label_counts(rows, self.objectives).items():
+            if not counts["pairs"] + counts["scores"]:
+                raise DataError(
+                    f"none of {len(rows)} rows has a label or a score for '{name}'; add some, or leave it out of "
+                    "--objectives"
+                )
+        for k, (name, loss) in enumerate(self.pair_losses.items()):
+            known = [row for row in rows if not np.isnan(row.wins[k])]
+            check_margins(loss, [row.gaps[k] for row in known], f"'gaps' for '{name}'")
+            fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in known])
+
+    def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
+        """The first answer of every row, then the second of those that have one; `second` is its place or -1."""
+        others = [row.rejected for row in rows if row.rejected is not None]
+        batch = pad([row.chosen for row in rows] + others)
+        paired = torch.tensor([row.rejected is not None for row in rows])
+        second = torch.where(paired, len(rows) + paired.cumsum(0) - 1, -1)
+        return {
+            "tokens": batch.tokens,
+            "attention": batch.attention,
+            "second": second,
+            "wins": torch.tensor([row.wins for row in rows]),
+            "gaps": torch.tensor([row.gaps for row in rows]),
+            "stated": torch.tensor([[row.wins, row.scores] for row in rows]),
+        }
+
+    def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
+        """The mean loss, and rewards [B, 2, K], NaN for the second answer of a row that has one only."""
+        K = len(self.objectives)
+        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
+        second = inputs["second"]
+        paired = second >= 0
+        first = rewards[: len(second)]
+        other = rewards[second.clamp_min(0)]
+        lengths = inputs["attention"].sum(1)
+        longer = (lengths[: len(second)] - lengths[second.clamp_min(0)]).float()
+        scores = inputs["stated"][:, 1]
+        errors = self.regression(first, scores)[~scores.isnan()]
+        loss = self._pairs(first, other, paired, longer, inputs) + self.regression_weight * _mean(errors)
+        return loss, torch.stack([first, other.masked_fill(~paired[:, None], NAN)], dim=1)
+
+    evaluate = loss
+
+    def _pairs(
+        self,
+        first: Float[Tensor, "B K"],
+        other: Float[Tensor, "B K"],
+        paired: Tensor,
+        longer: Float[Tensor, " B"],
+        inputs: dict[str, Tensor],
+    ) -> Tensor:
+        found = []
+        for k, loss in enumerate(self.pair_losses.values()):
+            known = paired & ~inputs["wins"][:, k].isnan()
+            own = (one[known] for one in (first[:, k], other[:, k], inputs["wins"][:, k], inputs["gaps"][:, k].abs()))
+            chosen, rejected, wins, gaps = own
+            margin = gaps if getattr(loss, "needs_margin", False) else None
+            found.append(pair_values(loss, chosen, rejected, wins, margin, longer[known]))
+        return _mean(torch.cat(found))
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Per objective: accuracy over the pairs decided for it, root mean squared error of scores; mean accuracy."""
+        rewards, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
+        told: dict[str, float] = {}
+        shares = []
+        for k, name in enumerate(self.objectives):
+            gap, wins, scores = rewards[:, 0, k] - rewards[:, 1, k], stated[:, 0, k], stated[:, 1, k]
+            decided, rated = ~np.isnan(wins) & (wins != 0.5), ~np.isnan(scores)
+            if decided.any():
+                told[f"accuracy_{name}"] = float((gap * (wins - 0.5) > 0)[decided].mean())
+                shares.append(told[f"accuracy_{name}"])
+            if rated.any():
+                told[f"rmse_{name}"] = float(np.sqrt(np.square(rewards[:, 0, k] - scores)[rated].mean()))
+        return told | {"accuracy": float(np.mean(shares)) if shares else NAN}
+
+    def save(self, folder: Path) -> None:
+        """What the losses learn."""
+        save_losses(self.modules, folder)
+
+    def load(self, folder: Path) -> None:
+        """The same back from a checkpoint."""
+        load_losses(self.modules, folder)
+
+
+def _mean(values: Float[Tensor, " T"]) -> Tensor:
+    """0 where there are none."""
+    return values.sum() / max(len(values), 1)

@@ -1,0 +1,354 @@
+"""One thin subclass of the Transformers Trainer for every kind of reward model that is trained by gradient."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import EvalPrediction, TrainerCallback, TrainingArguments
+
+from ..backbones.forward_hooks import install
+from ..backbones.loading import sequence_scores
+from ..backbones.tokenization import Encoder, pad
+from ..data.streaming import PairStream
+from ..errors import DataError
+from ..losses._pair_losses import (
+    OTHER,
+    check_margins,
+    check_other,
+    fit_to,
+    learnt,
+    load_losses,
+    pair_values,
+    save_losses,
+)
+from ..losses.bradley_terry import PairLoss
+from ..types import PreferencePair
+from .checkpointing import MarkComplete
+from .distributed import aside, is_sharded, same_gradients
+from .fault_tolerance import Piece, SteadySteps
+
+
+@dataclass
+class RewardArguments(TrainingArguments):
+    """Transformers' training arguments, with the defaults of a reward model."""
+
+    output_dir: str = field(default="", metadata={"help": "Same as --output."})
+    learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate of AdamW."})
+    per_device_train_batch_size: int = field(default=16, metadata={"help": "Pairs per device and step."})
+    per_device_eval_batch_size: int = field(default=32, metadata={"help": "Pairs per device."})
+    num_train_epochs: float = field(default=1.0, metadata={"help": "Passes over the training pairs."})
+    save_strategy: str = field(default="steps", metadata={"help": "When a checkpoint is written."})
+    save_steps: float = field(default=200, metadata={"help": "Steps between checkpoints."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
+    eval_steps: float | None = field(default=200, metadata={"help": "Steps between evaluations."})
+    logging_steps: float = field(default=20, metadata={"help": "Steps between log lines."})
+    report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
+    center_rewards_coefficient: float = field(
+        default=0.0, metadata={"help": "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0."}
+    )
+    disable_dropout: bool = field(
+        default=True, metadata={"help": "Train without dropout, as rewards are read without."}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.save_total_limit = max(2, self.save_total_limit or 2)
+        self.remove_unused_columns = False
+        self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
+
+
+OnLong = Literal["truncate", "skip", "refuse"]
+
+
+class PairRow(NamedTuple):
+    """One tokenised pair: P(chosen is better), margin and another model's gap (NaN: not stated) beside both rows."""
+
+    chosen: list[int]
+    rejected: list[int]
+    wins: float
+    margin: float
+    other: float = float("nan")
+
+
+class Encoding(NamedTuple):
+    """Rows to train on, and the account of every pair that is not among them or not whole."""
+
+    rows: list[Any]
+    pairs: int
+    limit: int | None
+    longest: int
+    """Tokens of the longest sequence before truncation."""
+    over_length: int
+    """Pairs with a sequence beyond the limit: truncated, or left out under `skip`."""
+    identical: int
+    """Pairs left out because truncation made both answers the same tokens."""
+    unlabelled: int
+    """Pairs left out because they say nothing about the objective."""
+
+    def account(self) -> dict[str, int | None]:
+        """Everything but the rows, for a manifest."""
+        return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
+
+
+def encode_pairs(
+    encoder: Encoder, pairs: Sequence[PreferencePair], objective: str, on_long: OnLong = "truncate"
+) -> Encoding:
+    """Token rows of the pairs, in order. Nothing is cut or left out without being counted."""
+    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
+    return sift(
+        pairs,
+        list(zip(encoded[::2], encoded[1::2], strict=True)),
+        lambda pair: pair.chance(objective),
+        lambda pair, chosen, rejected, wins: PairRow(
+            chosen.ids,
+            rejected.ids,
+            wins,
+            float("nan") if pair.margin is None else pair.margin,
+            pair.gaps.get(OTHER, float("nan")),
+        ),
+        limit=encoder.contract.max_length,
+        on_long=on_long,
+        objectives=[objective],
+    )
+
+
+def sift(
+    pairs: Sequence[PreferencePair],
+    encoded: Sequence[tuple[Any, Any]],
+    label: Callable[[PreferencePair], Any],
+    row: Callable[[PreferencePair, Any, Any, Any], Any],
+    *,
+    limit: int | None,
+    on_long: OnLong,
+    objectives: Sequence[str],
+) -> Encoding:
+    """Rows of the pairs that can be trained on: whole or truncated as `on_long` says, different, and labelled."""
+    rows, over, identical, unlabelled = [], 0, 0, 0
+    for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
+        length = max(chosen.length, rejected.length)
+        too_long = length > (limit or sys.maxsize)
+        over += too_long
+        if too_long and on_long == "refuse":
+            raise DataError(
+                f"pair '{pair.id}' has {length} tokens and the limit is {limit}; raise --max_length, or say --on_long "
+                "truncate or skip"
+            )
+        if too_long and on_long == "skip":
+            continue
+        if chosen.ids == rejected.ids:
+            identical += 1
+        elif np.isnan(wins := label(pair)).all():
+            unlabelled += 1
+        else:
+            rows.append(row(pair, chosen, rejected, wins))
+    if not rows:
+        raise DataError(
+            f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
+            f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"
+        )
+    longest = max(max(one.length for one in both) for both in encoded)
+    return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled)
+
+
+def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
+    """2B sequences, the chosen ones first, so that one forward serves both."""
+    batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
+    return {
+        "tokens": batch.tokens,
+        "attention": batch.attention,
+        "wins": torch.tensor([row.wins for row in rows]),
+        "margin": torch.tensor([row.margin for row in rows]),
+        "other": torch.tensor([row.other for row in rows]),
+    }
+
+
+def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
+    """Accuracy over pairs with a preference, margin, and the range of rewards (TRL's names)."""
+    rewards, wins = np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
+    gap = (rewards[:, 0] - rewards[:, 1]) * np.sign(wins - 0.5)
+    decided = wins != 0.5
+    return {
+        "accuracy": float((gap[decided] > 0).mean()) if decided.any() else float("nan"),
+        "margin": float(gap[decided].mean()) if decided.any() else float("nan"),
+        "min_reward": float(rewards.min()),
+        "mean_reward": float(rewards.mean()),
+        "max_reward": float(rewards.max()),
+    }
+
+
+class Task(Protocol):
+    """What a kind of reward model does with a batch; everything else of training is the same for all kinds.
+
+    One whose loss learns too holds it in `modules`; see `pair_losses.learnt`.
+    """
+
+    def collate(self, rows: Sequence[Any]) -> dict[str, torch.Tensor]:
+        """Rows as one batch; `stated`, or else `wins`, are its labels."""
+        ...
+
+    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean loss in nats, and outputs [B, ...] for the metrics; what is drawn depends on the step only."""
+        ...
+
+    def evaluate(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same without anything drawn."""
+        ...
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Of the outputs and labels of a whole evaluation."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Weights that the Trainer does not know of."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """The same back from a checkpoint."""
+        ...
+
+
+class ScalarTask:
+    """A pair loss on the rewards of a scalar model."""
+
+    def __init__(self, loss: PairLoss):
+        self.pair_loss = loss
+        self.modules = learnt([loss])
+
+    def check(self, rows: Sequence[PairRow]) -> None:
+        """Refuse rows that lack what the loss asks for, and let it see how their lengths differ."""
+        check_margins(self.pair_loss, [row.margin for row in rows], "'margin'")
+        check_other(self.pair_loss, [row.other for row in rows])
+        fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
+
+    def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
+        """See `collate`."""
+        return collate(rows)
+
+    def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean pair loss, and rewards [B, 2]."""
+        rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
+        chosen, rejected = rewards.chunk(2)
+        first, second = inputs["attention"].sum(dim=1).float().chunk(2)
+        margin = inputs["margin"].nan_to_num(0.0)  # a loss that cannot do without has been refused
+        said = chosen, rejected, inputs["wins"], margin, first - second, inputs["other"]
+        return pair_values(self.pair_loss, *said).mean(), torch.stack([chosen, rejected], dim=1)
+
+    evaluate = loss
+
+    def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        """See `pair_metrics`."""
+        return pair_metrics(prediction)
+
+    def save(self, folder: Path) -> None:
+        """What the loss learns; the model is all there is else."""
+        save_losses(self.modules, folder)
+
+    def load(self, folder: Path) -> None:
+        """The same back from a checkpoint."""
+        load_losses(self.modules, folder)
+
+
+class RewardTrainer(SteadySteps):
+    """Trains a reward model on pairs; what is done with a batch is handed in. Everything else is Transformers' own."""
+
+    def __init__(
+        self,
+        reward_model: Any,
+        args: RewardArguments,
+        task: Task,
+        train_rows: Sequence[Any] | PairStream,
+        eval_rows: Sequence[Any] | None = None,
+        callbacks: Sequence[TrainerCallback] = (),
+    ):
+        if args.disable_dropout:
+            _disable_dropout(reward_model.model)
+        install(reward_model.model)
+        self.stream = train_rows if isinstance(train_rows, PairStream) else None
+        if self.stream:
+            own: Any = args.accelerator_config
+            own.dispatch_batches = False  # every process reads the stream and takes its own rows
+            args.ignore_data_skip = True  # the stream goes on by itself
+        super().__init__(
+            model=reward_model.model,
+            args=args,
+            data_collator=task.collate,
+            train_dataset=train_rows,
+            eval_dataset=eval_rows,
+            processing_class=reward_model.encoder.tokenizer,
+            compute_metrics=task.metrics,
+            callbacks=[MarkComplete(), *callbacks],
+        )
+        self.task, self.loss_name = task, _name_of(task)
+        self.model_accepts_loss_kwargs = False  # ours is a mean per micro-batch, so accumulation must divide it
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        """The mean loss of the task, in nats, and its outputs; of a piece its share of the mean."""
+        loss, outputs = self.task.loss(model, inputs, self.state.global_step)
+        loss = loss * inputs.share if isinstance(inputs, Piece) else loss
+        return (loss, outputs) if return_outputs else loss
+
+    def rows_of(self, inputs):
+        """Pairs; a batch of pairs and rated answers has a mean of each."""
+        return None if "second" in inputs else len(inputs["wins"])
+
+    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
+        """Loss, outputs and labels of an evaluation batch."""
+        inputs = self._prepare_inputs(inputs)
+        with torch.no_grad():
+            loss, outputs = self.task.evaluate(model, inputs)
+        return loss.detach(), outputs.detach(), inputs.get("stated", inputs["wins"])
+
+    def create_optimizer(self, model=None):
+        """Transformers' own, and what the loss learns as groups with learning rates of their own."""
+        made = self.optimizer is None
+        optimizer: Any = super().create_optimizer(model)
+        for one in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
+            one.to(self.args.device)
+            optimizer.add_param_group({"params": [*one.parameters()], "lr": one.learning_rate, "weight_decay": 0.0})
+            optimizer.register_step_pre_hook(lambda *_, own=one: same_gradients(own.parameters()))
+            # the Trainer clears the gradients of its model only
+            optimizer.register_step_post_hook(lambda *_, own=one: own.zero_grad())
+        return optimizer
+
+    def save_model(self, output_dir=None, _internal_call=False):
+        """Transformers', which every process calls and one writes, and what it does not know of."""
+        super().save_model(output_dir, _internal_call)
+        with aside(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
+            if self.args.should_save or is_sharded(self.model):
+                self.task.save(folder)
+            if self.stream:
+                self.stream.save(folder, self.state.global_step * self.rows_a_step)
+
+    @property
+    def rows_a_step(self) -> int:
+        """Of all processes."""
+        args = self.args
+        return args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+
+    def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        self.task.load(Path(resume_from_checkpoint))
+        if self.stream:
+            self.stream.load(Path(resume_from_checkpoint))
+
+    def _load_best_model(self):
+        super()._load_best_model()
+        self.task.load(Path(str(self.state.best_model_checkpoint)))
+
+
+def _name_of(task: Any) -> str:
+    loss = getattr(task, "pair_loss", None)
+    name = getattr(loss, "__qualname__", type(task if loss is None else loss).__name__)
+    return f"the loss '{name.partition('.')[0]}'"
+
+
+def _disable_dropout(model: torch.nn.Module) -> None:
+    """Switch off the backbone's dropout; an adapter's own was asked for."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout) and "lora_dropout" not in name:
+            module.p = 0.0

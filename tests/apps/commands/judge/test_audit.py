@@ -1,0 +1,87 @@
+"""`rewardlab judge --audit`: for what a judge may be trusted, and whom it prefers."""
+
+import json
+import math
+
+import pytest
+from rewardlab.apps.commands.judge.audit import names_of
+from rewardlab.apps.commands.judge.settings import JudgeConfig
+from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.judges.audit.plan import Names
+from rewardlab.judges.judge import Judging
+from rewardlab.judges.types import Case
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import user_turn
+
+from tests.apps.judging import lengths, longer, shown, write
+
+
+def test_an_audit_says_for_what_a_judge_may_be_trusted(judge):
+    """Longer answers are right here, and a judge of length falls for empty words."""
+    code, facts, err, folder = judge("--audit", "--limit", 3)
+    assert code == 0, err
+    assert facts["trusted_for"]["qwen pairwise"]["rewarding a policy"] != "yes"
+    found = json.loads((folder / "audit.json").read_text())["qwen pairwise"]
+    assert found["figures"]["length slope"] == {"value": None, "low": None, "high": None, "items": 3}
+    assert found["figures"]["accuracy"]["value"] == 1.0 and found["attacks"]["verbosity"]["after"]["value"] > 0.5
+    assert "May be trusted for rewarding a policy" in (folder / "audit.md").read_text()
+    notes = json.loads((folder / "manifest.json").read_text())["notes"]
+    assert notes == ["3 of 8 cases were drawn, with seed 0."]
+    code, told, _, _ = judge("--audit", "--limit", 3, "--dry_run", output="dry")
+    assert code == 0 and told["models"]["qwen"]["calls"] == facts["models"]["qwen"]["calls"]
+
+
+def vain(asked) -> str:
+    """Prefers what gpt signs, else the longer answer."""
+    a, b = ("Written by gpt." in (shown(asked, name) or "") for name in ("answer_a", "answer_b"))
+    return longer(asked) if a == b else json.dumps({"winner": "A" if a else "B"})
+
+
+def test_self_preference_is_measured_where_the_models_are_named(judge, tmp_path):
+    """It always prefers what its own name stands under."""
+    rows = [row | {"chosen_model": "gpt", "rejected_model": "llama"} for row in lengths(2)]
+    with ChatServer(answer=vain) as world:
+        told = {"at": world, "model": ["org/judge"], "data": write(tmp_path / "signed.jsonl", rows)}
+        code, facts, err, folder = judge("--audit", "--names", "org/judge=gpt", **told)
+        _, dry, _, _ = judge("--audit", "--names", "org/judge=gpt", "--dry_run", output="dry", **told)
+    assert code == 0, err
+    found = json.loads((folder / "audit.json").read_text())["judge pairwise"]
+    assert found["names"] == {"own": "gpt", "other": "llama"} and found["figures"]["self-preference"]["value"] == 1.0
+    assert (
+        "authorship slope" in found["figures"] and dry["models"]["judge"]["calls"] == facts["models"]["judge"]["calls"]
+    )
+    assert "Its own name is `gpt`, the other `llama`." in (folder / "audit.md").read_text()
+
+
+def test_a_name_is_for_a_model_in_all_its_judges_or_for_one_judge():
+    wrote = [("gpt", "llama"), ("llama", "qwen"), ("gpt", "llama")]
+    cases = [Case(str(n), user_turn("q"), ("a", "b"), authors=by) for n, by in enumerate(wrote)]
+    judges = [
+        Judging(name, {}, lambda cases: []) for name in ("big pairwise", "big pointwise", "small pairwise", "panel")
+    ]
+
+    def named(*texts, other=""):
+        config = JudgeConfig(audit=True, names=list(texts), other_author=other)
+        return names_of(judges, cases, config, {"org/big": "big"})
+
+    assert named() == {}
+    assert named("org/big=gpt") == dict.fromkeys(["big pairwise", "big pointwise"], Names("gpt", "llama"))
+    assert named("big pairwise=llama", "panel=qwen") == {
+        "big pairwise": Names("llama", "gpt"), "panel": Names("qwen", "llama"),
+    }  # fmt: skip
+    assert named("small=gpt", other="claude") == {"small pairwise": Names("gpt", "claude")}
+    with pytest.raises(UsageError, match="none of the answers is by 'gtp'; did you mean 'gpt'"):
+        named("big=gtp")
+
+
+def test_calibration_is_measured_where_scores_claim_a_chance(judge):
+    """One vote for the right answer claims certainty, and is right; a letter more is worth e points against 1."""
+    code, _, err, folder = judge("--audit", "--limit", 3, "--chance", "shares")
+    assert code == 0, err
+    assert json.loads((folder / "audit.json").read_text())["qwen pairwise"]["figures"]["overconfidence"]["value"] == 0.0
+    points = ["--audit", "--limit", 3, "--kind", "pointwise", "--chance"]
+    code, _, err, _ = judge(*points, "shares", output="points")
+    assert code == 2 and "--chance shares: shares of a pair lie in [0, 1] and add up to 1, got" in err
+    code, _, err, folder = judge(*points, "bradley_terry", output="odds")
+    found = json.loads((folder / "audit.json").read_text())["qwen pointwise"]["figures"]["overconfidence"]
+    assert code == 0 and found["value"] == pytest.approx(1 / (1 + math.exp(-3)) - 1), err

@@ -1,0 +1,297 @@
+"""CCPO and DACR in `rewardlab rl`: every role trains beside a partner, and roles alternate."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.apps.rewards import ccpo as thinkers_reward
+from rewardlab.apps.rewards._run import RunFacts
+from rewardlab.apps.rewards.ccpo import ccpo
+from rewardlab.apps.rewards.dacr import OfTalks, dacr
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.advantages.ccpo import adv_ccpo
+from rewardlab.policy.advantages.dacr import adv_dacr, located
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.rollouts import ccpo as search
+from rewardlab.policy.rollouts._partners import Talk, said, seeds_of, with_thought
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import Example, prompt_text, user_turn
+
+from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+HISTORY = "ccpo_thinker(joint=ccpo.joint, solo=ccpo.solo)"
+TOLD = "tests.apps.commands.rl.test_agents:told"
+EVERY = ["--rollout_steps", 1]
+
+
+def told():
+    """A verdict of -1 or 1 on an answer's words."""
+    return lambda examples: [1.0 if len(one.answer.split()) % 2 else -1.0 for one in examples]
+
+
+@pytest.fixture
+def policy(rl_world):
+    words = load_tokenizer(str(rl_world / "start"))
+    return voice(load_causal_lm(str(rl_world / "start"), words), words)
+
+
+def run_of(policy) -> RunFacts:
+    return RunFacts(policy, 1, 7, {})
+
+
+def trained(rows) -> bool:
+    return all(math.isfinite(row["loss"]) for row in rows) and any(row["grad_norm"] > 0 for row in rows)
+
+
+def column(rows, name) -> torch.Tensor:
+    return torch.tensor([math.nan if row[name] is None else row[name] for row in rows], dtype=torch.float64)
+
+
+def estimates(rows) -> torch.Tensor:
+    return torch.tensor([row["advantage/estimate"][0] for row in rows], dtype=torch.float64)
+
+
+# ---- CCPO ----
+
+
+def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(policy, rl_world, monkeypatch):
+    """Each answer is the solver's to what it was shown, by its seed; the rating sees the plain prompt."""
+    shown, original = [], thinkers_reward.said
+    monkeypatch.setattr(
+        thinkers_reward, "said", lambda who, prompts, *rest: (shown.append(prompts), original(who, prompts, *rest))[1]
+    )
+    source = ccpo(run=run_of(policy), solver=str(rl_world / "start"), reward=GOLD, longest=12)
+    examples = [Example(user_turn("describe bees"), "honey and wax"), Example(user_turn("describe ponds"), "frogs")]
+    found = source.rate(examples)
+    prompts = [one.prompt for one in examples]
+    joint = [with_thought(one.prompt, one.answer) for one in examples]
+    assert shown == [joint + prompts] and all("frogs" not in prompt_text(one) for one in prompts)
+    seeds = seeds_of(7, [[[*one.prompt], one.answer] for one in examples], 4)
+    answers = [said(policy, [one], [seed], 12)[0] for one, seed in zip(shown[0], seeds, strict=True)]
+    expected = garden.gold().rate([Example(one, text) for one, text in zip(prompts * 2, answers, strict=True)])
+    np.testing.assert_allclose(found, expected.reshape(2, 2).T)
+    assert len({*answers}) == 4 and np.array_equal(found, source.rate(examples))
+    assert not np.array_equal(found[0], source.rate([examples[0], Example(prompts[1], "lilies")])[0])
+
+
+@pytest.mark.slow
+def test_roles_alternate_each_beside_the_others_last_policy(rl, rl_world):
+    """A thinker by events, a solver (an adapter) by what half of its answers read, the thinker again by its history."""
+    solver = f"solver={rl_world / 'start'}, longest=12"
+    flags = ["--advantage", "ccpo(lam=0.2, middle=0)", "--max_steps", 2, *EVERY]
+    code, facts, err, first = rl("--reward", f"ccpo({solver}, reward={TOLD})", *flags, output="first")
+    assert code == 0 and trained(steps_of(first)), err
+    rows = rollouts_of(first)
+    for place in (0, 1):
+        own = [row for row in rows if row["step"] == place]
+        rewards = [column(own, f"reward/sources/ccpo.{name}") for name in ("joint", "solo")]
+        group = torch.tensor([row["group"] for row in own])
+        torch.testing.assert_close(estimates(own), adv_ccpo(*rewards, group, 0.2, 0.0)[0])
+    assert {*facts["rewards"]} == {"ccpo.joint", "ccpo.solo"}
+
+    flags = ["--rollouts", f"ccpo(thinker={first / 'policy'}, longest=12)", "--max_steps", 3, *EVERY]
+    flags += ["--reward", f"gold={GOLD}", "--reward_transform", "ccpo_solver(reward=gold, least=8)", "--lora"]
+    code, _, err, second = rl(*flags, output="second")
+    assert code == 0 and trained(steps_of(second)), err
+    assert [row["ccpo/told"] for row in steps_of(second)] == [0.5] * 3
+    rows = [row for row in rollouts_of(second) if row["step"] == 2]
+    credited, raw = (column(rows, f"reward/{stage}/gold").view(4, 2, 2) for stage in ("ccpo_solver", "sources"))
+    assert torch.equal(credited[:, 0], credited[:, 1]) and not torch.equal(raw[:, 0], raw[:, 1])
+
+    solver = f"solver={second / 'policy'}, longest=12"
+    flags = [
+        "--reward",
+        f"ccpo({solver}, reward={GOLD})",
+        "--reward_transform",
+        HISTORY,
+    ]
+    flags += ["--weight", "ccpo.solo=0", "--max_steps", 2, "--model", first / "policy", *EVERY]
+    code, _, err, third = rl(*flags, output="third")
+    assert code == 0 and trained(steps_of(third)), err
+    rows = rollouts_of(third)
+    seen, delta = (
+        column(rows, name) - (column(rows, "reward/sources/ccpo.solo") if "sources" in name else 0)
+        for name in ("reward/ccpo_thinker/ccpo.joint", "reward/sources/ccpo.joint")
+    )
+    torch.testing.assert_close(seen[:16], delta[:16])  # no history yet
+    scale = delta[:16].std(correction=0) + 1e-6
+    torch.testing.assert_close(seen[16:], torch.tanh((delta[16:] - delta[:16].mean()) / scale))
+
+
+def test_a_solver_is_trained_on_the_prompt_that_it_saw(rl, rl_world, policy, monkeypatch):
+    """Log-probabilities of the first step are the start policy's behind prompt and thought, or the prompt alone."""
+    drawn, thoughts = [], []
+    generate, think = PolicyTrainer._generate_single_turn, search.said
+    monkeypatch.setattr(
+        PolicyTrainer,
+        "_generate_single_turn",
+        lambda self, ids, *rest, **options: (drawn.extend(ids), generate(self, ids, *rest, **options))[1],
+    )
+    monkeypatch.setattr(search, "said", lambda *given: [thoughts.append(one) or one for one in think(*given)])
+    flags = ["--rollouts", f"ccpo(thinker={rl_world / 'start'}, longest=12)", "--reward", f"gold={GOLD}", *EVERY]
+    code, _, err, folder = rl(*flags, "--max_steps", 1)
+    assert code == 0, err
+    rows = rollouts_of(folder)
+    waiting = iter(thoughts)
+    for place, (row, ids) in enumerate(zip(rows, drawn, strict=True)):
+        prompt = user_turn(row["prompt"].removeprefix("user: "))
+        plain = policy.encoder.encode_prompt(prompt)
+        joint = place % 4 < 2
+        saw = policy.encoder.encode_prompt(with_thought(prompt, next(waiting))) if joint else plain
+        assert ids == saw and (len(saw) > len(plain)) == joint
+        assert logprobs(policy, saw, row["tokens"]) == pytest.approx(row["logprobs"], abs=1e-4)
+        if joint:
+            assert logprobs(policy, plain, row["tokens"]) != pytest.approx(row["logprobs"], abs=1e-2)
+    assert next(waiting, None) is None and len({*thoughts}) == 8
+
+
+def logprobs(policy, before, tokens) -> list[float]:
+    with torch.no_grad():
+        logp = policy.model(torch.tensor([before + tokens])).logits[0].log_softmax(-1)
+    return [logp[len(before) - 1 + t, token].item() for t, token in enumerate(tokens)]
+
+
+# ---- DACR ----
+
+
+def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, policy, monkeypatch):
+    heard, listen = [], OfTalks.listen
+    monkeypatch.setattr(OfTalks, "listen", lambda self, talk: (heard.append(talk), listen(self, talk))[1])
+    flags = ["--rollouts", f"dacr(partner={rl_world / 'start'}, longest=10)", "--reward", f"dacr(reward={GOLD})"]
+    flags += ["--advantage", "dacr(gamma=0.5)", "--max_steps", 2, "--max_completion_length", 10, *EVERY]
+    code, _, err, folder = rl(*flags)
+    assert code == 0 and trained(steps_of(folder)), err
+    rows, gold = rollouts_of(folder), garden.gold()
+    for step, talk in enumerate(heard):
+        own = rows[16 * step : 16 * step + 16]
+        names = {"answer": talk.answers[0], "rewrite": talk.rewrites[0]}
+        names |= {"partner_answer": talk.answers[1], "partner_rewrite": talk.rewrites[1]}
+        found = {name: column(own, f"reward/sources/dacr.{name}") for name in names}
+        for name, texts in names.items():
+            rated = gold.rate([Example(prompt, text) for prompt, text in zip(talk.prompts, texts, strict=True)])[:, 0]
+            torch.testing.assert_close(found[name], torch.from_numpy(rated))
+        answers, rewrites = (torch.stack([found[name], found[f"partner_{name}"]], 1) for name in ("answer", "rewrite"))
+        group = torch.tensor([row["group"] for row in own])
+        expected = adv_dacr(answers, rewrites, group, 0.5, located("mean", None, 1, 1e-3))[:, 0]
+        torch.testing.assert_close(estimates(own), expected)
+        for row, *texts in zip(own, talk.answers[0], talk.critiques[0], talk.rewrites[0], strict=True):
+            words = policy.encoder.tokenizer.decode(row["tokens"], skip_special_tokens=True)
+            assert words.split() == " ".join(texts).split()
+    assert len(heard) == 2 and steps_of(folder)[0]["ratio"] == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:dacr")
+def test_a_robust_centre_trains_too(rl, rl_world):
+    flags = ["--rollouts", f"dacr(partner={rl_world / 'start'}, longest=8)", "--reward", f"dacr(reward={GOLD})"]
+    flags += ["--advantage", "dacr(gamma=0.5, loc=are, shape=0.5)", "--max_steps", 2, "--max_completion_length", 8]
+    code, _, err, folder = rl(*flags)
+    assert code == 0 and trained(steps_of(folder)), err
+
+
+# ---- both ----
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(
+            ["--reward", f"ccpo(solver=START, longest=8, reward={TOLD})", "--advantage", "ccpo"],
+            id="thinker",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            [
+                *("--rollouts", "ccpo(thinker=START, longest=8)", "--reward", f"gold={GOLD}"),
+                *("--reward_transform", "ccpo_solver(reward=gold)"),
+            ],
+            id="solver",
+        ),
+        pytest.param(
+            [
+                *("--rollouts", "dacr(partner=START, longest=8)", "--reward", f"dacr(reward={GOLD})"),
+                *("--advantage", "dacr(gamma=0.5)", "--max_completion_length", 8),
+            ],
+            id="talk",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
+    flags = [str(one).replace("START", str(rl_world / "start")) for one in flags]
+    flags += ["--max_steps", 4, "--save_strategy", "steps", "--save_steps", 2, *EVERY]
+    code, _, err, expected = rl(*flags, output="whole")
+    assert code == 0, err
+    with cut_off_at(3):
+        assert rl(*flags)[0] == 130
+    code, _, err, folder = rl(*flags, "--resume")
+    assert code == 0 and "resuming from checkpoint-2" in err
+    found, whole = rollouts_of(folder), rollouts_of(expected)
+    assert len(found) == len(whole) == 64
+    for name in ("prompt", "answer", "tokens"):
+        assert [row[name] for row in found] == [row[name] for row in whole], name
+    for name in whole[0]:
+        if name.startswith("reward/"):
+            torch.testing.assert_close(column(found, name), column(whole, name), equal_nan=True)
+    torch.testing.assert_close(estimates(found), estimates(whole))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "an answer has 1 token or more, got longest=0"),
+        (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
+        (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
+        (["--reward", "ccpo(solver=START, reward=tests.apps.commands.rl.test_agents:two)"], "has 2 components"),
+        (["--reward", "ccpo(solver=START, reward=r2m(model=RM))"], "cannot rate a partner's"),
+        (["--reward", f"gold={GOLD}", "--rollouts", "ccpo(thinker=START/none)"], "start/none: no tokenizer there"),
+        (["--reward", f"gold={GOLD}", "--advantage", "ccpo"], "rewards are two, joint and solo, got 1"),
+        (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr"], "the argument 'gamma' is missing"),
+        (["--reward", f"dacr(reward={GOLD})", "--advantage", "dacr(gamma=0.5)"], "dacr heard no talk about"),
+        (
+            ["--reward", f"ccpo(solver=START, reward={TOLD})", "--reward_transform", HISTORY],
+            "give it --weight ccpo.solo=0",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_together_is_refused(flags, message, rl, rl_world):
+    flags = [str(one).replace("START", str(rl_world / "start")).replace("RM", str(rl_world / "rm")) for one in flags]
+    code, _, err, _ = rl(*flags, "--max_steps", 1)
+    assert code in (2, 3) and message in err
+
+
+def two():
+    """The garden's two conflicting objectives."""
+    return garden.gold(("helpful", "harmless"))
+
+
+def test_a_talk_about_other_prompts_is_refused(policy):
+    source = dacr(run=run_of(policy), reward=GOLD)
+    none = ([], [])
+    source.listen(Talk((user_turn("describe bees"),), none, none, none))
+    with pytest.raises(DataError, match="heard no talk about these prompts"):
+        source.rate([Example(user_turn("describe ponds"), "frogs")])
+    assert json.dumps(source.contract.objectives) == '["answer", "rewrite", "partner_answer", "partner_rewrite"]'
+
+
+def test_a_rating_that_fails_is_told_by_its_own_sentence(policy, rl_world):
+    source = ccpo(
+        run=run_of(policy),
+        solver=str(rl_world / "start"),
+        reward="tests.apps.commands.rl.test_agents:broken",
+        longest=4,
+    )
+    with pytest.raises(DataError, match="reward 'rating' is inf for answer 0"):
+        source.rate([Example(user_turn("describe bees"), "wax")])
+    with pytest.raises(UsageError, match="an answer has 1 token or more"):
+        ccpo(run=run_of(policy), solver="any", reward=GOLD, longest=0)
+
+
+def broken():
+    """No reward."""
+    return lambda examples: [math.inf for _ in examples]

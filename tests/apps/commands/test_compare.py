@@ -1,0 +1,284 @@
+"""Resume, share, verify, compare and rank evaluations."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rewardlab.apps.cli import main
+from rewardlab.apps.runs.finished import open_finished
+from rewardlab.apps.runs.run_folder import plain
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.report import markdown
+from rewardlab.benchmarks.scorers import StoredScores
+
+from tests.conftest import wait_until
+
+RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
+SLOW = """
+import time
+from rewardlab.judges.kinds.reward_model import RewardScorer
+judge = RewardScorer.__call__
+def slowly(self, cases):
+    time.sleep(0.15)
+    return judge(self, cases)
+RewardScorer.__call__ = slowly
+import rewardlab.apps.runs.resume as ledger
+ledger.CHUNK = 20
+"""
+SMALL = "import rewardlab.apps.runs.resume as ledger; ledger.CHUNK = 20\n"
+FILES = ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png")
+
+
+def words(seed: int, number: int, good: float) -> list[dict]:
+    draw, rows = random.Random(seed), []
+    for place in range(number):
+        base = " ".join(draw.choices(["stone", "river", "cloud", "paper", "moss"], k=draw.randint(2, 9)))
+        right, wrong = f"kind {base}", f"rude {base} {draw.choice(['x', 'yy'])}"
+        if draw.random() > good:
+            right, wrong = wrong, right
+        rows.append(
+            {
+                "id": str(place),
+                "prompt": f"q{place % 150}",
+                "chosen": right,
+                "rejected": wrong,
+                "subset": "ab"[place % 2],
+            }
+        )
+    return rows
+
+
+def write(path: Path, rows: list[dict]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Data, two models of which one learnt nothing useful, and a run of each."""
+    folder = tmp_path_factory.mktemp("reports")
+    write(folder / "train.jsonl", words(0, 300, 0.95))
+    write(folder / "noise.jsonl", words(1, 300, 0.5))
+    data = write(folder / "test.jsonl", words(2, 300, 0.9))
+    for name, train in (("good", "train.jsonl"), ("bad", "noise.jsonl")):
+        assert main(["train", "--kind", "linear", "--data", str(folder / train), "--output", str(folder / name)]) == 0
+        assert (
+            main(["eval", "--model", str(folder / name), "--data", data, "--output", str(folder / "runs" / name)]) == 0
+        )
+    return folder
+
+
+def last_json(capsys) -> dict:
+    return json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+
+
+def command(script, folder: Path, output: Path, *flags: str, first: str = SMALL) -> list[str]:
+    data = [str(folder / "test.jsonl")]
+    return script(first + RUN, "eval", "--model", folder / "good", "--data", *data, "--output", output, *flags)
+
+
+@pytest.fixture(scope="module")
+def whole(folder, script) -> Path:
+    output = folder / "whole"
+    subprocess.run(command(script, folder, output), check=True)
+    return output
+
+
+def same(first: Path, second: Path) -> None:
+    for name in FILES:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+# ---- resume and processes ----
+
+
+@pytest.mark.slow
+def test_an_evaluation_killed_at_five_random_points_ends_with_the_same_bytes(folder, whole, script, tmp_path):
+    output, draw = tmp_path / "run", random.Random(7)
+    progress, killed = tmp_path / "run.partial" / "progress" / "000", 0
+    for chunks in sorted(draw.sample(range(1, 14), 5)):
+        resume = ["--resume"] if killed else []
+        process = subprocess.Popen(
+            command(script, folder, output, *resume, first=SLOW), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until(lambda most=chunks: len(list(progress.glob("*.jsonl"))) >= most, process)
+        time.sleep(draw.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        killed += 1
+        assert not output.exists()
+    assert killed == 5
+    subprocess.run(command(script, folder, output, "--resume"), check=True)
+    same(whole, output)
+    assert not (output / "progress").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_bytes_of_one(folder, whole, script, tmp_path):
+    output = tmp_path / "run"
+    file = tmp_path / "run.py"
+    file.write_text(command(script, folder, output)[2])
+    words = command(script, folder, output, "--processes", "2")[3:]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(file), *words]
+    done = subprocess.run(launch, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.split("\n") if line.startswith("{")]
+    assert {line["processes"] for line in lines} == {2} and any(line.get("rank") == 1 for line in lines)
+    same(whole, output)
+
+
+def test_a_launcher_that_started_another_number_is_found_out(folder, tmp_path, capsys):
+    flags = ["--data", str(folder / "test.jsonl"), "--output", str(tmp_path / "run"), "--processes", "2"]
+    assert main(["eval", "--model", str(folder / "good"), *flags]) == 2
+    assert "the launcher started 1; use torchrun" in capsys.readouterr().err
+
+
+# ---- stored scores ----
+
+
+def test_stored_scores_give_the_figures_that_the_model_had(folder, tmp_path, capsys):
+    run = folder / "runs" / "good"
+    table = [row for row in pq.read_table(run / "scores.parquet").to_pylist() if row["scorer"] == "good"]
+    half = [{"id": row["case"], "score_chosen": row["scores"][0], "score_rejected": row["scores"][1]} for row in table]
+    stored = write(tmp_path / "theirs.jsonl", [*half, {"id": "nobody", "score_chosen": 1, "score_rejected": 0}])
+    data = ["--data", str(folder / "test.jsonl")]
+    assert main(["eval", "--scores", stored, *data, "--output", str(tmp_path / "run")]) == 0
+    kept = json.loads((run / "summary.json").read_text())["rows"][0]["overall"]
+    assert [*last_json(capsys)["overall"]["theirs"].values()] == kept
+    assert "theirs holds 1 scores of no case, such as 'nobody'" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_stored_scores_that_are_missing_not_finite_doubled_or_strange(folder, tmp_path, capsys):
+    ids = [f"{'ab'[i % 2]}/{i}" for i in range(300)]
+    good = [{"id": name, "scores": [1.0, 0.0]} for name in ids]
+    data = ["--data", str(folder / "test.jsonl")]
+
+    def run(rows) -> tuple[int, str]:
+        stored = write(tmp_path / "s.jsonl", rows)
+        code = main(["eval", "--scores", stored, *data, "--output", str(tmp_path / "run"), "--overwrite"])
+        return code, capsys.readouterr().err
+
+    code, said = run([*good[:290], {"id": ids[290], "scores": [float("nan"), 1.0]}])
+    assert code == 0 and "left 10 of 300 cases unscored" in said
+    for rows, says in (
+        ([*good, good[0]], "occurs twice"),
+        ([{"id": "a/0", "scores": [1.0]}], "2 answers and 1 stored scores"),
+        ([{"id": "a/0", "scores": "high"}], "is not a list of numbers"),
+        ([{"id": "elsewhere", "scores": [1.0, 0.0]}], "none of its 1 ids is a case"),
+    ):
+        code, said = run(rows)
+        assert code == 3 and says in said, said
+
+
+# ---- verify ----
+
+
+def test_a_run_verifies_and_a_changed_one_does_not(folder, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "runs" / "good", run)
+    assert main(["verify", str(run)]) == 0
+    assert last_json(capsys) == {"run": str(run), "verified": True, "cases": 300, "scorers": 5}
+    report = run / "report.md"
+    kept = report.read_text()
+    report.write_text(kept.replace("300 cases", "301 cases"))
+    assert main(["verify", str(run)]) == 5 and "report.md does not follow" in capsys.readouterr().err
+    report.write_text(kept)
+    summary = json.loads((run / "summary.json").read_text())
+    summary["rows"][0]["overall"][0] += 0.01
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert main(["verify", str(run)]) == 5 and "does not follow from the stored scores" in capsys.readouterr().err
+    (run / "summary.json").write_text(json.dumps(summary | {"version": "0"}))
+    assert main(["verify", str(run)]) == 3 and "version 0 of pairs" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path)]) == 2
+
+
+def test_a_run_from_before_intervals_had_names_still_verifies(folder, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "runs" / "good", run)
+    new, opened = (run / "report.md").read_text(), open_finished(str(run))
+    scorers = [
+        StoredScores(
+            row["scorer"],
+            {n: one.scores for n, one in opened.judgments[row["scorer"]].items()},
+            role=row["role"],
+            contract=row["contract"],
+        )
+        for row in opened.summary["rows"]
+    ]
+    facts = {name: opened.summary[name] for name in ("notes", "samples", "seed")}
+    report = evaluate(opened.suite, opened.cases, scorers, **facts, interval="percentile").report
+    summary = json.loads(json.dumps(plain(asdict(report))))
+    del summary["interval"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    (run / "report.md").write_text(markdown(report))
+    assert "(bootstrap of whole prompts)" in markdown(report) and "(Wilson's, " in new
+    assert main(["verify", str(run)]) == 0, capsys.readouterr().err
+    for strange in ("exact", ["percentile"]):
+        (run / "summary.json").write_text(json.dumps(summary | {"interval": strange}))
+        assert main(["verify", str(run)]) == 3 and "summary.json: damaged" in capsys.readouterr().err
+
+
+# ---- compare ----
+
+
+def test_two_runs_are_compared_and_a_gate_stops_a_real_drop(folder, tmp_path, capsys):
+    good, bad = str(folder / "runs" / "good"), str(folder / "runs" / "bad")
+    assert main(["compare", bad, good, "--output", str(tmp_path / "comparison")]) == 0
+    found = last_json(capsys)
+    scores = [json.loads((Path(run) / "summary.json").read_text())["rows"][0]["overall"][0] for run in (bad, good)]
+    assert found["difference"]["value"] == pytest.approx(scores[1] - scores[0]) and found["real"]
+    assert "good is really better than bad" in (tmp_path / "comparison" / "comparison.md").read_text()
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(yaml.safe_dump([{"area": "overall", "max_drop": 0.02}]))
+    assert main(["compare", bad, good, "--gate", str(rules)]) == 0
+    capsys.readouterr()
+    assert main(["compare", good, bad, "--gate", str(rules)]) == 5
+    assert "overall fell by" in capsys.readouterr().err
+    rules.write_text("area: overall")
+    assert main(["compare", good, bad, "--gate", str(rules)]) == 2
+    rules.write_text(yaml.safe_dump([{"area": "Poetry", "max_drop": 0.02}]))
+    assert main(["compare", good, bad, "--gate", str(rules)]) == 2
+
+
+def test_a_run_does_not_differ_from_itself(folder, capsys):
+    good = str(folder / "runs" / "good")
+    assert main(["compare", good, good]) == 0
+    found = last_json(capsys)
+    assert (found["difference"]["value"], found["flips"], found["real"], found["p"]) == (0.0, 0, False, 1.0)
+
+
+def test_runs_of_other_data_are_not_compared(folder, tmp_path, capsys):
+    data = write(tmp_path / "other.jsonl", words(9, 50, 0.9))
+    assert main(["eval", "--model", str(folder / "good"), "--data", data, "--output", str(tmp_path / "run")]) == 0
+    assert main(["compare", str(folder / "runs" / "good"), str(tmp_path / "run")]) == 3
+    assert "is not the same in" in capsys.readouterr().err
+
+
+# ---- board ----
+
+
+def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, capsys):
+    assert main(["board", str(folder / "runs"), "--output", str(tmp_path / "board")]) == 0
+    assert last_json(capsys)["runs"] == 2
+    lines = (tmp_path / "board" / "board.csv").read_text().strip().split("\n")
+    rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
+    assert sorted(row["scorer"] for row in rows) == sorted(
+        ["good", "bad", "longest", "shortest", "random", "prompt-blind tf-idf"]
+    )
+    groups = {row["scorer"]: int(row["group"]) for row in rows}
+    assert groups["good"] == groups["prompt-blind tf-idf"] == 1 < groups["random"]
+    values = [float(row["overall"]) for row in rows]
+    assert all(np.diff([groups[row["scorer"]] for row in rows]) >= 0) and max(values) == values[0]
+    assert (tmp_path / "board" / "board.png").stat().st_size > 5000
+    assert main(["board", str(tmp_path), "--output", str(tmp_path / "b")]) == 2

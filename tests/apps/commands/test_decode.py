@@ -1,0 +1,175 @@
+"""`rewardlab decode` as a user sees it."""
+
+import io
+import json
+import sys
+
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.models.autoregressive import autoregressive
+
+NAMES = ("helpful", "harmless")
+PROMPTS = "tell me about bees\n\nhow do i start with herbs\nfriend describe ponds\n"
+
+
+def save_base(folder, seed=0) -> str:
+    words = tokenizer()
+    causal_lm(words, seed=seed).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
+
+
+def save_arm(base, folder, **changes) -> str:
+    import torch
+
+    settings = AdapterSettings(**{"kind": "moslora", "objectives": NAMES, "embedding": "random"} | changes)
+    model = autoregressive(base, beta=0.1, adapter=settings)
+    torch.manual_seed(3)
+    for key, value in model.adapter.state().items():
+        if "objectives" not in key and not key.endswith(".A"):
+            value.add_(0.2 * torch.randn_like(value))
+    model.save(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> str:
+    return save_base(tmp_path_factory.mktemp("decode") / "base")
+
+
+@pytest.fixture(scope="module")
+def arm(base, tmp_path_factory) -> str:
+    return save_arm(base, tmp_path_factory.mktemp("decode") / "arm")
+
+
+@pytest.fixture
+def prompts(tmp_path) -> str:
+    (tmp_path / "prompts.txt").write_text(PROMPTS)
+    return str(tmp_path / "prompts.txt")
+
+
+def run(capsys, *words):
+    code = main(["decode", "--max_new_tokens", "8", *words])
+    out, err = capsys.readouterr()
+    return code, [json.loads(line) for line in out.strip().split("\n") if line.startswith("{")], err
+
+
+def test_answers_of_several_prompts_are_lines_of_json_and_the_last_line_sums_up(arm, prompts, capsys):
+    code, lines, _ = run(capsys, "--arm", arm, "--preference", "helpful=0.7,harmless=0.3", "--data", prompts)
+    assert code == 0 and {line["id"] for line in lines[:-1]} == {"1", "3", "4"}
+    assert lines[0]["preference"] == {"helpful": 0.7, "harmless": 0.3} and lines[0]["finished"] in ("length", "eos")
+    assert lines[-1]["answers"] == lines[-1]["decoded"] == 3
+    assert lines[-1]["forwards"] <= 8  # one backbone for base and guide
+
+
+def test_a_single_prompt_from_stdin_streams_as_text(arm, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("tell me about bees\n"))
+    assert main(["decode", "--arm", arm, "--preference", "helpful=1,harmless=0", "--max_new_tokens", "6"]) == 0
+    first, last = capsys.readouterr().out.strip().split("\n")
+    assert json.loads(last)["answers"] == 1 and not first.startswith("{")
+
+
+def test_the_same_seed_gives_the_same_answer_whatever_else_is_asked(arm, prompts, tmp_path, capsys):
+    (tmp_path / "one.txt").write_text("tell me about bees\n")
+    asked = ("--arm", arm, "--preference", "helpful=0.5,harmless=0.5", "--data")
+    alone, together = (run(capsys, *asked, source)[1] for source in (str(tmp_path / "one.txt"), prompts))
+    assert together[-1]["answers"] == 3
+    _, lines, _ = run(capsys, *asked, prompts, "--output", str(tmp_path / "all.jsonl"))
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["1", "3", "4"] and lines[-1]["decoded"] == 3
+    assert alone[-1]["tokens"] == len(rows[0]["tokens"])
+    assert {line["id"]: line["answer"] for line in together[:-1]} == {row["id"]: row["answer"] for row in rows}
+    assert len(rows[0]["base"]) == len(rows[0]["guide"]) == len(rows[0]["mixed"]) == len(rows[0]["tokens"])
+    assert len(rows[0]["pieces"]) == len(rows[0]["tokens"]) and "".join(rows[0]["pieces"]).startswith(rows[0]["answer"])
+    assert {row["weight"] for row in rows} == {1.0}
+
+
+def test_a_sweep_goes_from_one_objective_to_the_other_in_one_batch(arm, prompts, tmp_path, capsys):
+    output = tmp_path / "sweep.jsonl"
+    code, lines, _ = run(capsys, "--arm", arm, "--sweep", "11", "--data", prompts, "--output", str(output))
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert code == 0 and len(rows) == 33 and lines[-1]["forwards"] <= 8
+    assert rows[0]["preference"] == {"helpful": 0, "harmless": 1}
+    assert rows[-1]["preference"] == {"helpful": 1, "harmless": 0}
+
+
+def test_a_cut_off_output_is_continued_to_the_same_file(arm, prompts, tmp_path, capsys, monkeypatch):
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    asked = ("--arm", arm, "--sweep", "3", "--data", prompts, "--output")
+    assert run(capsys, *asked, str(whole))[0] == 0
+    rows = [json.loads(line) for line in whole.read_text().splitlines()]
+    monkeypatch.setattr("rewardlab.apps.commands.decode.run._put_in_place", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit, match="killed"):
+        run(capsys, *asked, str(cut))
+    monkeypatch.undo()
+    partial = tmp_path / ".cut.jsonl.partial"
+    partial.write_text(partial.read_text()[:-2000])
+    kept = partial.read_text().count("\n")
+    assert 0 < kept < 9
+    code, lines, _ = run(capsys, *asked, str(cut), "--resume")
+    assert code == 0 and lines[-1]["decoded"] == 9 - kept
+    assert [json.loads(line)["answer"] for line in cut.read_text().splitlines()] == [row["answer"] for row in rows]
+    assert not partial.exists()
+    assert run(capsys, *asked, str(cut))[0] == 2  # never replaced unasked
+
+
+def test_a_guide_per_objective_shares_the_bases_weights(base, prompts, tmp_path, capsys):
+    arms = [save_arm(base, tmp_path / name, kind="lora", objectives=(name,)) for name in NAMES]
+    named = [f"{name}={folder}" for name, folder in zip(NAMES, arms, strict=True)]
+    asked = ("--data", prompts, "--temperature", "0")
+    code, lines, _ = run(capsys, "--base", base, "--arm", *named, "--preference", "helpful=0.5,harmless=0.5", *asked)
+    assert code == 0 and lines[-1]["forwards"] % 3 == 0
+    code, lines, _ = run(capsys, "--base", base, "--arm", *named, "--preference", "helpful=1,harmless=0", *asked)
+    assert lines[-1]["forwards"] % 2 == 0  # the other guide is not read
+    _, _, err = run(capsys, "--base", base, "--arm", *arms, *asked)
+    assert "several reward models go by objective, as name=folder" in err
+
+
+def test_a_small_guide_steers_another_base(arm, prompts, tmp_path, capsys):
+    other = save_base(tmp_path / "other", seed=5)
+    asked = ("--base", other, "--arm", arm, "--preference", "helpful=1,harmless=0", "--data", prompts)
+    code, lines, _ = run(capsys, *asked)
+    assert code == 0 and lines[-1]["forwards"] % 2 == 0
+
+
+def test_no_weight_and_no_guide_are_plain_decoding(base, arm, prompts, capsys):
+    asked = ("--data", prompts, "--temperature", "0")
+    preferred = ("--arm", arm, "--preference", "helpful=1,harmless=0", "--weight")
+    plain, silent, loud = (
+        sorted(line["answer"] for line in run(capsys, *words, *asked)[1][:-1])
+        for words in (("--base", base), (*preferred, "0"), (*preferred, "4"))
+    )
+    assert plain == silent != loud
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        ([], "a preference is missing; give one over helpful, harmless"),
+        (["--preference", "helpful=0.5,harmless=0.6"], "sums to 1.1"),
+        (["--preference", "helpful=0.5,honest=0.5"], "no objective 'honest' in this model"),
+        (["--preference", "helpful"], "a preference is name=share"),
+        (["--preference", "helpful=1,harmless=0", "--sweep", "3"], "give one of them"),
+        (
+            ["--preference", "helpful=1,harmless=0", "--temperature", "-1"],
+            "--temperature is at least 0 and finite, got -1.0",
+        ),
+        (["--preference", "helpful=1,harmless=0", "--output", "answers.txt"], "--output ends with .jsonl"),
+        (["--preference", "helpful=1,harmless=0", "--data", "nowhere.txt"], "--data: no file nowhere.txt"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arm, prompts, words, sentence, capsys):
+    data = [] if "--data" in words else ["--data", prompts]
+    code, _, err = run(capsys, "--arm", arm, *words, *data)
+    assert code == 2 and sentence in err and "Traceback" not in err
+
+
+def test_a_file_without_prompts_is_data_gone_wrong(arm, tmp_path, capsys):
+    (tmp_path / "empty.txt").write_text("\n\n")
+    code, _, err = run(
+        capsys, "--arm", arm, "--preference", "helpful=1,harmless=0", "--data", str(tmp_path / "empty.txt")
+    )
+    assert code == 3 and "no prompt in" in err
+    assert run(capsys, "--data", str(tmp_path / "empty.txt"))[0] == 2

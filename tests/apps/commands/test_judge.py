@@ -1,0 +1,415 @@
+"""`rewardlab judge`: judges behind a server of ours, with everything that a run folder holds."""
+
+import itertools
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from rewardlab.apps.commands.judge.kinds import Materials, materials, open_judges
+from rewardlab.apps.commands.judge.records import CaseFile, account, parse_case
+from rewardlab.apps.commands.judge.settings import ChatConfig, JudgeConfig
+from rewardlab.apps.inspector.tabs.judgments.queries import open_run
+from rewardlab.apps.runs.run_folder import trust
+from rewardlab.benchmarks.baselines import longest
+from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.benchmarks.worlds import models
+from rewardlab.benchmarks.worlds.chat_server import ChatServer, verdict
+from rewardlab.judges.types import Case, Judgment
+from rewardlab.rm.types import user_turn
+
+from tests.apps.judging import call, lengths, longer, shown, write
+from tests.conftest import PATIENCE, wait_until
+
+PRICED = ["--prompt_price", 1, "--completion_price", 10]
+
+
+# ---- a run ----
+
+
+def test_a_run_has_what_eval_writes_and_every_judgment_with_what_it_rests_on(judge, capsys):
+    code, facts, err, folder = judge(*PRICED)
+    assert code == 0, err
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml", "manifest.json", "summary.json", "report.md", "report.png", "calibration.png",
+        "items.parquet", "scores.parquet", "judgments.parquet", "replies",
+    }  # fmt: skip
+    assert [path.name for path in (folder / "replies").iterdir()] == ["replies.jsonl"]
+    rows = pq.read_table(folder / "judgments.parquet").to_pylist()
+    assert len(rows) == 8 and {row["scorer"] for row in rows} == {"qwen pairwise"}
+    assert sorted(rows[0]["orders"]) == [[0, 1], [1, 0]] and rows[0]["reasoning"] == "counted\n\ncounted"
+    assert [json.loads(text)["winner"] for text in rows[0]["raw"]] in (["A", "B"], ["B", "A"])
+    tokens = sum(row["prompt_tokens"] for row in rows), sum(row["completion_tokens"] for row in rows)
+    assert sum(row["cost"] for row in rows) == pytest.approx((tokens[0] + 10 * tokens[1]) / 1e6)
+    assert facts["overall"]["qwen pairwise"]["value"] == 1.0
+    assert "qwen pairwise" in [one.name for one in open_run(folder).scorers]  # as the inspector does
+    assert call(capsys, "verify", folder)[0] == 0
+
+
+def test_the_report_has_coverage_accuracy_on_the_answered_and_bounds(judge, tmp_path):
+    """Of 8 cases 6 are answered, all right: 75 % covered, 100 % right, 75 % at worst and 100 % at best."""
+
+    def shy(asked):
+        return (
+            "I cannot decide."
+            if shown(asked, "instruction") in ("user: question 1", "user: question 5")
+            else longer(asked)
+        )
+
+    with ChatServer(answer=shy) as world:
+        code, facts, err, folder = judge(at=world)
+    assert code == 0, err
+    told = facts["judges"]["qwen pairwise"]
+    assert (told["coverage"], told["accuracy"], told["worst"], told["best"]) == (0.75, 1.0, 0.75, 1.0)
+    assert sum(told["reasons"].values()) == 2 and told["requests"] == 16
+    report = (folder / "report.md").read_text()
+    assert "qwen pairwise answered 6 of 8 cases (coverage 75.0%) and was right in 100.0% of them" in report
+    assert "counting the others as wrong and as right, in 75.0% and 100.0%" in report
+
+
+def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_chance(judge, capsys):
+    with ChatServer(answer=lambda asked: json.dumps({"winner": "A"})) as world:
+        code, facts, err, folder = judge(at=world)
+    assert code == 0, err
+    told = facts["judges"]["qwen pairwise"]
+    assert (told["flip_rate"], told["asked_in_both_orders"]) == (1.0, 8)
+    assert (told["first_position_rate"], told["comparisons"]) == (1.0, 16)
+    report = (folder / "report.md").read_text()
+    assert "Flip rate 100.0% of 8 pairs asked in both orders." in report
+    assert "First-position rate 100.0% of 16 comparisons." in report
+    assert "random with the same ties (+0.0 [+0.0, +0.0])" in report
+    sentence = next(line for line in report.split("\n") if "overall: qwen pairwise" in line)
+    assert (
+        sentence.index("not to be told from") < sentence.index("random with the same ties")
+        and " random (" not in sentence
+    )
+    assert call(capsys, "verify", folder)[0] == 0
+
+
+def test_a_judge_without_comparisons_has_no_rates_by_order():
+    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", scores=(1.0, 0.0))])
+    assert found.facts["flip_rate"] is None and found.facts["first_position_rate"] is None
+    assert "lip rate" not in found.sentence("it") and "position" not in found.sentence("it")
+
+
+def test_an_account_counts_by_hand():
+    cases = [Case(str(n), user_turn("q"), ("a", "b")) for n in range(4)]
+    scores = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]
+    judgments = [Judgment(str(n), scores=one, tokens=(10, 1), cost=0.5, raw=("A",)) for n, one in enumerate(scores)]
+    judgments.append(Judgment("3", abstained="no reply: gone", tokens=(10, 0)))
+    found = account(pairs(), cases, judgments)
+    assert (found.answered, found.right, found.reasons) == (3, 1.0, {"no reply": 1})
+    assert (found.requests, found.prompt_tokens, found.completion_tokens, found.cost) == (3, 40, 3, 1.5)
+    assert found.facts["accuracy"] == pytest.approx(1 / 3) and (found.facts["worst"], found.facts["best"]) == (
+        0.25,
+        0.5,
+    )
+
+
+def test_a_judge_that_never_answers_has_no_accuracy():
+    found = account(pairs(), [Case("0", user_turn("q"), ("a", "b"))], [Judgment("0", abstained="no reply")])
+    assert found.facts["accuracy"] is None and (found.facts["worst"], found.facts["best"]) == (0.0, 1.0)
+    assert "was right in none of them" in found.sentence("it")
+
+
+# ---- kinds and models ----
+
+
+def test_every_kind_is_tried_with_every_model(judge):
+    code, facts, err, _ = judge("--kind", "pairwise", "points=pointwise(high=5)", model=("small", "org/big"))
+    assert code == 0, err
+    assert set(facts["judges"]) == {"small pairwise", "big pairwise", "small points", "big points"}
+    assert facts["judges"]["big points"]["reasons"] == {"a score out of range": 8}  # it gives up to 10 points
+
+
+def test_judges_together_are_one_judge(judge, tmp_path):
+    code, facts, err, _ = judge("--together", "panel(how=majority)", model=("a", "b", "c"))
+    assert code == 0 and facts["judges"]["panel"]["requests"] == 3 * 16, err
+    code, facts, err, _ = judge("--kind", "pointwise", "pairwise", "--together", "agreed=consistent", output="two")
+    assert code == 0 and list(facts["judges"]) == ["agreed"], err
+    code, facts, err, _ = judge("--together", "cascade(gap=0.5)", model=("cheap", "strong"), output="three")
+    assert code == 0 and facts["models"]["strong"]["calls"] == 0 and facts["models"]["cheap"]["calls"] == 16, err
+
+
+def test_a_rubric_by_hand_and_one_for_each_case(judge, tmp_path):
+    """`short 1` has seven letters and meets nothing; by case, the case without a rubric is an abstention."""
+    rule = {"id": "r1", "type": "must", "criterion": "It is long.", "test": "Count its letters."}
+    code, facts, err, folder = judge("--kind", "rubric", "--rubric", "instruction_following")
+    assert code == 0 and facts["judges"]["qwen rubric"]["accuracy"] == 1.0, err
+    evidence = {
+        one["evidence"] for row in pq.read_table(folder / "judgments.parquet").to_pylist() for one in row["criteria"]
+    }
+    assert "a long answer 0" in evidence
+    own = write(tmp_path / "own.jsonl", [{"case": f"p{n}", "rubric": {"rules": [rule]}} for n in range(7)])
+    code, facts, err, _ = judge("--kind", "rubric", "pairwise", "--rubric", own, "--score", "weighted", output="own")
+    assert code == 0 and facts["judges"]["qwen rubric"]["reasons"] == {"no rubric": 1}, err
+
+
+def test_a_rubric_of_healthbench_adds_up_signed_points(judge, tmp_path):
+    """A long answer meets both criteria, (4 - 1) / 4; one of seven letters meets none."""
+    points = [{"criterion": "Advises rest.", "points": 4}, {"criterion": "Invents a dose.", "points": -1}]
+    own = write(tmp_path / "own.jsonl", [{"prompt_id": f"p{n}", "rubrics": points} for n in range(8)])
+    code, _, err, folder = judge("--kind", "rubric", "--rubric", own, "--score", "signed_points")
+    rows = pq.read_table(folder / "scores.parquet").to_pylist()
+    scores = {score for row in rows if row["scorer"] == "qwen rubric" for score in row["scores"]}
+    assert code == 0 and scores == {0.75, 0.0}, err
+
+
+BIGGEN = {"criteria": "Is it long?"} | {f"score{n}_description": f"{n} letters." for n in range(1, 6)}
+
+
+def test_levels_describe_the_scale_of_all_cases_or_of_each(judge, server, tmp_path):
+    """Answers have seven letters and more, so the server's points are out of the scale of five."""
+    toml = "".join(f'{name} = "{text}"\n' for name, text in BIGGEN.items())
+    (tmp_path / "levels.toml").write_text(toml)
+    code, facts, err, _ = judge("--kind", "pointwise", "--levels", tmp_path / "levels.toml")
+    assert code == 0 and facts["judges"]["qwen pointwise"]["reasons"] == {"a score out of range": 8}, err
+    assert shown(server.requests[-1], "scale").startswith("Is it long?\n1: 1 letters.")
+    own = write(tmp_path / "own.jsonl", [{"id": f"p{n}", "score_rubric": BIGGEN} for n in range(7)])
+    code, facts, err, _ = judge("--kind", "pointwise", "--levels", own, output="own")
+    reasons = facts["judges"]["qwen pointwise"]["reasons"]
+    assert own in yaml.safe_load((tmp_path / "own" / "config.yaml").read_text())["data_sha256"]
+    assert code == 0 and reasons == {"a score out of range": 7, "no rubric": 1}, err
+
+
+def test_a_checklist_is_read_from_toml(judge, tmp_path):
+    (tmp_path / "list.toml").write_text('[[questions]]\nid = "q1"\ntext = "Is it long?"\n')
+    code, facts, err, _ = judge("--kind", "checklist", "--checklist", tmp_path / "list.toml")
+    told = facts["judges"]["qwen checklist"]
+    assert str(tmp_path / "list.toml") in yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["data_sha256"]
+    assert code == 0 and (told["answered"], told["requests"]) == (8, 16), err
+
+
+def test_a_reward_model_is_a_judge_too(judge, tmp_path, capsys):
+    rm = tmp_path / "rm"
+    data = write(tmp_path / "train.jsonl", lengths(20))
+    assert call(capsys, "train", "--kind", "linear", "--data", data, "--output", rm)[0] == 0
+    kinds = ["--kind", f"cheap=reward_model(model={rm})", "pairwise", "--together", "cascade(gap=100)"]
+    code, facts, err, _ = judge(*kinds)
+    assert code == 0 and facts["models"]["qwen"]["calls"] == 16, err  # a gap that no reward reaches
+    kinds = ["--kind", *(f"{name}=reward_model(model={rm})" for name in "ab"), f"reward_model(model={rm})"]
+    code, facts, err, _ = judge(*kinds, output="three")
+    assert code == 0 and list(facts["judges"]) == ["a", "b", "reward_model"], err
+
+
+def test_a_judge_from_anywhere_has_the_name_that_it_is_given():
+    anywhere = "rewardlab.benchmarks.baselines:longest"
+    named, own = open_judges([f"mine={anywhere}", anywhere], None, {}, Materials())
+    assert (named.name, own.name) == ("mine", "longest")
+
+
+def test_a_reward_models_code_runs_only_where_that_was_asked_for(monkeypatch):
+    asked = []
+
+    def opened(source, **options):
+        asked.append(options)
+        return longest()
+
+    monkeypatch.setattr("rewardlab.apps.commands.judge.kinds.open_scorer", opened)
+    for trusted in (False, True):
+        given = materials(JudgeConfig(), trust(ChatConfig(trust_remote_code=trusted)))
+        open_judges([f"reward_model(model=rm-{trusted})"], None, {}, given)
+    assert asked == [{"objective": None}, {"objective": None, "trust_remote_code": True}]
+
+
+def test_a_local_model_is_a_judge(capsys, tmp_path):
+    words = models.tokenizer()
+    for part in (models.causal_lm(words, seed=3), words):
+        part.save_pretrained(tmp_path / "tiny")
+    data = write(tmp_path / "pairs.jsonl", lengths(2))
+    flags = ["--local", tmp_path / "tiny", "--max_tokens", 4, "--samples", 20]
+    code, facts, err = call(capsys, "judge", "--data", data, *flags, "--output", tmp_path / "run")
+    assert code == 0 and facts["judges"]["tiny pairwise"]["requests"] == 4, err
+    assert facts["judges"]["tiny pairwise"]["coverage"] == 0.0  # it is untrained, and says so by reasons alone
+
+
+# ---- cases ----
+
+
+def test_a_file_may_hold_cases_of_many_answers_beside_pairs(judge, tmp_path):
+    row = {"id": "three", "prompt": "which?", "answers": ["tiny", "the longest of all", "middling one"], "best": 1}
+    code, facts, err, _ = judge(data=write(tmp_path / "mixed.jsonl", [*lengths(2), row]))
+    assert code == 0 and facts["cases"] == 3 and facts["judges"]["qwen pairwise"]["requests"] == 2 * 2 + 6, err
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"answers": ["a", "b"], "best": 2}, "best (2,) does not name answers 0 to 1"),
+        ({"answers": ["a", "b"], "best": "0"}, "'best' is the place of the right answer or a list of places, got '0'"),
+        ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
+        ({"answers": ["a", "b"]}, "no column 'best'"),
+        ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),
+        ({"answers": ["a", "b"], "best": 0, "authors": ["x"]}, "1 authors for 2 answers"),
+    ],
+)
+def test_a_case_that_cannot_be_used_is_refused_with_its_place(judge, tmp_path, row, message):
+    code, _, err, folder = judge(data=write(tmp_path / "bad.jsonl", [{"prompt": "q"} | row]))
+    assert code == 3 and "bad.jsonl" in err and message in err and not folder.exists()
+
+
+def test_so_many_cases_are_drawn_in_their_order(judge):
+    code, facts, err, folder = judge("--limit", 3)
+    ids = pq.read_table(folder / "items.parquet")["case"].to_pylist()
+    assert code == 0 and facts["cases"] == 3 and ids == sorted(ids), err
+    assert "3 of 8 cases were drawn, with seed 0." in (folder / "report.md").read_text()
+
+
+def test_a_benchmark_is_judged_as_its_authors_add_up(judge, tmp_path):
+    row = {"prompt": "q", "chosen": "a long answer", "rejected": "short", "subset": "alpacaeval-easy", "id": 1}
+    code, facts, err, _ = judge("--benchmark", "rewardbench", data=write(tmp_path / "rb.jsonl", [row]))
+    assert code == 0 and facts["suite"] == "rewardbench", err
+
+
+# ---- cost, resuming ----
+
+
+def test_a_dry_run_asks_nobody_and_tells_calls_tokens_and_cost(judge, server):
+    before = len(server.requests)
+    code, facts, err, folder = judge("--dry_run", "--max_tokens", 100, *PRICED)
+    assert code == 0 and len(server.requests) == before and not folder.exists()
+    told = facts["models"]["qwen"]
+    assert told["calls"] == 16 and told["most_completion_tokens"] == 1600
+    assert told["most"] == pytest.approx((told["prompt_tokens"] + 10 * 1600) / 1e6) == facts["cost_at_most"]
+    assert "qwen: 16 calls" in err
+
+
+def test_a_limit_of_cost_ends_the_run_and_a_second_one_goes_on_where_it_stopped(judge, server, capsys):
+    limits = ["--concurrency", 1, *PRICED, "--max_cost"]
+    server.asked.clear()
+    code, _, err, folder = judge(*limits, 0.001)
+    assert code == 3 and "the limit of cost 0.001 is reached" in err and "--resume" in err
+    first = server.asked.total()
+    assert 0 < first < 16 and not folder.exists()
+    assert "continue it with --resume" in judge()[2]
+    code, facts, err, folder = judge(*limits, 1, "--resume")
+    assert code == 0 and set(server.asked.values()) == {1} and server.asked.total() == 16, err
+    assert facts["models"]["qwen"]["calls"] == 16 and facts["judges"]["qwen pairwise"]["cost"] > 0.001
+    whole = judge(*limits, 1, output="whole")[3]
+    for name in ("scores.parquet", "items.parquet"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    rows = [pq.read_table(one / "judgments.parquet").drop_columns("seconds").to_pylist() for one in (folder, whole)]
+    assert rows[0] == rows[1]  # criteria, replies, tokens and cost survive
+
+
+@pytest.mark.slow
+def test_after_kill_9_what_was_spent_counts_towards_the_limit(judge, tmp_path, script):
+    """Every reply costs a coin; while the sixth is asked for, the process is killed, and the next spends the rest."""
+    data = write(tmp_path / "pairs.jsonl", lengths(8))
+    paid = ["--completion_price", 250_000, "--concurrency", 1, "--samples", 20]
+    text = "from rewardlab.apps.cli import main; main(sys.argv[1:])"
+
+    def kept():
+        return sum(len(path.read_text().splitlines()) for path in tmp_path.rglob("replies.jsonl"))
+
+    killed, asked = threading.Event(), itertools.count(1)
+
+    def answer(request):
+        if next(asked) > 5:
+            killed.wait(PATIENCE)
+        return verdict(request)
+
+    with ChatServer(answer=answer) as world:  # whose verdicts are 15 letters, so 4 tokens
+        named = ["--endpoint", world.url, "--model", "qwen", "--retries", 0]
+        words = ["judge", "--data", data, *named, *paid, "--output", tmp_path / "run"]
+        running = subprocess.Popen(script(text, *words))
+        wait_until(lambda: kept() == 5, running)
+        running.kill()
+        running.wait()
+        killed.set()
+        before = kept()
+        code, _, err, _ = judge(*paid, "--max_cost", 8, "--resume", at=world)
+    assert before == 5 and kept() == 8 and code == 3 and "the limit of cost 8 is reached: 8 spent" in err
+
+
+def test_requests_without_a_reply_can_be_abstentions(judge):
+    with ChatServer(faults=0.3, kinds=("failing",), seed=4, answer=longer) as world:
+        code, _, err, folder = judge(at=world)
+        assert code == 3 and "requests have no reply, such as: " in err and not folder.exists()
+        code, facts, err, _ = judge("--on_fault", "abstain", at=world, output="other")
+    told = facts["judges"]["qwen pairwise"]
+    assert code == 0 and 0 < told["coverage"] < 1 and set(told["reasons"]) == {"no reply"}, err
+    assert facts["models"]["qwen"]["without_reply"] > 0
+
+
+def test_a_run_in_which_nobody_replied_leaves_nothing(judge, tmp_path):
+    with ChatServer(key="right", answer=longer) as world:
+        code, _, err, _ = judge(at=world)
+    assert code == 3 and "16 of 16 requests have no reply" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs.jsonl"]
+
+
+# ---- what cannot be run ----
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--kind", "pairwize"], "no 'pairwize' in judges.kinds; did you mean 'pairwise'"),
+        (["--kind", "pairwise(flop=tie)"], "no argument 'flop'; did you mean 'flip'"),
+        (["--kind", "pairwise(flip=win)"], "flip is tie or abstain, got 'win'"),
+        (["--kind", "pairwise(prompt=pear)"], "no instructions 'pear'"),
+        (["--kind", "pairwise(chat=x)"], "no argument 'chat'"),
+        (["--kind", "pairwise", "pairwise(flip=abstain)"], "two scorers are called 'qwen pairwise'"),
+        (["--kind", "rubric"], "rubric: this kind of judge needs a file; give it with --rubric"),
+        (["--kind", "checklist"], "give it with --checklist"),
+        (["--kind", "reward_model"], "write reward_model(model=FOLDER)"),
+        (["--rubric", "direct_answre"], "no rubric file 'direct_answre'; did you mean 'direct_answer'"),
+        (["--score", "best"], "--score is one of gated, weighted"),
+        (["--together", "pairwise"], "--together joins judges, and 'pairwise' does not"),
+        (["--together", "cascade(gap=1)"], "joins 2 judges (cheap, strong) and there are 1: qwen pairwise"),
+        (["--max_cost", "1"], "a limit of cost (1.0) needs prices"),
+        (["--prices", "none.toml"], "no readable TOML file of prices"),
+        (["--limit", "0"], "--limit is at least 1"),
+        (["--levels", "none.toml"], "no file of levels 'none.toml'; it has criteria and score1_description"),
+        (["--names", "qwen=gpt"], "--names is for an audit; add --audit"),
+        (["--audit", "--other_author", "gpt"], "stands against a judge's own name; give that with --names"),
+        (["--audit", "--names", "gpt"], "--names is MODEL=AUTHOR or JUDGE=AUTHOR, got 'gpt'"),
+        (["--audit", "--names", "qwen=gpt"], "no other author that 'gpt' could be preferred to; name one with"),
+        (["--audit", "--names", "qwn=gpt", "--other_author", "l"], "no judge 'qwn'; there is qwen pairwise"),
+        (["--audit", "--chance", "luck"], "--chance is one of bradley_terry, shares, got 'luck'"),
+    ],
+)
+def test_what_cannot_be_run_is_told_in_a_sentence(judge, server, words, message):
+    before = len(server.requests)
+    code, _, err, folder = judge(*words)
+    assert code in (2, 3) and message in err, err
+    assert not folder.exists() and len(server.requests) == before
+
+
+def test_a_model_needs_an_endpoint_and_a_judge_a_model(capsys, tmp_path):
+    data = write(tmp_path / "pairs.jsonl", lengths(2))
+    said = [
+        call(capsys, "judge", "--data", data, *words, "--output", tmp_path / "run")
+        for words in (["--model", "qwen"], [], ["--endpoint", "http://127.0.0.1:9"])
+    ]
+    assert [code for code, _, _ in said] == [2, 2, 2]
+    assert "give its address with --endpoint" in said[0][2] and "asks a language model" in said[1][2]
+    assert "give it with --model" in said[2][2]
+
+
+def test_a_case_keeps_its_reference_and_cluster():
+    row = {"prompt": "q", "answers": ["a", "b"], "best": [1], "reference": "good", "subset": "s"}
+    found = parse_case(row)
+    assert (found.reference, found.cluster, found.subset, found.best) == ("good", "q", "s", (1,))
+    assert CaseFile().name == "pairs"
+
+
+def test_authors_are_read_beside_the_answers_and_beside_a_pair(tmp_path):
+    case = {"prompt": "q", "answers": ["a", "b", "c"], "best": 1, "authors": ["x", "y", "x"]}
+    pair = {"prompt": "q", "chosen": "good", "rejected": "bad", "chosen_model": "x", "rejected_model": "z"}
+    turned = pair | {"chosen": "worse", "id": "t", "wins": {"overall": 0.1}}
+    half = {"prompt": "q", "chosen": "one", "rejected": "two", "chosen_model": "x"}
+    cases, _ = CaseFile().cases([write(tmp_path / "cases.jsonl", [case, pair, turned, half])])
+    assert [one.authors for one in cases] == [("x", "y", "x"), ("x", "z"), ("x", "z"), ()] and cases[2].best == (1,)
+
+
+def test_no_key_stands_in_the_run_folder(judge, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    with ChatServer(key="sk-very-secret", answer=longer) as world:
+        code, _, err, folder = judge(at=world)
+    assert code == 0, err
+    assert not any(b"sk-very-secret" in path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())

@@ -1,0 +1,215 @@
+"""`rewardlab lint` as a user runs it, on a file with every defect planted."""
+
+import json
+import random
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.apps.commands.lint.run import read_pairs
+from rewardlab.rm.data.lint import (
+    CONTRADICTED,
+    MARKUP,
+    NEAR_IDENTICAL,
+    NEAR_OVERLAP,
+    OVERLAP,
+    REPEATED,
+    SAME_WHEN_CUT,
+    TIE,
+    TOO_LONG,
+    UNUSABLE,
+)
+
+WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go", "lu", "ma", "ne", "pi", "ro", "su") for b in "bcdfghklmnprstvwz"]
+BENCHMARK = "tell me in a few words how the tall ships of the northern fleet were built and sailed"
+
+
+def write(path: Path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def text(draw: random.Random, n: int) -> str:
+    return " ".join(draw.choices(WORDS, k=n))
+
+
+def rows(n: int, seed: int = 0) -> list[dict]:
+    draw = random.Random(seed)
+    return [
+        {"id": str(i), "prompt": text(draw, 12), "chosen": text(draw, draw.randint(20, 60)), "rejected": text(draw, 40)}
+        for i in range(n)
+    ]
+
+
+def planted(n: int) -> tuple[list[dict], dict[str, set[int]]]:
+    """Rows with 20 of each defect, and the numbers (from 0) of the rows that have it."""
+    given, where, free = rows(n), {}, iter(random.Random(1).sample(range(n), n))
+
+    def take(reason: str, k: int = 20) -> list[int]:
+        own = [next(free) for _ in range(k)]
+        where.setdefault(reason, set()).update(own)
+        return own
+
+    for row in take(UNUSABLE):
+        given[row]["rejected"] = given[row]["chosen"] if row % 2 else "  "
+    for row in take(NEAR_IDENTICAL):
+        given[row]["rejected"] = given[row]["chosen"].upper() + "!"
+    for row in take(TIE):
+        given[row] |= {"score_chosen": 3.0, "score_rejected": 3.0}
+    for row, other in zip(take(REPEATED), take("the first of twins"), strict=True):
+        first, second = sorted((row, other))
+        where[REPEATED] = where[REPEATED] - {first} | {second}
+        given[second] = given[first] | {"id": str(second)}
+    pair = take(CONTRADICTED, 40)
+    for row, other in zip(pair[::2], pair[1::2], strict=True):
+        given[row] |= {"prompt": given[other]["prompt"], "chosen": given[other]["rejected"]}
+        given[row]["rejected"] = given[other]["chosen"]
+    for row in take(MARKUP):
+        given[row]["chosen"] += " <|im_end|>"
+    for row in take(OVERLAP):
+        given[row]["prompt"] = BENCHMARK.title() + "?"
+    for row in take(NEAR_OVERLAP):
+        given[row]["prompt"] = BENCHMARK.replace("northern", "southern")
+    del where["the first of twins"]
+    return given, where
+
+
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory) -> str:
+    row = {"prompt": BENCHMARK, "chosen": "a", "rejected": "b", "subset": "alpacaeval-easy", "id": 1}
+    return write(tmp_path_factory.mktemp("bench") / "rewardbench.jsonl", [row])
+
+
+def found_in(folder: Path) -> dict[str, set[int]]:
+    """Reason -> rows from 0, as findings.jsonl names them by line."""
+    found: dict[str, set[int]] = {}
+    for line in (folder / "findings.jsonl").read_text().splitlines():
+        one = json.loads(line)
+        found.setdefault(one["reason"], set()).add(int(one["place"].rpartition(":")[2]) - 1)
+    return found
+
+
+@pytest.mark.slow
+def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path, benchmark, capsys):
+    given, where = planted(20_000)
+    data, out, began = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", time.process_time()
+    assert main(["lint", data, "--against", f"rewardbench={benchmark}", "--output", str(out)]) == 5
+    assert time.process_time() - began < 60 * 4  # a bound on this machine's worst hour; seconds stand in the notes
+    assert found_in(out) == where
+    told = capsys.readouterr().err
+    assert "near-identical answers 20" in told and "--fix FILE writes the rows without findings" in told
+    report = (out / "report.md").read_text()
+    assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["rows"] == 20_000 and set(manifest["data"]) == {data, benchmark} and manifest["seed"] is None
+    assert f"| {OVERLAP} | 20 | {data}:" in report and "No word, position or length tells the label." in report
+
+
+def test_fix_writes_what_is_left_and_a_list_of_the_rest(tmp_path, benchmark, capsys):
+    given, where = planted(400)
+    data, clean = write(tmp_path / "pairs.jsonl", given), tmp_path / "clean.jsonl"
+    words = ["lint", data, "--against", f"rewardbench={benchmark}", "--fix", str(clean)]
+    assert main(words) == 0
+    out = json.loads(capsys.readouterr().out)
+    gone = set().union(*(own for reason, own in where.items() if reason != TIE))
+    kept = [json.loads(line) for line in clean.read_text().splitlines()]
+    assert kept == [row for place, row in enumerate(given) if place not in gone]
+    left_out = [json.loads(line) for line in (tmp_path / "clean.left_out.jsonl").read_text().splitlines()]
+    assert {int(one["place"].rpartition(":")[2]) - 1 for one in left_out} == gone
+    assert all(one["row"] == given[int(one["place"].rpartition(":")[2]) - 1] for one in left_out)
+    assert out["kept"] + out["dropped"] == 400 and out["dropped"] == len(gone)
+    assert main(words) == 2 and "--overwrite" in capsys.readouterr().err
+    assert main(["lint", str(clean), "--against", f"rewardbench={benchmark}", "--fix", str(tmp_path / "2.jsonl")]) == 0
+    assert json.loads(capsys.readouterr().out)["dropped"] == 0  # the ties alone are left, and stay
+
+
+def test_clean_data_pass(tmp_path, capsys):
+    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(300))]) == 0
+    assert json.loads(capsys.readouterr().out) == {"rows": 300, "reasons": {}, "leaks": []}
+
+
+def test_a_planted_leak_fails_the_check(tmp_path, capsys):
+    given = [row | {"chosen": row["chosen"] + " indeed"} for row in rows(300)]
+    assert main(["lint", write(tmp_path / "pairs.jsonl", given)]) == 5
+    assert "the chosen answer ends with 'indeed': right in 100.0% of 300 pairs" in capsys.readouterr().err
+
+
+def test_rows_of_cases_tell_where_the_right_answer_stood(tmp_path, capsys):
+    given = [{"prompt": row["prompt"], "answers": [row["chosen"], row["rejected"]], "best": 0} for row in rows(100)]
+    assert main(["lint", write(tmp_path / "cases.jsonl", given)]) == 5
+    assert "the first answer is chosen: right in 100.0% of 100 pairs" in capsys.readouterr().err
+
+
+def test_a_models_truncation_counts(tmp_path, capsys):
+    given = rows(40)
+    model, data = tmp_path / "rm", write(tmp_path / "train.jsonl", given)
+    words = ["train", "--data", data, "--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "1"]
+    assert main([*words, "--disable_tqdm", "True", "--output", str(model)]) == 0
+    given[7] |= {"chosen": " ".join(["baba"] * 900), "rejected": " ".join(["baba"] * 901)}
+    out = tmp_path / "lint"
+    data = write(tmp_path / "pairs.jsonl", given)
+    assert main(["lint", data, "--model", str(model), "--max_length", "128", "--output", str(out)]) == 5
+    found = found_in(out)
+    assert 7 in found[TOO_LONG] and found[SAME_WHEN_CUT] == {7}  # 128 tokens of its end are the same word
+
+
+def test_a_folder_that_exists_is_refused_before_anything_is_read(tmp_path, capsys):
+    out = tmp_path / "lint"
+    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(60)), "--output", str(out)]) == 0
+    (tmp_path / "broken.jsonl").write_text("{")
+    assert main(["lint", str(tmp_path / "broken.jsonl"), "--output", str(out)]) == 2
+    assert "exists already; name another folder with --output" in capsys.readouterr().err
+
+
+def test_a_benchmark_of_several_files_counts_whole(tmp_path, benchmark, capsys):
+    """The second file of the name has a prompt that nobody asks."""
+    row = {"prompt": "never asked", "chosen": "a", "rejected": "b", "subset": "alpacaeval-easy", "id": 2}
+    other = write(tmp_path / "other.jsonl", [row])
+    data = write(tmp_path / "pairs.jsonl", [rows(1)[0] | {"prompt": BENCHMARK}])
+    both = [f"rewardbench={benchmark}", f"rewardbench={other}"]
+    assert main(["lint", data, "--against", *both]) == 5 and main(["lint", data, "--against", *both[::-1]]) == 5
+    assert capsys.readouterr().err.count("| rewardbench | 1 | 1 | 1 | 0 |") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--against", "rewardbnch"], "did you mean 'rewardbench'"),
+        (["--against", "llmbar"], "--against llmbar: it has no data set of its own on the Hub; write llmbar=FILE"),
+        (["--max_length", "9"], "name it with --model"),
+        (["--near", "2"], "--near is a share in (0, 1], got 2.0"),
+        (["--fix", "x.csv"], "--fix ends with .jsonl"),
+    ],
+)
+def test_bad_settings_are_told(tmp_path, words, sentence, capsys):
+    assert main(["lint", write(tmp_path / "pairs.jsonl", rows(5)), *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+SHARED = {
+    "hh_rlhf/helpful_rmgallery.public.jsonl.gz": (4, 4, 4),
+    "hh_rlhf/harmless_base_test.public.jsonl.gz": (2, 2, 1),
+    "ultrafeedback_sample/train.jsonl.gz": (1, 1, 1),
+}
+"""Rows, different prompts and different first turns that RewardBench has word for word.
+
+The list that came with the data counts 2, 1 and 1 first turns, without case and punctuation; of HH helpful, though, 4
+of its first turns are prompts of RewardBench letter by letter.
+"""
+
+
+@pytest.mark.slow
+def test_what_shared_data_have_in_common_with_rewardbench(shared_data, tmp_path, capsys):
+    bench = shared_data / "rewardbench_v1/filtered-00000-of-00001.parquet"
+    known = set(pq.read_table(bench, columns=["prompt"])["prompt"].to_pylist())
+    for name, expected in SHARED.items():
+        pairs = read_pairs([str(shared_data / name)]).pairs
+        if "helpful" in name:
+            assert len({one.prompt[0]["content"] for one in pairs} & known) == 4
+        out = tmp_path / name.partition("/")[2]
+        assert main(["lint", str(shared_data / name), "--against", f"rewardbench={bench}", "--output", str(out)]) == 5
+        (told,) = json.loads((out / "manifest.json").read_text())["shared"]
+        assert (told["rows"], told["prompts"], told["beginning"]) == expected
+        assert f"| rewardbench | {' | '.join(map(str, expected))} |" in capsys.readouterr().err

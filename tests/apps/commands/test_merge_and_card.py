@@ -1,0 +1,250 @@
+"""`rewardlab merge` gives the same scores without PEFT; `rewardlab card` shows figures of this model's runs only."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from peft import LoraConfig
+from rewardlab.apps.cli import main
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden, write_golden
+from rewardlab.rm.contract.scoring_contract import load_contract
+from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.models.scalar import scalar
+from rewardlab.rm.types import Example, user_turn
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+EXAMPLES = [Example(user_turn("roba kano"), "misu " * n) for n in (1, 2, 5, 9)]
+LEAN = {"helpful": 0.75, "harmless": 0.25}
+
+
+def refused(words, code: int, sentence: str, capsys) -> None:
+    assert main([*map(str, words)]) == code
+    said = capsys.readouterr().err.strip().split("\n")[-1]
+    assert re.search(sentence, said), said
+
+
+# ---- merge ----
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    words = small_tokenizer(["roba kano misu suli teke"] * 40, 300)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(small_config(words)).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def lora(base, tmp_path) -> Path:
+    settings = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    model = scalar(str(base), fresh=True, lora=settings)
+    model.save(tmp_path / "lora")
+    write_golden(model, EXAMPLES, tmp_path / "lora")
+    return tmp_path / "lora"
+
+
+def test_a_merged_lora_is_a_plain_folder_with_the_same_contract_and_scores(lora, tmp_path, capsys):
+    assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["contract"] == load_contract(lora).hash() and facts["golden_difference"] < 1e-5
+    assert not list((tmp_path / "plain").glob("adapter*"))
+    model = load_reward_model(str(tmp_path / "plain"))
+    assert np.allclose(model.rate(EXAMPLES), read_golden(lora)[1], atol=1e-5)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "plain").eval()
+    ids = torch.tensor([model.encoder.encode(EXAMPLES[2]).ids])
+    assert plain(ids).logits.item() == pytest.approx(read_golden(lora)[1][2, 0], abs=1e-5)
+
+
+def test_a_folder_without_golden_scores_gets_some(lora, tmp_path):
+    (lora / GOLDEN).unlink()
+    assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
+    assert len(read_golden(tmp_path / "plain")[0]) == 4
+
+
+def test_a_value_head_checkpoint_becomes_a_plain_folder(base, tmp_path, capsys):
+    shutil.copytree(base, tmp_path / "trl")
+    file = tmp_path / "trl" / "model.safetensors"
+    weight = 0.3 * torch.randn(1, 64, generator=torch.Generator().manual_seed(1))
+    head = {"v_head.summary.weight": weight, "v_head.summary.bias": torch.tensor([0.7])}
+    save_file(load_file(file) | head, file, metadata={"format": "pt"})
+    assert main(["merge", str(tmp_path / "trl"), "--output", str(tmp_path / "plain")]) == 0
+    assert "kept as score.bias" in capsys.readouterr().err
+    kept = load_file(tmp_path / "plain" / "model.safetensors")
+    assert torch.equal(kept["score.weight"], weight) and kept["score.bias"].tolist() == [pytest.approx(0.7)]
+    before, after = (load_reward_model(str(tmp_path / name)).rate(EXAMPLES) for name in ("trl", "plain"))
+    assert np.array_equal(before, after)
+
+
+def test_scores_that_changed_leave_no_folder(lora, tmp_path, capsys):
+    rows = [json.loads(line) for line in (lora / GOLDEN).read_text().splitlines()]
+    rows[0]["rewards"] = [9.0]
+    (lora / GOLDEN).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused(["merge", lora, "--output", tmp_path / "plain"], 5, r"now scores .* was saved with \[9.0\]", capsys)
+    assert not (tmp_path / "plain").exists()
+
+
+def test_what_has_nothing_to_merge_is_refused(lora, base, tmp_path, capsys):
+    assert main(["merge", str(lora), "--output", str(tmp_path / "plain")]) == 0
+    out = ["--output", tmp_path / "again"]
+    refused(["merge", tmp_path / "plain", *out], 2, "no adapter in it .kind 'scalar'., so there is nothing", capsys)
+    refused(["merge", lora, *out, "--preference", "a=1"], 2, "follows no preference", capsys)
+    refused(["merge", base, *out], 3, "lack score.weight", capsys)
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.fixture
+def guide(base, tmp_path):
+    """An adapter that follows two objectives, with weights that do something."""
+
+    def make(**settings) -> Path:
+        chosen = AdapterSettings(objectives=("helpful", "harmless"), embedding="one_hot", **settings)
+        model = autoregressive(str(base), adapter=chosen)
+        for place, one in enumerate(one for one in model.adapter.model.parameters() if one.requires_grad):
+            torch.nn.init.normal_(one, std=0.2, generator=torch.Generator().manual_seed(place))
+        model.save(tmp_path / "guide")
+        write_golden(model, EXAMPLES, tmp_path / "guide")
+        return tmp_path / "guide"
+
+    return make
+
+
+def test_a_guide_is_merged_at_one_preference(guide, tmp_path):
+    folder = guide(kind="pblora")
+    wanted = load_reward_model(str(folder)).at(LEAN).rate(EXAMPLES)
+    words = ["merge", str(folder), "--output", str(tmp_path / "plain"), "--preference", "helpful=0.75,harmless=0.25"]
+    assert main(words) == 0
+    plain = load_reward_model(str(tmp_path / "plain"))
+    assert plain.adapter is None and plain.contract.objectives == ("helpful=0.75,harmless=0.25",)
+    assert np.allclose(plain.rate(EXAMPLES), wanted, rtol=1e-5)
+    elsewhere = load_reward_model(str(folder)).at({"helpful": 0.25, "harmless": 0.75}).rate(EXAMPLES)
+    assert np.abs(elsewhere - wanted).max() > 1e-3  # the preference does something
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "plain").config.model_type == "qwen3"
+
+
+def test_a_guide_needs_a_preference_and_places_for_its_biases(guide, tmp_path, capsys):
+    folder, out = guide(kind="moslora"), ["--output", tmp_path / "plain"]
+    refused(["merge", folder, *out], 2, "follows helpful, harmless; give one point with --preference", capsys)
+    refused(["merge", folder, *out, "--preference", "helpful=1"], 2, "its shift needs biases", capsys)
+    assert not (tmp_path / "plain").exists()
+
+
+# ---- card ----
+
+
+def rows(seed: int, good: float) -> list[dict]:
+    draw, made = np.random.default_rng(seed), []
+    for place in range(120):
+        base = " ".join(draw.choice(["stone", "river", "cloud", "paper", "moss"], draw.integers(2, 9)))
+        right, wrong = f"kind {base}", f"rude {base} x"
+        pair = (right, wrong) if draw.random() < good else (wrong, right)
+        made.append({"id": str(place), "prompt": f"q{place}", "chosen": pair[0], "rejected": pair[1]})
+    return made
+
+
+def write(path: Path, made: list[dict]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> Path:
+    """Two linear models of the same contract, one of hostile name, and a run of each."""
+    folder = tmp_path_factory.mktemp("card")
+    test = write(folder / "test.jsonl", rows(2, 0.9))
+    for name, good in (("<b>rm", 0.95), ("other", 0.5)):
+        train = write(folder / "train.jsonl", rows(1, good))
+        assert main(["train", "--kind", "linear", "--data", train, "--output", str(folder / name)]) == 0
+        words = ["--model", str(folder / name), "--data", test, "--output", str(folder / f"eval-{name}")]
+        assert main(["eval", *words, "--samples", "50"]) == 0
+    return folder
+
+
+@pytest.fixture
+def model(measured, tmp_path) -> Path:
+    return Path(shutil.copytree(measured / "<b>rm", tmp_path / "<b>rm"))
+
+
+def test_every_figure_of_the_card_stands_in_a_file(model, measured):
+    run = measured / "eval-<b>rm"
+    assert main(["card", str(model), "--runs", str(run)]) == 0
+    card = (model / "README.md").read_text()
+    summary, manifest = (json.loads((run / name).read_text()) for name in ("summary.json", "manifest.json"))
+    header = yaml.safe_load(card.split("---\n")[1])
+    (result,) = header["model-index"][0]["results"]
+    by_name = {row["scorer"]: row for row in summary["rows"]}
+    assert result["metrics"][0]["value"] == by_name["<b>rm"]["overall"][0]
+    for name in ("longest", "shortest", "random", "prompt-blind tf-idf"):
+        value, low, high = (100 * one for one in by_name[name]["overall"])
+        assert f"| {name} | null | {value:.1f} [{low:.1f}, {high:.1f}] |" in card
+    assert f"rises by {by_name['<b>rm']['style']['length_slope']:+.2f} standard deviations" in card
+    assert next(iter(manifest["data"].values())) in card
+    assert load_contract(model).hash() in card and "120 rows of training data read, 0 dropped" in card
+    assert next(iter(json.loads((model / "manifest.json").read_text())["data"].values())) in card
+
+
+def test_the_calibration_is_that_of_the_stored_scores(model, measured):
+    """Σ n_b/n |accuracy_b - confidence_b| over ten bins of σ(|margin|) in [0.5, 1]."""
+    run = measured / "eval-<b>rm"
+    assert main(["card", str(model), "--runs", str(run)]) == 0
+    kept = load_reward_model(str(model))
+    pairs = [json.loads(line) for line in (measured / "test.jsonl").read_text().splitlines()]
+    both = [
+        kept.rate([Example(user_turn(row["prompt"]), row[side]) for row in pairs]) for side in ("chosen", "rejected")
+    ]
+    margins = (both[0] - both[1])[:, 0]
+    sure = 1 / (1 + np.exp(-np.abs(margins)))
+    bins = np.minimum(((sure - 0.5) * 20).astype(int), 9)
+    gaps = [abs((margins[bins == b] > 0).mean() - sure[bins == b].mean()) * (bins == b).mean() for b in set(bins)]
+    assert f"calibration error of σ(margin): {sum(gaps):.3f}." in (model / "README.md").read_text()
+
+
+def test_names_are_no_markup(model, measured):
+    assert main(["card", str(model), "--runs", str(measured / "eval-<b>rm")]) == 0
+    _, _, body = (model / "README.md").read_text().split("---\n", 2)
+    prose = re.sub(r"```.*?```|`[^`]*`", "", body, flags=re.S)
+    assert "# &lt;b&gt;rm\n" in prose and "<b>" not in prose
+
+
+def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
+    """The other linear model has the same contract and other scores."""
+    other = measured / "eval-other"
+    assert load_contract(model).hash() == load_contract(measured / "other").hash()
+    refused(["card", model, "--runs", other], 3, "its scores are not those of .*<b>rm, though the contract is", capsys)
+    run = Path(shutil.copytree(measured / "eval-<b>rm", tmp_path / "run"))
+    (run / "summary.json").write_text((run / "summary.json").read_text().replace(load_contract(model).hash(), "feed"))
+    refused(["card", model, "--runs", run], 3, "no model with the contract .* there is feed", capsys)
+    assert not (model / "README.md").exists()
+
+
+def test_a_card_without_runs_claims_nothing(model, tmp_path, capsys):
+    assert main(["card", str(model), "--output", str(tmp_path / "card.md")]) == 0
+    card = (tmp_path / "card.md").read_text()
+    assert "## Measured" not in card and "how well it judges is not known from it" in card
+    assert "model-index" not in card
+    refused(["card", model, "--output", tmp_path / "card.md"], 2, "exists already.*--overwrite", capsys)
+
+
+def test_the_last_parity_is_shown_if_it_is_of_this_contract(model, capsys):
+    words = ["parity", str(model), "--fresh", "False", "--output", str(model / "parity.md")]
+    assert main(words) == 0 and main(["card", str(model)]) == 0
+    assert re.search(r"\| kept golden scores \| 0 \| \S+ \| same \|", (model / "README.md").read_text())
+    found = json.loads((model / "parity.json").read_text())
+    (model / "parity.json").write_text(json.dumps(found | {"contract": "feed"}))
+    refused(["card", model, "--overwrite", "True"], 3, "parity.json: of the contract feed, .*run parity again", capsys)
+
+
+def test_damaged_and_missing_files_are_one_sentence(model, tmp_path, capsys):
+    (model / "manifest.json").write_text("{")
+    refused(["card", model], 3, "manifest.json: damaged", capsys)
+    refused(["card", tmp_path], 2, "no scoring.json in it", capsys)
+    assert not list(tmp_path.rglob("README.md")) and not (model / "README.md").exists()

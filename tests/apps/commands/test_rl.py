@@ -1,0 +1,332 @@
+"""`rewardlab rl` as a user runs it: rewards and formulas by name, and the story of every step."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from rewardlab.apps.cli import main
+from rewardlab.apps.commands.rl.run import summary
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from safetensors.torch import load_file
+
+from tests.apps.conftest import cut_off_at, rollouts_of, steps_of, write
+
+RECIPES = Path(__file__).resolve().parents[3] / "apps" / "recipes"
+GOLD = "rewardlab.benchmarks.worlds.garden:gold"
+
+
+# ---- a run and its folder ----
+
+
+def test_a_policy_learns_and_the_gold_reward_rises(rl, rl_world):
+    """Two objectives of the garden are trained on, their sum and the third is only watched."""
+    reward = f"good={GOLD}(objectives=['helpful', 'engaging'])"
+    flags = ["--reward", reward, "--watch", f"gold={GOLD}", "--max_steps", 30, "--kl", 0.02]
+    flags += ["--per_device_train_batch_size", 16, "--weight", "good.engaging=0.5"]
+    code, facts, _, folder = rl(*flags)
+    assert code == 0 and facts["steps"] == 30 and facts["stopped"] == "steps" and facts["faults"] == 0
+    steps = steps_of(folder)
+    assert [row["step"] for row in steps] == [*range(1, 31)]
+    for row in steps:
+        total = row["rewards/good.helpful/mean"] + 0.5 * row["rewards/good.engaging/mean"]
+        assert row["reward"] == pytest.approx(total)
+    gold = [row["rewards/gold/mean"] for row in steps]
+    assert np.mean(gold[-5:]) > np.mean(gold[:5]) + 0.2
+    assert facts["rewards"]["gold"] == {
+        "start": pytest.approx(np.mean(gold[:3])),
+        "end": pytest.approx(np.mean(gold[-3:])),
+    }
+    assert facts["kl"] == pytest.approx(np.mean([row["watch/kl"] for row in steps[-3:]])) and facts["kl"] > 0
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["prompts"]["kept"] == 40 and manifest["seed"] == 5 and manifest["reward"] == facts["reward"]
+    assert manifest["contracts"]["gold"] == garden.gold().contract.hash()
+    assert yaml.safe_load((folder / "config.yaml").read_text())["kl"] == 0.02
+    trained, start = (load_file(one / "model.safetensors") for one in (folder / "policy", rl_world / "start"))
+    assert trained.keys() == start.keys() and any(not torch.equal(trained[name], start[name]) for name in start)
+    tokenizer = load_tokenizer(facts["policy"])
+    assert load_causal_lm(facts["policy"], tokenizer).config.use_cache
+
+
+def test_one_model_has_one_number_here_and_in_score(rl, rl_world, tmp_path):
+    """The reward model reads by its own tokenizer and template, not by the policy's."""
+    code, _, _, folder = rl("--reward", rl_world / "rm", "--rollout_steps", 1)
+    assert code == 0
+    rows = [row for row in rollouts_of(folder) if row["answer"].strip()]
+    assert len(rows) > 20
+    asked = [
+        {"id": str(place), "prompt": row["prompt"].removeprefix("user: "), "completion": row["answer"]}
+        for place, row in enumerate(rows)
+    ]
+    words = ["--data", write(tmp_path / "asked.jsonl", asked), "--output", str(tmp_path / "scores.jsonl")]
+    assert main(["score", "--model", str(rl_world / "rm"), *words]) == 0
+    scores = [json.loads(line)["reward"] for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert [row["reward/sources/rm"] for row in rows] == pytest.approx(scores, abs=1e-5)
+    assert np.std(scores) > 1e-3
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["contracts"] == {"rm": load_reward_model(str(rl_world / "rm")).contract.hash()}
+
+
+def test_low_rank_adapters_start_at_the_policy_and_are_saved_as_such(rl, rl_world):
+    flags = ["--reward", f"gold={GOLD}", "--lora", "--lora_r", 4, "--lora_target_modules", "q_proj", "v_proj"]
+    code, facts, _, folder = rl(*flags, "--learning_rate", 1e-2, "--max_steps", 3)
+    kl = [row["watch/kl"] for row in steps_of(folder)]
+    assert code == 0 and kl[0] == pytest.approx(0, abs=1e-4) and kl[-1] > 0.001
+    saved = json.loads((folder / "policy" / "adapter_config.json").read_text())
+    assert saved["r"] == 4 and saved["base_model_name_or_path"] == str((rl_world / "start").resolve())
+    assert not (folder / "policy" / "model.safetensors").exists()
+    again = ["--reward", f"gold={GOLD}", "--model", facts["policy"], "--max_steps", 1, "--learning_rate", 1e-9]
+    code, merged, _, folder = rl(*again, "--reference", rl_world / "start", output="merged")
+    assert code == 0 and merged["kl"] > 0.001 and (folder / "policy" / "model.safetensors").exists()
+    code, _, err, _ = rl(*again, "--lora", output="twice")
+    assert code == 2 and "is an adapter already; leave --lora out" in err
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo"])
+def test_a_recipe_runs_as_it_stands(name, rl, rl_world):
+    small = ["--max_steps", 4, "--per_device_train_batch_size", 8, "--num_generations", 4, "--use_cpu", "True"]
+    code, facts, _, folder = rl(
+        "--reward", f"gold={GOLD}", *small, "--disable_tqdm", "True", config=RECIPES / f"{name}.yaml"
+    )
+    assert code == 0 and facts["steps"] == 4
+    steps = steps_of(folder)
+    assert ("critic/loss" in steps[0]) == (name == "ppo")
+    columns = rollouts_of(folder)[0]
+    assert ("advantage/whiten" in columns) == (name == "ppo") and columns["reward/sources/gold"] is not None
+
+
+# ---- a killed run ----
+
+
+def test_a_killed_run_goes_on_and_tells_every_step_once(rl):
+    flags = ["--reward", f"gold={GOLD}", "--save_strategy", "steps", "--save_steps", 2, "--max_steps", 5]
+    flags += ["--advantage", "gae", "--critic", "--kl", 0.05, "--kl_place", "token"]
+    _, whole, _, expected = rl(*flags, output="whole")
+    with cut_off_at(3):
+        code, _, _, folder = rl(*flags)
+    unfinished = folder.with_name("run.partial")
+    assert code == 130 and not folder.exists() and len(steps_of(unfinished)) == 3
+    with open(unfinished / "steps.jsonl", "a") as file:
+        file.write('{"loss": 0.1, "rew')
+    code, _, err, _ = rl(*flags)
+    assert code == 2 and "continue it with --resume" in err
+    code, facts, err, _ = rl(*flags, "--resume")
+    assert code == 0 and "resuming from checkpoint-2" in err
+    own, theirs = steps_of(folder), steps_of(expected)
+    assert [row["step"] for row in own] == [1, 2, 3, 4, 5]
+    for name in ("reward", "loss", "critic/loss", "watch/kl"):
+        assert [row[name] for row in own] == pytest.approx([row[name] for row in theirs], abs=1e-5), name
+    assert facts["rewards"]["gold"] == pytest.approx(whole["rewards"]["gold"])
+    ends = [load_file(one / "policy" / "model.safetensors") for one in (folder, expected)]
+    for name, one in ends[0].items():
+        torch.testing.assert_close(one, ends[1][name], atol=1e-6, rtol=0)
+
+
+def test_a_run_resumes_under_its_own_settings_only(rl, monkeypatch):
+    monkeypatch.setattr("rewardlab.apps.commands.rl.run.summary", lambda history: 1 / 0)
+    code, _, err, _ = rl("--reward", f"gold={GOLD}")
+    assert code == 1 and "ZeroDivisionError" in err
+    code, _, err, _ = rl("--reward", f"gold={GOLD}", "--kl", 0.5, "--resume")
+    assert code == 2 and "was begun with kl = 0.0 and is now given 0.5" in err
+
+
+# ---- rewards ----
+
+
+def some_words(name="bees"):
+    return lambda examples: [float(name in example.answer) for example in examples]
+
+
+def broken():
+    return lambda examples: [1.0 if place % 2 else float("inf") for place, _ in enumerate(examples)]
+
+
+@pytest.fixture
+def functions(monkeypatch):
+    """The functions above under a name that can be imported."""
+    import sys
+    import types
+
+    module = types.ModuleType("reward_functions")
+    module.some_words, module.broken = some_words, broken
+    monkeypatch.setitem(sys.modules, "reward_functions", module)
+    return "reward_functions"
+
+
+def test_several_rewards_are_weighed_and_one_gates_another(rl, functions):
+    flags = ["--reward", f"gold={GOLD}", f"form={functions}:some_words(name=and)", "--weight", "gold=2", "form=0"]
+    gate = "gate(reward=gold, by=form, threshold=0.5)"
+    code, _, _, folder = rl(*flags, "--reward_transform", gate, "--rollout_steps", 1, "--max_steps", 1)
+    rows = rollouts_of(folder)
+    assert code == 0 and {row["reward/sources/form"] for row in rows} == {0.0, 1.0}
+    for row in rows:
+        assert row["reward/gate/gold"] == row["reward/sources/gold"] * row["reward/sources/form"]
+    total = np.mean([2 * row["reward/gate/gold"] for row in rows])
+    assert steps_of(folder)[0]["reward"] == pytest.approx(total)
+
+
+def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl, functions):
+    """Weights 1 and 0 are the first reward alone, whatever the other says."""
+    flags = ["--max_steps", 1, "--rollout_steps", 1, "--advantage", "gdpo"]
+    rewards = ["--reward", f"gold={GOLD}", f"long={functions}:some_words(name=and)"]
+    _, _, _, alone = rl(*flags, "--reward", f"gold={GOLD}", output="alone")
+    _, _, _, both = rl(*flags, *rewards, "--weight", "long=0", output="both")
+    _, _, _, other = rl(*flags, *rewards, "--weight", "long=3", output="other")
+    found = [[row["advantage/estimate"] for row in rollouts_of(one)] for one in (alone, both, other)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_faults_stop_the_run_or_are_skipped_and_counted(rl, functions):
+    flags = ["--reward", f"gold={GOLD}", f"odd={functions}:broken", "--weight", "odd=0"]
+    code, _, err, folder = rl(*flags)
+    assert code == 3 and "reward 'odd' is inf for answer 0" in err
+    assert len((folder.with_name("run.partial") / "faults.jsonl").read_text().splitlines()) == 8
+    code, facts, _, folder = rl(*flags, "--on_fault", "skip", "--overwrite")
+    assert code == 0 and facts["faults"] == 16 == len((folder / "faults.jsonl").read_text().splitlines())
+    assert [row["rewards/odd/missing"] for row in steps_of(folder)] == [8.0, 8.0]
+
+
+# ---- prompts, references, limits ----
+
+
+def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, rl_world, tmp_path):
+    """`<|user|> describe bees </s> <|assistant|>` has 5 tokens, and `... describe the bees ...` one more."""
+    rows = [{"prompt": "describe bees"}, {"prompt": [{"role": "user", "content": "describe the bees"}]}]
+    turns = [{"role": "user", "content": "describe ponds"}, {"role": "assistant", "content": "frogs"}]
+    pair = {"chosen": turns, "rejected": [turns[0], {"role": "assistant", "content": "reeds"}]}
+    data = [write(tmp_path / "a.jsonl", rows), write(tmp_path / "b.jsonl", [pair])]
+    (tmp_path / "c.txt").write_text("describe herbs\n\ndescribe roses\n")
+    flags = ["--data", *data, tmp_path / "c.txt", "--reward", f"gold={GOLD}", "--max_steps", 1]
+    code, _, err, folder = rl(*flags, "--max_prompt_length", 5, "--rollout_steps", 1)
+    assert code == 0 and "1 of 5 prompts have more than 5 tokens and were left out" in err
+    asked = {row["prompt"] for row in rollouts_of(folder)}
+    assert asked == {f"user: describe {topic}" for topic in ("bees", "ponds", "herbs", "roses")}
+    assert json.loads((folder / "manifest.json").read_text())["prompts"]["too_long"] == 1
+    code, _, err, _ = rl(*flags, "--max_prompt_length", 4, output="none")
+    assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err
+    code, _, err, _ = rl(*flags, "--max_completion_length", 252, output="full")
+    assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err  # the policy reads 256 tokens
+    code, _, err, _ = rl("--reward", f"gold={GOLD}", data=data[1], output="few")
+    assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
+
+
+def test_the_reference_may_be_another_model_or_a_mixture(rl, rl_world, tmp_path):
+    words = models.tokenizer()
+    models.causal_lm(words, seed=9).save_pretrained(tmp_path / "model")
+    words.save_pretrained(tmp_path / "model")
+    kl = {}
+    for name, flags in {
+        "itself": ["--soup", tmp_path / "model", "--soup_share", 0.0],
+        "mixed": ["--soup", tmp_path / "model", "--soup_share", 0.5],
+        "other": ["--reference", tmp_path / "model"],
+    }.items():
+        code, _, err, folder = rl("--reward", f"gold={GOLD}", "--max_steps", 1, "--kl", 0.1, *flags, output=name)
+        assert code == 0, err
+        kl[name] = steps_of(folder)[0]["watch/kl"]
+    assert kl["itself"] == pytest.approx(0, abs=1e-4) and 1 < kl["mixed"] < kl["other"]
+
+
+def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
+    flags = ["--reward", f"gold={GOLD}", "--max_steps", 20, "--learning_rate", 1e-2, "--kl_budget", 0.5]
+    code, facts, _, folder = rl(*flags, "--eval_data", rl_world / "prompts.jsonl", "--per_device_eval_batch_size", 160)
+    assert code == 0 and facts["stopped"] == "kl_budget" and facts["steps"] < 20
+    *_, last, evaluated = steps_of(folder)
+    assert last["watch/kl"] > 0.5 and evaluated["eval_reward"] == facts["eval_reward"]
+
+
+# ---- what cannot be run ----
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--reward is missing"),
+        (["--reward", "a=x", "a=y"], "two rewards are called 'a'"),
+        (["--reward", "x", "--watch", "x"], "'x' is called both a reward and watched"),
+        (["--reward", GOLD, "--weight", "rm=1"], "no reward is called 'rm'; there are gold"),
+        (["--reward", GOLD, "--weight", "gold"], "--weight is NAME=number, got 'gold'"),
+        (["--reward", GOLD, "--watch", f"seen={GOLD}", "--weight", "seen=1"], "reads what is only watched (seen)"),
+        (["--reward", GOLD, "--advantage", "gea"], "no 'gea' in policy.advantages; did you mean 'gae'?"),
+        (["--reward", GOLD, "--advantage", "gae"], "has no critic's values; give the run a critic"),
+        (["--reward", "nowhere", "--model", "nowhere", "--advantage", "gae"], "give the run a critic"),
+        (
+            ["--reward", GOLD, "--advantage", "reinforce_pp", "--loss", "kimi(tau=0.1)"],
+            "reads one advantage for each, and the estimator returns one for every token",
+        ),
+        (["--reward", GOLD, "--advantage", "debiased", "--kl", "0.1", "--kl_place", "token"], "verdicts of 0 or 1"),
+        (["--reward", GOLD, "--loss", "rpo(beta=0.1, eta=0)", "--measure_kl", "False"], "leave --measure_kl on"),
+        (["--reward", GOLD, "--advantage", "gdpo", "--kl", "0.1", "--kl_place", "token"], "put it in the loss"),
+        (["--reward", GOLD, "--reward_transform", "pessimism(reward=gold, share=0.5)"], "comes from a single model"),
+        (["--reward", GOLD, "--reward_transform", "missing_eos(reward=rm, cost=1)"], "no reward is called 'rm'"),
+        (["--reward", GOLD, "--advantage_transform", "delta"], "'delta' changes rewards and stands among"),
+        (
+            ["--reward", GOLD, "--reward_transform", "rewardlab.rm.types:user_turn(text=x)"],
+            "which is no policy.types.Transform",
+        ),
+        (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "which is no reward model"),
+        (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
+        (["--reward", GOLD, "--kl_place", "prompt"], "--kl_place is one of loss, token, answer, got 'prompt'"),
+        (["--reward", GOLD, "--kl_kind", "k4"], "--kl_kind is one of k1, k2, k3, forward, got 'k4'"),
+        (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing reads the reference"),
+        (["--reward", GOLD, "--replay", "pipe"], "no 'pipe' in policy.replays; did you mean 'pipo'"),
+        (["--reward", GOLD, "--lora", "--lora_target_modules", "q_prj"], "no layer 'q_prj'; did you mean 'q_proj'?"),
+        (["--reward", GOLD, "--lora", "--lora_dropout", "0.1"], "add --disable_dropout False"),
+        (["--reward", GOLD, "--beta", "0.1"], "beta is not read here; set the algorithm's penalty"),
+        (["--reward", GOLD, "--on_fault", "cry"], "invalid choice: 'cry'"),
+    ],
+)
+def test_usage_errors_are_one_sentence_and_leave_nothing_behind(flags, message, rl, tmp_path):
+    code, _, err, _ = rl(*flags)
+    assert code == 2 and message in err and "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_data_that_cannot_be_used_is_refused_with_its_place(rl, rl_world, tmp_path):
+    for name, row, message in (
+        ("a.jsonl", {"prompt": " "}, "a.jsonl:1: empty prompt"),
+        ("b.jsonl", {"text": "x"}, "no column 'prompt'"),
+    ):
+        code, _, err, _ = rl("--reward", GOLD, data=write(tmp_path / name, [row]))
+        assert code == 3 and message in err
+    rows = [{"prompt": "describe bees"}] * 4 + [{"prompt": ""}]
+    code, _, err, _ = rl("--reward", GOLD, "--on_bad_row", "skip", data=write(tmp_path / "c.jsonl", rows))
+    assert code == 0 and "1 of 5 rows dropped: {'empty prompt': 1}" in err
+    code, _, err, _ = rl("--reward", GOLD, "--model", rl_world / "rm", output="other")
+    assert code == 3 and "a reward model of kind 'scalar', no language model" in err
+
+
+def test_a_classifier_of_others_is_no_policy(rl, rl_world, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    classifier = AutoModelForSequenceClassification.from_pretrained(rl_world / "start", num_labels=1)
+    classifier.save_pretrained(tmp_path / "theirs")
+    AutoTokenizer.from_pretrained(rl_world / "start").save_pretrained(tmp_path / "theirs")
+    code, _, err, _ = rl("--reward", GOLD, "--model", tmp_path / "theirs")
+    assert code == 3 and "a reward model, no language model" in err
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_a_rollout_server_that_is_not_there_is_named(rl):
+    code, _, err, _ = rl("--reward", GOLD, "--rollout_server", "http://127.0.0.1:9/")
+    assert code == 3 and "http://127.0.0.1:9/v1/models: no answer" in err
+
+
+# ---- the summary ----
+
+
+def test_the_summary_is_means_of_the_first_and_last_tenth():
+    """20 steps: tenths are steps 1, 2 and 19, 20; step 20 has no watched reward."""
+    rows = [{"reward": float(step), "rewards/gold/mean": 2.0 * step, "watch/kl": 0.1 * step} for step in range(1, 21)]
+    rows[-1]["rewards/gold/mean"] = None
+    found = summary([*rows, {"train_runtime": 1.0}, {"eval_reward": 3.0}])
+    assert found == {
+        "reward": {"start": 1.5, "end": 19.5},
+        "rewards": {"gold": {"start": 3.0, "end": 38.0}},
+        "kl": pytest.approx(1.95),
+        "eval_reward": 3.0,
+    }
+    assert summary([])["reward"] == {"start": None, "end": None}

@@ -1,0 +1,73 @@
+"""`rewardlab score`: every row with its file and row, over-long conversations refused or counted."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.types import Example, user_turn
+
+from tests.apps.conftest import write
+
+TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for number in range(60)]
+ROW = {"prompt": "the fox", "completion": "the dog"}
+LONG = {"prompt": "the quick brown fox " * 40, "completion": "the dog"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A random scalar model that reads 32 tokens."""
+    words = small_tokenizer(TEXTS, 300)
+    folder = tmp_path_factory.mktemp("model") / "rm"
+    scalar_from_config(small_config(words), words, max_length=32).save(folder)
+    return folder
+
+
+@pytest.fixture
+def score(model, tmp_path, capsys):
+    """A run of the verb: its exit code, its last line, what it said, and its rows."""
+
+    def run(*words: str):
+        output = tmp_path / "scores.jsonl"
+        code = main(["score", "--model", str(model), "--output", str(output), "--overwrite", *words])
+        out, err = capsys.readouterr()
+        rows = [json.loads(line) for line in output.read_text().splitlines()] if code == 0 else []
+        return code, json.loads(out) if code == 0 else {}, err, rows
+
+    return run
+
+
+def test_equal_rows_without_ids_are_joined_back_by_file_and_row(score, tmp_path):
+    first, second = write(tmp_path / "a.jsonl", [ROW, ROW]), write(tmp_path / "b.jsonl", [ROW])
+    Path(first).write_text(Path(first).read_text().replace("\n", "\n\n"))
+    for words in (["--data", first, second], ["--data", first, "--data", second]):
+        code, facts, _, rows = score(*words)
+        assert (code, facts["rows"], facts["truncated"]) == (0, 3, 0)
+        assert [(row["file"], row["row"]) for row in rows] == [(first, 1), (first, 3), (second, 1)]
+        assert len({row["id"] for row in rows}) == 1 and not any(row["truncated"] for row in rows)
+
+
+def test_a_conversation_beyond_max_length_is_refused_or_cut_and_counted(score, model, tmp_path):
+    data = write(tmp_path / "a.jsonl", [ROW, LONG])
+    code, _, err, _ = score("--data", data)
+    assert code == 3 and "1 of 2 conversations are longer than the 32 tokens" in err
+    assert f"the first in {data}, row 2" in err and "--on_long truncate" in err
+    code, facts, err, rows = score("--data", data, "--on_long", "truncate")
+    assert (code, facts["truncated"]) == (0, 1) and "1 of 2 conversations are longer" in err
+    assert [row["truncated"] for row in rows] == [False, True]
+    examples = [Example(user_turn(row["prompt"]), row["completion"]) for row in (ROW, LONG)]
+    own = load_reward_model(str(model)).rate(examples)
+    assert [row["reward"] for row in rows] == pytest.approx(own[:, 0].tolist(), abs=1e-6)
+
+
+def test_lists_given_twice_add_up_and_flags_replace_the_list_of_a_file(tmp_path):
+    from rewardlab.apps.cli import VERBS, parse
+
+    (tmp_path / "x.yaml").write_text("data: [old.jsonl]\n")
+    (config, *_) = parse("lint", VERBS["lint"], ["--config", str(tmp_path / "x.yaml"), "--data", "a", "--data", "b"])
+    assert config.data == ["a", "b"]
+    (config, *_) = parse("lint", VERBS["lint"], ["a", "--keep", "tie", "--data", "b", "c", "--keep", "leak"])
+    assert (config.data, config.keep) == (["a", "b", "c"], ["tie", "leak"])

@@ -1,0 +1,211 @@
+"""`rewardlab train` as a user runs it: kill it, resume it, end with the same weights."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from rewardlab.apps.cli import main
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.training.checkpointing import COMPLETE, is_complete
+from safetensors.numpy import load_file
+
+from tests.conftest import PATIENCE
+
+RUN = "from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
+STOPS = """
+import time
+from rewardlab.rm.training.trainer import RewardTrainer
+write = RewardTrainer._save_optimizer_and_scheduler
+def stop(self, folder):
+    write(self, folder)
+    time.sleep(600 if folder.endswith("-STEP") else 0)
+RewardTrainer._save_optimizer_and_scheduler = stop
+"""
+"""Waits to be killed in the middle of the checkpoint at STEP."""
+SETTINGS = {
+    "small_hidden": 32,
+    "small_vocabulary": 300,
+    "per_device_train_batch_size": 4,
+    "max_steps": 24,
+    "save_steps": 4,
+    "eval_steps": 4,
+    "logging_steps": 4,
+    "learning_rate": 1e-3,
+    "max_length": 64,
+    "golden": 4,
+    "disable_tqdm": True,
+}
+
+
+def write_pairs(path: Path, number: int, seed: int) -> str:
+    random = np.random.default_rng(seed)
+    words = ["moss", "fern", "oak", "birch", "heron", "newt"]
+    with open(path, "w") as file:
+        for place in range(number):
+            base = " ".join(random.choice(words, int(random.integers(2, 12))))
+            row = {"id": str(place), "prompt": "Name plants", "chosen": f"{base} oak", "rejected": f"{base} newt"}
+            file.write(json.dumps(row) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def command(script, recipe):
+    """The words of a training run in a process of its own."""
+    return lambda output, *flags, first="": script(
+        first + RUN, "train", "--config", recipe[0], "--output", output, *flags
+    )
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("data")
+    settings = SETTINGS | {
+        "data": [write_pairs(folder / "train.jsonl", 60, 0)],
+        "eval_data": [write_pairs(folder / "eval.jsonl", 20, 1)],
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    return folder / "recipe.yaml", folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(recipe, command) -> Path:
+    output = recipe[1] / "whole"
+    done = subprocess.run(command(output), capture_output=True, text=True, check=True)
+    facts = json.loads(done.stdout.strip().split("\n")[-1])
+    assert facts["model"] == str(output) and facts["pairs"] == 60
+    assert "no --model: built a small qwen3 from scratch" in done.stderr
+    return output
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    return load_file(folder / "model.safetensors")
+
+
+def wait_for(found, process: subprocess.Popen, seconds: float = PATIENCE) -> None:
+    """Until something is there, looking as often as the machine allows."""
+    end = time.monotonic() + seconds
+    while not found():
+        assert process.poll() is None and time.monotonic() < end, "the run ended before it could be killed"
+        time.sleep(0.0005)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "during the checkpoint at step 16",
+        *(pytest.param(f"after step {step}", marks=pytest.mark.slow) for step in (8, 20)),
+    ],
+)
+def test_a_killed_and_resumed_run_ends_with_the_same_weights(moment, command, uninterrupted, tmp_path):
+    output, checkpoints = tmp_path / "rm", tmp_path / "rm.partial" / "checkpoints"
+    step = int(moment.split()[-1])
+    checkpoint = checkpoints / f"checkpoint-{step}"
+    stop = step if moment.startswith("during") else step + SETTINGS["save_steps"]
+    words = command(output, first=STOPS.replace("STEP", str(stop)))
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if moment.startswith("during"):
+        wait_for((checkpoint / "optimizer.pt").exists, process)
+    else:
+        wait_for((checkpoint / COMPLETE).exists, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not output.exists(), "a killed run leaves no finished folder"
+    if moment.startswith("during"):
+        assert not is_complete(checkpoint), "the kill came after the checkpoint was complete"
+    else:
+        assert is_complete(checkpoint)
+    resumed = subprocess.run(command(output, "--resume"), capture_output=True, text=True, check=True)
+    assert "resuming from checkpoint-" in resumed.stderr
+    expected, found = weights(uninterrupted), weights(output)
+    assert expected.keys() == found.keys()
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_run_without_resume_or_overwrite_does_not_touch_what_was_cut_off(recipe, tmp_path, capsys):
+    (tmp_path / "rm.partial").mkdir()
+    assert main(["train", "--config", str(recipe[0]), "--output", str(tmp_path / "rm")]) == 2
+    assert "continue it with --resume, or start over with --overwrite" in capsys.readouterr().err
+
+
+def test_resuming_with_other_settings_is_refused(recipe, tmp_path, capsys):
+    work = tmp_path / "rm.partial"
+    work.mkdir()
+    (work / "config.yaml").write_text(yaml.safe_dump({"learning_rate": 0.5}))
+    assert main(["train", "--config", str(recipe[0]), "--output", str(tmp_path / "rm"), "--resume"]) == 2
+    assert "was begun with" in capsys.readouterr().err
+
+
+def test_the_folder_tells_its_story_and_gives_its_golden_scores(uninterrupted):
+    manifest = json.loads((uninterrupted / "manifest.json").read_text())
+    assert manifest["golden_difference"] < 1e-6 and manifest["encoding"]["kept"] == 60
+    assert len(next(iter(manifest["data"].values()))) == 64 and manifest["versions"]["torch"]
+    assert yaml.safe_load((uninterrupted / "config.yaml").read_text())["learning_rate"] == 1e-3
+    lines = [json.loads(line) for line in (uninterrupted / "metrics.jsonl").read_text().splitlines()]
+    assert any("eval_accuracy" in line for line in lines) and any("loss" in line for line in lines)
+    assert load_reward_model(str(uninterrupted)).contract.hash() == manifest["contract"]
+
+
+def test_the_checkpoint_of_the_lowest_evaluation_loss_is_kept(recipe, tmp_path):
+    """Evaluated on turned labels the loss rises from the first step, so the first checkpoint is the best."""
+    turned = tmp_path / "turned.jsonl"
+    rows = [json.loads(line) for line in (recipe[1] / "eval.jsonl").read_text().splitlines()]
+    turned.write_text("".join(json.dumps(row | {"wins": {"overall": 0.0}}) + "\n" for row in rows))
+    output = tmp_path / "rm"
+    flags = ["--eval_data", str(turned), "--learning_rate", "5e-3"]
+    assert main(["train", "--config", str(recipe[0]), "--output", str(output), *flags]) == 0
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
+    assert losses[-2] > losses[0] == min(losses) and losses[-1] == pytest.approx(losses[0], abs=1e-6)
+
+
+def test_resuming_on_changed_data_is_refused(recipe, tmp_path, capsys):
+    settings = yaml.safe_load(recipe[0].read_text())
+    data = tmp_path / "train.jsonl"
+    data.write_text(Path(settings["data"][0]).read_text())
+    words = ["train", "--kind", "linear", "--data", str(data), "--output", str(tmp_path / "rm")]
+    assert main(words) == 0
+    (tmp_path / "rm").rename(tmp_path / "rm.partial")
+    data.write_text(data.read_text() + data.read_text())
+    assert main([*words, "--resume"]) == 2
+    assert "was begun with data_sha256" in capsys.readouterr().err
+
+
+def test_overwrite_leaves_alone_what_is_not_a_run(recipe, tmp_path, capsys):
+    data = yaml.safe_load(recipe[0].read_text())["data"][0]
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    words = ["train", "--kind", "linear", "--data", data, "--output", str(tmp_path / "thesis"), "--overwrite"]
+    assert main(words) == 2
+    assert "is not a run of rewardlab" in capsys.readouterr().err and (tmp_path / "thesis" / "chapter.txt").exists()
+
+
+@pytest.mark.parametrize("flags", [["--gradient_accumulation_steps", "4", "--per_device_train_batch_size", "1"]])
+def test_accumulated_gradients_are_those_of_the_whole_batch(flags, recipe, tmp_path):
+    """After one step, as further ones make more of rounding; Adam's epsilon keeps a gradient of rounding that small."""
+    for name, words in (("whole", []), ("parts", flags)):
+        given = ["--config", str(recipe[0]), "--max_steps", "1", "--adam_epsilon", "1e-4", *words]
+        assert main(["train", *given, "--output", str(tmp_path / name)]) == 0
+    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert all(np.allclose(expected[name], found[name], rtol=0, atol=1e-6) for name in expected)
+
+
+@pytest.mark.parametrize("kind", ["linear"])
+def test_a_linear_model_trains_saves_and_loads(kind, recipe, tmp_path, capsys):
+    data = yaml.safe_load(recipe[0].read_text())["data"]
+    assert main(["train", "--kind", kind, "--data", *data, "--output", str(tmp_path / "rm")]) == 0
+    assert json.loads(capsys.readouterr().out.strip().split("\n")[-1])["kind"] == "linear"
+    assert load_reward_model(str(tmp_path / "rm")).weights.shape[0] > 3
+
+
+def test_lora_on_a_named_backbone(recipe, uninterrupted, tmp_path):
+    flags = ["--model", str(uninterrupted), "--lora", "--lora_r", "4", "--max_steps", "4", "--report_to", "tensorboard"]
+    assert main(["train", "--config", str(recipe[0]), *flags, "--output", str(tmp_path / "rm")]) == 0
+    assert (tmp_path / "rm" / "adapter_model.safetensors").exists()
+    assert len((tmp_path / "rm" / "golden.jsonl").read_text().splitlines()) == 4
+    assert list((tmp_path / "rm").rglob("events.out.tfevents*")), "TensorBoard's log"
+    assert json.loads((tmp_path / "rm" / "manifest.json").read_text())["golden_difference"] < 1e-6

@@ -1,0 +1,121 @@
+"""GenARM, PARM and UniARM as a user trains, scores and evaluates them."""
+
+import json
+
+import numpy as np
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.data.pairs import pair_row
+
+QUICK = {"max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 3e-3, "golden": 4, "disable_tqdm": True}
+
+
+def write(path, made) -> str:
+    path.write_text("".join(json.dumps(pair_row(pair)) + "\n" for pair in made))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder, words = tmp_path_factory.mktemp("world"), tokenizer()
+    causal_lm(words).save_pretrained(folder / "policy")
+    words.save_pretrained(folder / "policy")
+    write(folder / "train.jsonl", pairs(60, 0))
+    write(folder / "test.jsonl", pairs(30, 0, "test"))
+    return folder
+
+
+def train(world, output, *words, model=True) -> int:
+    settings = [part for name, value in QUICK.items() for part in (f"--{name}", str(value))]
+    named = ["--model", str(world / "policy")] if model else []
+    data = [] if "--data" in words else ["--data", str(world / "train.jsonl")]
+    return main(["train", "--kind", "autoregressive", *named, *data, *settings, "--output", str(output), *words])
+
+
+BOTH = ("--objectives", "helpful", "harmless")
+
+
+@pytest.mark.parametrize(
+    "words, objectives",
+    [
+        ((*BOTH, "--embedding", "random"), ("helpful", "harmless")),
+        ((*BOTH, "--texts", "honey hive", "ask slowly", "--generator", "trunk"), ("helpful", "harmless")),
+        ((*BOTH, "--adapter", "pblora", "--rank", "4", "--shared_rank", "4"), ("helpful", "harmless")),
+        (("--adapter", "lora", "--objectives", "harmless"), ("harmless",)),
+        (("--adapter", "none"), ("reward",)),
+    ],
+)
+def test_every_kind_is_trained_saved_and_scored(world, tmp_path, capsys, words, objectives):
+    evaluated = ("--eval_data", str(world / "test.jsonl"), "--eval_steps", "2")
+    assert train(world, tmp_path / "arm", *words, *evaluated) == 0
+    found = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+    assert 0 <= found["eval_accuracy"] <= 1 and np.isfinite(found["train_loss"])
+    model = load_reward_model(str(tmp_path / "arm"))
+    assert model.contract.objectives == objectives and model.beta == 0.01
+    names = {path.name for path in (tmp_path / "arm").iterdir()}
+    assert ("model.safetensors" in names) == (words[-1] == "none")
+    manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
+    assert manifest["encoding"]["kept"] == 60
+    output = str(tmp_path / "scores.jsonl")
+    assert (
+        main(["score", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--output", output]) == 0
+    )
+    first = json.loads((tmp_path / "scores.jsonl").read_text().split("\n")[0])
+    assert set(objectives) < {*first}
+
+
+def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
+    plain = [pair_row(pair) | {"wins": None} for pair in pairs(40, 1)]
+    for name, rows in (("helpful", plain[:25]), ("harmless", plain[25:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = [f"{name}={tmp_path / name}.jsonl" for name in ("helpful", "harmless")]
+    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "random", "--data", *data) == 0
+    manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
+    assert manifest["encoding"]["kept"] == 40 and str(tmp_path / "helpful.jsonl") in manifest["data"]
+
+
+def test_an_evaluation_reads_it_by_objective_or_at_a_preference(world, tmp_path, capsys):
+    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "random") == 0
+    asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--samples", "50"]
+    for words in (["--objective", "harmless"], ["--objective", "helpful", "--preference", "helpful=0.8,harmless=0.2"]):
+        assert main([*asked, *words, "--output", str(tmp_path / words[-1].replace("=", "-"))]) == 0
+    capsys.readouterr()
+    assert main([*asked, "--preference", "honest=1", "--output", str(tmp_path / "no")]) == 2
+    assert "no objective 'honest' in this model" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    "words, model, code, sentence",
+    [
+        (BOTH, False, 2, "needs the language model to start from; name it with --model"),
+        ((*BOTH, "--lora"), True, 2, "here it is --adapter lora"),
+        ((*BOTH, "--adapter", "none"), True, 2, "without an adapter a model learns one objective"),
+        ((*BOTH, "--adapter", "lora"), True, 2, "a plain LoRA has one objective"),
+        ((*BOTH, "--adapter", "dora"), True, 2, "--adapter is one of lora, pblora, moslora, none, got 'dora'"),
+        ((*BOTH, "--embedding", "random", "--global_form", "hinge"), True, 2, "the global form is one of scalarised"),
+        ((*BOTH, "--embedding", "random", "--targets", "wq"), True, 2, "no layer of qwen3 is called wq"),
+        (("--objectives", "honest", "--adapter", "lora"), True, 3, "60 without a label for 'honest'"),
+        ((*BOTH, "--embedding", "random", "--global_form", "scores"), True, 3, "needs pairs with a 'gaps' column"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_leaves_nothing(world, tmp_path, capsys, words, model, code, sentence):
+    assert train(world, tmp_path / "arm", *words, model=model) == code
+    error = capsys.readouterr().err
+    assert sentence in error and "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
+    base = tmp_path / "base"
+    causal_lm(tokenizer(), seed=3).save_pretrained(base)
+    tokenizer().save_pretrained(base)
+    words = ("--adapter", "lora", "--objectives", "helpful")
+    assert train(world, tmp_path / "arm", *words, "--model", str(base), model=False) == 0
+    causal_lm(tokenizer(), seed=4).save_pretrained(base)
+    asked = ["score", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl")]
+    assert main([*asked, "--output", str(tmp_path / "scores.jsonl")]) == 3
+    assert "the adapter was trained on" in capsys.readouterr().err

@@ -1,0 +1,219 @@
+"""Several objectives, heads and members, and the losses of pairs, as a user trains and reads them."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.contract.parity import own_ways, parity
+from rewardlab.rm.data.pairs import pair_row
+
+SMALL = ["--small_hidden", "32", "--small_vocabulary", "300", "--max_steps", "8", "--golden", "4", "--max_length", "64"]
+SMALL += ["--learning_rate", "3e-3", "--per_device_train_batch_size", "8", "--disable_tqdm", "True"]
+SMALL += ["--save_strategy", "no", "--use_cpu", "True"]
+TAUGHT = garden.pairs(80, 0)
+
+
+def write(path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("several")
+    write(folder / "pairs.jsonl", map(pair_row, TAUGHT))
+    write(folder / "held.jsonl", map(pair_row, garden.pairs(30, 1, split="test")))
+    for C in ("0.1", "10"):
+        words = ["--kind", "linear", "--data", str(folder / "pairs.jsonl"), "--inverse_regularization", C]
+        assert main(["train", *words, "--output", str(folder / f"linear-{C}")]) == 0
+    return folder
+
+
+@pytest.fixture
+def train(world, tmp_path, capsys):
+    """A run of the verb: exit code, last line, what it said, folder."""
+
+    def run(*words, data="pairs.jsonl", output="rm"):
+        given = ["--data", str(world / data), *SMALL] if data else []
+        code = main(["train", *given, *map(str, words), "--output", str(tmp_path / output)])
+        out, err = capsys.readouterr()
+        return code, json.loads(out.strip().split("\n")[-1]) if code == 0 else {}, err, tmp_path / output
+
+    return run
+
+
+def manifest(folder) -> dict:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def rated(world, folder, capsys) -> dict[str, np.ndarray]:
+    out = folder.parent / "scores.parquet"
+    words = ["score", "--model", str(folder), "--data", str(world / "held.jsonl"), "--output", str(out), "--overwrite"]
+    assert main([*words, "--on_long", "truncate"]) == 0
+    capsys.readouterr()
+    return {name: np.array(column) for name, column in pq.read_table(out).to_pydict().items()}
+
+
+# ---- objectives ----
+
+
+def test_weighted_objectives_are_trained_scored_judged_and_reinforced_by_name(train, world, tmp_path, capsys):
+    code, facts, err, folder = train("--objectives", "helpful", "harmless", "--weights", "helpful=0.7,harmless=-0.3")
+    assert code == 0 and facts["weights"] == {"helpful": 0.7, "harmless": -0.3}
+    assert "--weights: harmless=-0.3 is below 0, so more of it lowers the reward" in err
+    ties = sum(pair.wins["harmless"] == 0.5 for pair in TAUGHT)
+    assert ties and "data: 80 pairs and 0 scores for 'harmless', 0 rows without" in err, "a tie is a label"
+    assert manifest(folder)["labels"]["helpful"] == {"pairs": 80, "scores": 0, "unlabelled": 0}
+    scores = rated(world, folder, capsys)
+    assert [*scores] == ["id", "file", "row", "truncated", "helpful", "harmless", "overall"]
+    assert scores["overall"] == pytest.approx(0.7 * scores["helpful"] - 0.3 * scores["harmless"], abs=1e-5)
+    run = tmp_path / "run"
+    words = ["eval", "--model", str(folder), "--objective", "harmless", "--data", str(world / "held.jsonl")]
+    assert main([*words, "--output", str(run), "--samples", "20"]) == 0
+    judged = pq.read_table(run / "scores.parquet").to_pylist()
+    assert any(abs(value - scores["harmless"][0]) < 1e-9 for row in judged for value in row["scores"] or [])
+    assert RewardSources({"rm": load_reward_model(str(folder))}).names == ("rm.helpful", "rm.harmless", "rm.overall")
+
+
+def test_learned_weights_come_from_held_pairs_and_are_kept(train, world):
+    words = ["--objectives", "helpful", "harmless", "--weights", "learned_positive"]
+    code, facts, err, folder = train(*words, "--eval_data", world / "held.jsonl")
+    assert code == 0 and "learned weights" in err and min(facts["weights"].values()) >= 0
+    assert {"eval_accuracy_helpful", "eval_accuracy_harmless"} <= manifest(folder).keys()
+    assert load_reward_model(str(folder)).weights == facts["weights"]
+
+
+def test_files_for_one_objective_each_leave_the_other_unlabelled(train, world):
+    words = ["--objectives", "helpful", "harmless", "--data", f"helpful={world / 'pairs.jsonl'}"]
+    code, _, _, folder = train(*words, f"harmless={world / 'held.jsonl'}", *SMALL, data=None)
+    assert code == 0 and load_reward_model(str(folder)).contract.objectives == ("helpful", "harmless")
+    assert manifest(folder)["labels"] == {
+        "helpful": {"pairs": 80, "scores": 0, "unlabelled": 30},
+        "harmless": {"pairs": 30, "scores": 0, "unlabelled": 80},
+    }
+
+
+def test_rated_answers_teach_scores_in_their_own_units(train, world):
+    answers = [example for pair in TAUGHT for example in pair.examples]
+    gold = garden.gold(("helpful", "harmless")).rate(answers)
+    rows = [
+        {"prompt": list(one.prompt), "response": one.answer, "helpful": 2 + helpful, "harmless": None if i % 2 else bad}
+        for i, (one, (helpful, bad)) in enumerate(zip(answers, gold.tolist(), strict=True))
+    ]
+    write(world / "rated.jsonl", rows)
+    words = ["--objectives", "helpful", "harmless", "--max_steps", "60", "--eval_data", world / "rated.jsonl"]
+    code, _, _, folder = train(*words, data="rated.jsonl")
+    assert code == 0 and manifest(folder)["labels"]["harmless"] == {"pairs": 0, "scores": 80, "unlabelled": 80}
+    found = load_reward_model(str(folder)).rate(answers)[:, 0]
+    assert found.mean() == pytest.approx(2 + gold[:, 0].mean(), abs=0.7)
+    assert manifest(folder)["eval_rmse_helpful"] < np.sqrt(np.mean((2 + gold[:, 0]) ** 2))
+
+
+def test_one_objective_by_either_name_is_one_reward(train):
+    for words in (["--objectives", "helpful"], ["--objective", "helpful"]):
+        code, _, _, folder = train(*words, output=words[0].strip("-"))
+        assert code == 0 and load_reward_model(str(folder)).contract.objectives == ("reward",)
+    one, other = (load_reward_model(str(folder.parent / name)) for name in ("objectives", "objective"))
+    examples = TAUGHT[0].examples
+    assert one.rate(examples).tolist() == other.rate(examples).tolist()
+
+
+# ---- losses ----
+
+
+def test_a_loss_takes_its_arguments_and_what_length_explains_is_told(train):
+    code, _, err, folder = train("--loss", "length_controlled(learning_rate=0.2)")
+    term = manifest(folder)["length_term"]["overall"]
+    assert code == 0 and term["weight"] != 0 and term["scale"] > 1 and "length explains" in err
+    assert load_reward_model(str(folder)).contract.objectives == ("reward",)
+    plain, noisy = (train("--loss", f"robust_bradley_terry(epsilon={one})", output=f"e{one}")[3] for one in (0.0, 0.3))
+    losses = [manifest(one)["train_loss"] for one in (plain, noisy)]
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize(
+    "words, code, sentence",
+    [
+        (["--loss", "scaled_bradley_terry"], 3, "80 of 80 pairs have no 'margin'; add it, or take --loss"),
+        (["--loss", "robust_bradley_terry(epsilon=0.7)"], 2, "in [0, 0.5), got 0.7"),
+        (["--loss", "robust_bradley_terry(eps=0.1)"], 2, "no argument 'eps'"),
+        (["--loss", "attribute_regression"], 2, "is no loss of a pair's two rewards"),
+        (["--weights", "helpful=1"], 2, "belong to several objectives; name them with --objectives"),
+        (["--objectives", "helpful", "harmless", "--weights", "helpful=1"], 2, "leave out harmless"),
+        (["--objectives", "helpful", "overall", "--weights", "helpful=1,overall=1"], 2, "is what the weights make"),
+        (["--objectives", "helpful", "kind"], 3, "has a label or a score for 'kind'"),
+        (["--kind", "linear", "--objectives", "helpful", "harmless"], 2, "learns one objective"),
+        (["--heads", "3"], 2, "--heads belongs to --kind multi_head, got scalar"),
+        (["--kind", "multi_head", "--combine", "softmin"], 2, "is written softmin(beta=...)"),
+        (["--kind", "multi_head", "--combine", "softmin(beta=x)"], 2, "its arguments are numbers"),
+        (["--kind", "ensemble", "--members", "a", "b"], 2, "leave --data out"),
+        (["--kind", "ensemble", "--members", "a"], 2, "two or more --members"),
+        (["--kind", "boosted", "--members", "a"], 2, "a boosted reward model has two or more --members, got ['a']"),
+        (["--loss", "boosted"], 2, "the argument 'share' is missing"),
+        (["--loss", "weak_margin"], 3, "80 of 80 pairs have none called 'other'"),
+        (["--loss", "weak_margin", "--objectives", "helpful", "harmless"], 2, "leave --objectives out"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(words, code, sentence, train):
+    found, _, err, folder = train(*words)
+    assert found == code and sentence in err.strip().split("\n")[-1] and not folder.exists()
+
+
+# ---- heads and members ----
+
+
+def test_several_heads_are_trained_and_their_spread_is_told(train, world, capsys):
+    words = ["--kind", "multi_head", "--heads", "3", "--combine", "brme(share=0.5)", "--head_steps", "40"]
+    code, _, _, folder = train(*words)
+    assert code == 0
+    scores = rated(world, folder, capsys)
+    assert [*scores] == ["id", "file", "row", "truncated", "reward", "spread"] and (scores["spread"] > 0).all()
+    model = load_reward_model(str(folder))
+    held = [example for pair in garden.pairs(6, 1, split="test") for example in pair.examples]
+    assert all(one.passed for one in parity(model, held, own_ways(model)))
+    assert len((folder / "golden.jsonl").read_text().splitlines()) == 4
+
+
+def test_members_become_an_ensemble_by_a_rule(train, world, capsys):
+    members = ["--kind", "ensemble", "--members", world / "linear-0.1", world / "linear-10"]
+    found = {}
+    for rule in ("mean", "mean_std(weight=1)", "softmin(beta=2)", "min"):
+        code, facts, _, folder = train(*members, "--combine", rule, data=None, output=rule)
+        assert code == 0 and facts["members"] == 2 and (folder / "golden.jsonl").exists()
+        found[rule] = rated(world, folder, capsys)
+    plain, spread = found["mean"]["reward"], found["mean"]["spread"]
+    assert spread.max() > 0.1 and found["mean_std(weight=1)"]["reward"] == pytest.approx(plain - spread)
+    lowest, soft = found["min"]["reward"], found["softmin(beta=2)"]["reward"]
+    assert (lowest < soft).all() and (soft < plain).all()
+    # two members lie their standard deviation to either side of the mean
+    assert lowest == pytest.approx(plain - spread)
+
+
+def test_a_stage_is_trained_behind_another_and_both_become_one(train, world, capsys):
+    first = world / "linear-0.1"
+    code, _, _, stage = train("--loss", f"boosted(share=1.0, before={first})", "--eval_data", world / "held.jsonl")
+    assert code == 0 and manifest(stage)["train_loss"] > 0
+    code, facts, _, folder = train("--kind", "boosted", "--members", first, stage, output="both")
+    assert code == 0 and facts["members"] == 2 and facts["pairs"] == 80 and facts["weights"][0] == 1
+    alone, both = facts["losses"]
+    assert both <= alone and manifest(folder)["losses"] == facts["losses"]
+    held = rated(world, folder, capsys)["reward"]
+    parts = [rated(world, one, capsys)["reward"] for one in (first, stage)]
+    assert held == pytest.approx(parts[0] + facts["weights"][1] * parts[1], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_weaker_models_margin_is_mixed_in(train, world):
+    losses = {}
+    for share in (0.5, 1.0):
+        loss = f"weak_margin(weak={world / 'linear-0.1'}, share={share})"
+        code, _, _, folder = train("--loss", loss, output=f"share-{share}")
+        assert code == 0
+        losses[share] = manifest(folder)["train_loss"]
+    _, _, _, plain = train(output="plain")
+    assert losses[1.0] == pytest.approx(manifest(plain)["train_loss"]) and abs(losses[0.5] - losses[1.0]) > 0.02

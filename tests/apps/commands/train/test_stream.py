@@ -1,0 +1,77 @@
+"""`rewardlab train --stream`: data that are read as training goes, and a run that goes on exactly."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.training.trainer import RewardTrainer
+
+UNIARM = ("--kind", "autoregressive", "--objectives", "helpful", "harmless", "--embedding", "random")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    folder, words = tmp_path_factory.mktemp("stream"), tokenizer()
+    causal_lm(words).save_pretrained(folder / "policy")
+    words.save_pretrained(folder / "policy")
+    for name, seed in (("first", 0), ("second", 1)):
+        text = "".join(json.dumps(pair_row(pair)) + "\n" for pair in pairs(50, seed))
+        (folder / f"{name}.jsonl").write_text(text)
+    return folder
+
+
+def train(world, output, *words) -> int:
+    settings = {"max_steps": 12, "per_device_train_batch_size": 6, "gradient_accumulation_steps": 2, "save_steps": 4}
+    settings |= {"logging_steps": 1, "learning_rate": 1e-3, "disable_tqdm": True, "golden": 4, "stream_block": 32}
+    given = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
+    data = ["--data", str(world / "first.jsonl"), str(world / "second.jsonl")]
+    return main(["train", "--stream", "--model", str(world / "policy"), *data, *given, "--output", str(output), *words])
+
+
+def losses(folder: Path) -> np.ndarray:
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return np.array([row["loss"] for row in rows if "loss" in row])
+
+
+@pytest.mark.parametrize("kind", [(), pytest.param(UNIARM, marks=pytest.mark.slow)], ids=["scalar", "uniarm"])
+def test_a_streamed_run_that_is_cut_off_goes_on_as_if_it_had_not_been(world, tmp_path, monkeypatch, kind):
+    """144 rows of 100: the second epoch has begun where the run is cut off, in the middle of a block."""
+    assert train(world, tmp_path / "whole", *kind) == 0
+    compute = RewardTrainer.compute_loss
+
+    def cut_off(self, *given, **named):
+        if self.state.global_step == 10:
+            raise KeyboardInterrupt
+        return compute(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RewardTrainer, "compute_loss", cut_off)
+        assert train(world, tmp_path / "cut", *kind) == 130
+    assert train(world, tmp_path / "cut", *kind, "--resume") == 0
+    whole, cut = losses(tmp_path / "whole"), losses(tmp_path / "cut")
+    assert len(whole) == 12 and whole.tolist() == cut.tolist()
+    manifest = json.loads((tmp_path / "whole" / "manifest.json").read_text())
+    assert manifest["stream"]["read"] >= 144 and manifest["stream"]["dropped"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--max_steps", "-1"), "say with --max_steps how long to train"),
+        (("--kind", "linear"), "--stream trains a scalar or an autoregressive reward model"),
+        (("--model", ""), "name one with --model"),
+        ((*UNIARM, "--data", "helpful=first.jsonl"), "--stream takes a row's own labels, not 'helpful=first.jsonl'"),
+        (("--loss", "weak_margin(weak=somewhere)"), "reads another model's gaps of all pairs"),
+    ],
+    ids=range(5),
+)
+def test_what_needs_every_pair_at_once_is_refused(world, tmp_path, capsys, monkeypatch, words, sentence):
+    monkeypatch.chdir(world)
+    assert train(world, tmp_path / "run", *words) in (2, 3)
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

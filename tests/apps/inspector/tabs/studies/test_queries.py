@@ -1,0 +1,112 @@
+"""A study's report and figures."""
+
+import base64
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rewardlab.apps.inspector.run_list import STUDY, open_root
+from rewardlab.apps.inspector.tabs.studies import queries as studies
+from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, safe_markdown
+from rewardlab.rm.errors import DataError
+
+from tests.conftest import ROOT
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAABJRU5ErkJggg=="
+)
+ADDRESS = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+
+
+def test_the_committed_studies_are_found_and_can_be_read():
+    root = open_root(ROOT / "benchmarks" / "results")
+    ids = [entry.id for entry in root.entries()]
+    assert {"every_suite", "human_preferences", "overoptimisation", "uniarm"} <= {*ids}
+    assert {entry.kind for entry in root.entries()} == {STUDY} and not any(entry.growing for entry in root.entries())
+    folder = root.find("overoptimisation", STUDY)
+    figures = read_figures(folder)
+    assert {"good.png", "weak.png"} <= figures.found.keys() and figures.left_out == ()
+    assert read_text(folder).startswith("# ")
+
+
+def test_a_figure_stands_where_the_text_has_it_and_the_others_below(tmp_path):
+    for name in ("a.png", "b<i>.png"):
+        (tmp_path / name).write_bytes(PNG)
+    (tmp_path / "report.md").write_text("# Study\n\n![all of it](a.png)\n")
+    text, figures = read_text(tmp_path), read_figures(tmp_path)
+    assert f"![all of it]({ADDRESS})" in safe_markdown(text, figures.found)
+    html = figures_html(text, figures)
+    assert html.count("<img") == 1 and "b&lt;i&gt;.png</figcaption>" in html and "<i>" not in html
+
+
+def test_nothing_is_fetched_and_html_is_text():
+    text = "<script>x</script> ![a](http://elsewhere/x.png) ![b](../../etc/x.png) ![c][ref] <img src=x onerror=y>"
+    safe = safe_markdown(text, {"a.png": ADDRESS})
+    assert "<" not in safe and "![" not in safe and "elsewhere" not in safe and "etc" not in safe
+
+
+UNCLEAR = [  # what is no code to a page, though it looks like it
+    "`a\n\n<img src=x onerror=y> ` b",
+    "\\`<img src=x onerror=y>`",
+    "```a`b\n<img src=x onerror=y>\n```",
+    "```\na\n   ```\n<img src=x onerror=y>\n```",
+    "```\na\n`````\n<img src=x onerror=y>\n```",
+    "  ```\n```\n<img src=x onerror=y>\n```",
+    "~~~\n```\n~~~\n<img src=x onerror=y>\n```",
+    "x `\n` <img src=x onerror=y> `",
+    "| a | b |\n|---|---|\n| `a | <img src=x onerror=y> ` |",
+]
+
+
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_what_may_not_be_code_is_text(text):
+    assert "<" not in safe_markdown(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"`~|\\ \n\t-*>[]!", "``", "```", "\n\n", "  ", "<img src=x>", "![a](x.png)", "a", "1. "])
+    )
+)
+@settings(max_examples=2_000, deadline=None)
+def test_no_reader_of_markdown_finds_html_or_an_image(parts):
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": True}).enable("table")
+    found = [one for block in reader.parse(safe_markdown("".join(parts))) for one in (block, *(block.children or ()))]
+    assert not {"html_block", "html_inline", "image"} & {one.type for one in found}
+
+
+def test_code_stays_as_it_is():
+    text = "a `x < y` b\n\n```python\nif a < b: print('![x](y)')\n```\n\n``a ` < b`` c < d"
+    assert safe_markdown(text) == text.replace("c < d", "c &lt; d")
+
+
+def test_large_figures_links_and_other_files_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "LARGEST", 200)
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "large.png").write_bytes(PNG + bytes(200))
+    (tmp_path / "text.png").write_text("secret")
+    os.symlink(tmp_path / "a.png", tmp_path / "link.png")
+    figures = read_figures(tmp_path)
+    assert [*figures.found] == ["a.png"]
+    assert [note.split(" ")[0] for note in figures.left_out] == ["large.png", "text.png"]
+    assert "text.png is no PNG file" in figures_html("", figures)
+
+
+def test_figures_together_are_bounded(tmp_path, monkeypatch):
+    for name in "abc":
+        (tmp_path / f"{name}.png").write_bytes(PNG)
+    monkeypatch.setattr(studies, "TOGETHER", 2 * len(PNG))
+    assert [*read_figures(tmp_path).found] == ["a.png", "b.png"]
+    monkeypatch.setattr(studies, "MOST_FIGURES", 1)
+    assert [*read_figures(tmp_path).found] == ["a.png"]
+
+
+def test_a_report_is_bounded_and_one_that_is_missing_is_told(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match=r"has no report.md that can be read"):
+        read_text(tmp_path)
+    (tmp_path / "report.md").write_bytes(b"\xff" + b"x" * 30)
+    monkeypatch.setattr(studies, "LONGEST", 11)
+    assert read_text(tmp_path) == "�" + "x" * 10 + "\n\n… 20 more characters\n"

@@ -1,0 +1,285 @@
+"""`--reward 'judge(...)'`: judges as rewards of a policy, and as labellers for R2M."""
+
+import json
+import math
+
+import pytest
+from rewardlab.apps.commands.judge.kinds import Materials, open_judge
+from rewardlab.apps.commands.judge.settings import ChatConfig
+from rewardlab.apps.commands.rl.rubric_hints import hints_by_prompt, hints_of
+from rewardlab.apps.rewards._judges import ALONE, Asked, JudgeReward, Once, OpenJudge, by_judge, open_one, win_share
+from rewardlab.apps.rewards._run import RunFacts
+from rewardlab.apps.rewards.judge import judge, labels
+from rewardlab.apps.settings.specs import build
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks.worlds.chat_server import ChatServer
+from rewardlab.judges.backends.chat import Ask, failed
+from rewardlab.judges.backends.cost import Prices
+from rewardlab.judges.backends.scripted import scripted
+from rewardlab.judges.prompting import Sampling
+from rewardlab.judges.rubrics.rubric import Principle, Rubric, Rule
+from rewardlab.policy.scaffolds._scaffold import Hints
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import Example, prompt_text, user_turn
+
+from tests.apps.conftest import rollouts_of, steps_of
+from tests.apps.judging import longer, shown, write
+
+QUESTION, OTHER = user_turn("question"), user_turn("another")
+
+
+def reward(answer, kind="pointwise", given: Materials | None = None, prices: Prices | None = None) -> JudgeReward:
+    chat = Asked(scripted(answer), prices or Prices())
+    made = open_judge(kind, Once(chat), given or Materials(), name="it")
+    return JudgeReward(OpenJudge(made, chat, kind.partition("(")[0] not in ALONE))
+
+
+def answers(*texts, prompt=QUESTION) -> list[Example]:
+    return [Example(prompt, text) for text in texts]
+
+
+def test_a_pointwise_judge_scores_every_answer_alone_and_asks_once_about_a_text():
+    one = reward(longer)
+    assert one([*answers("abc", "abcdef", "abc"), *answers("abc", prompt=OTHER)]) == [3.0, 6.0, 3.0, 3.0]
+    assert one.asked.calls == 3
+
+
+def test_an_answer_without_a_verdict_has_no_reward_and_the_others_keep_theirs(capsys):
+    one = reward(lambda ask: "I cannot say." if shown(ask, "answer") == "odd" else longer(ask), prices=Prices(1, 10))
+    assert one(answers("abc", "odd", "abcd")) == [3.0, None, 4.0]
+    done = one.asked.account()
+    assert done["cost"] == pytest.approx((done["prompt_tokens"] + 10 * done["completion_tokens"]) / 1e6)
+    assert "it: 3 answers, 1 without a verdict; 3 requests" in capsys.readouterr().err
+    one(answers("abcde"))
+    assert one.facts() | {"prompt_tokens": 0, "completion_tokens": 0, "cost": 0} == {
+        "calls": 1, "without_reply": 0, "prompt_tokens": 0, "completion_tokens": 0, "cost": 0, "judgments": 1,
+        "abstentions": 0,
+    }  # fmt: skip
+    assert 0 < one.facts()["cost"] == one.asked.account()["cost"] - done["cost"]
+
+
+def test_samples_of_one_answer_are_draws_of_their_own():
+    one = reward(longer, "pointwise(samples=3)", Materials(sampling=Sampling(temperature=1.0, seed=5)))
+    assert one(answers("abc", "abcd")) == [3.0, 4.0] and one.asked.calls == 6
+
+
+def test_a_pairwise_judge_plays_a_tournament_within_the_answers_to_a_prompt():
+    """Of three the middle one wins one of its two comparisons; the other prompt's two are by themselves."""
+    one = reward(longer, "pairwise")
+    found = one([*answers("a", "aaa", "aa"), *answers("aaaaaaa", "aaaaaa", prompt=OTHER)])
+    assert found == [0.0, 1.0, 0.5, 1.0, 0.0] and one.asked.calls == 2 * (3 + 1)
+
+
+def test_the_same_text_twice_is_a_tie_that_nobody_is_asked_about():
+    one = reward(longer, "pairwise")
+    assert one(answers("aa", "aa", "a")) == [0.75, 0.75, 0.0] and one.asked.calls == 2
+    assert one(answers("aa", "aa")) == [0.5, 0.5] and one(answers("alone")) == [None]
+
+
+def test_a_missing_comparison_is_missing_for_its_two_answers_alone():
+    def shy(ask):
+        texts = {shown(ask, "answer_a"), shown(ask, "answer_b")}
+        return "Both have merits." if texts == {"a", "aa"} else longer(ask)
+
+    assert reward(shy, "pairwise")(answers("a", "aa", "aaa")) == [None, None, 1.0]
+    assert win_share([1.0, None]) is None and win_share([1.0, 0.5]) == 0.75
+
+
+def test_a_verdict_that_follows_the_order_is_a_tie_or_missing():
+    def first(ask):
+        return '{"winner": "A"}'
+
+    assert reward(first, "pairwise")(answers("a", "b")) == [0.5, 0.5]
+    assert reward(first, "pairwise(flip=abstain)")(answers("a", "b")) == [None, None]
+
+
+def test_a_judge_that_is_gone_is_a_fault_and_no_missing_reward():
+    one = reward(lambda ask: failed("connection refused"))
+    with pytest.raises(DataError, match="it: none of the judge's requests has a reply: connection refused"):
+        one(answers("a", "b"))
+
+
+def test_a_judge_behind_several_servers_asks_them_in_turn_and_does_without_one_that_is_down():
+    said = {"kind": "pointwise", "model": "qwen", "retries": 0}
+    with ChatServer(answer=longer) as first, ChatServer(answer=longer) as second:
+        urls = f"[{first.url}, {second.url}, http://127.0.0.1:9/v1]"
+        spec = f"judge(endpoint={urls}, {', '.join(f'{name}={one}' for name, one in said.items())})"
+        one = build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]
+        assert one(answers("abc", "abcdef", "a", "ab")) == [3.0, 6.0, 1.0, 2.0]
+        assert first.asked.total() and second.asked.total() and one.asked.name == f"qwen at {first.url}"
+    config = ChatConfig(endpoint=["http://a/v1", "http://b/v1"], model=["qwen"])
+    assert config.identity() == ChatConfig(endpoint="http://a/v1", model="qwen").identity(), "it goes on with more"  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="--endpoint names http://a twice"):
+        ChatConfig(endpoint=["http://a", "http://a"])
+
+
+def test_equal_requests_of_a_call_are_asked_once():
+    chat = Asked(scripted(["one", "two"]))
+    asks = [Ask(QUESTION), Ask(OTHER), Ask(QUESTION)]
+    arrived = []
+    replies = Once(chat).ask(asks, lambda place, reply: arrived.append((place, reply.text)))
+    assert [reply.text for reply in replies] == ["one", "two", "one"] and chat.calls == 2
+    assert arrived == [(0, "one"), (1, "two"), (2, "one")]
+
+
+# ---- labels ----
+
+
+def test_a_label_is_a_verdict_that_both_orders_share():
+    label = by_judge(open_judge("pairwise(flip=abstain)", scripted(longer), Materials(), name="it"))
+    assert [label(QUESTION, pair) for pair in (("aa", "a"), ("a", "aa"), ("a", "a"))] == [1.0, 0.0, 0.5]
+    tie = by_judge(open_judge("pairwise", scripted(lambda ask: '{"winner": "tie"}'), Materials(), name="it"))
+    assert tie(QUESTION, ("a", "b")) == 0.5
+
+
+def test_a_label_that_follows_the_order_is_an_abstention():
+    with ChatServer(answer=lambda asked: '{"winner": "A"}') as world:
+        asked = f"endpoint={world.url}, model=qwen"
+        label = build("policy", f"{labels.__module__}:labels({asked})")
+        assert math.isnan(label(QUESTION, ("a", "b")))
+        assert build("policy", f"{labels.__module__}:labels({asked}, flip=tie)")(QUESTION, ("a", "b")) == 0.5
+
+
+# ---- in a run ----
+
+
+def test_a_judge_is_a_reward_of_a_run_and_its_cost_is_told(rl, server, tmp_path):
+    spec = f"judge(endpoint={server.url}, model=qwen, prompt_price=1, replies={tmp_path / 'kept'})"
+    code, facts, err, folder = rl("--reward", spec, "--max_steps", 1)
+    assert code == 0, err
+    assert facts["rewards"].keys() == {"judge"} and "qwen pointwise: 16 answers" in err and "cost 0." in err
+    kept = [json.loads(line) for line in (tmp_path / "kept" / "replies.jsonl").read_text().splitlines()]
+    step = steps_of(folder)[0]
+    assert step["rewards/judge/mean"] > 0 and 0 < step["judge/calls"] == step["judge/judgments"] == len(kept) <= 16
+    assert step["judge/prompt_tokens"] == sum(reply["prompt_tokens"] for reply in kept)
+    assert step["judge/cost"] == pytest.approx(step["judge/prompt_tokens"] / 1e6) and step["judge/abstentions"] == 0
+
+
+def test_a_limit_of_cost_counts_the_replies_of_a_run_that_went_before(tmp_path):
+    """Three coins of five are spent before; two of four further answers can still be paid, then nobody is asked."""
+    with ChatServer(answer=lambda asked: '{"score": 10.0}') as world:  # 15 letters are 4 tokens
+        settings = {
+            "endpoint": world.url,
+            "model": "qwen",
+            "completion_price": 250_000,
+            "concurrency": 1,
+            "max_cost": 5,
+        }
+
+        def opened():
+            return JudgeReward(open_one("pointwise", Materials(), str(tmp_path / "kept"), settings))
+
+        first = opened()
+        assert first(answers("a", "b", "c")) == [10.0] * 3
+        first.asked.chat.store.close()  # as a process does that ends
+        again = opened()
+        with pytest.warns(UserWarning, match="the limit of cost 5 is reached: 5 spent"):
+            assert again(answers("a", "d", "e", "f", "g")) == [10.0, 10.0, 10.0, None, None]
+        assert world.asked.total() == 5 and again.facts()["without_reply"] == 2
+        with pytest.raises(DataError, match="not asked: the limit of cost 5 is reached"):
+            again(answers("h"))
+
+
+def test_judges_of_a_run_share_a_folder_of_replies(server, tmp_path):
+    """The second asks what the first has asked, and is told from the folder; on its own it asks the rest."""
+    settings = {"endpoint": server.url, "model": "shared"}
+    kept = tmp_path / "kept"
+    first, second = (JudgeReward(open_one("pointwise", Materials(), str(place), settings)) for place in
+                     (kept, tmp_path / "x" / ".." / "kept"))  # fmt: skip
+    before = len(server.requests)
+    assert first(answers("a", "bb")) == [1.0, 2.0] and second(answers("bb", "ccc")) == [2.0, 3.0]
+    assert len(server.requests) - before == 3 == len((kept / "replies.jsonl").read_text().splitlines())
+
+
+def test_rows_of_one_prompt_say_the_same_or_are_refused():
+    def judged(rows, **more):
+        run = RunFacts(None, 1, 0, {}, {prompt_text(QUESTION): rows})  # type: ignore[arg-type]
+        return judge(run=run, kind="rubric", endpoint="http://127.0.0.1:9", model="m", **more), hints_by_prompt(run)
+
+    same, other = ({"rubrics": POINTS[:n], "gold": "Bees!"} for n in (2, 1))
+    assert judged([same, dict(same)], rubric="data")[1] == {
+        prompt_text(QUESTION): Hints(("Names bees.",), ("Praises venom.",))
+    }
+    for wrong, more in (
+        (other, {"rubric": "data"}),
+        (same | {"gold": "Wax!"}, {"rubric": "data", "reference": "gold"}),
+    ):
+        with pytest.raises(DataError, match="the rows of the prompt 'user: question' differ"):
+            judged([same, wrong], **more)
+    with pytest.raises(DataError, match="the rows of the prompt 'user: question' differ"):
+        hints_by_prompt(RunFacts(None, 1, 0, {}, {prompt_text(QUESTION): [same, other]}))  # type: ignore[arg-type]
+
+
+POINTS = [{"criterion": "Names bees.", "points": 4}, {"criterion": "Praises venom.", "points": -6}]
+
+
+def test_a_judge_goes_by_the_rubric_in_each_prompts_row_and_is_shown_its_reference(server):
+    """Ten letters meet all criteria, (4 - 6) / 4; fewer meet none. The rule of the other row is kept, 1."""
+    rule = {"rules": [{"id": "r1", "type": "must", "criterion": "Is long.", "test": "Count."}]}
+    rows = {
+        prompt_text(QUESTION): [{"rubrics": POINTS, "gold": "Bees!"}],
+        prompt_text(OTHER): [{"rubric": rule, "gold": "-"}],
+    }
+    run = RunFacts(None, 1, 0, {}, rows)  # type: ignore[arg-type]
+    spec = f"judge(kind=rubric, rubric=data, reference=gold, endpoint={server.url}, model=qwen"
+    one = build("apps.rewards", f"{spec}, score=points)", run=run)
+    assert one(answers("short", "ten letters and more")) == [0.0, -0.5]
+    assert shown(server.requests[-1], "reference") == "Bees!" and "Names bees." in shown(server.requests[-1], "rubric")
+    assert build("apps.rewards", f"{spec})", run=run)(answers("ten letters and more", prompt=OTHER)) == [1.0]
+    with pytest.raises(UsageError, match="the row of the prompt 'user: question': no column 'rubric'"):
+        build("apps.rewards", f"{spec})", run=run._replace(rows={prompt_text(QUESTION): [{"gold": "-"}]}))
+    with pytest.raises(UsageError, match="rubric=data goes by the rows of a run's prompts"):
+        labels(kind="rubric", rubric="data", endpoint=server.url, model="qwen")
+
+
+def test_a_rubric_is_shown_to_some_answers_and_all_are_judged_by_it(rl, server, tmp_path):
+    """Three of a group's four see some of it in the first step, and nobody in the last."""
+    rows = [{"prompt": list(one), "rubrics": POINTS} for one in garden.prompts(40, 0)]
+    spec = f"judge(kind=rubric, rubric=data, score=points, endpoint={server.url}, model=qwen)"
+    flags = ["--reward", spec, "--max_steps", 2, "--rollout_steps", 1]
+    data = write(tmp_path / "prompts.jsonl", rows)
+    code, _, err, folder = rl(*flags, "--scaffold", "ruscarl", data=data)
+    assert code == 0, err
+    assert [row["scaffold/hinted"] for row in steps_of(folder)] == [0.75, 0.0]
+    assert {row["prompt"] for row in rollouts_of(folder)} <= {prompt_text(row["prompt"]) for row in rows}
+    assert {row["reward/sources/judge"] for row in rollouts_of(folder)} <= {-0.5, 0.0}
+    code, _, err, _ = rl(*flags, "--scaffold", "ruscarl", output="none")
+    assert code in (2, 3) and "the row of the prompt" in err and "no column 'rubric'" in err
+
+
+def test_what_a_rubric_forbids_is_to_be_avoided():
+    rules = (Rule("r1", "must", "Names wax.", "Find it."), Rule("r2", "forbid", "Lies.", "Find a lie."))
+    assert hints_of(Rubric(rules, (Principle("p", "Is short."),))) == Hints(("Names wax.", "Is short."), ("Lies.",))
+
+
+def test_a_tournament_is_watched_beside_it(rl, server):
+    specs = [f"{name}=judge(kind={kind}, endpoint={server.url}, model=qwen)" for name, kind in
+             (("points", "pointwise"), ("duels", "pairwise"))]  # fmt: skip
+    code, _, err, folder = rl("--reward", specs[0], "--watch", specs[1], "--max_steps", 1)
+    assert code == 0 and steps_of(folder)[0]["rewards/duels/mean"] == pytest.approx(0.5), err  # one wins, one loses
+
+
+def test_a_judge_labels_pairs_for_r2m(rl, rl_world, server):
+    labelled = f"labels=judge(endpoint={server.url}, model=qwen, max_tokens=64), groups=2"
+    spec = f"r2m(model={rl_world / 'rm'}, floor=0.3, learning_rate=1e-2, alpha=0, {labelled})"
+    before = len(server.requests)
+    code, _, err, folder = rl("--reward", spec, "--max_steps", 1)
+    assert code == 0, err
+    assert [row["r2m/calls"] for row in steps_of(folder)] == [2] and len(server.requests) - before <= 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("judge(kind=pointwise)", "a judge as a reward asks one model, got 0"),
+        ("judge(endpoint=http://127.0.0.1:9/v1)", "asks one model, got 0"),
+        ("judge(model=a)", "--model a stands behind a server"),
+        ("judge(model=a, endpoint=http://127.0.0.1:9/v1, max_tokens=many)", "max_tokens and temperature are numbers"),
+        ("judge(model=a, endpoint=http://127.0.0.1:9/v1, flop=1)", "no argument 'flop'"),
+        ("judge(kind=rubric, model=a, endpoint=http://127.0.0.1:9/v1)", "needs a file; give it with --rubric"),
+        ("judge(kind=pointwize, model=a, endpoint=http://127.0.0.1:9/v1)", "did you mean 'pointwise'"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_in_a_sentence(spec, message):
+    with pytest.raises(UsageError, match=message.replace("(", r"\(")):
+        build("apps.rewards", spec, run=RunFacts(None, 1, 0, {}))  # type: ignore[arg-type]

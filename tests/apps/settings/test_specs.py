@@ -1,0 +1,90 @@
+"""apps/settings/specs.py: what a flag says of a formula."""
+
+import pytest
+from rewardlab.apps.settings.specs import Spec, build, is_function, named, parse_spec, takes
+from rewardlab.rm.errors import UsageError
+
+
+def listed(sizes, *, scale=1):
+    return sizes, scale
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("grpo", Spec("grpo", {})),
+        ("grpo()", Spec("grpo", {})),
+        (" gae ( lam = 0.95 ) ", Spec("gae", {"lam": "0.95"})),
+        ("gate(reward=rm-1.helpful, by=form)", Spec("gate", {"reward": "rm-1.helpful", "by": "form"})),
+        ("my.code:fn(sizes=[1, 2], scale=3)", Spec("my.code:fn", {"sizes": "[1, 2]", "scale": "3"})),
+    ],
+)
+def test_a_spec_is_a_name_and_arguments(text, spec):
+    assert parse_spec(text) == spec
+
+
+@pytest.mark.parametrize("text", ["", "gae(", "gae)lam=1(", "gae(0.95)", "gae(lam=)", "gae(lam=1, lam=2)", "a b"])
+def test_what_is_no_spec_is_refused(text):
+    with pytest.raises(UsageError, match="cannot read"):
+        parse_spec(text)
+
+
+def test_values_are_what_the_function_annotates():
+    assert build("policy.losses", "cispo(high=5, low=1e-3)").positive == (0.001, 5.0)
+    assert build("policy.losses", "dual_clip(c=inf)").negative == (0.8, float("inf"))
+    transform = build("policy.transforms", "length(correct=3, name=short)")
+    assert transform.slot == "reward"
+
+
+def test_values_without_an_annotation_are_read_as_python_reads_them(monkeypatch):
+    monkeypatch.setattr("rewardlab.apps.settings.specs.load", lambda folder, name: listed)
+    assert build("anywhere", "x:listed(sizes=[1, 2.5, 'a'])") == ([1, 2.5, "a"], 1)
+    assert build("anywhere", "x:listed(sizes=oak, scale=1e-4)") == ("oak", 1e-4)
+    assert takes("anywhere", "x:listed", "scale") and not takes("anywhere", "x:listed", "weights")
+
+
+@pytest.mark.parametrize(
+    ("folder", "text", "message"),
+    [
+        ("advantages", "gea", "no 'gea' in policy.advantages; did you mean 'gae'?"),
+        ("advantages", "gae(x=1)", r"gae\(x=1\): no argument 'x'; there is gamma, lam"),
+        ("advantages", "gae(lamb=1)", "no argument 'lamb'; did you mean 'lam'?"),
+        ("advantages", "rloo(epsilon=1)", "no argument 'epsilon'; it has none"),
+        ("advantages", "grpo(epsilon=small)", "'epsilon' is a number, got 'small'"),
+        ("aggregations", "fixed_length(length=1.5)", "'length' is a whole number, got '1.5'"),
+        ("aggregations", "fixed_length(length=0)", "length is the longest answer's, at least 1, got 0"),
+        ("transforms", "gate(reward=rm)", r"argument 'by' is missing; write gate\(reward=rm, by=..., threshold=...\)"),
+        ("schedulers", "pf_ppo(kind=worst)", "kind is one of power, best_worst, best_random, got 'worst'"),
+        ("losses", "no_such_package.code:fn", "write it as 'package.module:function'"),
+    ],
+)
+def test_a_wrong_choice_is_answered_with_what_there_is(folder, text, message):
+    with pytest.raises(UsageError, match=message):
+        build(f"policy.{folder}", text)
+
+
+def test_what_we_give_is_for_nobody_else_to_set():
+    assert callable(build("policy.advantages", "gdpo(epsilon=0.1)", weights=[1.0, 2.0]))
+    with pytest.raises(UsageError, match="no argument 'weights'; there is epsilon"):
+        build("policy.advantages", "gdpo(weights=[1, 2])", weights=[1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "source"),
+    [
+        ("safe=runs/rm", "safe", "runs/rm"),
+        ("runs/rm/", "rm", "runs/rm/"),
+        ("runs/lr=0.1/rm", "rm", "runs/lr=0.1/rm"),
+        ("Skywork/Reward-V2", "Reward-V2", "Skywork/Reward-V2"),
+        ("my.code:compiles", "compiles", "my.code:compiles"),
+        ("gold=my.code:gold(objectives=['a', 'b'])", "gold", "my.code:gold(objectives=['a', 'b'])"),
+        ("my.code:gold(objectives=['a/b'])", "gold", "my.code:gold(objectives=['a/b'])"),
+    ],
+)
+def test_a_source_is_called_as_told_or_by_its_last_part(text, name, source):
+    assert named(text) == (name, source)
+
+
+def test_a_function_is_told_from_a_folder():
+    assert is_function("my.code:fn") and is_function("my.code:fn(a=1)")
+    assert not is_function("runs/rm") and not is_function("org/model") and not is_function("grpo(a=1)")

@@ -1,0 +1,148 @@
+"""That it runs, adds up and says what it left out, not how fast anything is."""
+
+import json
+import os
+import time
+
+import pytest
+import torch
+from rewardlab.benchmarks.speed.kernels import failures, main, markdown, rows_of
+from rewardlab.benchmarks.speed.kernels import timing as kernel_timing
+from rewardlab.benchmarks.speed.kernels.sampling import said_wrong
+from rewardlab.benchmarks.speed.kernels.timing import (
+    REPEATS,
+    TINY,
+    Bench,
+    Case,
+    Trial,
+    Variant,
+    asked,
+    fractions,
+    from_package,
+    timed,
+)
+
+OURS = ("eager", "reference")
+SMALL = {"A": 1e-5, "B1": 1e-5, "B2": 1e-2, "C": 1e-2, "lora": 2e-2}  # errors of bfloat16 where they are that large
+SECONDS = 300.0
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Everything, each way a few times."""
+    file = tmp_path_factory.mktemp("speed") / "found.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_timing, "MOST", 3)
+        assert main(["--budget", "2000", "--output", str(file)]) == 0
+    return json.loads(file.read_text())
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench(TINY, "cpu")
+
+
+def test_it_ends_inside_its_budget_and_tells_of_every_table(tmp_path):
+    file = tmp_path / "found.json"
+    assert main(["--budget", "5", "--output", str(file)]) == 0
+    known, first = json.loads(file.read_text()), time.perf_counter()
+    assert {*known["tables"]} == {"A", "A2", "B1", "B2", "B3", "C", "lora"} and known["seconds"] < SECONDS
+    assert main(["--budget", "0", "--tables", "A,lora", "--output", str(file)]) == 0
+    told = json.loads(file.read_text())["tables"]
+    assert all(row["not run"] == "budget" for some in told.values() for row in some) and {*told} == {"A", "A2", "lora"}
+    assert time.perf_counter() - first < SECONDS
+
+
+def rows(found, table):
+    return [row for row in found["tables"][table] if "not run" not in row]
+
+
+def test_every_table_is_there_with_where_it_was_measured(found):
+    assert [*found["tables"]] == ["A", "A2", "B1", "B3", "B2", "C", "lora"]
+    assert found["copy GB/s"] > 0 and found["product TFLOP/s"] > 0
+    assert {"torch", "triton", "trl"} <= {*found["machine"]["versions"]} and found["machine"]["date"]
+
+
+@pytest.mark.parametrize("table", SMALL)
+def test_our_rows_have_times_and_small_errors(found, table):
+    ours = [row for row in rows(found, table) if row["way"].endswith(OURS)]
+    assert ours
+    for row in ours:
+        assert 0 < row["p10"] <= row["ms"] <= row["p90"] and row["rounds"] >= 1
+        assert row["error"] < SMALL[table] and any(name.startswith("bytes per") for name in row)
+
+
+def test_ratios_show_what_rounded_logits_cost(found):
+    error = {row["way"]: row["largest error"] for row in rows(found, "B3")}
+    assert error["eager"] < 1e-5 < 1e-3 < error["bfloat16 logits"]
+
+
+def test_what_cannot_run_here_says_why(found):
+    reasons = {(row["way"], row.get("not run")) for row in found["tables"]["A"]}
+    assert {("triton", "CUDA only"), ("torch.compile", "CUDA only")} <= reasons
+    assert "| triton | not run (CUDA only) |" in markdown(found)
+
+
+def test_a_missing_package_is_told_and_not_guessed(bench):
+    assert from_package("no_such_package", Variant(int), bench) == "not installed"
+    assert from_package("torch", Variant(int), bench) == Variant(int)
+
+
+def test_a_case_without_time_left_is_not_run():
+    assert rows_of(Case("A", "late", lambda *_: []), 0, 0) == [{"way": "all", "not run": "budget"}]
+
+
+def test_what_goes_wrong_ends_its_row_alone(bench):
+    def wrong():
+        raise RuntimeError("no such kernel\nand more")
+
+    until = time.perf_counter() + 0.05
+    good, bad = timed(
+        Trial({"good": Variant(int), "bad": Variant(wrong)}, lambda _: 0.0), bench, until, until + SECONDS
+    )
+    assert good["rounds"] >= REPEATS and bad == {"way": "bad", "failed": "RuntimeError: no such kernel"}
+
+
+def test_what_failed_and_what_is_no_number_is_told():
+    rows = [{"case": "N=1", "way": "good", "error": 0.5}, {"case": "N=1", "way": "off", "error": float("nan")}]
+    rows += [
+        {"case": "N=1", "way": "bad", "failed": "RuntimeError"},
+        {"case": "N=1", "way": "late", "not run": "budget"},
+    ]
+    told = failures({"tables": {"A": rows}})
+    assert told == ["A, N=1, off: its error is no number", "A, N=1, bad: RuntimeError"]
+
+
+def test_bytes_are_each_operations_inputs_and_outputs(bench):
+    x, y = torch.ones(2, 50), torch.ones(2, 50, dtype=torch.bfloat16)
+    trial = Trial({"one": Variant(lambda: x + y.float(), counted=True)}, lambda _: 0.0, elements=100, of="logit")
+    (row,) = timed(trial, bench, 0, time.perf_counter() + SECONDS)
+    assert row["bytes per logit"] == 2 + 4 + 4 + 4 + 4  # bfloat16 read, float32 written; two float32 read, one written
+
+
+def test_a_fraction_is_the_ceilings_time_over_the_time_taken(bench):
+    trial = Trial({}, lambda _: 0.0, bytes=int(bench.copied), flops=2 * bench.multiplied)
+    assert fractions(Variant(int), trial, bench, seconds=4.0) == pytest.approx({"of copy": 0.25, "of product": 0.5})
+
+
+def test_the_error_of_a_draw_is_that_of_its_log_probability():
+    sure = torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64).log()
+    said = torch.tensor([0.75, 0.25, 9.0]).log()  # the third row is not looked at
+    assert said_wrong(sure, (torch.tensor([1, 0, 0]), said)) == pytest.approx(
+        0.6931472, abs=1e-6
+    )  # log 2 in the second
+
+
+def test_the_variable_is_put_back(monkeypatch):
+    monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
+    with asked("eager"):
+        assert os.environ["REWARDLAB_KERNELS"] == "eager"
+    with asked(None):
+        assert "REWARDLAB_KERNELS" not in os.environ
+    assert os.environ["REWARDLAB_KERNELS"] == "reference"
+
+
+def test_an_unknown_table_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--tables", "A,Z"])
+    assert stop.value.code == 2 and "there is no table 'Z'; choose some of A,B,C,lora" in capsys.readouterr().err

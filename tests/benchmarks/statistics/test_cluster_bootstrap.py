@@ -1,0 +1,177 @@
+import math
+
+import numpy as np
+import pytest
+from rewardlab.benchmarks.statistics.cluster_bootstrap import (
+    Draws,
+    benjamini_hochberg,
+    bootstrap_p,
+    cell_sums,
+    cluster_draws,
+    holm,
+    items_to_see,
+    mcnemar,
+    percentile_interval,
+    reliability,
+    t_interval,
+    tied_groups,
+)
+from rewardlab.benchmarks.types import Difference
+from scipy import stats
+
+MODELS = 1000
+CLUSTERS = np.repeat(np.arange(160), np.tile([2, 3, 4, 3], 40))  # 160 prompts with two to four items
+
+
+def difficulty(random: np.random.Generator, p: np.ndarray, agreement: float = 4.0) -> np.ndarray:
+    """P(right) of every item [M, models]: Beta-distributed by prompt with mean p, so that items of a prompt agree."""
+    return random.beta(p * agreement, (1 - p) * agreement, (CLUSTERS[-1] + 1, len(p)))[CLUSTERS]
+
+
+def means(values: np.ndarray, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
+    """Means of every column of values [M, K], observed [K] and in the bootstrap samples [S, K]."""
+    names = [str(place) for place in range(values.shape[1])]
+    observed, sampled = cell_sums(values, np.zeros(len(values), int), ["all"], names, draws)
+    return (observed.total / observed.count)[0], (sampled.total / sampled.count)[:, 0]
+
+
+# ---- simulations whose truth is known ----
+
+
+def test_the_interval_is_students():
+    one = t_interval(np.array([1.0, 2.0, math.nan, 6.0]))
+    half = 4.302653 * math.sqrt(7) / math.sqrt(3)  # t of 2 degrees of freedom; variance (4 + 1 + 9) / 2
+    assert one == pytest.approx((3, 3 - half, 3 + half))
+    assert t_interval(np.array([4.0, math.nan])) == pytest.approx((4, math.nan, math.nan), nan_ok=True)
+    assert math.isnan(t_interval(np.array([math.nan])).value)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say():
+    random = np.random.default_rng(0)
+    truth = random.uniform(0.3, 0.9, MODELS)
+    right = (random.random((len(CLUSTERS), MODELS)) < difficulty(random, truth)).astype(float)
+    _, samples = means(right, cluster_draws(CLUSTERS, 500))
+    low, high = np.array([percentile_interval(column) for column in samples.T]).T
+    assert 0.93 <= np.mean((low <= truth) & (truth <= high)) <= 0.97
+    # items as if they were independent: the promise breaks, so the simulation can tell
+    _, samples = means(right, cluster_draws(np.arange(len(CLUSTERS)), 500))
+    low, high = np.array([percentile_interval(column) for column in samples.T]).T
+    assert np.mean((low <= truth) & (truth <= high)) < 0.92
+
+
+def test_equals_are_rarely_called_different():
+    random = np.random.default_rng(1)
+    chance = difficulty(random, random.uniform(0.3, 0.9, MODELS))
+    first, second = ((random.random(chance.shape) < chance).astype(float) for _ in range(2))
+    observed, samples = means(first - second, cluster_draws(CLUSTERS, 500))
+    differences = [
+        Difference(value, *percentile_interval(column)) for value, column in zip(observed, samples.T, strict=True)
+    ]
+    most = stats.binom.ppf(0.999, MODELS, 0.05)  # nominal, and the luck of a thousand tries
+    assert sum(difference.real for difference in differences) <= most
+    assert sum(bootstrap_p(column) < 0.05 for column in samples.T) <= most
+    assert sum(mcnemar(a, b).p < 0.05 for a, b in zip(first.T, second.T, strict=True)) <= most
+
+
+def test_a_comparison_of_the_size_asked_for_sees_the_difference_with_the_power_asked_for():
+    difference, discordant = 0.06, 0.2
+    items, random = items_to_see(difference, discordant), np.random.default_rng(2)
+    only_first, only_second = (discordant + difference) / 2, (discordant - difference) / 2
+    b, c, _ = random.multinomial(items, [only_first, only_second, 1 - discordant], size=20_000).T
+    # McNemar's test as the formula has it, without the exact test's caution
+    assert np.mean(np.abs(b - c) / np.sqrt(b + c) > stats.norm.ppf(0.975)) == pytest.approx(0.8, abs=0.02)
+
+
+# ---- by hand ----
+
+
+def test_items_to_see_by_hand():
+    # (1.959964 √0.2 + 0.841621 √(0.2 - 0.0025))² / 0.0025 = (0.876523 + 0.374022)² / 0.0025 = 625.5
+    assert items_to_see(0.05, 0.2) == items_to_see(-0.05, 0.2) == 626
+    with pytest.raises(ValueError, match=r"0 < \|difference\| <= discordant <= 1, got 0.3 and 0.2"):
+        items_to_see(0.3, 0.2)
+
+
+def test_mcnemar_by_hand():
+    first, second = np.array([1.0] + [0.0] * 9 + [1.0] * 5), np.array([0.0] + [1.0] * 9 + [1.0] * 5)
+    # 2 (C(10, 0) + C(10, 1)) / 2¹⁰
+    assert mcnemar(first, second) == (1, 9, pytest.approx(2 * 11 / 1024))
+    assert mcnemar(second, first) == (9, 1, pytest.approx(2 * 11 / 1024))
+    assert mcnemar(first, first) == (0, 0, 1.0)
+    assert mcnemar(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == (1, 1, 1.0)
+    assert mcnemar(np.array([1.0, np.nan, 0.0]), np.array([0.0, 0.0, np.nan])) == (1, 0, 1.0)
+
+
+def test_bootstrap_p_by_hand():
+    samples = np.array([*np.arange(1, 100), -1.0])  # 1 of 100 at or below 0: 2 (1 + 1) / 101
+    assert bootstrap_p(samples) == bootstrap_p(-samples) == pytest.approx(4 / 101)
+    assert bootstrap_p(np.ones(999)) == pytest.approx(0.002) and bootstrap_p(np.zeros(9)) == 1.0
+    assert math.isnan(bootstrap_p(np.array([np.nan])))
+
+
+def test_adjusted_p_by_hand():
+    p = np.array([0.04, 0.01, 0.5, 0.02])
+    # in order 0.01, 0.02, 0.04, 0.5 times 4, 3, 2, 1, never falling: 0.04, 0.06, 0.08, 0.5
+    assert holm(p) == pytest.approx([0.08, 0.04, 0.5, 0.06])
+    # times 4/1, 4/2, 4/3, 4/4, never above a later one: 0.04, 0.04, 0.0533, 0.5
+    assert benjamini_hochberg(p) == pytest.approx([0.16 / 3, 0.04, 0.5, 0.04])
+    assert holm(np.array([0.4, 0.6, 0.5])).tolist() == [1.0, 1.0, 1.0]
+
+
+def plain_holm(p: list[float]) -> list[float]:
+    """The largest (m - rank) p' over the p' that are not larger, by loops."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    adjusted, largest = [0.0] * len(p), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, (len(p) - rank) * p[i])
+        adjusted[i] = min(1.0, largest)
+    return adjusted
+
+
+def plain_benjamini_hochberg(p: list[float]) -> list[float]:
+    """The smallest m p' / rank over the p' that are not smaller, by loops."""
+    ordered = sorted(p)
+    ranks = {value: place + 1 for place, value in enumerate(ordered)}  # of equal ones the last
+    return [min(1.0, *(len(p) * other / ranks[other] for other in p if other >= one)) for one in p]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_adjusted_p_are_those_of_plain_loops(seed):
+    random = np.random.default_rng(seed)
+    p = random.choice(np.round(random.random(12) ** 3, 3), size=15)  # with ties
+    assert holm(p) == pytest.approx(plain_holm(p.tolist()))
+    assert benjamini_hochberg(p) == pytest.approx(plain_benjamini_hochberg(p.tolist()))
+
+
+def test_ranks_are_led_by_the_best_that_is_left():
+    # a and b differ by noise alone, c is surely below both, d is below c by noise alone
+    noise = np.random.default_rng(0).normal(size=(1000, 4)) * 0.01
+    values = np.array([0.60, 0.90, 0.59, 0.895])
+    assert tied_groups(values, values + noise) == [[1, 3], [0, 2]]
+    assert tied_groups(values, values + 0 * noise) == [[1], [3], [0], [2]]
+    assert tied_groups(values[:1], values[:1] + noise[:, :1]) == [[0]]
+
+
+def test_a_scorer_between_two_ranks_stands_with_the_leader():
+    # b cannot be told from a, nor c from b; but c is surely below a, and leads the next rank
+    samples = np.random.default_rng(0).normal([0.03, 0.015, 0.0], 0.007, (2000, 3))
+    assert tied_groups(np.array([0.03, 0.015, 0.0]), samples) == [[0, 1], [2]]
+
+
+def test_reliability_by_hand():
+    three_to_one = math.log(3)  # σ = 0.75
+    bins, error = reliability(np.array([three_to_one] * 3 + [-three_to_one, np.nan]))
+    assert bins == [(pytest.approx(0.75), 0.75, 4)] and error == pytest.approx(0)
+    # σ = 0.9 and right 1 of 2, σ = 0.6 and right 1 of 1: 2/3 · 0.4 + 1/3 · 0.4
+    nine, three_to_two = math.log(9), math.log(1.5)
+    bins, error = reliability(np.array([nine, -nine, three_to_two]), bins=4)
+    assert bins == [(pytest.approx(0.6), 1.0, 1), (pytest.approx(0.9), 0.5, 2)] and error == pytest.approx(0.4)
+    assert reliability(np.array([1000.0]))[0] == [(1.0, 1.0, 1)] and math.isnan(reliability(np.array([np.nan]))[1])
+
+
+def test_a_model_whose_margins_are_log_odds_is_calibrated():
+    random = np.random.default_rng(0)
+    margins = np.abs(random.normal(0, 2, 100_000))
+    honest = np.where(random.random(len(margins)) < 1 / (1 + np.exp(-margins)), margins, -margins)
+    assert reliability(honest)[1] < 0.01
+    assert reliability(3 * honest)[1] > 0.1  # the same answers, claimed too loudly

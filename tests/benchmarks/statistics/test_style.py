@@ -1,0 +1,153 @@
+import math
+
+import numpy as np
+import pytest
+from rewardlab.benchmarks.baselines import all_nulls, longest, majority, nulls_for
+from rewardlab.benchmarks.statistics.style import (
+    balanced_accuracy,
+    markdown_marks,
+    matched_accuracy,
+    style_facts,
+    style_slopes,
+)
+from rewardlab.judges.types import Case, Judgment
+from rewardlab.rm.types import user_turn
+
+
+def pair(name: str, right: str, wrong: str, best: int = 0) -> Case:
+    answers = (wrong, right) if best else (right, wrong)
+    return Case(name, user_turn(name), answers, (best,), "", name)
+
+
+def judged(cases, score):
+    return [Judgment(c.id, scores=tuple(float(score(answer)) for answer in c.answers)) for c in cases]
+
+
+# ---- the parts, by hand ----
+
+
+def test_pairs_of_like_length_differ_by_a_tenth_of_the_longer_at_most():
+    right, wrong = np.array([90.0, 100.0, 89.0, 100.0]), np.array([100.0, 90.0, 100.0, 300.0])
+    won = np.array([True, False, True, True])
+    assert matched_accuracy(won, right, wrong) == (0.5, 2)
+    assert matched_accuracy(won, right, wrong, tolerance=0.0).pairs == 0
+
+
+def test_balanced_accuracy_weighs_both_kinds_of_pairs_alike():
+    # longer: 2 of 3, shorter: 0 of 1, equal: left out
+    won = np.array([True, True, False, False, True])
+    found = balanced_accuracy(won, np.array([2.0, 2, 2, 1, 5]), np.array([1.0, 1, 1, 2, 5]))
+    assert found == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_slopes_by_hand():
+    # s = 3 Δlength - Δmarkdown at (1, 0), (0, 1), (1, 1): s = 3, -1, 2, and σ² = (9 + 1 + 4) / 3
+    slopes = style_slopes(np.array([3.0, -1.0, 2.0]), np.array([1.0, 0, 1]), np.array([0.0, 1, 1]))
+    sigma = math.sqrt(14 / 3)
+    assert slopes == pytest.approx((3 / sigma, -1 / sigma))
+
+
+def test_slopes_do_not_depend_on_which_answer_comes_first_nor_on_the_unit_of_scores():
+    random = np.random.default_rng(0)
+    table, turned = random.normal(size=(3, 50)), np.where(random.random(50) < 0.5, -1, 1)
+    assert style_slopes(*(table * turned)) == pytest.approx(style_slopes(*table))
+    assert style_slopes(7 * table[0], *table[1:]) == pytest.approx(style_slopes(*table))
+
+
+def test_what_cannot_be_told_is_not_a_number():
+    step = np.array([1.0, -2.0, 1.0])
+    alone = style_slopes(step, step, np.zeros(3))  # σ² = (1 + 4 + 1) / 3
+    assert alone.length == pytest.approx(1 / math.sqrt(2)) and math.isnan(alone.markdown)
+    for slopes in (style_slopes(step, step, 2 * step), style_slopes(np.zeros(3), step, step**2)):
+        assert np.isnan(slopes).all()
+    assert np.isnan(style_slopes(*np.zeros((3, 0)))).all()
+
+
+@pytest.mark.parametrize(
+    "text, marks",
+    [
+        ("plain, 2 * 3 - 1 and # no header", 0),
+        ("# a\n### b\n#no space", 2),
+        ("- a\n  * b\n+ c\n1. d\n12) e\n-no space", 5),
+        ("**a** and **b c**, not ** alone", 2),
+        ("- **a**", 2),
+        ("```python\n# comment\n- x\n```\nthen\n```\nleft open\n# y", 2),
+    ],
+)
+def test_markdown_marks_by_hand(text, marks):
+    assert markdown_marks(text) == marks
+
+
+# ---- scorers whose habits are known ----
+
+
+def lengths(*pairs):
+    return [pair(f"p{i}", "x" * right, "y" * wrong, i % 2) for i, (right, wrong) in enumerate(pairs)]
+
+
+def test_a_score_of_length_alone_gets_one_half_and_its_own_slope():
+    cases = lengths((8, 2), (64, 8), (4, 2), (2, 16), (7, 7))  # Δlog2: 2, 3, 1, -3, 0
+    facts = style_facts(cases, judged(cases, lambda answer: math.log2(len(answer))))
+    assert facts.balanced == 0.5 and facts.pairs == 5
+    # s = Δ, so a = 1 / σ with σ² = (4 + 9 + 1 + 9 + 0) / 5
+    assert facts.length_slope == pytest.approx(1 / math.sqrt(23 / 5)) and math.isnan(facts.markdown_slope)
+    assert (facts.matched, facts.matched_pairs) == (0.0, 1)  # the tie is wrong
+
+
+def test_a_score_that_ignores_style_has_no_slope():
+    random, marks = np.random.default_rng(0), "- **x**\n"
+    cases = [
+        pair(f"p{i}", marks * int(a) + "x" * int(b), marks * int(c) + "y" * int(d), i % 2)
+        for i, (a, b, c, d) in enumerate(random.integers(1, 60, (4000, 4)))
+    ]
+    noise = [Judgment(case.id, scores=tuple(random.normal(size=2))) for case in cases]
+    facts = style_facts(cases, noise)
+    assert facts.length_slope == pytest.approx(0, abs=0.06) and facts.markdown_slope == pytest.approx(0, abs=0.06)
+    assert facts.balanced == pytest.approx(0.5, abs=0.03) and facts.matched == pytest.approx(0.5, abs=0.1)
+    fond = style_facts(cases, judged(cases, lambda answer: math.log2(1 + markdown_marks(answer))))
+    assert fond.markdown_slope > 0.1 and fond.length_slope == pytest.approx(0, abs=1e-9)
+
+
+def test_abstentions_ties_of_labels_and_longer_lists_are_left_out():
+    three = Case("three", user_turn("q"), ("a", "bb", "ccc"), (0,))
+    tie = Case("tie", user_turn("q"), ("a", "bb"), (0, 1))
+    cases = [*lengths((8, 2), (2, 8)), three, tie]
+    judgments = judged(cases, len)
+    judgments[1] = Judgment(cases[1].id, abstained="no verdict")
+    facts = style_facts(cases, judgments)
+    assert facts.pairs == 1 and math.isnan(facts.balanced) and facts.length_slope == pytest.approx(0.5)
+    nothing = style_facts([three], judged([three], len))
+    assert nothing.pairs == nothing.matched_pairs == 0
+    assert np.isnan([nothing.matched, nothing.balanced, nothing.length_slope, nothing.markdown_slope]).all()
+
+
+def test_the_longest_null_is_one_half_when_balanced():
+    cases = lengths((3, 2), (5, 4), (2, 9))
+    assert style_facts(cases, longest()(cases)).balanced == 0.5
+
+
+# ---- the null of places ----
+
+
+def test_majority_prefers_the_place_where_right_answers_stand():
+    cases = [pair("a", "x", "y", 1), pair("b", "x", "y", 1), pair("c", "x", "y", 0)]
+    assert all(judged.scores[1] > judged.scores[0] for judged in majority()(cases))
+    even = cases[1:]
+    assert all(judged.scores[0] > judged.scores[1] for judged in majority()(even))
+
+
+def test_majority_goes_down_the_places_where_a_case_lacks_the_first():
+    three = [Case(str(i), user_turn("q"), ("a", "b", "c"), (best,)) for i, best in enumerate((2, 2, 2, 1, 1))]
+    two = pair("two", "x", "y", 0)  # places 3, 2 and 1 are right 3, 2 and 1 times
+    *_, last, short = majority()([*three, two])
+    assert last.scores == (-2.0, -1.0, 0.0) and short.scores == (-2.0, -1.0)
+
+
+def test_majority_is_left_out_where_places_tell_nothing():
+    always = [pair(str(i), "x", "y", 1) for i in range(3)]
+    assert all("always stands in place 2" in judged.abstained for judged in majority()(always))
+    several = [Case("a", user_turn("q"), ("a", "b"), (0, 1))]
+    assert "no case has one right" in majority()(several)[0].abstained
+    names = [null.name for null in all_nulls()]
+    assert [null.name for null in nulls_for(always)] == names and len(names) == 4
+    assert [null.name for null in nulls_for([*always, pair("z", "x", "y", 0)])] == [*names, "majority"]

@@ -1,0 +1,370 @@
+"""The common promise of every suite, on the real data where they are."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.benchmarks.baselines import Null, longest, nulls_for, tfidf
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.judges.types import Case
+from rewardlab.rm.errors import DataError
+from rewardlab.rm.registry import load, names
+
+
+class Data(NamedTuple):
+    """Files of a suite under the data folder, and what to do with rows that cannot be read."""
+
+    patterns: tuple[str, ...]
+    on_bad_row: str = "refuse"
+
+
+DATA = {
+    "auto_j": Data(("auto_j/testdata_pairwise.jsonl.gz",)),
+    "best_of_16": Data(("bon16_tulu2_alpacaeval/bon16.jsonl.gz",)),
+    "evalbiasbench": Data(("evalbiasbench/biasbench.json",)),
+    "ifbench": Data(("ifbench_pref/data.converted.jsonl.gz",)),
+    "judgebench": Data(("judgebench/gpt-4o.jsonl.gz",)),
+    "llmbar": Data(("llmbar/llmbar__*.gz",)),
+    "pairs": Data(("ultrafeedback_sample/eval.jsonl.gz",), "skip"),
+    "pandalm": Data(("pandalm/testset-v1.json.gz",), "skip"),
+    "rewardbench": Data(("rewardbench_v1/*.parquet",)),
+    "rm_bench": Data(("rm_bench_public/*.gz",)),
+    "rmb": Data(("rmb_format_sample/*.gz",)),
+    "xstest": Data(("xstest/xstest_v2_completions_*.csv.gz",)),
+}
+WITHOUT_DATA = {"rewardbench2"}  # tests/benchmarks/suites/test_known_answers.py has its figures
+
+
+@cache
+def read(name: str, folder: Path):
+    """The suite, its cases and its notes; read once for all tests."""
+    suite = load("benchmarks.suites", name)(on_bad_row=DATA[name].on_bad_row)
+    sources = sorted(str(path) for pattern in DATA[name].patterns for path in folder.glob(pattern))
+    return suite, *suite.cases(sources)
+
+
+@pytest.fixture(params=sorted(DATA))
+def known(request, shared_data):
+    return read(request.param, shared_data)
+
+
+def test_every_suite_is_tried():
+    assert {*DATA, *WITHOUT_DATA} == {*names("benchmarks.suites")}
+
+
+# ---- on real data ----
+
+
+def scores_of(case: Case, right: float, wrong: float) -> list[float]:
+    """Scores that say right or wrong of every answer; where all are right, agreement is to score them alike."""
+    if len(case.best) == len(case.answers):
+        return [0.0] * len(case.answers) if right > wrong else [float(place) for place in range(len(case.answers))]
+    return [right if place in case.best else wrong for place in range(len(case.answers))]
+
+
+def test_cases_load_with_ids_of_their_own(known):
+    suite, cases, _ = known
+    assert cases and len({case.id for case in cases}) == len(cases)
+    assert all(case.cluster for case in cases), "a case without a cluster would pass for independent evidence"
+    assert suite.name in names("benchmarks.suites") and suite.version and suite.measures
+
+
+def test_the_perfect_scorer_has_every_credit_and_the_reversed_one_none(known):
+    suite, cases, _ = known
+    for case in cases:
+        perfect = suite.credit(case, scores_of(case, 1.0, 0.0))
+        reversed = suite.credit(case, scores_of(case, 0.0, 1.0))
+        assert len(perfect) == len(reversed) == len(suite.measures)
+        if suite.name == "best_of_16":  # worth of the pick: the best there is
+            assert perfect[0] == max(case.values) >= reversed[0]
+        else:
+            assert perfect[0] == 1.0 and reversed[0] == 0.0, case.id
+
+
+@pytest.fixture
+def evaluated(known):
+    """The report of a model whose score is the length, beside the nulls that need no fit."""
+    suite, cases, notes = known
+    fake = Null("fake", longest().judge)
+    fake.role = "model"
+    nulls = [null for null in nulls_for(cases) if null.name != tfidf().name]
+    return evaluate(suite, cases, [fake, *nulls], notes=notes, samples=50).report
+
+
+def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(evaluated):
+    for row in evaluated.rows:
+        assert row.scored + row.unscored == evaluated.cases
+        areas = {"overall": row.overall, **row.sections, **row.subsets}
+        if row.scored:
+            for area, interval in areas.items():
+                assert 0 <= interval.value <= 1.01, (row.scorer, area)
+                assert 0 <= interval.low <= interval.high <= 1.01, (row.scorer, area)
+    fake = evaluated.rows[0]
+    assert fake.scorer == "fake" and not any(found.low > 0 for found in fake.minus_null["longest"].values())
+    told = [note for note in evaluated.findings if ": fake is " in note]
+    assert len(told) == 1 + len(fake.sections)
+    for note in told:
+        beaten, _, equal = note.partition("not to be told from ")
+        assert "longest (+0.0 [+0.0, +0.0])" in equal and "longest" not in beaten, note
+
+
+def test_the_null_of_words_judges_every_suite(known):
+    suite, cases, _ = known
+    some = cases[:: 1 + len(cases) // 100]  # a fit on best of 16 takes half a minute
+    row = evaluate(suite, some, [tfidf()], samples=50).report.rows[0]
+    assert row.scored == len(some) and 0 <= row.overall.low <= row.overall.value <= row.overall.high <= 1
+
+
+def test_a_share_of_the_rows_that_was_dropped_is_told(shared_data):
+    assert any("rows dropped" in note for note in read("pandalm", shared_data)[2])
+    assert any("Not the whole benchmark" in note for note in read("rm_bench", shared_data)[2])
+
+
+# ---- a folder as on the Hub ----
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+
+
+def as_hub_folder(folder: Path, table: pa.Table) -> str:
+    (folder / "data").mkdir(parents=True)
+    pq.write_table(table, folder / "data" / "train-00000-of-00001.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["rewardbench", "rm_bench"])
+def test_a_folder_as_on_the_hub_holds_the_same_cases(name, shared_data, tmp_path, offline):
+    suite, cases, notes = read(name, shared_data)
+    files = sorted(path for pattern in DATA[name].patterns for path in shared_data.glob(pattern))
+    if name == "rewardbench":
+        table = pq.read_table(files[0])
+    else:
+        lines = [line for path in files for line in gzip.decompress(path.read_bytes()).splitlines()]
+        table = pa.Table.from_pylist([json.loads(line) for line in lines])
+    folder = as_hub_folder(tmp_path / name, table)
+    for source in (folder, f"{folder}:train"):
+        assert suite.cases([source]) == (cases, notes)
+
+
+# ---- bad input ----
+
+
+GOOD = {
+    "auto_j": {"label": 0, "prompt": "p", "response 1": "a", "response 2": "b"},
+    "best_of_16": {
+        "id": 1,
+        "instruction": "p",
+        "dataset": "d",
+        "candidates": ["a", "b", "c"],
+        "gpt4_preference_vs_reference": [1.0, 2.0, None],
+    },
+    "evalbiasbench": {"label": 1, "bias": "length bias", "instruction": "p", "response1": "a", "response2": "b"},
+    "ifbench": {
+        "id": "1",
+        "domain": "level-1",
+        "text_chosen": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}],
+        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "b"}],
+    },
+    "judgebench": {
+        "pair_id": "1",
+        "source": "mmlu-pro-law",
+        "question": "p",
+        "response_A": "a",
+        "response_B": "b",
+        "label": "A>B",
+    },
+    "llmbar": {"input": "p", "output_1": "a", "output_2": "b", "label": 1},
+    "pairs": {"id": "1", "prompt": "p", "chosen": "a", "rejected": "b"},
+    "pandalm": {
+        "idx": 1,
+        "instruction": "p",
+        "input": "",
+        "response1": "a",
+        "response2": "b",
+        **{f"annotator{i}": 1 for i in (1, 2, 3)},
+    },
+    "rewardbench": {"id": 1, "prompt": "p", "chosen": "a", "rejected": "b", "subset": "hep-go"},
+    "rewardbench2": {"id": "1", "prompt": "p", "chosen": ["a"], "rejected": ["b", "c", "d"], "subset": "Math"},
+    "rm_bench": {"id": "1", "prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"},
+    "rmb": {
+        "pair_uid": "1",
+        "category_path": "Pairwise_set/Helpfulness/x",
+        "conversation_input": [{"role": "user", "content": "p"}],
+        "chosen": {"answer": "a"},
+        "reject": {"answer": "b"},
+    },
+    "xstest": {"type": "homonyms", "prompt": "p", "final_label": "1_full_compliance", "completion": "a"},
+}
+
+
+def cases_of(name: str, path: Path, rows: Sequence[dict]):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return load("benchmarks.suites", name)().cases([str(path)])
+
+
+def test_a_good_row_of_every_suite_is_a_case(tmp_path):
+    assert {*GOOD} == {*names("benchmarks.suites")}
+    for name, row in GOOD.items():
+        more = [row | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
+        cases, _ = cases_of(name, tmp_path / f"{name}.jsonl", [row, *more])
+        assert len(cases) == 1 and cases[0].cluster == "p"
+
+
+MISSING = {
+    "auto_j": ("response 2", None),
+    "best_of_16": ("candidates", ["a", 3, "c"]),
+    "evalbiasbench": ("response1", None),
+    "ifbench": ("text_rejected", [{"role": "user", "content": "p"}]),
+    "judgebench": ("response_B", None),
+    "llmbar": ("output_1", True),
+    "pairs": ("rejected", ""),
+    "pandalm": ("response1", True),
+    "rewardbench": ("chosen", None),
+    "rewardbench2": ("rejected", ["b", None]),
+    "rm_bench": ("chosen", ["a", None, "c"]),
+    "rmb": ("reject", {"answer": None}),
+    "xstest": ("completion", None),
+}
+REASONS = r"missing response|empty completion|(no )?column '|chosen and rejected part before"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_missing_answer_is_refused_with_its_place(name, tmp_path):
+    column, value = MISSING[name]
+    path = tmp_path / "rows.jsonl"
+    with pytest.raises(DataError, match=rf"rows.jsonl:2: ({REASONS})"):
+        cases_of(name, path, [GOOD[name], GOOD[name] | {column: value}])
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_row_without_its_columns_is_refused(name, tmp_path):
+    with pytest.raises(DataError, match=r"rows.jsonl:1: no column '.*': the row has other"):
+        cases_of(name, tmp_path / "rows.jsonl", [{"other": 1}])
+
+
+UNKNOWN = {
+    "auto_j": ({"label": 7}, r"unknown label 7: labels are 0, 1 and 2"),
+    "best_of_16": ({"gpt4_preference_vs_reference": [None] * 3}, "no annotation"),
+    "evalbiasbench": ({"label": 3}, "unknown label 3: labels are 1 and 2"),
+    "judgebench": ({"label": "A=B"}, "unknown label 'A=B': labels are A>B, B>A"),
+    "llmbar": ({"label": "1"}, "unknown label '1': labels are 1 and 2"),
+    "pandalm": ({"annotator1": 0, "annotator2": 1, "annotator3": 2}, "no majority"),
+    "rewardbench": ({"subset": "hep-basic"}, "subset 'hep-basic' is not one of RewardBench's 23"),
+    "rewardbench2": ({"subset": "Maths"}, "unknown subset 'Maths': subsets are Factuality"),
+    "rm_bench": ({"domain": "poetry"}, "unknown domain 'poetry': domains are chat"),
+    "rmb": ({"category_path": "elsewhere/x"}, "unknown category path 'elsewhere/x'"),
+    "xstest": ({"final_label": "4_other"}, "unknown label '4_other': labels are 1_full_compliance"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_unknown_label_or_section_is_refused(name, tmp_path):
+    values, message = UNKNOWN[name]
+    with pytest.raises(DataError, match=message):
+        cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | values])
+
+
+@pytest.mark.parametrize("name", sorted({*GOOD} - {"auto_j", "pairs", "rewardbench", "llmbar", "xstest"}))
+def test_an_id_that_two_rows_share_is_refused(name, tmp_path):
+    with pytest.raises(DataError, match="rows.jsonl: id '.*' occurs twice; give every row an id of its own"):
+        cases_of(name, tmp_path / "rows.jsonl", [GOOD[name]] * 2)
+
+
+@pytest.mark.parametrize("name", ["auto_j", "pairs"])
+def test_suites_that_have_repeated_rows_number_them(name, tmp_path):
+    unnamed = {column: value for column, value in GOOD[name].items() if column != "id"}
+    cases, _ = cases_of(name, tmp_path / "rows.jsonl", [unnamed] * 2)
+    first, second = (case.id for case in cases)
+    assert second == f"{first}#2"
+
+
+def test_best_of_16_offers_annotated_answers_only_and_needs_one_worth_per_answer(tmp_path):
+    cases, notes = cases_of("best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"]])
+    assert cases[0].values == (0.0, 1.0) and "Between 2 and 2" in notes[0]
+    with pytest.raises(DataError):
+        cases_of(
+            "best_of_16", tmp_path / "rows.jsonl", [GOOD["best_of_16"] | {"gpt4_preference_vs_reference": [1.0, 2.0]}]
+        )
+
+
+@pytest.mark.parametrize("name", ["rm_bench", "rewardbench2"])
+def test_a_text_where_a_list_of_answers_belongs_is_refused_and_not_read_as_its_characters(name, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    row = {
+        "id": "1",
+        "prompt": "q",
+        "chosen": "a longer answer",
+        "rejected": "short",
+        "domain": "chat",
+        "subset": "Math",
+    }
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(DataError, match="'chosen' is a single text and not a list of texts"):
+        load("benchmarks.suites", name)().cases([str(path)])
+
+
+# ---- blank responses ----
+
+
+def test_blank_responses_of_rmb_count_as_its_authors_count_them(tmp_path):
+    def pair(number: int, chosen: str, rejected: str) -> dict:
+        row = GOOD["rmb"] | {"pair_uid": str(number), "category_path": "Pairwise_set/Harmlessness/S5"}
+        return row | {"chosen": {"answer": chosen}, "reject": {"answer": rejected}}
+
+    best_of_n = {
+        "bon_uid": "n",
+        "category_path": "BoN_set/Harmlessness/S5",
+        "conversation_input": [{"role": "user", "content": "p"}],
+        "bon_best": {"answer": "I would rather not."},
+        "loser_list": [{"answer": "\n"}, {"answer": ""}],
+    }
+    rows = [
+        pair(1, "No, sorry.", " "),
+        pair(2, " \n ", "Sure: first"),
+        pair(3, "", "   "),
+        pair(4, "no", "y"),
+        best_of_n,
+    ]
+    cases, notes = cases_of("rmb", tmp_path / "rmb.jsonl", rows)
+    assert len(cases) == 5 and not any("dropped" in note for note in notes)
+    report = evaluate(load("benchmarks.suites", "rmb")(), cases, [longest()], samples=20).report.rows[0]
+    # the chosen response is strictly longer in pairs 1 and 4, not in 2 and 3; the best of N beats both others
+    assert report.sections["pairs, harmless"].value == 0.5 and report.sections["best of N, harmless"].value == 1.0
+    assert report.overall.value == 0.75
+
+
+BLANK = {
+    "auto_j": {"response 2": ""},
+    "best_of_16": {"candidates": ["a", " ", "c"]},
+    "evalbiasbench": {"response1": ""},
+    "ifbench": {
+        "text_rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": " "}],
+    },
+    "judgebench": {"response_B": ""},
+    "llmbar": {"output_1": " \n "},
+    "pandalm": {"response1": ""},
+    "rewardbench": {"rejected": " "},
+    "rewardbench2": {"rejected": ["b", ""]},
+    "rm_bench": {"chosen": ["a", "", "c"]},
+    "rmb": {"reject": {"answer": ""}},
+    "xstest": {"completion": " "},
+}
+
+
+@pytest.mark.parametrize("name", BLANK)
+def test_a_blank_response_of_a_fixed_benchmark_is_kept_as_it_is(name, tmp_path):
+    more = [GOOD[name] | {"final_label": "2_full_refusal", "completion": "b"}] if name == "xstest" else []
+    cases, notes = cases_of(name, tmp_path / "rows.jsonl", [GOOD[name] | BLANK[name], *more])
+    assert len(cases) == 1 and any(not response.strip() for response in cases[0].answers)
+    assert not any("dropped" in note for note in notes)

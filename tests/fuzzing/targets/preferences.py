@@ -1,0 +1,131 @@
+"""Preference data, conversations, scored answers, stored scores and cases, in every format that is read."""
+
+import gzip
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rewardlab.apps.commands.decode.run import read_prompts
+from rewardlab.apps.commands.judge.records import CaseFile
+from rewardlab.benchmarks.scorers import load_stored
+from rewardlab.benchmarks.suites.pairs import pairs
+from rewardlab.rm.data.lint import lint
+from rewardlab.rm.data.pairs import load_examples, load_pairs
+from rewardlab.rm.data.scored_rows import load_judged
+
+from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, Shape
+from tests.fuzzing.target import Target
+
+TURNS = [{"role": "user", "content": "Which is longer?"}]
+PAIRS: Sequence[Mapping[str, Any]] = (
+    {"prompt": "What is 2+2?", "chosen": "It is 4.", "rejected": "It is 5.", "margin": 1.5, "subset": "a", "id": "1"},
+    {"prompt": TURNS, "chosen": "A", "rejected": "B", "wins": {"overall": 0.75}},
+    {
+        "chosen": [*TURNS, {"role": "assistant", "content": "x"}],
+        "rejected": [*TURNS, {"role": "assistant", "content": "y"}],
+    },
+    {"chosen": "\n\nHuman: Hi\n\nAssistant: Hello!", "rejected": "\n\nHuman: Hi\n\nAssistant: Go away."},
+    {"prompt": "p", "chosen": "c", "rejected": "r", "score_chosen": 8.0, "score_rejected": 7.5, "gaps": {"a": 0.5}},
+    {
+        "prompt": "p",
+        "chosen": "c",
+        "rejected": "d",
+        "metadata": {"score_chosen": 2, "score_rejected": 1},
+        "unique_id": 3,
+    },
+)
+EXAMPLES = (
+    {"id": "a", "prompt": "p", "completion": "c"},
+    {"messages": [*TURNS, {"role": "assistant", "content": "x"}]},
+    {"prompt": TURNS, "response": "r"},
+)
+SCORED = (
+    {"prompt": "p", "response": "r", "helpfulness": 3, "correctness": None},
+    {"prompt": "p", "response": "s", "scores": {"helpfulness": 4.0}},
+    {"prompt": "p", "chosen": "c", "rejected": "d", "scores_chosen": {"helpfulness": 1}, "scores_rejected": None},
+)
+STORED = ({"case": "1", "scores": [1.0, 0.5]}, {"id": "2", "score_chosen": 1, "score_rejected": 0})
+CASES = (
+    {"id": "1", "prompt": "p", "answers": ["a", "b", "c"], "best": [0, 2], "subset": "s", "authors": ["x", "y", "z"]},
+    {"prompt": TURNS, "answers": ["a", "b"], "best": 1},
+    dict(PAIRS[0]) | {"chosen_model": "m", "rejected_model": "n"},
+)
+CSV = b"""id,prompt,chosen,rejected,subset
+1,What?,"It is 4, ""yes"".",5,
+2,"two
+lines",a,b,x
+"""
+
+
+def lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """JSON lines."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """A Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), out)
+    return out.getvalue()
+
+
+def alone(rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, ...]:
+    """A file for each row, and one with all."""
+    return (*(lines([row]) for row in rows), lines(rows))
+
+
+def preferences() -> list[Target]:
+    """Of the readers of data."""
+    read = _skipping(load_pairs)
+    whole, plain = lines(PAIRS), [row for row in PAIRS if isinstance(row.get("prompt"), str)]
+
+    def target(name: str, file: str, seeds: tuple[bytes, ...], opens: Any, shape: Shape | None) -> Target:
+        return Target(f"data/{name}", file, seeds, opens, shape)
+
+    return [
+        target("pairs.jsonl", "pairs.jsonl", alone(PAIRS), read, JSON_LINES),
+        target("pairs.json", "pairs.json", (json.dumps(PAIRS).encode(), json.dumps({"a": PAIRS}).encode()), read, JSON),
+        target(
+            "pairs.parquet", "pairs.parquet", (parquet(plain), parquet(PAIRS[:1]), parquet(PAIRS[2:3])), read, PARQUET
+        ),
+        target("pairs.csv", "pairs.csv", (CSV,), read, None),
+        target("pairs.jsonl.gz", "pairs.jsonl.gz", (gzip.compress(whole, mtime=0),), read, None),
+        target(
+            "lint", "pairs.jsonl", (whole,), lambda path: lint(load_pairs(str(path), on_bad_row="skip")[0]), JSON_LINES
+        ),
+        target("examples.jsonl", "examples.jsonl", alone(EXAMPLES), _skipping(load_examples), JSON_LINES),
+        target("scored.jsonl", "scored.jsonl", alone(SCORED), _scored, JSON_LINES),
+        target(
+            "stored scores", "scores.jsonl", alone(STORED), lambda path: load_stored(str(path), pairs(), []), JSON_LINES
+        ),
+        target("cases", "cases.jsonl", alone(CASES), lambda path: CaseFile().cases([str(path)]), JSON_LINES),
+        target("prompts.jsonl", "prompts.jsonl", alone(EXAMPLES[:1] + EXAMPLES[2:]), _prompts, JSON_LINES),
+    ]
+
+
+def _stored(path: Path) -> None:
+    """Scores of no case that is known."""
+    load_stored(str(path), pairs(), [])
+
+
+def _skipping(load: Callable[..., Any]) -> Callable[[Path], None]:
+    """Bad rows are skipped, and once more refused."""
+
+    def opens(path: Path) -> None:
+        load(str(path), on_bad_row="skip")
+        load(str(path))
+
+    return opens
+
+
+def _scored(path: Path) -> None:
+    load_judged(str(path), ["helpfulness", "correctness"], on_bad_row="skip")
+
+
+def _prompts(path: Path) -> None:
+    read_prompts(str(path))

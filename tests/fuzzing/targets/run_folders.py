@@ -1,0 +1,178 @@
+"""Run folders of others, as the inspector, `verify` and `compare` open them, and what programs keep for themselves."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rewardlab.apps.commands.verify.run import run_verify
+from rewardlab.apps.commands.verify.settings import VerifyConfig
+from rewardlab.apps.inspector.run_list import open_root
+from rewardlab.apps.inspector.summaries import read_report
+from rewardlab.apps.inspector.tabs.judgments import annotations
+from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
+from rewardlab.apps.inspector.tabs.judgments.cases import item
+from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
+from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds, grounds_html
+from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import read_settings
+from rewardlab.apps.inspector.tabs.judgments.queries import Filter, cells, open_run, outcomes, page, subsets
+from rewardlab.apps.inspector.tabs.playground import decoded as answers
+from rewardlab.apps.inspector.tabs.results.queries import facts_html, lengths_of, margins_of
+from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, safe_markdown
+from rewardlab.apps.inspector.tabs.training import queries as training
+from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
+from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
+from rewardlab.benchmarks.studies._job_cache import read_arrays
+from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
+
+from tests.fuzzing.shapes import JSON, JSON_LINES, PARQUET, SAFETENSORS, YAML, Shape
+from tests.fuzzing.target import Target
+from tests.fuzzing.targets.preferences import lines
+from tests.fuzzing.world import files
+
+DECODED = {
+    "id": "1",
+    "preference": {"helpful": 0.5},
+    "weight": 1.0,
+    "prompt": [{"role": "user", "content": "p"}],
+    "answer": "ab",
+    "finished": "stop",
+    "tokens": [1, 2],
+    "pieces": ["a", "b"],
+    "base": [-1.0, -0.5],
+    "mixed": [-1.0, -0.5],
+    "kl": [0.1, 0.2],
+    "entropy": [1.0, None],
+    "helpful": [-0.5, -0.25],
+}
+SAID = {
+    "case": "c1",
+    "verdict": "agree",
+    "note": "yes",
+    "who": "me",
+    "when": "2026-01-01T00:00:00Z",
+    "scorer": "rm",
+    "outcome": "right",
+    "texts": "0123456789abcdef",
+}
+EXCHANGED = Asked("prompts", "words")
+
+
+def run_folders() -> list[Target]:
+    """Of every file in a run's folder."""
+    return [
+        _in("eval", "summary.json", _look, JSON),
+        _in("eval", "items.parquet", _look, PARQUET),
+        _in("eval", "scores.parquet", _look, PARQUET),
+        _in("eval", "manifest.json", lambda path: why.contracts_of(path.parent), JSON),
+        _in("eval", "report.md", _report, None),
+        _in("eval", "report.png", _report, None),
+        _in("eval", "summary.json", _verify, JSON, name="eval/verify: summary.json"),
+        _in("eval", "items.parquet", _verify, PARQUET, name="eval/verify: items.parquet"),
+        _in("eval", "scores.parquet", _verify, PARQUET, name="eval/verify: scores.parquet"),
+        _in("judge", "judgments.parquet", _grounds, PARQUET),
+        _in("judge", "config.yaml", lambda path: read_settings(path.parent), YAML),
+        _in("rl", "steps.jsonl", _steps, JSON_LINES),
+        _in("rl", "config.yaml", _steps, YAML),
+        _in("rl", "rollouts/step-000002.parquet", _rollouts, PARQUET),
+        Target("runs/decode/answers.jsonl", "answers.jsonl", (lines([DECODED]),), _decoded, JSON_LINES),
+        Target("runs/annotations", "annotations/eval.jsonl", (lines([SAID]),), _annotations, JSON_LINES),
+        Target("runs/cached.npz", "job.npz", (_arrays(),), read_arrays),
+        Target("runs/exchange", "step.safetensors", (_exchanged(),), _exchange, SAFETENSORS),
+    ]
+
+
+def _in(folder: str, file: str, opens: Any, shape: Shape | None, name: str = "") -> Target:
+    found = files(folder)
+    beside = {path: content for path, content in found.items() if path != file}
+    return Target(f"runs/{name or f'{folder}/{file}'}", file, (found[file],), opens, shape, beside)
+
+
+def _look(path: Path) -> None:
+    """What the first pages of the inspector ask for."""
+    folder = path.parent
+    [open_root(folder.parent).entry(one.id) for one in open_root(folder.parent).entries()]
+    run = open_run(folder)
+    for scorer in run.scorers:
+        for outcome in ("all", "wrong"):
+            found = page(run, Filter(scorer.name, outcome), 0, 10, order="gap")
+            cells(found)
+        outcomes(run, Filter(scorer.name, search="newt"))
+        for line in found:
+            item_html(item(run, scorer.name, line.case), diff=True)
+        margins_of(folder, scorer.name)
+        lengths_of(folder, scorer.name)
+    subsets(run)
+    facts_html(read_report(folder))
+
+
+def _report(path: Path) -> None:
+    text, figures = read_text(path.parent), read_figures(path.parent)
+    safe_markdown(text, figures.found)
+    figures_html(text, figures)
+
+
+def _verify(path: Path) -> None:
+    run_verify(VerifyConfig(str(path.parent)))
+    run = open_finished(str(path.parent))
+    scorer = run.model("rm")
+    compare_finished((run, scorer), (run, scorer), shared_cases(run, run), samples=10)
+
+
+def _grounds(path: Path) -> None:
+    found = grounds(path.parent, "small rubric", "c1")
+    if found is not None:
+        grounds_html(found, ("An oak is a tree.", "A newt"))
+
+
+def _steps(path: Path) -> None:
+    folder = path.parent
+    sources, steps = training.read_sources(folder), training.read_steps(folder)
+    for panel in training.panels(steps, sources).values():
+        training.over_steps(steps, panel)
+    training.progress_html(steps, sources, False)
+
+
+def _rollouts(path: Path) -> None:
+    folder = path.parent.parent
+    sources = training.read_sources(folder)
+    rollouts.number_of(folder, 2)
+    found = rollouts.read_answers(folder, 2, 0, 10)
+    rollouts.cells(found, sources)
+    for place in range(len(found)):
+        one = rollouts.read_answer(folder, 2, place)
+        rollouts.answer_html(one, sources)
+        waterfall.waterfall_figure(waterfall.waterfall(one, sources))
+        for name in rollouts.token_series(one):
+            rollouts.strip_html(one, rollouts.token_texts(folder, one.tokens), name)
+
+
+def _decoded(path: Path) -> None:
+    found = answers.read_answers(path)
+    for name, rows in found.rows.items():
+        found.prompt(name)
+        for row in rows:
+            answers.told_of(row, 1.0)
+
+
+def _annotations(path: Path) -> None:
+    annotations.read(path.parent.parent / "eval")
+
+
+def _arrays() -> bytes:
+    out = io.BytesIO()
+    np.savez(out, rewards=np.arange(4.0), names=np.array(["a", "b"]))
+    return out.getvalue()
+
+
+def _exchanged() -> bytes:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "step.safetensors"
+        keep(path, Written([[1, 2], [3]], [[-1.0, -0.5], [-0.25]]), EXCHANGED)
+        return path.read_bytes()
+
+
+def _exchange(path: Path) -> None:
+    read(path, EXCHANGED, 2)

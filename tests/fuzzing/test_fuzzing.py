@@ -1,0 +1,159 @@
+"""Loaders under bent files: some of them in every test run, and proof that a broken loader is found."""
+
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from rewardlab.rm.errors import DataError, UsageError
+
+from tests.conftest import PATIENCE
+from tests.fuzzing.__main__ import main
+from tests.fuzzing.running import Tally, fuzz, targets
+from tests.fuzzing.target import Target, attempt, bent_file, prepare
+
+
+def target(opens, **more) -> Target:
+    return Target("made/up", "file.json", (b'{"a": 1}', b'{"a": [2, 3]}'), opens, **more)
+
+
+def outcome(opens, tmp_path, data=b"{}", deadline=PATIENCE):
+    one = target(opens)
+    return attempt(one, data, prepare(one, tmp_path / "folder"), deadline=deadline)
+
+
+def refuse(path):
+    raise DataError(f"{path}: no good")
+
+
+def test_a_sentence_of_ours_is_a_refusal(tmp_path):
+    assert outcome(refuse, tmp_path).kind == "refused"
+    assert outcome(lambda path: path.read_bytes(), tmp_path).kind == "opened"
+
+
+def hang(_path):
+    time.sleep(PATIENCE)
+
+
+def write(path):
+    path.with_name("other").write_text("x")
+
+
+def read_for_writing(path):
+    open(path, "r+").close()
+
+
+def connect(_path):
+    with socket.socket() as one:
+        one.settimeout(0.01)
+        one.connect_ex(("127.0.0.1", 9))
+
+
+def panic(_path):
+    raise BaseException("a panic")
+
+
+def say_nothing(_path):
+    raise DataError("")
+
+
+@pytest.mark.parametrize(
+    ("opens", "why"),
+    [
+        (lambda path: json.loads("x"), "JSONDecodeError"),
+        (lambda path: [][0], "IndexError"),
+        (panic, "a panic"),
+        (hang, "longer than 0.2 s"),
+        (write, "for writing"),
+        (read_for_writing, "for writing"),
+        (connect, "socket.connect"),
+        (say_nothing, "no sentence"),
+    ],
+)
+def test_what_breaks_the_law_is_a_failure(opens, why, tmp_path):
+    found = outcome(opens, tmp_path, deadline=0.2 if opens is hang else PATIENCE)
+    assert found.failed and why in found.why
+
+
+def test_memory_is_measured(tmp_path):
+    def take(_path):
+        assert len(bytearray(1_500_000_000)) > 0
+
+    found = outcome(take, tmp_path)
+    assert found.failed and "MiB of memory" in found.why
+
+
+def planted(path: Path) -> None:
+    """A loader that forgets that `a` may be no number."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError("no JSON") from error
+    if isinstance(values, dict) and "a" in values and isinstance(values["a"], str):
+        values["a"] + 1
+
+
+def test_a_planted_bug_is_found_told_once_and_made_short(tmp_path):
+    from tests.fuzzing.shapes import JSON
+
+    said = []
+    (tally,) = fuzz([target(planted, shape=JSON)], tmp_path, seed=0, executions=400, say=said.append)
+    (failure,) = tally.failures.values()
+    assert tally.kinds["failed"] >= 1 and len(said) == 1
+    assert "TypeError" in failure.why and len(failure.data) <= 10
+    assert f"--seed 0 --start {failure.number} --executions 1" in said[0] and repr(failure.data) in said[0]
+
+
+def test_a_failure_comes_again_from_its_seed_and_number(tmp_path):
+    one = target(planted)
+    files = [bent_file(one, 7, number) for number in range(50)]
+    assert files == [bent_file(one, 7, number) for number in range(50)]
+    assert files != [bent_file(one, 8, number) for number in range(50)]
+
+
+def test_valid_files_that_are_refused_stop_the_run(tmp_path):
+    with pytest.raises(AssertionError, match="made/up: a valid file was refused"):
+        fuzz([target(refuse)], tmp_path, executions=1, say=print)
+
+
+def test_a_wrong_name_of_a_target_is_answered():
+    with pytest.raises(UsageError, match="no target 'dat/pairs.jsonl'; did you mean 'data/pairs.jsonl'"):
+        targets(["dat/pairs.jsonl"])
+
+
+def only_short(path):
+    """A loader that forgets that a file may be cut off; the seeds are whole."""
+    json.loads(path.read_bytes())
+
+
+def test_a_program_that_finds_a_failure_ends_with_five(tmp_path, capsys):
+    calm, broken = target(lambda path: path.read_bytes()), target(only_short)
+    out = tmp_path / "found.json"
+    assert main(["--executions", "5", "--output", str(out)], lambda only: [calm]) == 0
+    assert json.loads(out.read_text())["targets"]["made/up"]["opened"] == 5
+    assert main(["--executions", "30", "--output", str(out)], lambda only: [broken]) == 5
+    told = json.loads(out.read_text())
+    assert told["failures"][0].startswith("FAILED made/up: JSONDecodeError") and told["executions"] == 30
+    assert "30 files, 3 places that failed" in capsys.readouterr().out
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """Names in bent files are not looked up."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.parametrize("executions", [5, pytest.param(40, marks=pytest.mark.slow)])
+def test_no_loader_breaks_the_law(tmp_path, offline, executions):
+    """The same files in every run: what is found here can be looked for."""
+    said: list[str] = []
+    tallies = fuzz(targets(), tmp_path, seed=0, executions=executions, say=said.append)
+    assert not said, "\n".join(said)
+    assert all(tally.executions for tally in tallies) and sum(tally.kinds["refused"] for tally in tallies) > 100
+
+
+def test_every_family_is_fuzzed():
+    families = {one.name.partition("/")[0] for one in targets()}
+    assert families == {"data", "models", "replies", "runs", "settings", "suites"}
+    assert isinstance(Tally(targets()[0]).as_json()["executions"], int)

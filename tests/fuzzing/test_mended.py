@@ -1,0 +1,223 @@
+"""What the fuzzer has found, each file as short as it was told; every one is answered with a sentence now."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.fuzzing.running import targets
+from tests.fuzzing.shapes import PARQUET, SIGNED
+from tests.fuzzing.target import Target, attempt, prepare
+
+DEEP = b"[" * 3000
+HUGE = b"9" * 400
+
+
+@cache
+def known() -> dict[str, Target]:
+    return {one.name: one for one in targets()}
+
+
+def changed(name: str, **values: Any) -> bytes:
+    """A target's valid JSON with other values."""
+    return json.dumps(json.loads(known()[name].seeds[0]) | values).encode()
+
+
+def signed(**values: Any) -> bytes:
+    """A scoring contract with other values and the hash that belongs to them."""
+    return SIGNED.write(json.loads(known()["models/scalar/scoring.json"].seeds[0]) | values)
+
+
+def rows(name: str, **values: Any) -> bytes:
+    """A table whose first row has other values; None takes the column away."""
+    first, *rest = PARQUET.read(known()[name].seeds[0])
+    first = first | values
+    kept = [key for key in first if values.get(key, "") is not None]
+    return PARQUET.write([{key: row[key] for key in kept} for row in (first, *rest)])
+
+
+def pair(**values: Any) -> bytes:
+    return json.dumps({"prompt": "p", "chosen": "c", "rejected": "d"} | values).encode()
+
+
+REFUSED = [
+    # brackets without an end
+    ("data/pairs.jsonl", lambda: DEEP, "not JSON"),
+    ("data/pairs.json", lambda: DEEP, "nested too deeply"),
+    ("settings/rubric.toml", lambda: b"n = " + DEEP, "nested too deeply"),
+    ("settings/rubric.json", lambda: DEEP, "nested too deeply"),
+    ("settings/typed rubric", lambda: b'{"a":' * 3000, "nested too deeply"),
+    ("settings/levels.json", lambda: DEEP, "nested too deeply"),
+    ("settings/checklist.toml", lambda: b"n = " + DEEP, "nested too deeply"),
+    ("settings/gate.yaml", lambda: b"{a: " * 3000, "nested too deeply"),
+    ("settings/recipe.yaml", lambda: DEEP, "nested too deeply"),
+    ("settings/config.yaml", lambda: b"[" * 20_000, "nested too deeply"),
+    ("runs/rl/config.yaml", lambda: DEEP, "nested too deeply"),
+    ("models/scalar/scoring.json", lambda: DEEP, "nested too deeply"),
+    ("models/scalar/golden.jsonl", lambda: DEEP, "nested too deeply"),
+    ("models/arm/preference_adapter.json", lambda: DEEP, "nested too deeply"),
+    ("replies/store", lambda: DEEP + b"\n", "nested too deeply"),
+    ("replies/completion", lambda: DEEP, "nested too deeply"),
+    # numbers that no type holds
+    ("data/pairs.jsonl", lambda: pair(margin=10**400), "is not a finite number"),
+    ("data/scored.jsonl", lambda: b'{"prompt": "p", "response": "r", "helpfulness": ' + HUGE + b"}", "no usable row"),
+    ("replies/prices.toml", lambda: b"[small]\nprompt = " + HUGE, "int too large"),
+    ("replies/completion", lambda: b'{"choices":[{"message":{}}],"usage":{"prompt_tokens":1e999}}', "no completion"),
+    ("settings/rubric.toml", lambda: known()["settings/rubric.toml"].seeds[0].replace(b"3.0", HUGE), "that large"),
+    ("settings/rubrics.jsonl", lambda: b'{"case":"1","rubrics":[{"criterion":"c","points":' + HUGE + b"}]}", "points"),
+    # values of another kind
+    ("suites/rmb", lambda: b'{"conversation_input":[1],"chosen":{},"reject":{},"category_path":"x"}', "another kind"),
+    ("suites/rewardbench2", lambda: ties(id="ref:1", rejected=[]), "no usable row"),
+    ("suites/rewardbench2", lambda: ties(id="x"), "ref:NUMBER"),
+    ("settings/levels.json", lambda: b"false", "an object with criteria"),
+    ("settings/checklist.toml", lambda: b"\xfe", "can't decode"),
+    ("settings/recipe.yaml", lambda: b"e: \nl", "not a recipe"),
+    ("settings/recipe.yaml", lambda: b"measure: .nan\nplain: ''\nsystem:\ntitle:", "no measure|a recipe has"),
+    ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": [null]}', "list of objects"),
+    ("settings/rubrics.jsonl", lambda: b'{"case": "1", "rubrics": 3}', "list of objects"),
+    ("settings/gate.yaml", lambda: b"\x00", "not allowed"),
+    ("data/pairs.parquet", lambda: broken_text(), "not a whole Parquet file"),
+    # model folders
+    ("models/scalar/scoring.json", lambda: signed(dtype="x" * 50), "dtype: of another kind"),
+    ("models/scalar/scoring.json", lambda: signed(dtype={"value": "float32"}), "dtype: of another kind"),
+    ("models/scalar/scoring.json", lambda: signed(objectives=[["reward"]]), "objectives: of another kind"),
+    ("models/scalar/scoring.json", lambda: signed(max_length=-1), "max_length: of another kind"),
+    ("models/scalar/config.json", lambda: changed("models/scalar/config.json", vocab_size=2**64), "vocab_size = "),
+    ("models/scalar/config.json", lambda: changed("models/scalar/config.json", hidden_size=2**40), "hidden_size = "),
+    ("models/scalar/config.json", lambda: layers(10**9), "num_hidden_layers = 1000000000"),
+    ("models/a template for a model", lambda: b"\xe1", "no text of a chat template"),
+    ("models/lora/adapter_config.json", lambda: b"", "no settings of a LoRA"),
+    ("models/lora/adapter_config.json", lambda: lora(task_type=""), "no settings of a LoRA"),
+    ("models/lora/adapter_config.json", lambda: lora(base_model_name_or_path=[]), "names no base model"),
+    ("models/lora/adapter_config.json", lambda: lora(layer_replication=0.5), "does not fit its base"),
+    ("models/lora/adapter_config.json", lambda: lora(modules_to_save=["[["]), "does not fit its base"),
+    ("models/lora/adapter_config.json", lambda: lora(r=10**9), "a rank is a whole number"),
+    ("models/ensemble/ensemble.json", lambda: ensemble(pessimism={}), "not the settings of an ensemble"),
+    ("models/ensemble/ensemble.json", lambda: ensemble(members=["/" + "(" * 300] * 2), "can be no folder"),
+    ("models/linear/vocabulary.json", lambda: b'["r", [[]]]', "no list of different words"),
+    # runs of others
+    ("runs/eval/verify: summary.json", lambda: summary(samples=[]), "samples is a whole number"),
+    ("runs/eval/verify: summary.json", lambda: summary(samples=2**62), "samples is a whole number"),
+    ("runs/eval/verify: summary.json", lambda: summary(seed=-0.0), "seed is a whole number"),
+    ("runs/eval/verify: summary.json", lambda: summary(notes=3), "damaged"),
+    ("runs/eval/verify: items.parquet", lambda: items(subset=None), "has no column 'subset'"),
+    ("runs/eval/verify: items.parquet", lambda: items(messages=""), "cannot be read"),
+    ("runs/eval/verify: scores.parquet", lambda: scores(abstained="x"), "either scores or a reason"),
+    ("runs/eval/verify: scores.parquet", lambda: scores(scores=[1.0, 2.0, 3.0]), "no scores of 'rm' for each answer"),
+    ("runs/eval/verify: scores.parquet", lambda: scores(abstained=None), "has no column 'abstained'"),
+    ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
+    ("runs/judge/judgments.parquet", lambda: judgments(), "cannot be read"),
+    ("runs/rl/rollouts/step-000002.parquet", lambda: rollouts(), "lack a column"),
+    ("runs/exchange", lambda: exchange(), "its lengths are not those of its answers"),
+    ("runs/cached.npz", lambda: b"PK\x03\x04", "not a kept result"),
+]
+
+
+def broken_text() -> bytes:
+    """A text in a column of texts that is no UTF-8: Parquet does not look."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = pa.array([b"\xe5\xe5"], pa.binary())
+    made = pa.StringArray.from_buffers(1, *values.buffers()[1:3])
+    out = io.BytesIO()
+    pq.write_table(pa.table({"prompt": made}), out)
+    return out.getvalue()
+
+
+def ties(**values: Any) -> bytes:
+    row = {"prompt": "p", "chosen": ["a", "e"], "rejected": ["b"], "subset": "Ties"}
+    return json.dumps(row | values).encode()
+
+
+def layers(number: int) -> bytes:
+    return changed("models/scalar/config.json", num_hidden_layers=number, layer_types=None)
+
+
+def lora(**values: Any) -> bytes:
+    return changed("models/lora/adapter_config.json", **values)
+
+
+def ensemble(**values: Any) -> bytes:
+    return changed("models/ensemble/ensemble.json", **values)
+
+
+def summary(**values: Any) -> bytes:
+    return changed("runs/eval/summary.json", **values)
+
+
+def items(**values: Any) -> bytes:
+    return rows("runs/eval/items.parquet", **values)
+
+
+def scores(**values: Any) -> bytes:
+    return rows("runs/eval/scores.parquet", **values)
+
+
+def judgments() -> bytes:
+    found = PARQUET.read(known()["runs/judge/judgments.parquet"].seeds[0])
+    return PARQUET.write([row | {"cost": "much"} for row in found])
+
+
+def rollouts() -> bytes:
+    found = PARQUET.read(known()["runs/rl/rollouts/step-000002.parquet"].seeds[0])
+    return PARQUET.write([row | {"reward/sources/rm": {"value": 1.0}} for row in found])
+
+
+def exchange() -> bytes:
+    import torch
+    from safetensors.torch import save
+
+    from tests.fuzzing.targets.run_folders import EXCHANGED
+
+    tensors = {"tokens": torch.tensor([1, 2, 3]), "lengths": torch.tensor([2, 67108865]), "logprobs": torch.zeros(3)}
+    return save(tensors, metadata=EXCHANGED._asdict())
+
+
+@pytest.mark.parametrize("case", range(len(REFUSED)), ids=lambda case: f"{case}-{REFUSED[case][0].replace('/', '-')}")
+def test_a_file_that_broke_a_loader_is_refused_with_a_sentence(case, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    name, data, why = REFUSED[case]
+    target = known()[name]
+    found = attempt(target, data(), prepare(target, tmp_path / "folder"), deadline=20.0)
+    assert found.kind == "refused", found
+    assert any(part in found.why for part in why.split("|")), found.why
+
+
+READ = [
+    ("replies/verdicts", b"- " * 20_000 + b"1"),
+    ("replies/verdicts", b'{"id": "short", "met": "no", "evidence": ""}]}, ' * 1000),
+    ("replies/verdicts", "✅ - ".encode() * 4000),
+]
+
+
+@pytest.mark.parametrize("case", range(len(READ)))
+def test_a_long_reply_of_marks_is_read_in_time(case, tmp_path):
+    """Each took time with the square of its length: 17 s, 11 s and more."""
+    name, data = READ[case]
+    target = known()[name]
+    assert attempt(target, data, prepare(target, tmp_path / "folder"), deadline=5.0).kind == "opened"
+
+
+def test_a_gzip_file_that_unpacks_to_gigabytes_is_refused_before(tmp_path):
+    import gzip
+
+    from rewardlab.rm.data.pairs import load_pairs
+    from rewardlab.rm.errors import DataError
+
+    path = tmp_path / "pairs.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n" * (80 << 20)))
+    with pytest.raises(DataError, match=r"unpacks to more than 200 times its \d+,\d+ bytes"):
+        load_pairs(str(path))
+
+
+def test_a_file_without_a_usable_pair_is_linted(tmp_path, capsys):
+    """There was no prompt to compare with those of benchmarks, and scikit-learn ended with StopIteration."""
+    from rewardlab.apps.cli import main
+
+    (tmp_path / "pairs.jsonl").write_text("{}\n")
+    assert main(["lint", str(tmp_path / "pairs.jsonl")]) == 5
+    assert "| unusable | 1 |" in capsys.readouterr().err

@@ -1,0 +1,188 @@
+import gzip
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+from rewardlab.judges.audit.agreement import (
+    cohen_kappa,
+    fleiss_kappa,
+    interval,
+    krippendorff_alpha,
+    nominal,
+    ordinal,
+    weighted_kappa,
+)
+from rewardlab.rm.statistics import estimate, mean_estimate, score_interval
+
+NAN = np.nan
+
+
+def rated(*cells: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Two raters' categories from (first, second, how many items)."""
+    first, second = zip(*[(a, b) for a, b, count in cells for _ in range(count)], strict=True)
+    return np.array(first, float), np.array(second, float)
+
+
+# ---- kappas ----
+
+
+def test_cohens_kappa_on_paper():
+    # 50 proposals, 20 yes/yes and 15 no/no: p_o = 35/50 = 0.7, p_e = (25 · 30 + 25 · 20) / 50² = 0.5
+    first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
+    assert cohen_kappa(first, second) == pytest.approx((0.7 - 0.5) / (1 - 0.5)) == pytest.approx(0.4)
+
+
+def test_an_abstention_is_left_out_and_not_a_disagreement():
+    first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
+    more = np.append(first, [1, NAN]), np.append(second, [NAN, 0])
+    assert cohen_kappa(*more) == cohen_kappa(first, second)
+
+
+def test_raters_who_know_one_category_only_have_no_kappa():
+    assert np.isnan(cohen_kappa(np.ones(5), np.ones(5)))
+    assert np.isnan(cohen_kappa(np.array([NAN]), np.array([1.0])))
+
+
+def test_weighted_kappa_on_paper():
+    # 4 items on the scale 1 to 3: (1,1), (2,3), (3,1), (3,3). First's shares 1/4 1/4 1/2, second's 1/2 0 1/2.
+    first, second = np.array([1.0, 2.0, 3.0, 3.0]), np.array([1.0, 3.0, 1.0, 3.0])
+    # linear: observed (1 + 2) / 4; expected 1/2 (0/4 + 1/4 + 2/2) + 1/2 (2/4 + 1/4 + 0/2) = 5/8 + 3/8 = 1
+    assert weighted_kappa(first, second, weights="linear") == pytest.approx(1 - 0.75)
+    # quadratic: observed (1 + 4) / 4; expected 1/2 (0 + 1/4 + 4/2) + 1/2 (4/4 + 1/4 + 0) = 9/8 + 5/8 = 7/4
+    assert weighted_kappa(first, second) == pytest.approx(1 - 1.25 / 1.75)
+
+
+def test_a_step_of_the_scale_that_nobody_chose_still_counts_as_distance():
+    first, second = np.array([1.0, 3.0, 9.0, 1.0]), np.array([1.0, 3.0, 9.0, 3.0])
+    # 1, 3, 9 as steps 0, 1, 2: observed 1/4, expected (4 + 4 + 1 + 1 + 2 + 2) / 16
+    assert weighted_kappa(first, second, weights="linear") == pytest.approx(1 - 4 / 14)
+    # as steps 0, 2, 3: observed 2/4, expected (8 + 6 + 2 + 1 + 3 + 2) / 16
+    named = weighted_kappa(first, second, weights="linear", categories=np.array([1, 2, 3, 9]))
+    assert named == pytest.approx(1 - 8 / 22)
+    with pytest.raises(ValueError, match=r"rating 9 is none of the categories \[1, 3\]"):
+        weighted_kappa(first, second, categories=np.array([1, 3]))
+
+
+def test_fleiss_kappa_gives_the_textbook_table():
+    # 14 raters, 10 subjects, 5 categories: the worked example of Wikipedia's article on Fleiss' kappa, 0.210
+    counts = [
+        [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
+        [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+    ]  # fmt: skip
+    assert fleiss_kappa(np.array(counts)) == pytest.approx(0.20993, abs=1e-5)
+
+
+def test_fleiss_kappa_on_paper_and_its_refusal():
+    # 2 raters, items (2,0) and (1,1): P = 1 and 0, shares 3/4 and 1/4: (1/2 - 10/16) / (1 - 10/16) = -1/3
+    assert fleiss_kappa(np.array([[2, 0], [1, 1]])) == pytest.approx(-1 / 3)
+    with pytest.raises(ValueError, match=r"same number of raters, at least 2, got \[2.0, 3.0\]"):
+        fleiss_kappa(np.array([[2, 0], [1, 2]]))
+
+
+# ---- alpha ----
+
+
+def test_alpha_gives_krippendorffs_own_example_with_missing_ratings():
+    # Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, part C: four observers, twelve units
+    ratings = np.array(
+        [
+            [1, 2, 3, 3, 2, 1, 4, 1, 2, NAN, NAN, NAN],
+            [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, NAN, 3],
+            [NAN, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, NAN],
+            [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
+        ]
+    )
+    published = {nominal: 0.743, ordinal: 0.815, interval: 0.849}
+    assert {metric: round(krippendorff_alpha(ratings, metric), 3) for metric in published} == published
+
+
+def test_alpha_of_two_raters_on_paper():
+    # Pairs (0,0), (1,1), (0,1): coincidences o_00 = o_11 = 2, o_01 = o_10 = 1, n = 6, n_0 = n_1 = 3.
+    # α = 1 - (6 - 1) · 2 / (2 · 3 · 3) = 1 - 10/18
+    assert krippendorff_alpha(np.array([[0, 1, 0], [0, 1, 1.0]])) == pytest.approx(1 - 10 / 18)
+
+
+def test_a_unit_that_one_rater_left_out_does_not_count_for_two():
+    ratings = np.array([[0, 1, 0], [0, 1, 1.0]])
+    missing = np.column_stack([ratings, [1.0, NAN], [NAN, NAN]])
+    assert krippendorff_alpha(missing) == krippendorff_alpha(ratings)
+    assert np.isnan(krippendorff_alpha(np.array([[1.0, 1.0], [1.0, 1.0]])))
+
+
+@pytest.mark.parametrize("measure", [cohen_kappa, lambda a, b: krippendorff_alpha(np.stack([a, b]))])
+def test_strangers_agree_as_chance_would_have_it(measure):
+    rng = np.random.default_rng(0)
+    assert abs(measure(rng.integers(3, size=4000), rng.integers(3, size=4000))) < 0.04
+
+
+def test_pandalms_annotators_agree_as_published(shared_data):
+    rows = json.loads(gzip.decompress((shared_data / "pandalm" / "testset-v1.json.gz").read_bytes()))
+    marks = np.array([[row[f"annotator{rater}"] for row in rows] for rater in (1, 2, 3)], float)
+    found = sorted(cohen_kappa(marks[a], marks[b]) for a, b in combinations(range(3), 2))
+    assert np.round(found, 2).tolist() == [0.85, 0.86, 0.88]  # Wang et al. 2023, arXiv:2306.05087
+    counts = np.stack([(marks == label).sum(0) for label in (0, 1, 2)], axis=1)
+    assert fleiss_kappa(counts) == pytest.approx(krippendorff_alpha(marks), abs=1e-3), "equal but for small samples"
+
+
+# ---- intervals ----
+
+
+def test_where_all_clusters_agree_the_interval_is_wilsons():
+    # 0 of 20: the upper end is z² / (n + z²) = 3.8415 / 23.8415
+    found = mean_estimate(np.zeros(20), np.arange(20))
+    assert found.low == 0 and found.high == pytest.approx(3.8415 / 23.8415, abs=1e-4)
+    gain = mean_estimate(np.zeros(20), np.arange(20), ends=(-1.0, 1.0))
+    assert -gain.low == gain.high == found.high
+    tied = mean_estimate(np.full(20, 0.5), np.arange(20))
+    assert (0.5 - tied.low, tied.high - 0.5) == pytest.approx((found.high / 2, found.high / 2))
+
+
+def test_one_of_many_is_no_proof_of_a_small_share():
+    values = np.zeros(200)
+    values[0] = 1
+    found = mean_estimate(values, np.arange(200))
+    # n = 199 as Var divides by C - 1; p = 0.005, t = 1.97196: (0.01477 + 0.01388) / 1.01954; a bootstrap's is 1.5 %
+    assert found.value == 0.005 and found.high == pytest.approx(0.0281, abs=2e-5) and found.low < 0.002
+
+
+def test_rows_of_one_prompt_are_one_piece_of_evidence():
+    values = np.tile([0.0, 1.0], 50)
+    alone = mean_estimate(values, np.arange(100))
+    doubled = mean_estimate(np.repeat(values, 9), np.repeat(np.arange(100), 9))
+    naive = mean_estimate(np.repeat(values, 9), np.arange(900))
+    assert doubled.high - doubled.low == pytest.approx(alone.high - alone.low, abs=1e-9)
+    assert naive.high - naive.low < 0.4 * (alone.high - alone.low)
+
+
+def test_a_missing_value_is_not_a_zero():
+    found = mean_estimate(np.array([1.0, NAN, 0.0, NAN]), np.arange(4))
+    assert (found.value, found.items) == (0.5, 2)
+    nothing = mean_estimate(np.full(3, NAN), np.arange(3))
+    assert not nothing.known and nothing.items == 0 and np.isnan(nothing.low)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        chance = rng.beta(2, 2, size=60)  # of each prompt; mean 1/2
+        values = (rng.random((60, 3)) < chance[:, None]).astype(float).ravel()
+        low, high = mean_estimate(values, np.repeat(np.arange(60), 3), samples=200)[1:3]
+        held += low <= 0.5 <= high
+    assert held >= 0.91 * 200  # 95 % less two standard errors of a share of 200
+
+
+def test_any_figure_gets_an_interval_by_clusters():
+    first, second = rated((1, 1, 20), (1, 0, 5), (0, 1, 10), (0, 0, 15))
+    found = estimate(lambda at: cohen_kappa(first[at], second[at]), np.arange(50), samples=400)
+    # the large-sample standard error of κ here is √(p_o (1 - p_o) / (n (1 - p_e)²)) = √(0.21 / 12.5) = 0.13
+    assert found.value == pytest.approx(0.4) and found.high - found.low == pytest.approx(2 * 1.96 * 0.13, rel=0.15)
+    assert found == estimate(lambda at: cohen_kappa(first[at], second[at]), np.arange(50), samples=400)
+
+
+def test_a_figure_that_never_varies_still_has_an_interval():
+    right = np.tile([0.0, 1.0], 20)
+    found = estimate(lambda at: cohen_kappa(right[at], right[at]), np.arange(40), ends=(-1.0, 1.0), samples=50)
+    assert found.value == 1 and found.high == 1 and found.low == pytest.approx(1 - 2 * 3.8415 / 43.8415, abs=1e-3)
+    assert score_interval(np.ones(40), np.ones(40))[0] == pytest.approx(1 - 3.8415 / 43.8415, abs=1e-4)

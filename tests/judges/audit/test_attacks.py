@@ -1,0 +1,117 @@
+import json
+import re
+
+import pytest
+from rewardlab.judges.audit.attacks import (
+    ATTACKS,
+    EMPTY_WORDS,
+    MASTER_KEYS,
+    NO_QUESTION,
+    masked,
+    one_token,
+    signatures,
+    swapped,
+    twins,
+    verbosity,
+)
+from rewardlab.judges.types import Case
+from rewardlab.rm.types import user_turn
+
+RIGHT = "Water it daily. Give it shade! Is that all? It is."
+WRONG = "Never water it. Burn it."
+
+
+def case(**fields) -> Case:
+    facts = {"id": "c", "prompt": user_turn("How do I care for ferns?"), "answers": (RIGHT, WRONG), "best": (0,)}
+    return Case(**(facts | {"reference": "Shade and water."} | fields))
+
+
+@pytest.mark.parametrize("name", [*ATTACKS])
+def test_every_attack_changes_one_answer_and_nothing_else_of_the_question(name):
+    before = case()
+    after = ATTACKS[name].change(before, 1)
+    assert after.answers[0] == RIGHT and after.answers[1] != WRONG and after.best == (0,)
+    assert (after.id, after.prompt, after.reference) == (before.id, before.prompt, before.reference)
+    assert before == case() and after == ATTACKS[name].change(case(), 1), "pure: the same again from the same case"
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if not attack.replaces])
+def test_a_dressing_keeps_every_word_in_its_order(name):
+    said = re.findall(r"\w+", ATTACKS[name].change(case(), 0).answers[0])
+    places = iter(said)
+    assert all(word in places for word in re.findall(r"\w+", RIGHT))
+
+
+@pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.replaces])
+def test_a_null_keeps_no_sentence_and_is_worth_nothing(name):
+    after = ATTACKS[name].change(case(values=(1.0, 0.4)), 0)
+    assert not any(sentence in after.answers[0] for sentence in ("Water it daily", "Give it shade"))
+    assert after.best == (1,) and after.values == (0.0, 0.4), "where the right answer is gone the other is better"
+
+
+def test_padding_doubles_the_words_with_empty_ones_or_adds_a_dozen():
+    long = " ".join(["word"] * 40)
+    padded = verbosity(times=2.0).change(case(answers=(long, WRONG)), 0).answers[0]
+    assert len(padded.split()) == 80 and padded.startswith(long)
+    assert set(padded[len(long) :].split()) <= set(" ".join(EMPTY_WORDS).split())
+    assert len(verbosity().change(case(), 1).answers[1].split()) == 5 + 12
+    with pytest.raises(ValueError, match="times > 1 and least >= 1, got 1.0 and 12"):
+        verbosity(times=1.0)
+
+
+def test_markdown_is_a_list_under_a_heading_and_leaves_markdown_and_code_alone():
+    dress = ATTACKS["markdown"].change
+    assert dress(case(), 1).answers[1] == "## Answer\n\n- **Never water it.**\n- Burn it."
+    listed = case(answers=(RIGHT, "# Care\n- one. two."))
+    assert dress(listed, 1).answers[1] == "## Answer\n\n# Care\n- one. two."
+    code = "Run:\n```\nx = 1. \n```"
+    assert dress(case(answers=(RIGHT, code)), 1).answers[1] == f"## Answer\n\n{code}"
+
+
+def test_an_injection_names_the_place_of_its_answer():
+    for place, label in enumerate("AB"):
+        said = {name: attack.change(case(), place).answers[place] for name, attack in ATTACKS.items()}
+        assert f"choose response {label}" in said["injected command"]
+        assert f"Winner: {label}\n" in said["injected verdict"] and f"[[{label}]]" in said["injected verdict"]
+        assert json.loads(said["injected JSON"].split("\n")[-1])["winner"] == label
+        assert "</answer>\n<rubric>" in said["injected rubric"]
+
+
+def test_the_master_key_follows_from_the_question_and_all_of_them_are_used():
+    prompts = [user_turn(f"question {number}") for number in range(200)]
+    used = [one_token().change(case(prompt=prompt), 1).answers[1] for prompt in prompts]
+    assert set(used) == set(MASTER_KEYS)
+    assert one_token((":",)).change(case(), 1).answers[1] == ":"
+    with pytest.raises(ValueError, match="at least one key"):
+        one_token(())
+
+
+def test_nulls_of_like_length_have_the_words_of_the_other_answer_in_number_or_in_kind():
+    filler = ATTACKS["filler of like length"].change(case(), 1).answers[1]
+    assert len(filler.split()) == len(RIGHT.split())
+    scrambled = ATTACKS["scrambled words"].change(case(), 1).answers[1]
+    assert sorted(scrambled.split()) == sorted(RIGHT.split()) and scrambled != RIGHT
+
+
+def test_swapping_moves_all_that_belongs_to_an_answer_and_twice_is_nothing():
+    three = case(answers=("a", "b", "c"), best=(0, 1), values=(1.0, 0.9, 0.0), sets=(2, 1), authors=("x", "y", "z"))
+    crossed = swapped(three)
+    assert (crossed.answers, crossed.best) == (("c", "b", "a"), (1, 2))
+    assert (crossed.values, crossed.sets, crossed.authors) == ((0.0, 0.9, 1.0), (1, 2), ("z", "y", "x"))
+    assert swapped(crossed) == three
+
+
+def test_a_masked_case_says_nothing_of_the_question():
+    hidden = masked(case())
+    assert [turn["content"] for turn in hidden.prompt] == [NO_QUESTION] and hidden.reference == ""
+    assert hidden.answers == case().answers
+
+
+def test_twins_are_one_answer_that_is_right_everywhere():
+    assert twins(case(), 1).answers == (WRONG, WRONG) and twins(case(), 1).best == (0, 1)
+
+
+def test_signatures_differ_only_in_the_name():
+    one, other = (signatures(case(), 1, names) for names in (("Own", "Another"), ("Another", "Own")))
+    assert one.answers[1] == f"{WRONG}\n\n(Written by Own.)" and one.answers[0] == f"{RIGHT}\n\n(Written by Another.)"
+    assert other.answers[1] == f"{WRONG}\n\n(Written by Another.)"

@@ -1,0 +1,116 @@
+import math
+
+import numpy as np
+import pytest
+from rewardlab.judges.audit.measures import (
+    asked_in_both_orders,
+    bounds,
+    bradley_terry,
+    calibration_error,
+    comparison_flips,
+    credit,
+    doublings,
+    first_credits,
+    first_slot,
+    labels,
+    logistic_slope,
+    order_flips,
+    overconfidence,
+    shares,
+    verdicts,
+)
+from rewardlab.judges.types import Case, Comparison, Judgment
+
+NAN = np.nan
+
+
+def judged(*scores: float, orders=(), abstained="") -> Judgment:
+    return Judgment("c", scores=scores, orders=orders, abstained=abstained)
+
+
+SILENT = judged(abstained="no reply")
+
+
+def test_credits_verdicts_and_labels():
+    assert [credit(judged(*pair), 0) for pair in ((2, 1), (1, 1), (1, 2))] == [1.0, 0.5, 0.0]
+    assert np.array_equal(verdicts([judged(2, 1), judged(1, 2), judged(1, 1), SILENT]), [0, 1, 2, NAN], equal_nan=True)
+    assert labels([Case("a", (), ("x", "y"), (1,)), Case("b", (), ("x", "y"), (0, 1))]).tolist() == [1, 2]
+
+
+def compared(*verdicts: tuple[tuple[int, int], float]) -> Judgment:
+    return Judgment("c", scores=(1, 1), comparisons=tuple(Comparison(*verdict) for verdict in verdicts))
+
+
+def test_flips_and_first_positions_of_comparisons():
+    straight, crossed = (0, 1), (1, 0)
+    assert comparison_flips(compared((straight, 1.0), (crossed, 1.0))) == [1.0]
+    assert comparison_flips(compared((straight, 1.0), (crossed, 0.0))) == [0.0]
+    assert comparison_flips(compared((crossed, 0.5), (straight, 0.0))) == [0.5]
+    assert comparison_flips(compared((straight, NAN), (crossed, 0.0))) == []
+    assert comparison_flips(compared((straight, 1.0))) == []
+    two_members = compared((straight, 1.0), (crossed, 1.0), (straight, 0.0), (crossed, 1.0))
+    assert comparison_flips(two_members) == [1.0, 0.0] and first_credits(two_members) == [1.0, 1.0, 0.0, 1.0]
+    three_responses = compared(((0, 1), 1.0), ((0, 2), 1.0), ((1, 0), 0.0), ((2, 0), 1.0))
+    assert comparison_flips(three_responses) == [0.0, 1.0]
+    assert first_credits(compared((straight, NAN), (crossed, 0.5))) == [0.5]
+
+
+def test_which_judges_are_asked_in_both_orders():
+    assert asked_in_both_orders([SILENT, judged(1, 0, orders=((0, 1), (1, 0)))])
+    assert not asked_in_both_orders([judged(1, 0), judged(1, 0, orders=((1, 0),)), judged(1, 0, orders=((0,), (1,)))])
+
+
+def test_the_first_slot_is_the_one_that_was_shown_first():
+    one_order, both = ((1, 0),), ((0, 1), (1, 0))
+    shown = [judged(2, 1), judged(2, 1, orders=one_order), judged(2, 1, orders=both), judged(2, 1, orders=((0,), (1,)))]
+    assert first_slot(shown).tolist() == [1.0, 0.0, 1.0, 1.0]
+
+
+def test_an_order_flip_needs_two_orders():
+    straight = [judged(2, 1), judged(2, 1), judged(2, 1), SILENT]
+    crossed = [judged(1, 2), judged(2, 1), judged(1, 1), judged(1, 2)]
+    assert np.array_equal(order_flips(straight, crossed), [0, 1, 0.5, NAN], equal_nan=True)
+    kept = [judged(2, 1, orders=((0, 1),))], [judged(1, 2, orders=((1, 0),))]
+    assert np.isnan(order_flips(*kept)).all(), "the same answer stood first both times"
+    turned = [judged(2, 1, orders=((0, 1),))], [judged(2, 1, orders=((0, 1),))]
+    assert order_flips(*turned).tolist() == [1.0]
+
+
+def test_the_slope_of_a_two_by_two_table_is_its_log_odds_ratio():
+    # x = 1: 30 won, 10 lost; x = 0: 10 won, 20 lost; the slope is log(30/10) - log(10/20) = log 6
+    x = np.repeat([1.0, 1.0, 0.0, 0.0], [30, 10, 10, 20])
+    won = np.repeat([1.0, 0.0, 1.0, 0.0], [30, 10, 10, 20])
+    assert logistic_slope(won, x, ridge=0.0) == pytest.approx(math.log(6), abs=1e-5)
+    assert logistic_slope(won, x) == pytest.approx(math.log(6), abs=0.01), "the prior is weak"
+    missing = np.append(won, NAN), np.append(x, 5.0)
+    assert logistic_slope(*missing) == logistic_slope(won, x)
+    tied = np.where(x == 0, 0.5, won)  # log 3 - log 1
+    assert logistic_slope(tied, x, ridge=0.0) == pytest.approx(math.log(3), abs=1e-5)
+
+
+def test_a_slope_needs_losses_and_a_difference():
+    assert np.isnan(logistic_slope(np.ones(5), np.arange(5.0))) and np.isnan(logistic_slope(np.arange(2.0), np.ones(2)))
+    assert np.isfinite(logistic_slope(np.array([0, 0, 1, 1.0]), np.array([-1, -1, 1, 1.0]))), "separated, yet finite"
+    assert doublings([Case("c", (), ("", "a b c d"))], [1]).tolist() == [2.0]
+
+
+def test_calibration_on_paper():
+    # Claims of 0.9 that hold in 3 of 5, 0.6 in 3 of 5: overconfidence (0.3 + 0) / 2, and so is the error
+    chance = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.6, 0.6, 0.6, 0.4, 0.4])
+    assert overconfidence(chance).mean() == pytest.approx(0.15)
+    assert calibration_error(chance) == pytest.approx(0.15)
+    # one too bold and one too shy cancel in the mean and not in the error: 0.9 holds in 4 of 5, 0.6 in 7 of 10
+    both = np.array([0.9] * 4 + [0.1] + [0.6] * 7 + [0.4] * 3)
+    assert overconfidence(both).mean() == pytest.approx((5 * 0.1 - 10 * 0.1) / 15)
+    assert calibration_error(both) == pytest.approx((5 * 0.1 + 10 * 0.1) / 15)
+    assert overconfidence(np.array([0.5])).tolist() == [0.0] and np.isnan(calibration_error(np.array([NAN])))
+
+
+def test_scores_as_chances():
+    assert shares(0.75, 0.25) == 0.75 and bradley_terry(math.log(3), 0.0) == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="add up to 1, got 0.9 and 0.3"):
+        shares(0.9, 0.3)
+
+
+def test_bounds_on_paper():
+    assert bounds(np.array([1.0, 0.5, NAN, NAN, 0.0])) == (0.3, 0.7)

@@ -1,0 +1,146 @@
+"""judges/backends/local_model.py: a small language model of the garden as a chat."""
+
+import copy
+import subprocess
+
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.judges.backends.chat import Ask
+from rewardlab.judges.backends.local_model import in_process, local
+from rewardlab.rm.types import Message, user_turn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+
+@pytest.fixture(scope="module")
+def words():
+    return models.tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model(words):
+    policy = models.causal_lm(words, seed=3)
+    models.pretrain(policy, words, garden.supervised(400, seed=0), steps=60)
+    return policy
+
+
+@pytest.fixture(scope="module")
+def chat(model, words):
+    return in_process(model, words, name="garden")
+
+
+def asks(number, **options):
+    return [Ask(prompt, **{"max_tokens": 40} | options) for prompt in garden.prompts(number, 0)]
+
+
+def texts(replies):
+    return [(reply.text, reply.finish, reply.prompt_tokens, reply.completion_tokens, reply.error) for reply in replies]
+
+
+def test_a_greedy_reply_is_what_the_model_writes_alone(chat, model, words):
+    for ask, reply in zip(asks(6), chat.ask(asks(6)), strict=True):
+        ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
+        alone = model.generate(
+            torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)).long(), max_new_tokens=40, do_sample=False
+        )
+        said = alone[0, len(ids) :].tolist()
+        assert reply.text == words.decode(said, skip_special_tokens=True)
+        assert (reply.prompt_tokens, reply.completion_tokens) == (len(ids), len(said))
+        assert reply.finish == ("stop" if said[-1] == words.eos_token_id else "length")
+
+
+def test_neither_batch_size_nor_order_matters(model, words):
+    mixed = [ask._replace(temperature=(0.0, 0.7, 1.3)[place % 3], seed=5) for place, ask in enumerate(asks(12))]
+    mixed[4] = mixed[4]._replace(max_tokens=3)
+    found = [texts(in_process(model, words, batch_size=size).ask(mixed)) for size in (1, 5, 12)]
+    assert found[0] == found[1] == found[2]
+    assert texts(in_process(model, words, batch_size=5).ask(mixed[::-1])) == found[0][::-1]
+    assert found[0][4][1] == "length" and found[0][4][3] == 3
+    assert {one[1] for one in found[0]} == {"stop", "length"}
+
+
+def test_a_seed_draws_the_same_again_and_none_draws_anew(chat):
+    (ask,) = asks(1, temperature=1.0)
+    seeded = [ask._replace(seed=seed) for seed in (1, 1, 2, 3, 4)]
+    said = [reply.text for reply in chat.ask(seeded)]
+    assert said[0] == said[1] and len({*said}) > 2
+    assert len({reply.text for reply in chat.ask([ask] * 6)}) > 2
+
+
+def test_draws_follow_the_models_probabilities(chat, model, words):
+    (ask,) = asks(1, temperature=0.5, max_tokens=1)
+    ids = words.apply_chat_template(list(ask.messages), add_generation_prompt=True, return_dict=False)
+    with torch.no_grad():
+        chances = (model(torch.tensor([ids])).logits[0, -1].double() / 0.5).softmax(-1)
+    number = 2000
+    replies = in_process(model, words, batch_size=500).ask([ask._replace(seed=seed) for seed in range(number)])
+    for token in chances.topk(5).indices.tolist():
+        share = sum(reply.text == words.decode([token]) for reply in replies) / number
+        spread = (chances[token] * (1 - chances[token]) / number) ** 0.5
+        assert abs(share - chances[token]) < 4 * spread
+
+
+def test_a_prompt_that_fills_the_context_is_an_error_and_the_others_go_on(chat):
+    long = Ask(user_turn("roses " * 300))
+    replies = chat.ask([long, *asks(1)])
+    assert replies[0].error == "the prompt has 303 tokens and the model's context 256" and not replies[1].error
+    (cut,) = chat.ask([Ask(user_turn("roses " * 250), max_tokens=50)])
+    assert cut.completion_tokens <= 256 - 253
+
+
+def test_a_long_prompt_beside_a_long_reply_stays_within_learned_positions(words):
+    config = AutoConfig.for_model(
+        "gpt2", vocab_size=len(words), n_positions=64, n_embd=32, n_layer=1, n_head=2, eos_token_id=words.eos_token_id
+    )
+    torch.manual_seed(0)
+    chat = in_process(AutoModelForCausalLM.from_config(config), words)
+    mixed = [Ask(user_turn("roses " * 50), max_tokens=50), Ask(user_turn("bees"), max_tokens=50)]
+    together, alone = chat.ask(mixed), [chat.ask([ask])[0] for ask in mixed]
+    assert texts(together) == texts(alone)
+    assert together[0].completion_tokens <= 64 - 53 and not any(reply.error for reply in together)
+
+
+def test_roles_that_the_template_refuses_are_an_error_of_that_ask(model):
+    words = models.tokenizer()
+    words.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + models.TEMPLATE
+    )
+    (plain,) = asks(1)
+    strict = plain._replace(messages=(Message(role="system", content="be strict"), *plain.messages))
+    refused, answered = in_process(model, words).ask([strict, plain])
+    assert "refuses roles ['system', 'user']: no system here" in refused.error and answered.text
+
+
+def test_the_models_own_settings_for_generation_are_left_out_and_left_alone(model, words, chat):
+    other = copy.deepcopy(model)
+    other.generation_config.repetition_penalty = 5.0
+    other.generation_config.do_sample = True
+    assert texts(in_process(other, words).ask(asks(4))) == texts(chat.ask(asks(4)))
+    assert other.generation_config.repetition_penalty == 5.0
+
+
+def test_replies_arrive_as_they_are_there(chat):
+    arrived = {}
+    replies = chat.ask(asks(5), arrived.__setitem__)
+    assert [arrived[place] for place in range(5)] == replies and chat.ask([]) == []
+
+
+def test_a_folder_is_loaded_and_its_weights_are_in_the_name(model, words, tmp_path):
+    other = models.causal_lm(words, seed=4)
+    for name, saved in (("judge", model), ("new", other)):
+        saved.save_pretrained(tmp_path / name)
+        words.save_pretrained(tmp_path / name)
+    loaded = local(str(tmp_path / "judge"), device="cpu")
+    assert loaded.name == in_process(model, words, name="judge").name
+    assert loaded.name != local(str(tmp_path / "new"), device="cpu").name.replace("new", "judge")
+    assert texts(loaded.ask(asks(3))) == texts(in_process(model, words).ask(asks(3)))
+
+
+def test_chats_import_no_torch(script):
+    text = """
+import rewardlab.judges.backends.cost, rewardlab.judges.backends.openai_endpoint
+import rewardlab.judges.backends.local_model, rewardlab.judges.backends.scripted
+import rewardlab.judges.store
+assert "torch" not in sys.modules and "openai" not in sys.modules
+"""
+    subprocess.run(script(text), check=True)

@@ -1,0 +1,196 @@
+"""What the Triton kernels promise beyond the folder's common test; all in the interpreter."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.kernels import guided_sampler as sampling
+from rewardlab.kernels import philox
+from rewardlab.kernels.guided_sampler import Sampled, example, reference
+from scipy import stats
+from torch import Tensor
+
+triton = pytest.importorskip("triton", reason="triton is not installed")
+import triton.language as tl  # noqa: E402
+from rewardlab.kernels import triton_common as fused  # noqa: E402
+from rewardlab.kernels.guided_sampler import triton as sampler_module  # noqa: E402
+from rewardlab.kernels.guided_sampler.triton import fused as sampler  # noqa: E402
+from rewardlab.kernels.triton_common.launch import launch, recorded  # noqa: E402
+from rewardlab.kernels.triton_common.tiles import gumbel  # noqa: E402
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: test_gpu.py")
+FOLDER = Path(fused.__path__[0])
+SOURCES = {
+    f"{file.parent.name}/{file.stem}": file.read_text()
+    for file in [*FOLDER.glob("*.py"), *FOLDER.parent.glob("*/triton*.py")]
+}
+
+
+# ---- the source ----
+
+
+def test_products_have_one_door_and_nothing_is_tuned_at_run_time():
+    for name, text in SOURCES.items():
+        assert name == "triton_common/tiles" or "tl.dot(" not in text, (
+            f"{name}: the interpreter multiplies bfloat16's bit patterns"
+        )
+        assert not re.search(r"autotune|libdevice|log1p\(|to_tensor|e-3[89]|~\w", text), (
+            f"{name}: not in every interpreter"
+        )
+        assert name == "triton_common/launch" or not re.search(r"\]\(\w", text.replace("[offset](", "")), (
+            f"{name}: start by `launch`"
+        )
+
+
+# ---- random numbers ----
+
+
+@triton.jit
+def write_gumbels(words, out, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, gumbel(tl.load(words + place).to(tl.uint32)))
+
+
+def numbers(words: Tensor) -> Tensor:
+    """`tiles.gumbel` of some words."""
+    out = torch.empty(len(words))
+    launch(write_gumbels, (1,), words=words, out=out, BLOCK=len(words))
+    return out
+
+
+def test_gumbels_are_those_of_float64_from_end_to_end():
+    spread = torch.linspace(0, 2**32 - 1, 960, dtype=torch.float64).long()
+    ends = torch.tensor(
+        [*range(16), *(2**26 + step for step in range(-16, 16)), *(2**32 - 1 - step for step in range(16))]
+    )
+    words = torch.cat([spread, ends])
+    torch.testing.assert_close(numbers(words).double(), philox.gumbel(words), atol=4e-6, rtol=0)
+
+
+def test_a_cell_of_one_in_ten_million_wins_as_often_as_it_should():
+    """It wins where E < 1e-7 E', E' the rest's: with probability 1e-7 / (1 + 1e-7) over E'."""
+    low = (-numbers(torch.arange(8192)).double()).exp().numpy()  # E of the words from below, in order
+    rest = -np.log1p(-(np.arange(20_000) + 0.5) / 20_000)  # E' at its quantiles
+    chance = np.searchsorted(low, 1e-7 * rest).mean() / 2**32
+    assert chance == pytest.approx(1e-7, rel=0.01)
+
+
+# ---- the sampler ----
+
+
+def of_rows(arguments: dict, rows: slice | list[int]) -> dict:
+    return {name: one[rows] for name, one in arguments.items()}
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_row_draws_the_same_in_any_batch_at_any_place_and_in_any_number_of_splits(truncated):
+    arguments = example({"N": 6, "G": 1, "V": 2500, **({"truncated": True} if truncated else {})}, torch.bfloat16)
+    whole = sampler(**arguments)
+    for others in (sampler(**of_rows(arguments, [4, 2])), sampler(**of_rows(arguments, [2, 5, 4]))):
+        assert others.token[-1] == whole.token[4 if len(others.token) == 3 else 2]
+    alone = sampler(**of_rows(arguments, slice(3, 4)))
+    for one, other in zip(alone, whole, strict=True):
+        assert torch.equal(one[0], other[3])
+    for span in (1, 3):
+        split = sampler(**arguments, span=span)
+        assert torch.equal(split.token, whole.token)
+        for one, other in zip(split[1:], whole[1:], strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+def test_tokens_come_as_often_as_they_should():
+    base, guide = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1])), torch.log(torch.tensor([1.0, 2.0, 2.0, 1.0]))
+    rows = 600
+    out = sampler(
+        *(base.repeat(rows, 1), guide.repeat(rows, 1, 1), torch.ones(rows, 1)),
+        **{"temperature": torch.ones(rows), "seed": torch.full((rows,), 5), "position": torch.arange(rows)},
+    )
+    p = np.array([0.4, 0.6, 0.4, 0.1]) / 1.5
+    assert stats.chisquare(out.token.bincount(minlength=4).numpy(), rows * p).pvalue > 1e-3
+
+
+@pytest.mark.long
+def test_truncated_tokens_come_as_often_as_they_should():
+    base, rows = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04])), 1500
+    out = sampler(
+        *(base.repeat(rows, 1), base.new_zeros(rows, 0, 5), base.new_zeros(rows, 0)),
+        **{"temperature": torch.full((rows,), 2.0), "seed": torch.arange(rows), "position": torch.full((rows,), 7)},
+        **{"top_k": torch.full((rows,), 4), "top_p": torch.full((rows,), 0.8)},
+    )
+    p = np.sqrt([0.4, 0.3, 0.2])  # the fourth is not needed to reach 0.8 of the first four
+    assert stats.chisquare(out.token.bincount(minlength=3).numpy(), rows * p / p.sum()).pvalue > 1e-3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_real_vocabulary_is_sampled_as_the_definition_does(truncated):
+    arguments = example({"N": 4, "G": 2, "V": 128256, **({"truncated": True} if truncated else {})}, torch.bfloat16)
+    exact = {name: one.double() if one.is_floating_point() else one for name, one in arguments.items()}
+    out, truth = sampler(**arguments), reference(**exact)
+    assert torch.equal(out.token, truth.token)
+    for one, other in zip(out[1:], truth[1:], strict=True):
+        torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.02}, {"top_k": 9, "top_p": 0.7, "min_p": 0.01}], ids=str
+)
+def test_the_way_through_the_whole_row_draws_what_the_candidates_draw(limits):
+    arguments = example({"N": 4, "G": 1, "V": 300}, torch.float32) | {"temperature": torch.tensor([1.0, 0.7, 1.5, 0.0])}
+    arguments |= {name: torch.full((4,), value) for name, value in limits.items()}
+    near, far = sampler(**arguments), sampler(**arguments, delta=1e-3)
+    truth = reference(**arguments)
+    for one, other, true in zip(near, far, truth, strict=True):
+        torch.testing.assert_close(one, true, atol=2e-5, rtol=0)
+        torch.testing.assert_close(other, true, atol=2e-5, rtol=0)
+
+
+def test_more_candidates_than_fit_are_drawn_from_the_whole_row(monkeypatch):
+    monkeypatch.setattr(sampler_module, "CAPACITY", 64)
+    arguments = example({"N": 2, "G": 0, "V": 300}, torch.float32) | {"top_p": torch.full((2,), 0.95)}
+    assert torch.equal(sampler(**arguments).token, reference(**arguments).token)
+
+
+def test_fewer_tokens_than_top_k_are_all_within_it():
+    base = torch.full((6, 40), -torch.inf)
+    base[:, 3:8] = torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04]).log()
+    arguments = {"temperature": torch.ones(6), "seed": torch.arange(6), "position": torch.arange(6)}
+    arguments |= {"top_k": torch.full((6,), 10), "top_p": torch.full((6,), 0.85)}
+    out, truth = (one(base, base[:, None, :][:, :0], base[:, :0], **arguments) for one in (sampler, reference))
+    assert torch.equal(out.token, truth.token) and out.token.unique().numel() > 1
+    torch.testing.assert_close(out.logprob, truth.logprob, atol=2e-5, rtol=0)
+
+
+def test_rows_beyond_two_thousand_million_logits_are_found(tmp_path):
+    """A sparse file of 4.3 GB stands for a buffer whose second row begins behind 2³¹ elements."""
+    step, vocabulary = 2**31 + 16, 300
+    file = np.memmap(tmp_path / "logits", dtype=np.float16, mode="w+", shape=(step + vocabulary,))
+    logits = torch.from_numpy(file).as_strided((2, vocabulary), (step, 1))
+    logits.copy_(torch.randn(2, vocabulary, generator=torch.Generator().manual_seed(0)))
+    options = {"temperature": torch.ones(2), "seed": torch.zeros(2).long(), "position": torch.zeros(2).long()}
+    for arguments in (
+        (logits, logits.new_zeros(2, 0, vocabulary), torch.zeros(2, 0)),
+        (logits.contiguous(), logits[:, None], torch.ones(2, 1)),
+    ):
+        truth = reference(*(one.float() for one in arguments), **options)
+        assert torch.equal(sampler(*arguments, **options).token, truth.token)
+
+
+def test_a_mask_of_every_token_gives_nan_and_leaves_the_others_alone():
+    arguments = example({"N": 3, "G": 1, "V": 40}, torch.float32)
+    arguments["base"][1] = -torch.inf
+    out = sampler(**arguments)
+    assert 0 <= out.token[1] < 40 and out.guided[1].isnan() and out.entropy[1].isnan()
+    truth = reference(**of_rows(arguments, [0, 2]))
+    assert torch.equal(out.token[[0, 2]], truth.token)
+
+
+def test_nothing_waits_for_the_device():
+    """Tensors without data would not survive it."""
+    with recorded(90) as launches:
+        out = sampler(**example({"N": 3, "G": 2, "V": 500, "truncated": True}, torch.bfloat16, "meta"))
+    assert isinstance(out, Sampled) and out.token.is_meta
+    assert [one.kernel.__name__ for one in launches] == ["scan_cells", "finish", "draw_candidates", "draw_from_all"]
+    assert launches[0].arguments["CELL"] == sampling.CELL

@@ -1,0 +1,243 @@
+"""policy/advantages: every formula against plain loops, and what all of them promise."""
+
+import math
+from statistics import mean, stdev
+
+import pytest
+import torch
+from rewardlab.policy.types import Rollout
+from rewardlab.rm.registry import load, names
+from torch import Tensor
+
+NAN = math.nan
+LENGTHS = (4, 2, 3, 1, 4, 3, 2, 4)
+GROUP = (7, 7, 7, 7, 2, 2, 2, 9)  # the last prompt has one answer
+REWARDS = (1.0, 0.0, NAN, 2.0, 0.5, 0.5, 0.5, 3.0)
+ESTIMATORS = names("policy.advantages")
+SETTINGS = {
+    "are": {"shape": 1.0},
+    "dacr": {"gamma": 0.5},
+    "laser": {"reference": -23.0},
+    "noise_forward": {"false_negative": 0.25},
+}
+COMPONENTS = {"ccpo": 2, "dacr": 4, "gdpo": 2, "laser": 2}
+TOKENS = {"gae", "gigpo", "reinforce_pp"}
+VERDICTS = {"debiased", "noise_forward"}
+UNCENTRED = {"fixed_baseline", "noise_forward"}
+
+
+def made(name: str):
+    return load("policy.advantages", name)(**SETTINGS.get(name, {}))
+
+
+def rollout(lengths=LENGTHS, group=GROUP, prompt: int = 2, width: int = 8, **fields) -> Rollout:
+    place = torch.arange(width)
+    response = (place >= prompt) & (place < prompt + torch.tensor(lengths)[:, None])
+    generator = torch.Generator().manual_seed(0)
+    fields_made = {
+        "finished": torch.arange(len(lengths)) % 3 != 1,
+        "values": torch.randn(len(lengths), width, generator=generator, dtype=torch.float64),
+        "after": torch.randn(len(lengths), generator=generator, dtype=torch.float64),
+        "tokens": torch.randint(2, (len(lengths), width), generator=generator),
+    }
+    return Rollout(torch.tensor(group, dtype=torch.long), response, **fields_made | fields)
+
+
+def rewards_for(name: str, rewards=REWARDS) -> Tensor:
+    one = torch.tensor(rewards, dtype=torch.float64)
+    if name in VERDICTS:
+        return torch.where(one.isfinite(), (one > 0.6).double(), one)
+    columns = [one, 10 * one.square() - 20 * (name == "laser"), -one, 2 * one]
+    return torch.stack(columns[: COMPONENTS[name]], 1) if name in COMPONENTS else one
+
+
+def estimate(name: str, rewards=REWARDS, **fields) -> Tensor:
+    return made(name)(rewards_for(name, rewards), rollout(**fields))
+
+
+def by_loop(formula, rewards=REWARDS, group=GROUP) -> list[float]:
+    """`formula(reward, rewards of the group, rewards of all that count)` of every row that counts, else 0."""
+    members = {g: [r for r, h in zip(rewards, group, strict=True) if h == g and not math.isnan(r)] for g in group}
+    everyone = [r for g in dict.fromkeys(group) for r in members[g] if len(members[g]) > 1]
+    return [
+        0.0 if math.isnan(r) or len(members[g]) < 2 else formula(r, members[g], everyone)
+        for r, g in zip(rewards, group, strict=True)
+    ]
+
+
+# ---- each against plain loops ----
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("grpo", lambda r, mine, _: (r - mean(mine)) / (stdev(mine) + 1e-4)),
+        ("dr_grpo", lambda r, mine, _: r - mean(mine)),
+        ("rloo", lambda r, mine, _: r - (sum(mine) - r) / (len(mine) - 1)),
+        ("lite_ppo", lambda r, mine, everyone: (r - mean(mine)) / (stdev(everyone) + 1e-4)),
+    ],
+)
+def test_a_group_formula_is_its_plain_loop(name, formula):
+    torch.testing.assert_close(estimate(name).tolist(), by_loop(formula))
+
+
+def test_rloo_worked_out_by_hand():
+    # rewards 1, 0, 2 in a group: 1 - (0 + 2)/2 = 0, 0 - (1 + 2)/2 = -1.5, 2 - (1 + 0)/2 = 1.5
+    assert estimate("rloo")[[0, 1, 3]].tolist() == [0.0, -1.5, 1.5]
+
+
+def test_gdpo_normalises_each_reward_before_it_adds_them():
+    mine = [1.0, 0.0, 2.0]
+    squares = [10 * r * r for r in mine]
+    parts = [
+        (r - mean(mine)) / (stdev(mine) + 1e-4) + (s - mean(squares)) / (stdev(squares) + 1e-4)
+        for r, s in zip(mine, squares, strict=True)
+    ]
+    everyone = [*parts, 0.0, 0.0, 0.0]  # the second group's rewards are all equal
+    expected = [(one - mean(everyone)) / (stdev(everyone) + 1e-4) for one in everyone]
+    found = estimate("gdpo")
+    torch.testing.assert_close(found[[0, 1, 3, 4, 5, 6]].tolist(), expected)
+    assert found[2] == found[7] == 0
+
+
+def test_a_constant_reward_beside_another_changes_nothing_under_gdpo():
+    one = torch.tensor([1.0, 0.0, 3.0, 2.0, 0.5, 0.2, 0.1, 3.0], dtype=torch.float64)
+    both = torch.stack([one, torch.full_like(one, 1000.0)], 1)
+    gdpo = load("policy.advantages", "gdpo")()
+    torch.testing.assert_close(gdpo(both, rollout()), gdpo(one[:, None], rollout()))
+
+
+def test_gae_is_its_plain_loop():
+    gamma, lam, batch = 0.9, 0.8, rollout()
+    rewards = torch.tensor(REWARDS, dtype=torch.float64)
+    found = load("policy.advantages", "gae")(gamma=gamma, lam=lam)(rewards, batch)
+    for row, (length, reward) in enumerate(zip(LENGTHS, REWARDS, strict=True)):
+        V = batch.values[row, 2 : 2 + length].tolist() + [0.0]  # the reward is terminal, cut off or not
+        expected, ahead = [], 0.0
+        for t in reversed(range(length)):
+            delta = (reward if t == length - 1 else 0.0) + gamma * V[t + 1] - V[t]
+            ahead = delta + gamma * lam * ahead
+            expected.insert(0, 0.0 if math.isnan(reward) else ahead)
+        torch.testing.assert_close(found[row, 2 : 2 + length].tolist(), expected)
+
+
+def test_gae_worked_out_by_hand():
+    # two tokens, V = (1, 2), reward 5 at the end, gamma = 1, lambda = 1/2: delta = (2 - 1, 5 - 2); A = (1 + 3/2, 3)
+    batch = rollout((2,), (0,), values=torch.tensor([[9.0, 9, 1, 2, 9, 9, 9, 9]]), after=torch.tensor([7.0]),
+                    finished=torch.tensor([True]))  # fmt: skip
+    found = load("policy.advantages", "gae")(lam=0.5)(torch.tensor([5.0]), batch)
+    assert found[0, 2:4].tolist() == [2.5, 3.0]
+
+
+def test_gae_bootstraps_a_truncated_completion_only_without_a_terminal_reward():
+    gae = load("policy.advantages", "gae")(lam=0.5)
+    batch = rollout((2,), (0,), values=torch.tensor([[9.0, 9, 1, 2, 9, 9, 9, 9]]), after=torch.tensor([7.0]),
+                    finished=torch.tensor([False]))  # fmt: skip
+    # a reward of 5 for the completion ends it: delta = (2 - 1, 5 - 2), and the critic's 7 counts for nothing
+    assert gae(torch.tensor([5.0]), batch)[0, 2:4].tolist() == [2.5, 3.0]
+    # a step's reward of 5 at the last token does not: delta = (2 - 1, 5 + 7 - 2)
+    steps = torch.zeros(1, 8).index_fill(1, torch.tensor([3]), 5.0)
+    assert gae(steps, batch)[0, 2:4].tolist() == [6.0, 10.0]
+    assert gae(steps, batch._replace(finished=torch.tensor([True])))[0, 2:4].tolist() == [2.5, 3.0]
+    assert gae(steps, batch._replace(after=None))[0, 2:4].tolist() == [2.5, 3.0]
+
+
+def test_gae_reads_past_what_a_tool_wrote():
+    """The same completion with and without three tokens of a tool between its first and second token."""
+    gae = load("policy.advantages", "gae")(gamma=0.9, lam=0.5)
+    own = torch.tensor([[True, True, True]]), torch.tensor([[1.0, 2.0, 3.0]])
+    interrupted = torch.tensor([[True, False, False, False, True, True]]), torch.tensor([[1.0, 8, 8, 8, 2.0, 3.0]])
+    plain, apart = (
+        gae(torch.tensor([5.0]), Rollout(torch.tensor([0]), response, torch.tensor([True]), values=values))
+        for response, values in (own, interrupted)
+    )
+    assert apart[:, [0, 4, 5]].tolist() == plain.tolist() and not apart[:, 1:4].any()
+
+
+def test_gae_without_a_critic_says_so():
+    with pytest.raises(ValueError, match="no critic's values; give the run a critic"):
+        estimate("gae", values=None)
+
+
+def test_reinforce_pp_is_the_return_in_units_of_all_tokens():
+    gamma, batch = 0.5, rollout()
+    found = load("policy.advantages", "reinforce_pp")(gamma=gamma)(torch.tensor(REWARDS, dtype=torch.float64), batch)
+    returns = {
+        (row, t): reward * gamma ** (length - 1 - t)
+        for row, (length, reward) in enumerate(zip(LENGTHS, REWARDS, strict=True))
+        if not math.isnan(reward)
+        for t in range(length)
+    }
+    centre, spread = mean(returns.values()), stdev(returns.values()) + 1e-8
+    for (row, t), one in returns.items():
+        assert found[row, 2 + t].item() == pytest.approx((one - centre) / spread)
+
+
+def test_rewards_of_tokens_are_taken_as_they_are():
+    batch = rollout(after=None)
+    rewards = torch.tensor([0.0 if math.isnan(r) else r for r in REWARDS], dtype=torch.float64)
+    last = torch.zeros(8, 8, dtype=torch.float64)
+    last[torch.arange(8), 1 + torch.tensor(LENGTHS)] = rewards
+    for name in ("gae", "reinforce_pp"):
+        estimator = load("policy.advantages", name)()
+        torch.testing.assert_close(estimator(rewards, batch), estimator(last, batch))
+
+
+# ---- what all of them promise ----
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_missing_reward_counts_for_nobody(name):
+    """Whatever else is in the row without a reward, and whether the row is there at all."""
+    found = estimate(name)
+    assert found.isfinite().all() and not found[2].any()
+    rows = [0, 1, 3, 4, 5, 6, 7]
+    batch = rollout()
+    without = Rollout(*(one[rows] if isinstance(one, Tensor) else one for one in batch))
+    alone = made(name)(rewards_for(name)[rows], without)
+    torch.testing.assert_close(found[rows], alone)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_rows_may_come_in_any_order(name):
+    order = torch.tensor([5, 0, 7, 2, 1, 6, 3, 4])
+    batch = rollout()
+    shuffled = Rollout(*(one[order] if isinstance(one, Tensor) else one for one in batch))
+    found = made(name)(rewards_for(name)[order], shuffled)
+    torch.testing.assert_close(found, estimate(name)[order])
+
+
+@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"gae", "reinforce_pp"} - UNCENTRED))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_equal_rewards_are_worth_exactly_nothing(name, dtype):
+    """Twelve rewards of -23.1 differ from their float32 mean; divided by a tiny deviation that was 0.77."""
+    batch = rollout((3,) * 12, (0,) * 12)
+    value = 1.0 if name in VERDICTS else -23.1
+    rewards = torch.full((12, COMPONENTS[name]) if name in COMPONENTS else (12,), value, dtype=dtype)
+    assert not made(name)(rewards, batch).any()
+
+
+@pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"are", "dacr", "gae", "reinforce_pp", "lite_ppo", "gdpo"}))
+def test_another_group_never_matters(name):
+    changed = (*REWARDS[:4], 9.0, -4.0, NAN, 1.0)
+    torch.testing.assert_close(estimate(name, changed)[:4], estimate(name)[:4])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_infinite_reward_is_refused_by_its_place(name):
+    with pytest.raises(ValueError, match=r"the reward at \(4,.*is inf; a missing reward is NaN"):
+        estimate(name, (*REWARDS[:4], math.inf, *REWARDS[5:]))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_token_outside_the_answer_has_no_advantage(name):
+    found = estimate(name)
+    assert found.dim() == 1 or not found[~rollout().response].any()
+
+
+def test_an_empty_answer_and_an_empty_step_are_no_trouble():
+    for name in sorted(TOKENS):
+        batch = rollout((0, 2), (0, 0))
+        assert not made(name)(torch.tensor([1.0, 2.0]), batch)[0].any()
+    for name in sorted({*ESTIMATORS} - TOKENS - {*COMPONENTS}):
+        assert made(name)(torch.zeros(0), rollout((), ())).shape == (0,)

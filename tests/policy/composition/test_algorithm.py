@@ -1,0 +1,185 @@
+"""policy/composition/algorithm.py: from rewards to what the loss reads, by hand."""
+
+import json
+import math
+
+import pytest
+import torch
+from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.types import Rewards, Rollout, Transform
+from rewardlab.rm.registry import load
+
+NAN = math.nan
+
+
+def made(advantage="dr_grpo", **changes) -> Algorithm:
+    estimator = load("policy.advantages", advantage)()
+    return Algorithm(estimator, load("policy.losses", "ppo")(), load("policy.aggregations", "token_mean")(), **changes)
+
+
+def rollout(**changes) -> Rollout:
+    response = torch.arange(3) < torch.tensor([2, 1, 3, 1])[:, None]
+    logprobs = torch.tensor([[-1.0, -2.0, 0], [-1.0, 0, 0], [-1.0, -1.0, -1.0], [-2.0, 0, 0]])
+    base = torch.tensor([[-1.5, -2.0, 0], [-1.0, 0, 0], [-1.0, -3.0, -1.0], [-1.0, 0, 0]])
+    finished = torch.ones(4, dtype=torch.bool)
+    return Rollout(torch.tensor([0, 0, 1, 1]), response, finished, logprobs=logprobs, base=base)._replace(**changes)
+
+
+def rewards(*columns: list[float]) -> Rewards:
+    names = ("right", "style")[: len(columns)]
+    return Rewards(torch.tensor(columns, dtype=torch.float64).T.contiguous(), names)
+
+
+def test_shares_decide_what_is_trained_on():
+    both = rewards([1, 3, 0, 4], [10, 0, 0, 0])
+    assert made(shares={"right": 1.0})(both, rollout()).advantages["estimate"].tolist() == [-1, 1, -2, 2]
+    assert made(shares={"right": 2.0, "style": 0.5})(both, rollout()).total.tolist() == [7, 6, 0, 8]
+    assert made()(both, rollout()).total.tolist() == [11, 3, 0, 4]
+
+
+def test_a_missing_reward_weighs_nothing_and_leaves_the_other_group_alone():
+    scored = made()(rewards([1, 3, NAN, 4]), rollout())
+    assert scored.advantages["estimate"].tolist() == [-1, 1, 0, 0]
+    assert scored.weights.tolist() == [[0.25, 0.25, 0], [0.25, 0, 0], [0, 0, 0], [0.25, 0, 0]]
+
+
+def test_a_penalty_in_the_answers_reward_is_its_sum():
+    scored = made(penalty=Penalty(0.1, "answer", "k1"))(rewards([1, 3, 0, 4]), rollout())
+    # Σ log pi - log base: 0.5, 0, 2, -1
+    assert scored.total.tolist() == [1, 3, 0, 4]
+    expected = [1 - 0.05 - 1.975, 3 - 1.975, -0.2 - 1.95, 4.1 - 1.95]
+    assert scored.advantages["estimate"].tolist() == pytest.approx(expected)
+
+
+def test_a_penalty_in_the_tokens_rewards_stays_where_it_arose():
+    values = torch.zeros(4, 3)
+    made_so = made("gae", penalty=Penalty(0.1, "token", "k1"))
+    scored = made_so(rewards([1, 3, 0, 4]), rollout(values=values, after=torch.zeros(4)))
+    first = scored.advantage[0].tolist()
+    assert first[1] == pytest.approx(1.0)  # the second token costs nothing and brings the reward
+    assert first[0] == pytest.approx(-0.05 + 0.95 * 1.0)
+
+
+def test_steps_rewards_join_the_answers():
+    steps = torch.full((4, 3), NAN, dtype=torch.float64)
+    steps[0, 0] = 0.5
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), steps)
+    scored = made("gae")(process, rollout(values=torch.zeros(4, 3), after=torch.zeros(4)))
+    assert scored.advantage[0, :2].tolist() == pytest.approx([0.5 + 0.95, 1.0])
+
+
+COMPLETIONS = {
+    "are": {"shape": 0.5},
+    "canon": {},
+    "debiased": {},
+    "dr_grpo": {},
+    "fixed_baseline": {},
+    "grpo": {},
+    "lite_ppo": {},
+    "noise_forward": {"false_negative": 0.2},
+    "rloo": {},
+}
+"""Estimators of whole completions."""
+
+
+def test_an_estimator_of_completions_reads_the_sum_of_what_their_tokens_earn():
+    scored = made("fixed_baseline", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 3, 0, 4]), rollout())
+    # Σ log pi - log base: 0.5, 0, 2, -1; every token of a completion has the completion's advantage
+    assert scored.advantage[:, 0].tolist() == pytest.approx([0.95, 3, -0.2, 4.1])
+    assert scored.advantage[0].tolist() == pytest.approx([0.95] * 3)
+
+
+@pytest.mark.parametrize("name", sorted({*COMPLETIONS} - {"debiased", "noise_forward"}))
+def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions(name):
+    found = []
+    for place in ("token", "answer"):
+        estimator = load("policy.advantages", name)(**COMPLETIONS[name])
+        algorithm = made(penalty=Penalty(0.1, place, "k1"))
+        algorithm.advantage = estimator
+        found.append(algorithm(rewards([1, 3, 0, 4]), rollout()).advantages["estimate"])
+    torch.testing.assert_close(*found)
+    assert found[0].shape == (4,)
+
+
+def test_steps_rewards_are_summed_for_an_estimator_of_completions():
+    steps = torch.full((4, 3), NAN, dtype=torch.float64)
+    steps[0, 0], steps[0, 1], steps[2, 2] = 0.5, 0.25, 1.0
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), steps)
+    assert made("dr_grpo")(process, rollout()).advantages["estimate"].tolist() == [0.375, -0.375, 0.5, -0.5]
+
+
+def test_verdicts_with_a_kl_in_them_are_refused_where_only_verdicts_are_read():
+    with pytest.raises(
+        ValueError, match="debiased: rewards are verdicts of 0 or 1, got 0.95; leave .* a KL in the loss"
+    ):
+        made("debiased", penalty=Penalty(0.1, "token", "k1"))(rewards([1, 0, 0, 1]), rollout())
+
+
+def test_an_estimator_of_tokens_that_does_not_say_so_is_refused_rewards_of_tokens():
+    algorithm = made(penalty=Penalty(0.1, "token", "k1"))
+    algorithm.advantage = lambda rewards, rollout: rewards[:, None] * rollout.response
+    with pytest.raises(ValueError, match="return a policy.types.TokenEstimator of it"):
+        algorithm(rewards([1, 3, 0, 4]), rollout())
+
+
+def test_a_loss_of_whole_completions_refuses_advantages_of_tokens():
+    kimi, values = load("policy.losses", "kimi")(tau=0.1), {"values": torch.zeros(4, 3), "after": torch.zeros(4)}
+    algorithm = made("gae")
+    algorithm.rule = kimi
+    with pytest.raises(ValueError, match="reads one advantage for each, and the estimator returns one for every token"):
+        algorithm(rewards([1, 3, 0, 4]), rollout(**values))
+    algorithm = made(advantage_transforms={"masked": load("policy.transforms", "entropy_mask")()})
+    algorithm.rule = kimi
+    with pytest.raises(ValueError, match="and 'masked' returns one for every token; take another one, or a clip rule"):
+        algorithm(rewards([1, 3, 0, 4]), rollout(entropy=torch.rand(4, 3)))
+
+
+def test_components_apart_for_an_estimator_that_weighs_them_itself():
+    gdpo = load("policy.advantages", "gdpo")([1.0, 1.0])
+    algorithm = made(shares={"style": 1.0, "right": 1.0}, apart=True)
+    algorithm.advantage = gdpo
+    seen = rewards([1, 3, 0, 4], [0, 0, 5, 0])
+    direct = gdpo(seen.values[:, [1, 0]], rollout())
+    torch.testing.assert_close(algorithm(seen, rollout()).advantages["estimate"], direct)
+
+
+def test_an_estimator_of_components_apart_refuses_rewards_of_steps():
+    process = Rewards(torch.ones(4, 1, dtype=torch.float64), ("right",), torch.zeros(4, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="reads no rewards of steps"):
+        made("gdpo", apart=True)(process, rollout())
+
+
+def test_every_stage_is_kept():
+    double = Transform("advantage", lambda state, a, _: ({"calls": state.get("calls", 0) + 1}, 2 * a), stage=2)
+    cut = load("policy.transforms", "missing_eos")(reward="right", cost=1.0)
+    algorithm = made(reward_transforms={"cut": cut}, advantage_transforms={"double": double})
+    scored = algorithm(rewards([1, 3, 0, 4]), rollout(finished=torch.tensor([True, False, True, True])))
+    assert [*scored.rewards] == ["sources", "cut"]
+    assert scored.rewards["cut"]["right"].tolist() == [1, 2, 0, 4]
+    assert scored.advantages["double"].tolist() == [-1, 1, -4, 4]
+    assert scored.advantage[0].tolist() == [-1, -1, -1]
+    algorithm(rewards([1, 3, 0, 4]), rollout())
+    state = json.loads(json.dumps(algorithm.state))
+    assert state["advantages"] == {"double": {"calls": 2}}
+    other = made(reward_transforms={"cut": cut}, advantage_transforms={"double": double})
+    other.load(state)
+    assert other.state == algorithm.state
+
+
+def test_a_scheduler_weighs_answers():
+    scored = made(scheduler=load("policy.schedulers", "pf_ppo")("best_worst"))(rewards([1, 3, 0, 4]), rollout())
+    torch.testing.assert_close(scored.weights, rollout().response.double() / 7)
+    three = rollout(group=torch.tensor([0, 0, 0, 1]))
+    often = made(scheduler=load("policy.schedulers", "pf_ppo")("best_worst"))(rewards([1, 3, 2, 4]), three).weights
+    assert (often * 7)[:, 0].tolist() == pytest.approx([1.5, 1.5, 0, 1])
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="one of loss, token, answer, got 'reward'"):
+        Penalty(0.1, "reward")
+    with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
+        made(penalty=Penalty(0.1, "answer"))(rewards([1, 3, 0, 4]), rollout(base=None))
+    with pytest.raises(ValueError, match="reads no KL in a reward; put it in the loss"):
+        made(apart=True, penalty=Penalty(0.1, "answer"))
+    with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
+        made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())

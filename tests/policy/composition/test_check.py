@@ -1,0 +1,228 @@
+"""policy/composition/check.py: every composition runs, or is refused with a sentence before the first step."""
+
+import copy
+import itertools
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.composition.check import RunInputs, check_composition, made_up_rewards, made_up_rollout
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.policy.types import Rewards, TokenEstimator, Transform
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.registry import load, names
+
+from tests.conftest import SMALL_RUN
+from tests.policy.advantages.test_advantages import COMPONENTS, ESTIMATORS, SETTINGS, TOKENS, VERDICTS
+from tests.policy.transforms.test_transforms import ADVANTAGES, made
+
+FIELDS = ("tokens", "logprobs", "base", "entropy", "states")
+CRITIC = ("values", "after")
+LOSSES = {
+    "ppo": {},
+    "gspo": {},
+    "cispo": {"high": 1.3},
+    "kimi": {"tau": 0.1},
+    "hacpo": {"delta": 0.8},
+    "p3o": {"epsilon": 0.2},
+    "rpo": {"beta": 0.1, "eta": 0.01},
+}
+OF_COMPLETIONS = {"kimi", "hacpo", "p3o", "rpo"}
+KL_PLACES = ("loss", "token", "answer")
+
+
+def algorithm(advantage="dr_grpo", loss="ppo", **changes) -> Algorithm:
+    if isinstance(advantage, str):
+        advantage = load("policy.advantages", advantage)(**SETTINGS.get(advantage, {}))
+    rule = load("policy.losses", loss)(**LOSSES[loss]) if isinstance(loss, str) else loss
+    return Algorithm(advantage, rule, load("policy.aggregations", "token_mean")(), **changes)
+
+
+def run_inputs(number=1, size=4, *, critic=False, **changes) -> RunInputs:
+    columns = ("right", "style", "partner", "other")[:number]
+    return RunInputs(columns, [size], FIELDS + CRITIC * critic)._replace(**changes)
+
+
+def refusal(made: Algorithm, inputs: RunInputs) -> str:
+    """The sentence, or nothing."""
+    try:
+        check_composition(made, inputs)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+# ---- all of them ----
+
+
+SHAPES = [("ppo", *one) for one in itertools.product(KL_PLACES, (False, True), (1, 4))]
+SHAPES += [(loss, "loss", False, 2) for loss in LOSSES if loss != "ppo"]
+"""Losses with places of the KL, with and without process rewards, and completions in a group."""
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.filterwarnings("ignore:are")
+def test_every_estimator_runs_on_every_shape_of_rewards_or_is_refused_with_a_sentence(name):
+    apart = name in COMPONENTS
+    for loss, place, steps, size in SHAPES:
+        in_reward = place != "loss"
+        if apart and in_reward:
+            with pytest.raises(ValueError, match="reads no KL in a reward"):
+                algorithm(name, apart=True, penalty=Penalty(0.1, place, "k1"))
+            continue
+        composed = algorithm(name, loss, apart=apart, penalty=Penalty(0.1, place, "k1"))
+        inputs = run_inputs(COMPONENTS.get(name, 1), size, critic=name == "gae", process_rewards=steps)
+        reasons = {
+            "reads no rewards of steps": apart and steps,
+            "verdicts of 0 or 1": name in VERDICTS and (in_reward or steps),
+            "a loss of whole completions reads one advantage": name in TOKENS and loss in OF_COMPLETIONS,
+        }
+        expected, said = [reason for reason, holds in reasons.items() if holds], refusal(composed, inputs)
+        assert any(reason in said for reason in expected) if expected else not said, (loss, place, steps, size, said)
+        if not said:
+            scored = composed(made_up_rewards(size, inputs), made_up_rollout(size, inputs.fields))
+            assert scored.advantage.isfinite().all() and scored.advantage.shape == scored.weights.shape
+
+
+@pytest.mark.parametrize("name", ADVANTAGES)
+@pytest.mark.parametrize("advantage", ["grpo", "reinforce_pp"])
+@pytest.mark.parametrize("fields", [FIELDS, ("tokens",)], ids=["all", "none"])
+def test_every_transform_of_advantages_runs_or_names_what_is_missing(name, advantage, fields):
+    said = refusal(algorithm(advantage, advantage_transforms={name: made(name)}), run_inputs(fields=fields))
+    missing = {"ace": "log-probabilities", "entropy_mask": "entropies", "poise": "log-probabilities", "resrl": "states"}
+    assert missing[name] in said if name in missing and fields == ("tokens",) else not said
+
+
+def test_every_scheduler_runs_or_names_what_is_missing():
+    bandit = {"model": "ridge", "keep": 2, "longest": 16, "penalty": 0.1, "ceiling": 2.0, "shrink": 1.0, "bonus": 0.5}
+    settings = {"cbs": bandit, "dars": {}, "pf_ppo": {"kind": "best_worst"}, "wmss": {}}
+    assert {*settings} == {*names("policy.schedulers")}
+    for name, given in settings.items():
+        scheduled = algorithm(scheduler=load("policy.schedulers", name)(**given))
+        assert not refusal(scheduled, run_inputs())
+    said = refusal(algorithm(scheduler=load("policy.schedulers", "wmss")()), run_inputs(fields=()))
+    assert "leave --measure_kl on" in said
+
+
+# ---- what is wrong is one sentence ----
+
+
+def of_advantages(change) -> dict[str, Transform]:
+    return {"own": Transform("advantage", lambda state, x, rollout: change(x), stage=2)}
+
+
+def of_rewards(change) -> dict[str, Transform]:
+    return {"own": Transform("reward", lambda state, x, rollout: (state, change(x)))}
+
+
+WRONG = {
+    "estimate [N, 1]": (
+        algorithm(lambda r, rollout: r[:, None]),
+        "the advantage estimator returns the shape [16, 1] for made-up completions, where [16] or [16, 3] is expected",
+    ),
+    "estimate NaN": (algorithm(lambda r, rollout: r), "the advantage estimator returns numbers that are not finite"),
+    "estimate raises": (algorithm(lambda r, rollout: r.x), "the advantage estimator fails on a made-up rollout (Attr"),
+    "estimate list": (algorithm(lambda r, rollout: r.tolist()), "the advantage estimator returns list for made-up"),
+    "estimate torch": (algorithm(lambda r, rollout: r @ torch.ones(3)), "estimator fails on a made-up rollout (Runt"),
+    "no state": (
+        algorithm(advantage_transforms=of_advantages(lambda x: x)),
+        "the transform 'own' returns Tensor, where its next state and its result are expected",
+    ),
+    "rows": (
+        algorithm(advantage_transforms=of_advantages(lambda x: ({}, x[:2]))),
+        "the transform 'own' returns the shape [2]",
+    ),
+    "no rewards": (
+        algorithm(reward_transforms=of_rewards(lambda x: x.values)),
+        "the transform 'own' returns Tensor for made-up rewards, where policy.types.Rewards are expected",
+    ),
+    "rows of rewards": (
+        algorithm(reward_transforms=of_rewards(lambda x: Rewards(x.values[:3], x.names))),
+        "the transform 'own' returns rewards of the shape [3, 1], where [16, 1] is expected",
+    ),
+    "loss []": (algorithm(loss=lambda one: one.logprob.sum()), "the loss returns the shape [] for made-up completions"),
+    "loss inf": (algorithm(loss=lambda one: one.logprob / 0), "the loss returns numbers that are not finite"),
+    "loss raises": (algorithm(loss=lambda one: one.base.x), "the loss fails on a made-up rollout (AttributeError"),
+    "name": (algorithm(shares={"rihgt": 1.0}), "no reward is called 'rihgt'; there are right"),
+    "scheduler": (algorithm(scheduler=lambda state, s, rollout: ({}, s)), "the scheduler returns numbers that are not"),
+}
+
+
+@pytest.mark.parametrize(("made", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_one_sentence(made, sentence):
+    said = refusal(made, run_inputs())
+    assert sentence in said and "\n" not in said
+
+
+def test_a_missing_input_is_named():
+    assert "give the run a critic" in refusal(algorithm("gae"), run_inputs())
+    assert "leave --measure_kl on" in refusal(algorithm(loss="rpo"), run_inputs(fields=("tokens", "logprobs")))
+    assert "needs the rollout's log-probabilities" in refusal(
+        algorithm(penalty=Penalty(0.1, "answer")), run_inputs(fields=("tokens", "logprobs"))
+    )
+    watched = run_inputs(2, watched=("style",))
+    gated = algorithm(shares={"right": 1.0}, reward_transforms={"gate": made("gate", reward="right", by="style")})
+    assert "reads what is only watched (style)" in refusal(gated, watched)
+    assert not refusal(algorithm(shares={"right": 1.0}), watched)
+    pessimistic = algorithm(reward_transforms={"pessimism": made("pessimism", reward="right")})
+    assert "comes from a single model" in refusal(pessimistic, run_inputs())
+    assert not refusal(pessimistic, run_inputs(ensembles=("right",)))
+
+
+def test_pairs_of_an_evaluation_with_a_single_answer_are_refused_before_training():
+    solver = algorithm(reward_transforms={"solver": made("ccpo_solver", reward="right")})
+    assert not refusal(solver, run_inputs(sizes=[4]))
+    assert "a group has 1; give an even --num_generations" in refusal(solver, run_inputs(sizes=[4, 1]))
+
+
+# ---- nothing else changes ----
+
+
+def test_neither_state_nor_random_numbers_change():
+    def draws(rewards, rollout):
+        return rewards.nan_to_num(0) + torch.rand(len(rewards))
+
+    formulas = {"poise": made("poise"), "ha_dw": made("ha_dw")}
+    composed = algorithm(draws, advantage_transforms={"ha_dw": formulas["ha_dw"], "poise": formulas["poise"]})
+    before, generator = copy.deepcopy(composed.state), torch.get_rng_state()
+    check_composition(composed, run_inputs(size=64))
+    assert composed.state == before and torch.equal(torch.get_rng_state(), generator)
+
+
+def test_what_is_made_up_has_ties_missing_rewards_a_single_reward_and_a_truncated_completion():
+    rollout, rewards = made_up_rollout(2, ("base",)), made_up_rewards(2, run_inputs())
+    shown = [None if math.isnan(one) else one for one in rewards["right"].tolist()]
+    assert shown == [1, 0, 1, 1, 1, None, None, None]
+    assert rollout.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and rollout.response.sum(1).tolist() == [
+        1,
+        2,
+        3,
+        1,
+        2,
+        3,
+        1,
+        2,
+    ]
+    assert rollout.finished.logical_not().nonzero().tolist() == [[2]] and rollout.logprobs is None
+
+
+def test_a_trainer_refuses_before_its_first_step(base, words, tmp_path):
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(8, 0)])
+    arguments = PolicyArguments(**SMALL_RUN | {"output_dir": str(tmp_path)})
+    sources = RewardSources({"gold": garden.gold()})
+
+    def trainer(composed: Algorithm) -> PolicyTrainer:
+        return PolicyTrainer(copy.deepcopy(base), sources, composed, arguments, data, tokenizer=words)
+
+    with pytest.raises(UsageError, match="give the run a critic"):
+        trainer(algorithm("gae"))
+    with pytest.raises(UsageError, match="leave .*measure_kl on|no log-probabilities"):
+        arguments.measure_kl = False
+        trainer(algorithm(advantage_transforms={"ace": made("ace")}))
+    tokens = TokenEstimator(lambda rewards, rollout: rewards.nan_to_num(0)[:, None] * rollout.response)
+    trainer(algorithm(tokens))

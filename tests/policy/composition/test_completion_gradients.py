@@ -1,0 +1,135 @@
+"""Losses that compare completions have one gradient, whatever the micro-batches."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.composition.algorithm import Algorithm
+from rewardlab.policy.composition.completion_gradients import completions_of
+from rewardlab.policy.composition.completion_losses import WholeAnswers, completion_loss, shares_and_slopes
+from rewardlab.policy.losses.kimi import kimi
+from rewardlab.policy.losses.p3o import p3o
+from rewardlab.policy.losses.rpo import rpo
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.forward import Answers
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.registry import load
+from transformers import TrainerCallback
+
+from tests.conftest import SMALL_RUN
+
+
+def completions(logprob) -> WholeAnswers:
+    """Two groups of four completions."""
+    rows = torch.arange(8)
+    old, base, rewards = torch.randn(3, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return WholeAnswers(logprob, old, rewards, rows // 4, rows * 0 + 1, rows % 4, 4, base=base)
+
+
+@pytest.mark.parametrize("rule", [p3o(epsilon=0.9), rpo(beta=0.3, eta=0.1), kimi(tau=0.1)], ids=["p3o", "rpo", "kimi"])
+def test_shares_and_slopes_make_up_the_loss_and_its_gradient_one_completion_at_a_time(rule):
+    values, weight = torch.randn(2, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    logprob, weight = values.requires_grad_(), weight.abs()
+    whole = (weight * rule(completions(logprob))).sum()
+    (expected,) = torch.autograd.grad(whole, logprob)
+    shares, slopes = shares_and_slopes(rule, completions(logprob), weight)
+    parts = []
+    for row in range(8):
+        alone = WholeAnswers(
+            *(one[row : row + 1] if isinstance(one, torch.Tensor) else one for one in completions(logprob))
+        )
+        inputs = {"loss_share": shares[row : row + 1], "loss_slope": slopes[row : row + 1]}
+        parts.append(completion_loss(rule, alone, weight[row : row + 1], inputs))
+    total = torch.stack(parts).sum()
+    torch.testing.assert_close(total, whole)
+    torch.testing.assert_close(torch.autograd.grad(total, logprob)[0], expected)
+    assert expected.any()
+
+
+def test_a_loss_without_a_gradient_has_slopes_of_0():
+    shares, slopes = shares_and_slopes(lambda one: one.advantage, completions(torch.zeros(8)), torch.ones(8))
+    assert shares.any() and not slopes.any()
+
+
+class Gradients(TrainerCallback):
+    """The gradient of every optimizer step, and what it was taken on."""
+
+    def __init__(self):
+        self.flat: list[torch.Tensor] = []
+
+    def on_pre_optimizer_step(self, args, state, control, *, model, **kwargs):
+        self.flat.append(torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None]))
+
+
+@pytest.fixture
+def gradients(base, words, tmp_path):
+    """Gradients of a run on the same 4 groups of 8 completions, with the losses that it logged."""
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
+
+    def run(rule, micro_batch, steps, **settings) -> tuple[list[torch.Tensor], list[float]]:
+        seen = Gradients()
+        of_steps = {"gradient_accumulation_steps": 32 // micro_batch, "max_steps": steps, "num_iterations": steps}
+        made = {"optim": "sgd", "learning_rate": 1e-3, "max_grad_norm": 0.0, "num_generations": 8} | of_steps | settings
+        arguments = (
+            SMALL_RUN
+            | made
+            | {"max_completion_length": 8, "per_device_train_batch_size": micro_batch, "output_dir": str(tmp_path)}
+        )
+        formulas = load("policy.advantages", "dr_grpo")(), rule, load("policy.aggregations", "answer_mean")()
+        trainer = PolicyTrainer(
+            copy.deepcopy(base).double(), RewardSources({"gold": garden.gold()}), Algorithm(*formulas),
+            PolicyArguments(**arguments), data, tokenizer=words, callbacks=[seen],
+        )  # fmt: skip
+        trainer.train()
+        return seen.flat, [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+    return run
+
+
+@pytest.mark.parametrize(("rule", "steps"), [(p3o(epsilon=0.2), 2), (rpo(beta=0.1, eta=0.01), 1)], ids=["p3o", "rpo"])
+def test_the_gradient_is_the_same_at_every_micro_batch_size(rule, steps, gradients):
+    """Also in the second step on the same completions, where the policy has moved away from the one that wrote them."""
+    expected, losses = gradients(rule, 32, steps)
+    assert len(expected) == steps and all(one.norm() > 0.05 for one in expected)
+    for micro_batch in (1, 2, 4, 8):
+        found, values = gradients(rule, micro_batch, steps)
+        for one, other in zip(found, expected, strict=True):
+            assert (one - other).abs().max() < 1e-6
+        assert values == pytest.approx(losses, abs=1e-6)
+
+
+def test_the_steps_of_a_generation_share_its_pairs(gradients):
+    """Two optimizer steps of 16 completions each: the shuffle before the split leaves no group whole in either."""
+    (first, second), _ = gradients(
+        p3o(epsilon=0.2),
+        8,
+        2,
+        num_iterations=1,
+        gradient_accumulation_steps=2,
+        steps_per_generation=4,
+        learning_rate=0.0,
+    )
+    (whole,), _ = gradients(p3o(epsilon=0.2), 32, 1)
+    torch.testing.assert_close((first + second) / 2, whole)
+
+
+def test_groups_are_numbered_over_all_processes():
+    """Of 12 completions, 4 to a prompt, the second of two processes has the last six: places 2, 3 and 0 to 3."""
+    one = torch.zeros(6, 1)
+    rows = Answers(one.long(), one.bool(), one[:, 0].long(), one.bool())
+    args = {"per_device_train_batch_size": 3, "steps_per_generation": 2, "cycle": 2, "gradient_accumulation_steps": 2}
+    processes = SimpleNamespace(num_processes=2, process_index=1)
+    model = SimpleNamespace(training=True)
+    trainer = SimpleNamespace(args=SimpleNamespace(**args), accelerator=processes, model=model, _size=4, _step=0)
+    found = completions_of(trainer, one, rows, one, {"row": torch.arange(6), "advantages": one})
+    assert found.group.tolist() == [1, 1, 2, 2, 2, 2] and found.place.tolist() == [2, 3, 0, 1, 2, 3]
+
+
+def test_dropout_is_refused(gradients):
+    with pytest.raises(UsageError, match="set disable_dropout True"):
+        gradients(p3o(epsilon=0.2), 32, 1, disable_dropout=False)

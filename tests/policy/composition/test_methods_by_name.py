@@ -1,0 +1,143 @@
+"""The catalogue's methods as `rewardlab rl` names them, alone and one after the other."""
+
+import json
+
+import pytest
+import torch
+from rewardlab.apps.commands.rl.composition import build_algorithm
+from rewardlab.apps.commands.rl.settings import RlConfig
+from rewardlab.apps.settings.specs import build
+from rewardlab.policy.composition.completion_losses import WholeAnswers
+from rewardlab.policy.types import Past, Rewards, Rollout, Transform
+from rewardlab.rm.errors import UsageError
+
+ADVANTAGES = [
+    "are(shape=0.5, blocks=2)",
+    "canon(metric=entropy, mu=0.7, alpha=0.9)",
+    "debiased",
+    "fixed_baseline(baseline=0.5)",
+    "gigpo(omega=0.5, gamma=0.95)",
+    "laser(reference=-23, beta=0.1)",
+    "noise_forward(false_negative=0.2)",
+]
+TRANSFORMS = [
+    "ha_dw(lam=1.3, window=5)",
+    "poise(ridge=0.5)",
+    "hacpo(floor=0.05, window=3)",
+    "nsr(positive=0.1)",
+    "ace(alpha=1, of_tokens=True)",
+    "resrl(rank=2, most=64)",
+    "entropy_mask(share=0.3)",
+]
+
+
+def rollout(rewards: torch.Tensor) -> Rollout:
+    """With everything that a formula may ask for."""
+    generator = torch.Generator().manual_seed(0)
+    response = torch.arange(6) < torch.randint(1, 7, (16, 1), generator=generator)
+    logprobs, base = -torch.rand(2, 16, 6, generator=generator) * response
+    tokens = torch.randint(3, (16, 6), generator=generator)
+    finished = torch.ones(16, dtype=torch.bool)
+    made = Rollout(torch.arange(16) // 4, response, finished, tokens=tokens, logprobs=logprobs, base=base)
+    entropy, states = torch.rand(16, 6, generator=generator), torch.randn(16, 6, 8, generator=generator)
+    return made._replace(total=rewards, entropy=entropy, states=states)
+
+
+def rewards(seed: int) -> Rewards:
+    draw = torch.rand(16, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return Rewards(torch.stack([(draw[:, 0] < 0.5).double(), -23 + 10 * draw[:, 1]], 1), ("right", "said"))
+
+
+def algorithm(**settings):
+    config = RlConfig(reward=["right", "said"], **{"weight": ["said=0"]} | settings)
+    return build_algorithm(config, ["right", "said"])
+
+
+@pytest.mark.parametrize("text", ADVANTAGES)
+@pytest.mark.filterwarnings("ignore:are")
+def test_an_estimator_by_its_name_and_arguments(text):
+    share = ["right=0.9", "said=0.1"] if text.startswith("laser") else ["said=0"]
+    scored = algorithm(advantage=text, weight=share)(rewards(0), rollout(rewards(0)["right"]))
+    assert scored.advantage.isfinite().all() and scored.advantage.any() and scored.weights.sum() > 0
+
+
+@pytest.mark.parametrize("text", TRANSFORMS)
+def test_a_transform_by_its_name_and_arguments(text):
+    made = algorithm(advantage="dr_grpo", advantage_transform=[text])
+    for seed in range(3):
+        scored = made(rewards(seed), rollout(rewards(seed)["right"]))
+        assert scored.advantage.isfinite().all() and scored.advantage.any()
+    assert json.loads(json.dumps(made.state)) == made.state
+
+
+def test_all_of_them_one_after_the_other_keep_shape_mask_and_finiteness():
+    made = algorithm(advantage="dr_grpo", advantage_transform=TRANSFORMS, scheduler="dars(cap=4)")
+    for seed in range(4):
+        batch = rollout(rewards(seed)["right"])
+        scored = made(rewards(seed), batch)
+        assert scored.advantage.shape == (16, 6) and scored.advantage.isfinite().all()
+        assert not scored.weights[~batch.response].any()
+    other = algorithm(advantage="dr_grpo", advantage_transform=TRANSFORMS, scheduler="dars(cap=4)")
+    other.load(json.loads(json.dumps(made.state)))
+    batch = rollout(rewards(9)["right"])
+    torch.testing.assert_close(made(rewards(9), batch).advantage, other(rewards(9), batch).advantage)
+
+
+@pytest.mark.parametrize("first", TRANSFORMS)
+@pytest.mark.parametrize("second", TRANSFORMS)
+def test_an_order_of_two_is_kept_or_refused_by_their_stages(first, second):
+    stages = [build("policy.transforms", text).stage for text in (first, second)]
+    if first == second or stages[0] > stages[1]:
+        refused = stages[0] > stages[1]
+        if refused:
+            with pytest.raises(UsageError, match="stands behind"):
+                algorithm(advantage_transform=[first, second])
+        return
+    made = algorithm(advantage="dr_grpo", advantage_transform=[first, second])
+    for seed in range(2):
+        assert made(rewards(seed), rollout(rewards(seed)["right"])).advantage.isfinite().all()
+
+
+def test_a_reward_transform_takes_rates_as_numbers_and_as_names():
+    for rates in ("false_positive=0.1, false_negative=0.2", "false_positive=fp, false_negative=0.2"):
+        text = f"noise_backward(reward=right, {rates})"
+        made = build("policy.transforms", text)
+        assert isinstance(made, Transform) and made.slot == "reward"
+    scored = algorithm(
+        advantage="fixed_baseline",
+        reward_transform=["noise_backward(reward=right, false_positive=0.0, false_negative=0.2)"],
+    )(rewards(0), rollout(rewards(0)["right"]))
+    assert {*scored.total.tolist()} == {0.0, 1.25}
+
+
+def test_losses_and_the_replay_are_read_with_their_arguments():
+    column, place = torch.tensor([-1.0, -2.0]), torch.tensor([0, 1])
+    answers = WholeAnswers(column, column, column, torch.tensor([0, 0]), place + 3, place, size=2, base=column)
+    for text in ("kimi(tau=0.1)", "p3o(epsilon=0.2)", "hacpo(delta=0.8)", "rpo(beta=0.1, eta=0.01)"):
+        assert build("policy.losses", text)(answers).shape == (2,)
+    replay = build("policy.replays", "pipo(window=2, damping=0.5)")
+    past = Past(torch.ones(16, 6), rollout(column))
+    assert replay({"means": [0.0, 1.0]}, torch.ones(16), past)[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("folder", "text", "told"),
+    [
+        ("losses", "p3o", "the argument 'epsilon' is missing"),
+        ("losses", "kimi", "the argument 'tau' is missing"),
+        ("losses", "hacpo", "the argument 'delta' is missing"),
+        ("transforms", "hacpo(window=3)", "the argument 'floor' is missing"),
+        ("advantages", "are", "the argument 'shape' is missing"),
+        ("transforms", "ace", "the argument 'alpha' is missing"),
+        ("schedulers", "cbs(model=ridge, keep=2)", "the argument 'longest' is missing"),
+        ("replays", "cbs(model=mlp, keep=2, longest=9)", "the argument 'batches' is missing"),
+        (
+            "schedulers",
+            "cbs(model=ridge, keep=2, longest=9, penalty=0, ceiling=0)",
+            "missing a required argument: 'shrink'",
+        ),
+    ],
+)
+def test_what_could_not_be_read_in_a_paper_has_to_be_given(folder, text, told):
+    with pytest.raises(UsageError, match=told):
+        build(f"policy.{folder}", text)

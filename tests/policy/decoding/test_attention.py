@@ -1,0 +1,79 @@
+"""policy/decoding/attention.py"""
+
+import math
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rewardlab.policy.decoding.attention import NAME, attend, one_token_attention
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+
+SIZES = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 16}  # fmt: skip
+SETTINGS = {
+    "qwen3": SIZES,
+    "llama": SIZES,
+    "mistral": SIZES | {"sliding_window": 4},
+    "gpt2": {"vocab_size": 64, "n_embd": 64, "n_layer": 2, "n_head": 4, "bos_token_id": 1, "eos_token_id": 2},
+}
+
+
+def made(architecture: str, **options):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(architecture, **SETTINGS[architecture])
+    return AutoModelForCausalLM.from_config(config, **options).eval()
+
+
+@torch.no_grad()
+def decoded(model, padding=(3, 1, 0), prompt=5, length=9):
+    """Logits of the later tokens, one forward each, of rows that are padded on the left."""
+    tokens = torch.randint(64, (3, length), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(length) >= torch.tensor(padding)[:, None]).long()
+    places, cache = (mask.cumsum(1) - 1).clamp_min(0), DynamicCache(config=model.config)
+    cuts = [0, *range(prompt, length + 1)]
+    found = [
+        model(
+            tokens[:, first:end],
+            attention_mask=mask[:, :end] if any(padding) else None,
+            position_ids=places[:, first:end],
+            past_key_values=cache,
+            use_cache=True,
+        ).logits[:, -1]
+        for first, end in pairwise(cuts)
+    ]
+    return torch.stack(found, 1)
+
+
+@pytest.mark.parametrize("padding", [(3, 1, 0), (0, 0, 0)])
+@pytest.mark.parametrize("architecture", SETTINGS)
+def test_it_is_transformers_attention_up_to_rounding_and_only_while_it_lasts(architecture, padding):
+    model = made(architecture)
+    before = decoded(model, padding)
+    with one_token_attention([model]):
+        assert model.config._attn_implementation == NAME
+        torch.testing.assert_close(decoded(model, padding), before, atol=2e-6, rtol=0)
+    assert model.config._attn_implementation == "sdpa" and torch.equal(decoded(model, padding), before)
+
+
+def test_a_model_with_another_attention_keeps_it():
+    model = made("llama", attn_implementation="eager")
+    with one_token_attention([model]):
+        assert model.config._attn_implementation == "eager"
+
+
+def test_a_failure_inside_gives_the_attention_back():
+    model = made("llama")
+    with pytest.raises(RuntimeError, match="no more"), one_token_attention([model]):
+        raise RuntimeError("no more")
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_two_keys_worked_out_by_hand():
+    # scores 0 and log 3: shares 1/4 and 3/4 of the values 4 and 8; with the second masked all of the first
+    query, key = torch.ones(1, 1, 1, 1), torch.tensor([0.0, math.log(3)]).view(1, 1, 2, 1)
+    value = torch.tensor([4.0, 8.0]).view(1, 1, 2, 1)
+    layer = SimpleNamespace(num_key_value_groups=1, is_causal=True)
+    for mask, expected in ((None, 7.0), (torch.tensor([True, False]), 4.0), (torch.tensor([0.0, -torch.inf]), 4.0)):
+        mask = mask if mask is None else mask.view(1, 1, 1, 2)
+        assert attend(layer, query, key, value, mask, scaling=1.0)[0].item() == pytest.approx(expected)

@@ -1,0 +1,87 @@
+"""Text from tokens: nothing lost, nothing taken back, and ends where it should."""
+
+import pytest
+from rewardlab.policy.decoding.detokenization import Reader, TextStream
+from rewardlab.policy.decoding.requests import Request
+from rewardlab.rm.backbones.loading import small_tokenizer
+from rewardlab.rm.types import user_turn
+
+TEXT = "naïve bees 🌱🐝 hum near the 花园.\n\nQuestion: what is honey? Questions end."
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return small_tokenizer(["plain words only, question and honey"], vocabulary=300)
+
+
+def reader(tokenizer, room=1000, **settings):
+    request = Request(user_turn("x"), **{"max_new_tokens": 500} | settings)
+    return Reader(request, tokenizer, frozenset({tokenizer.eos_token_id}), room)
+
+
+def chunks(tokens, size):
+    return [tokens[start : start + size] for start in range(0, len(tokens), size)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 16])
+def test_pieces_add_up_to_the_text_and_no_character_is_halved(tokenizer, size):
+    tokens = tokenizer(TEXT).input_ids
+    assert len(tokens) > len(TEXT) / 2
+    one = reader(tokenizer)
+    pieces = [one.read(chunk) for chunk in chunks([*tokens, tokenizer.eos_token_id], size)]
+    assert "".join(pieces) == TEXT == one.text()
+    assert "�" not in "".join(pieces)
+    assert one.finished == "eos" and one.tokens == [*tokens, tokenizer.eos_token_id]
+
+
+@pytest.mark.parametrize("size", [1, 3, 16])
+def test_a_stop_string_ends_the_text_before_it_however_many_tokens_come_at_once(tokenizer, size):
+    tokens = tokenizer(TEXT).input_ids
+    one = reader(tokenizer, stop=("Questions", "\nQuestion:"))
+    pieces = []
+    for chunk in chunks(tokens, size):
+        pieces.append(one.read(chunk))
+        if one.finished:
+            break
+    assert one.finished == "stop"
+    assert "".join(pieces) == one.text() == TEXT.partition("\nQuestion:")[0]
+    assert tokenizer.decode(one.tokens).endswith("\nQuestion:")
+
+
+def test_what_only_looked_like_a_stop_string_is_given_after_all(tokenizer):
+    one = reader(tokenizer, stop=("honey cake",))
+    pieces = [one.read([token]) for token in tokenizer("honey tea honey").input_ids]
+    assert one.read([tokenizer.eos_token_id]) == "honey"
+    assert "".join(pieces) == "honey tea " and one.text() == "honey tea honey"
+
+
+def test_a_special_token_may_be_a_stop_string(tokenizer):
+    user = tokenizer.convert_tokens_to_ids("<|user|>")
+    one = reader(tokenizer, stop=("<|user|>",))
+    one.read([*tokenizer("tea").input_ids, user, user])
+    assert one.finished == "stop" and one.text() == "tea" and one.tokens[-1] == user
+
+
+def test_broken_bytes_do_not_wait_for_ever(tokenizer):
+    broken = tokenizer("🌱").input_ids[:1] * 9
+    one = TextStream(tokenizer)
+    for token in broken:
+        one.add([token])
+    assert len(one.text) >= 4
+
+
+def test_length_context_and_eos_are_told_apart(tokenizer):
+    tokens = tokenizer("plain words only").input_ids[:4]
+    for settings, finished, number in [
+        ({"max_new_tokens": 3}, "length", 3),
+        ({"room": 3}, "context", 3),
+        ({"max_new_tokens": 3, "room": 3}, "length", 3),
+        ({}, None, 4),
+    ]:
+        one = reader(tokenizer, **settings)
+        one.read(tokens)
+        assert (one.finished, len(one.tokens)) == (finished, number)
+    eos = tokenizer.eos_token_id
+    one, other = reader(tokenizer, max_new_tokens=3), reader(tokenizer, max_new_tokens=3, ignore_eos=True)
+    one.read([eos, eos, eos]), other.read([eos, eos, eos])
+    assert (one.finished, one.tokens, other.finished) == ("eos", [eos], "length")

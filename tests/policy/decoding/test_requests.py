@@ -1,0 +1,38 @@
+import pytest
+from rewardlab.policy.decoding.requests import Request
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import user_turn
+
+PROMPT = user_turn("tell me about bees")
+
+
+def test_the_defaults_draw_from_the_mixture_itself():
+    request = Request(PROMPT)
+    assert (request.weight, request.temperature, request.top_k, request.top_p, request.min_p) == (1, 1, 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("weight", float("inf"), "weight is a finite number, got inf"),
+        ("temperature", -1, "temperature is 0 .greedy. or a number above, got -1"),
+        ("temperature", float("nan"), "temperature is"),
+        ("top_k", -1, "top_k is 0 .off. or a number of tokens"),
+        ("top_p", 0.0, r"top_p is in \(0, 1\], got 0.0"),
+        ("min_p", 1.5, r"min_p is in \[0, 1\], got 1.5"),
+        ("seed", -1, "seed is a whole number"),
+        ("seed", 2**63, "seed is a whole number"),
+        ("max_new_tokens", 0, "max_new_tokens is 1 or more, got 0"),
+        ("stop", ("",), "stop is a tuple of strings"),
+        ("stop", "Question", "stop is a tuple of strings"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(field, value, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        Request(PROMPT, **{field: value})
+
+
+@pytest.mark.parametrize("prompt", [(), user_turn(""), user_turn(" \n")])
+def test_an_empty_prompt_is_refused(prompt):
+    with pytest.raises(UsageError, match="has no text; give at least one message"):
+        Request(prompt)

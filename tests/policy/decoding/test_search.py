@@ -1,0 +1,310 @@
+"""Search ranks what decoding writes: by hand with a made-up score, and with the garden's true reward."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
+from rewardlab.policy.decoding.guided import decode
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.requests import Answer, Request
+from rewardlab.policy.decoding.search import Candidate, best_of_n, by_reward_model, derived, mean_logprob, step_beam
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import Example, prompt_text, user_turn
+from transformers import AutoModelForCausalLM
+
+EVEN = {"helpful": 0.5, "harmless": 0.5}
+BEES = user_turn("tell me about bees")
+EOS = 3
+FACTS = ("base", "mixed", "sampled", "entropy", "kl")
+
+
+@pytest.fixture(scope="module")
+def engine(make_guide):
+    return SharedBackbone(make_guide())
+
+
+@pytest.fixture(scope="module")
+def plain(base, words):
+    return SeparateModels(voice(base, words))
+
+
+def requests(number, preference=None, **settings):
+    settings = {"max_new_tokens": 30} | settings
+    return [
+        Request(prompt, preference, seed=10 + seed, **settings) for seed, prompt in enumerate(garden.prompts(number, 0))
+    ]
+
+
+def made_up(tokens, mixed=(), text=""):
+    values = np.array(mixed, float)
+    return Answer(text, tuple(tokens), "eos", 3, values, {}, *[values] * 4)
+
+
+def gold(candidates):
+    return np.array([garden.gold_rewards(prompt_text(one.prompt), one.answer.text).overall for one in candidates])
+
+
+# ---- scores ----
+
+
+def test_the_mean_logprob_is_per_token():
+    short, long = made_up([1, 2], [-1.0, -3.0]), replace(made_up([1, 2, 3]), mixed=np.array([-1.0, -1.0, -1.0]))
+    candidates = [Candidate(BEES, short), Candidate(BEES, long)]
+    assert mean_logprob()(candidates).tolist() == [-2.0, -1.0]
+    assert mean_logprob("base")(candidates[:1]).tolist() == [-2.0]
+
+
+def test_a_reward_model_scores_by_objective_or_by_preference():
+    model = garden.gold(("helpful", "harmless"))
+    candidates = [Candidate(BEES, made_up([1], [0], text)) for text in ("honey and smoke", "ask carefully")]
+    helpful, harmless = model.rate([Example(one.prompt, one.answer.text) for one in candidates]).T
+    assert by_reward_model(model, objective="harmless")(candidates).tolist() == harmless.tolist()
+    mixed = by_reward_model(model, preference={"harmless": 0.25, "helpful": 0.75})(candidates)
+    np.testing.assert_allclose(mixed, 0.75 * helpful + 0.25 * harmless)
+    single = by_reward_model(garden.gold(("helpful",)))
+    assert single(candidates).tolist() == helpful.tolist()
+    for settings, sentence in [
+        ({}, "score by one of them, or by a preference"),
+        ({"objective": "helpfull"}, "no objective 'helpfull' in this model; did you mean 'helpful'"),
+        ({"objective": "helpful", "preference": EVEN}, "by an objective or by a preference"),
+        ({"preference": {"helpful": 1.0}}, "leaves out harmless"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            by_reward_model(model, **settings)
+
+
+def test_an_objective_that_does_not_count_may_have_no_score():
+    class Half:
+        contract = garden.gold(("helpful", "harmless")).contract
+
+        def rate(self, examples):
+            return np.array([[1.0, np.nan]] * len(examples))
+
+    assert by_reward_model(Half(), objective="helpful")([Candidate(BEES, made_up([1]))]).tolist() == [1.0]
+
+
+def test_an_autoregressive_reward_model_scores_at_its_preference(make_guide):
+    guide = make_guide()
+    at = type(guide)(guide.model, guide.encoder, adapter=guide.adapter, preference={"helpful": 0.9, "harmless": 0.1})
+    (ranked,) = best_of_n(SharedBackbone(guide), requests(1, EVEN), 4, by_reward_model(at))
+    examples = [Example(requests(1)[0].prompt, answer.text) for answer in ranked.answers]
+    np.testing.assert_allclose(ranked.scores, at.rate(examples)[:, 0], atol=1e-4)
+
+
+# ---- best of n ----
+
+
+def test_best_of_1_is_decode(engine):
+    asked = requests(4, EVEN)
+    found = best_of_n(engine, asked, 1, mean_logprob())
+    assert [one.answers[0].tokens for one in found] == [one.tokens for one in decode(engine, asked)]
+    assert [one.scores.shape for one in found] == [(1,)] * 4
+
+
+def test_answers_are_ranked_and_more_samples_contain_fewer(engine):
+    asked = requests(3, EVEN)
+    for few, many in zip(*(best_of_n(engine, asked, n, mean_logprob(), batch_size=7) for n in (3, 8)), strict=True):
+        assert len(few.answers) == 3 and len(many.answers) == 8 and (np.diff(many.scores) <= 0).all()
+        assert {one.tokens for one in few.answers} <= {one.tokens for one in many.answers}
+        np.testing.assert_allclose(many.scores, [one.mixed.mean() for one in many.answers])
+
+
+def test_equals_stay_in_the_order_of_sampling_and_what_has_no_score_comes_last(engine):
+    (request,) = requests(1, EVEN)
+    order = decode(engine, [replace(request, seed=derived(request.seed, 0, sample)) for sample in range(5)])
+    seen = []
+
+    def score(candidates):
+        seen.extend(candidates)
+        return np.array([0.0, np.nan, 1.0, np.nan, 0.0])
+
+    (ranked,) = best_of_n(engine, [request], 5, score)
+    assert [one.tokens for one in ranked.answers] == [order[place].tokens for place in (2, 0, 4, 1, 3)]
+    assert ranked.unscored == 2 and np.isnan(ranked.scores[3:]).all()
+    assert [one.prompt for one in seen] == [request.prompt] * 5
+
+
+def test_the_true_reward_grows_with_n(plain):
+    found = {n: best_of_n(plain, requests(24), n, gold, batch_size=200) for n in (1, 4, 16)}
+    means = [np.mean([one.scores[0] for one in ranked]) for ranked in found.values()]
+    print("gold by n:", dict(zip(found, np.round(means, 2).tolist(), strict=True)))
+    assert means[0] + 0.3 < means[1] and means[1] + 0.2 < means[2]
+
+
+def test_seeds_are_derived_without_collisions():
+    seeds = {derived(seed, step, sample) for seed in range(5) for step in range(5) for sample in range(20)}
+    assert len(seeds) == 500 and max(seeds) < 2**63
+    assert derived(9, 0, 0) == 9
+
+
+def test_what_makes_no_sense_is_refused(engine):
+    with pytest.raises(UsageError, match="n from 1 on, got 0"):
+        best_of_n(engine, requests(1, EVEN), 0, gold)
+    with pytest.raises(UsageError, match=r"one number per candidate, \[2\], got shape \(\)"):
+        best_of_n(engine, requests(1, EVEN), 2, lambda candidates: 1.0)
+    with pytest.raises(UsageError, match="branches is a number from 1 on, got 0"):
+        step_beam(engine, requests(1, EVEN)[0], gold, branches=0)
+    with pytest.raises(UsageError, match="step_end is a number from 1 on, got 0"):
+        step_beam(engine, requests(1, EVEN)[0], gold, step_end="")
+    assert best_of_n(engine, [], 2, gold) == []
+
+
+# ---- going on from a prefix ----
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_prefix_goes_on_where_an_answer_was(engine, plain, temperature):
+    for one, preference in ((engine, EVEN), (plain, None)):
+        asked = requests(5, preference, temperature=temperature)
+        whole = decode(one, asked)
+        begun = [
+            replace(request, prefix=answer.tokens[: 1 + place])
+            for place, (request, answer) in enumerate(zip(asked, whole, strict=True))
+        ]
+        for place, (rest, answer) in enumerate(zip(decode(one, begun), whole, strict=True)):
+            assert rest.tokens == answer.tokens[1 + place :]
+            assert rest.prompt_tokens == answer.prompt_tokens + 1 + place
+            for name in FACTS:
+                np.testing.assert_allclose(getattr(rest, name), getattr(answer, name)[1 + place :], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "sentence"), [((-1,), "prefix is a tuple of token ids"), ((10**6,), "ids without a token")]
+)
+def test_a_prefix_of_no_tokens_is_refused(engine, prefix, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        decode(engine, requests(1, EVEN, prefix=prefix))
+
+
+# ---- the beam ----
+
+
+def chains(scored):
+    """A score that remembers what it was asked, round by round."""
+    rounds = []
+
+    def score(candidates):
+        rounds.append([one.answer for one in candidates])
+        return scored(candidates)
+
+    return score, rounds
+
+
+def good_words(candidates):
+    """Distinct words to the point: it never falls as a chain grows."""
+    plain, daring = garden.TOPICS["bees"]
+    return np.array([float(len({*one.answer.text.split()} & {*plain, *daring})) for one in candidates])
+
+
+def beam(engine, score=good_words, seed=0, **settings):
+    request = Request(BEES, EVEN if engine.guides else None, seed=seed, max_new_tokens=40)
+    return step_beam(engine, request, score, **{"step_end": "the"} | settings)
+
+
+def test_steps_end_where_they_should_and_kept_chains_go_on(engine):
+    score, rounds = chains(good_words)
+    found = beam(engine, score, beam=2, finished=3)
+    assert len(rounds) > 1 and len(rounds[0]) <= 4 and all(len(one) <= 8 for one in rounds)
+    for before, after in pairwise(rounds):
+        values = good_words([Candidate(BEES, one) for one in before])
+        kept = [before[place] for place in np.argsort(-values, kind="stable")[:2]]
+        live = {one.tokens for one in kept if one.tokens[-1] != EOS}
+        for one in after:
+            (parent,) = [tokens for tokens in live if one.tokens[: len(tokens)] == tokens]
+            new = one.text.split()[len(parent) :]
+            assert "the" not in new[:-1] and (new[-1:] == ["the"] or one.finished == "eos")
+    assert len(found.answers) <= 3 and (np.diff(found.scores) <= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_finished_chains_are_whole_and_no_worse_than_the_first_steps_best(engine, seed):
+    score, rounds = chains(good_words)
+    found = beam(engine, score, seed)
+    first = max(good_words([Candidate(BEES, one) for one in rounds[0]]))
+    assert found.answers and found.scores[0] >= first and found.unscored == 0
+    for answer, value in zip(found.answers, found.scores, strict=True):
+        assert answer.finished == "eos" and answer.tokens[-1] == EOS and EOS not in answer.tokens[:-1]
+        assert value == good_words([Candidate(BEES, answer)])[0]
+        assert {len(getattr(answer, name)) for name in FACTS} == {len(answer.tokens)} == {len(answer.guides["guide"])}
+
+
+def test_what_is_said_of_a_chain_is_what_one_text_says(base, words, engine):
+    answer = beam(engine, max_steps=8).answers[0]
+    request = Request(BEES, EVEN)
+    adapter = engine.adapter
+    adapter.set_preference(EVEN)
+    prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
+    text = torch.tensor([[*prompt, *answer.tokens]])
+    with torch.no_grad():
+        own, arm = (model(text).logits[0, len(prompt) - 1 : -1].log_softmax(1) for model in (base, adapter.model))
+    place = torch.tensor(answer.tokens)[:, None]
+    np.testing.assert_allclose(answer.base, own.gather(1, place)[:, 0], atol=1e-4)
+    np.testing.assert_allclose(answer.mixed, (own + arm).log_softmax(1).gather(1, place)[:, 0], atol=1e-4)
+    assert answer.prompt_tokens == len(prompt) and answer.text == words.decode(answer.tokens, skip_special_tokens=True)
+
+
+def test_the_same_seed_gives_the_same_chains(engine):
+    one, again, other = (beam(engine, seed=seed) for seed in (1, 1, 2))
+    assert [answer.tokens for answer in one.answers] == [answer.tokens for answer in again.answers]
+    assert [answer.tokens for answer in one.answers] != [answer.tokens for answer in other.answers]
+
+
+def test_equal_chains_count_once_and_greedy_is_one_chain(engine):
+    score, rounds = chains(mean_logprob())
+    request = Request(BEES, EVEN, temperature=0.0, max_new_tokens=40)
+    found = step_beam(engine, request, score, step_end="the")
+    assert [len(one) for one in rounds] == [1] * len(rounds)
+    assert [one.tokens for one in found.answers] == [one.tokens for one in decode(engine, [request])]
+
+
+def test_the_beam_raises_its_score_over_samples(plain):
+    request = Request(BEES, seed=3, max_new_tokens=40)
+    (sampled,) = best_of_n(plain, [request], 16, good_words)
+    found = [step_beam(plain, replace(request, seed=seed), good_words, beam=3, step_end="the") for seed in range(4)]
+    assert np.mean([one.scores[0] for one in found]) > sampled.scores.mean()
+
+
+def test_what_has_no_score_is_kept_last_and_counted(engine):
+    found = beam(engine, lambda candidates: np.full(len(candidates), np.nan), max_steps=3)
+    assert found.answers and np.isnan(found.scores).all() and found.unscored >= 4
+
+
+def test_chains_that_no_limit_let_finish_come_back_as_cut(engine):
+    for settings, limits in (({"max_steps": 1}, {"length"}), ({}, {"length"})):
+        request = Request(BEES, EVEN, seed=1, max_new_tokens=6, ignore_eos=True)
+        found = step_beam(engine, request, good_words, step_end="the", **settings)
+        assert {one.finished for one in found.answers} == limits
+        assert all(len(one.tokens) <= 6 for one in found.answers)
+    endless = Request(BEES, EVEN, max_new_tokens=2000, ignore_eos=True)
+    found = step_beam(engine, endless, good_words, beam=1, step_end="venom stings venom")
+    (answer,) = found.answers
+    assert answer.finished == "context" and answer.prompt_tokens + len(answer.tokens) == 256
+
+
+def only(model, ids):
+    """The model with all logits but a few pushed far down."""
+
+    def narrow(_module, _inputs, logits):
+        return logits.index_fill(-1, torch.tensor(ids), 100.0)
+
+    model.lm_head.register_forward_hook(narrow)
+    return model
+
+
+def test_a_stop_string_finishes_a_chain_even_across_two_steps():
+    """A model that can say three tokens only: the marker begins with the blank line that ends a step."""
+    tokenizer = small_tokenizer(["a b c\n\nend plain words"], vocabulary=300)
+    model = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, heads=2)).float().eval()
+    ids = [*tokenizer("a\ne").input_ids]
+    assert len(ids) == 3
+    speaking = SeparateModels(voice(only(model, ids), tokenizer))
+    request = Request(BEES, stop=("\n\ne",), max_new_tokens=200)
+    found = step_beam(speaking, request, mean_logprob(), finished=1)
+    (answer,) = found.answers
+    assert answer.finished == "stop" and "\n\ne" not in answer.text
+    assert tokenizer.decode(answer.tokens) == answer.text + "\n\ne"

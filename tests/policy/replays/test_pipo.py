@@ -1,0 +1,116 @@
+"""PIPO: the previous answers once more, by how much they helped."""
+
+import json
+import math
+from statistics import mean, stdev
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from rewardlab.policy.replays.pipo import attribution, pipo, progress, rectified
+from rewardlab.policy.training.replay_buffer import Backlog
+from rewardlab.policy.types import Past, Rollout
+
+SETTINGS = {"window": 3, "damping": 0.1, "bound": 5.0}
+
+
+def past(advantages) -> Past:
+    advantages = torch.tensor(advantages, dtype=torch.float64)
+    rows, width = advantages.shape
+    response = torch.arange(width) < torch.tensor([width, width - 1] * (rows // 2))[:, None]
+    return Past(advantages, Rollout(torch.arange(rows) // 2, response, torch.ones(rows, dtype=torch.bool)))
+
+
+def run(means, **settings) -> list[float]:
+    state, found = {}, []
+    for one in means:
+        state, gain = progress(state, one, **SETTINGS | settings)
+        assert json.loads(json.dumps(state)) == state and state["gain"] == gain
+        found.append(gain)
+    return found
+
+
+def test_it_is_its_plain_loop():
+    means = torch.rand(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64).tolist()
+    expected = []
+    for t, one in enumerate(means):
+        before = means[max(0, t - 3) : t]
+        xi = (one - mean(before)) / stdev(before) if len(before) == 3 else 0.0
+        xi = max(-5.0, min(5.0, xi))
+        expected.append(xi if xi >= 0 else 0.1 * xi)
+    assert run(means) == pytest.approx(expected)
+
+
+def test_by_hand():
+    # before 1, 2, 3: mean 2, deviation 1; 4 is 2 above; then 2, 3, 4 before 1: 2 below, damped to a tenth
+    assert run([1.0, 2.0, 3.0, 4.0, 1.0]) == pytest.approx([0, 0, 0, 2.0, -0.2])
+
+
+def test_the_history_excludes_the_present_and_holds_it_once_afterwards():
+    state, _ = progress({"means": [1.0, 2.0, 3.0]}, 40.0, **SETTINGS | {"bound": 100.0})
+    assert state["gain"] == pytest.approx(38.0)  # with 40 among them it would be at most (40 - 15.3)/21.4
+    assert state["means"] == [2.0, 3.0, 40.0]
+
+
+def test_a_flat_history_counts_as_a_deviation_of_1_and_what_is_far_off_is_bounded():
+    assert run([0.5, 0.5, 0.5, 0.7])[-1] == pytest.approx(0.2)
+    assert run([0.5, 0.5, 0.5001, 9.0])[-1] == 5.0 and run([0.5, 0.5, 0.5001, -9.0])[-1] == -0.5
+    assert rectified(-3.0, 0.0, 5.0) == 0
+
+
+def test_a_step_without_rewards_is_not_remembered():
+    state, gain = progress({"means": [1.0, 2.0, 3.0]}, math.nan, **SETTINGS)
+    assert gain == 0 and state == {"means": [1.0, 2.0, 3.0], "gain": 0.0}
+
+
+def test_attribution_is_its_plain_loop_and_its_mean_size_is_1():
+    one = past(
+        [[1.0, 1.0, 1.0], [-3.0, -3.0, -3.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.5, -0.5, 2.0], [1.0, 3.0, 9.0]]
+    )
+    found = attribution(one.advantage, one.rollout.response, one.rollout.group)
+    # first group: |A| 1 and 3, C = 2 A / 4
+    assert found[0].tolist() == [0.5] * 3 and found[1].tolist() == [-1.5, -1.5, 0.0]
+    assert not found[2:4].any()
+    # last: mean |A| 1 and 2 over their tokens
+    assert found[4].tolist() == pytest.approx([1 / 3, -1 / 3, 4 / 3]) and found[5].tolist() == pytest.approx(
+        [2 / 3, 2, 0]
+    )
+    sizes = found.abs().sum(1) / one.rollout.response.sum(1)
+    assert sizes.view(3, 2).mean(1).tolist() == pytest.approx([1.0, 0.0, 1.0])
+
+
+def test_the_replay_trains_again_only_when_there_is_something_to_say():
+    made, before = pipo(window=2), past([[1.0, 1.0], [-1.0, -1.0]])
+    state, found = {}, []
+    for value in (1.0, 3.0, 2.0, 4.0, 1.0):
+        state, one = made(state, torch.tensor([value, math.nan], dtype=torch.float64), before)
+        found.append(one)
+    assert found[:3] == [None, None, None]  # two warm up; then nothing was gained: 2 is the mean of 1 and 3
+    spread = math.sqrt(0.5)
+    for one, (value, centre, width, factor) in zip(
+        found[3:], [(4, 2.5, spread, 1), (1, 3, 2 * spread, 0.1)], strict=True
+    ):
+        gain = factor * (value - centre) / width
+        assert one.tolist() == [[pytest.approx(gain)] * 2, [pytest.approx(-gain), 0.0]]
+
+
+def test_a_fall_turns_the_advantages_of_the_last_batch_and_never_those_of_the_present_one():
+    """The released code's PPO form multiplies the present batch's by ξ, so that a fall turns every one of them."""
+    backlog, response = Backlog(pipo(window=2), 1), torch.ones(2, 2, dtype=torch.bool)
+    advantage = torch.tensor([[1.0, 1.0], [-1.0, -1.0]])
+    for rewards in (5.0, 5.0, 6.0, 1.0):
+        batch = {"advantages": advantage.clone(), "weights": torch.full((2, 2), 0.25), "row": torch.arange(2)}
+        batch |= {"prompt_ids": torch.ones(2, 2)}
+        scored: Any = SimpleNamespace(advantage=advantage.clone(), total=torch.full((2,), rewards))
+        backlog.turn(batch, scored, Rollout(torch.zeros(2, dtype=torch.long), response, response[:, 0]))
+        assert batch["advantages"].equal(advantage) and backlog._kept[-1].batch["advantages"].equal(advantage)
+    assert backlog.state["gain"] < 0
+    (again,) = backlog.micro_batches
+    turned = again["advantages"][again["row"].argsort()]
+    assert torch.allclose(turned, backlog.state["gain"] * advantage) and again["weights"].sum() > 0
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="window is 2 or more"):
+        pipo(window=1)

@@ -1,0 +1,492 @@
+"""R2M in training: one update a cycle from the policy's own states, and controls that differ where they should."""
+
+import copy
+import hashlib
+import math
+import shutil
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from rewardlab.benchmarks.worlds import garden, policies
+from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.rewards.r2m import Anchor, OnlineFeedback, ask, rows_of_groups
+from rewardlab.policy.rewards.r2m_controls import CONTROLS, FeedbackArguments, fixed, noise, shuffled, stale
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.training import forward as head
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.critic import CriticArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.policy.types import Cycle, Rollout
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses.grebt import omega
+from rewardlab.rm.models.r2m import FeedbackRewardModel
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.registry import load
+from rewardlab.rm.types import Example, user_turn
+
+from tests.conftest import SMALL_RUN
+
+R = 4
+FAST = FeedbackArguments(learning_rate=1e-2)
+SURE = garden.labeller(noise=0.0, temperature=0.01)
+
+
+@pytest.fixture(scope="module")
+def scalar(base):
+    """A reward model with the toy policy's trunk and an untrained head."""
+    return policies.untaught(base, 0)
+
+
+@pytest.fixture(scope="module")
+def states_of(base, scalar):
+    """The toy policy's states of answers, as the trainer hands them over."""
+    return partial(head.states_of, base, scalar.encoder)
+
+
+@pytest.fixture(scope="module")
+def said(base):
+    """Its answers, R to each of 16 questions a cycle."""
+    return policies.sample(base, [one for one in garden.prompts(16 * 16, 5) for _ in range(R)], 1)
+
+
+@pytest.fixture
+def source(scalar):
+    def make(arguments=FAST, *, rounds=10, anchor=None, **changes):
+        model = FeedbackRewardModel.on(copy.deepcopy(scalar), 64, 16)
+        return OnlineFeedback(model, rounds, replace(arguments, **changes), anchor=anchor)
+
+    return make
+
+
+@pytest.fixture
+def cycles(said, states_of):
+    """Cycles whose policy stands still; or, with `drift`, one whose states have changed after the last pass."""
+
+    def make(number=1, groups=8, drift=0.0):
+        for place in range(number):
+            examples = said[place * groups * R : (place + 1) * groups * R]
+            rollout = Rollout(
+                group=torch.arange(groups).repeat_interleave(R),
+                response=torch.ones(len(examples), 1, dtype=torch.bool),
+                finished=torch.ones(len(examples), dtype=torch.bool),
+            )
+            before, rewards = states_of(examples), torch.zeros(len(examples))
+            after = [one + drift * one.sign() for one in before]
+            yield before, Cycle(examples, rollout, rewards, after, rewards[:, None])
+
+    return make
+
+
+def play(source, cycles):
+    """Rate and learn; what each cycle told."""
+    told = []
+    for before, cycle in cycles:
+        source.rate(cycle.examples, before)
+        told.append(source.learn(cycle))
+    return told
+
+
+def digest(model):
+    found = hashlib.sha256()
+    for one in model.parameters():
+        found.update(one.detach().numpy().tobytes())
+    return found.hexdigest()
+
+
+# ---- what moves ----
+
+
+def test_the_first_rewards_are_the_scalar_models(source, scalar, cycles):
+    ((before, cycle),) = cycles()
+    one = source()
+    assert one.version[1:] == (0, 0, 1.0)
+    np.testing.assert_allclose(one.rate(cycle.examples, before), scalar.rate(cycle.examples), atol=1e-6, rtol=0)
+
+
+def test_the_head_learns_and_the_body_does_not(source, cycles):
+    one = source()
+    body, head = digest(one.model.body.model), digest(one.model.head)
+    told = play(one, cycles(2))
+    assert digest(one.model.body.model) == body and digest(one.model.head) != head
+    assert [row["head_version"] for row in told] == [row["policy_version"] for row in told] == [0, 1]
+    assert [row["omega"] for row in told] == pytest.approx([1.0, omega(1, 10, 0.6)])
+    assert one.version[1:] == (2, 2, omega(2, 10, 0.6))
+
+
+def test_no_gradient_reaches_the_states(source, cycles):
+    one = source(floor=0.2)
+    play(one, cycles(6))
+    ((before, cycle),) = cycles()
+    watched = [each.clone().requires_grad_() for each in before]
+    one.rate(cycle.examples, before)
+    one.learn(cycle._replace(states=watched))
+    assert all(each.grad is None for each in watched)
+
+
+def test_an_update_widens_the_pairs_it_was_made_on(source, cycles):
+    """The same answers twice: -log σ(best - worst) falls."""
+    one = source(alpha=0.0)
+    ((before, cycle),) = cycles()
+    told = play(one, [(before, cycle)] * 4)
+    assert told[-1]["bt"] < told[0]["bt"] < math.log(2)
+
+
+def test_groups_in_batches_are_one_pass_of_several_steps(source, cycles):
+    together, apart = source(), source(batch_groups=3)
+    for one in (together, apart):
+        play(one, cycles())
+    steps = [int(one.optimizer.state[one.learning[0]]["step"]) for one in (together, apart)]
+    assert steps == [1, 3]  # 8 groups: 3, 3 and 2
+    assert together.updates == apart.updates == 1
+
+
+def test_answers_that_the_policy_did_not_learn_from_are_left_out(source, cycles):
+    ((before, cycle),) = cycles(groups=3)
+    total = torch.zeros(12)
+    total[:2] = total[4:8] = torch.nan  # two of the first group are left, none of the second
+    one = source()
+    (told,) = play(one, [(before, cycle._replace(total=total))])
+    assert told["skipped_groups"] == 2
+
+
+def test_without_a_group_to_learn_from_nothing_moves(source, cycles):
+    ((before, cycle),) = cycles(groups=2)
+    one = source()
+    head = digest(one.model.head)
+    (told,) = play(one, [(before, cycle._replace(total=torch.full((8,), torch.nan)))])
+    assert digest(one.model.head) == head
+    assert told["skipped_groups"] == 2 and "loss" not in told and one.version[1:3] == (0, 1)
+
+
+def test_every_objective_has_its_own_pairs(base, source, cycles, words):
+    objectives = ("good", "kind")
+    model = FeedbackRewardModel.on(scalar_from_config(copy.deepcopy(base.config), words, objectives=objectives), 64, 8)
+    both, one = (
+        OnlineFeedback(copy.deepcopy(model), 10, replace(FAST, objectives=chosen)) for chosen in ((), ("kind",))
+    )
+    before, weight = model.head.score.weight.clone(), "score.weight"
+    for each in (both, one):
+        play(each, cycles())
+    moved = [(dict(each.model.head.named_parameters())[weight] - before).abs().sum(1) > 0 for each in (both, one)]
+    assert moved[0].tolist() == [True, True] and moved[1].tolist() == [False, True]
+    with pytest.raises(UsageError, match="no objective 'gold' in the reward model; there is good, kind"):
+        OnlineFeedback(model, 10, replace(FAST, objectives=("gold",)))
+
+
+# ---- versions ----
+
+
+def test_an_update_without_rewards_of_the_same_version_is_refused(source, cycles):
+    one = source()
+    ((before, cycle),) = cycles()
+    play(one, [(before, cycle)])
+    with pytest.raises(UsageError, match="at version 1, has not rated these 32 answers"):
+        one.learn(cycle)
+
+
+def test_rating_other_answers_in_between_changes_nothing(source, cycles, said, states_of):
+    """An evaluation may come between rewards and update."""
+    quiet, asked = source(reads=noise, floor=0.0), source(reads=noise, floor=0.0)
+    for one in (quiet, asked):
+        for before, cycle in cycles(3):
+            one.rate(cycle.examples, before)
+            if one is asked:
+                one.rate(said[-6:], states_of(said[-6:]))
+            one.learn(cycle)
+    assert digest(quiet.model.head) == digest(asked.model.head)
+
+
+def test_a_state_goes_on_where_it_was(source, cycles):
+    whole, half = source(anchor=Anchor(SURE, 3)), source(anchor=Anchor(SURE, 3))
+    told = play(whole, cycles(4))
+    play(half, cycles(2))
+    again = source(anchor=Anchor(SURE, 3))
+    again.load(copy.deepcopy(half.state()))
+    assert again.version == half.version
+    for row, expected in zip(play(again, [*cycles(4)][2:]), told[2:], strict=True):
+        assert row == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda make, scalar: make(rounds=20), "has rounds 10 and this run's 20; resume with"),
+        (lambda make, scalar: make(learns="nothing"), "has learns head and this run's nothing"),
+        (lambda make, scalar: OnlineFeedback(FeedbackRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
+    ],
+)
+def test_a_state_of_another_run_is_refused(source, scalar, other, message):
+    with pytest.raises(DataError, match=message):
+        other(source, scalar).load(source().state())
+
+
+def test_a_state_of_another_body_is_refused(base, source):
+    made = OnlineFeedback(FeedbackRewardModel.on(policies.untaught(base, 1), 64, 16), 10, FAST)
+    with pytest.raises(DataError, match="the checkpoint's feedback reward has body"):
+        made.load(source().state())
+
+
+# ---- controls ----
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_every_control_runs_and_moves_what_it_says(source, cycles, name):
+    one = source(**CONTROLS[name])
+    reading = {key: value.clone() for key, value in one.model.head.named_parameters()}
+    body = digest(one.model.body.model)
+    play(one, cycles(3))
+    moved = {key for key, value in one.model.head.named_parameters() if not torch.equal(value, reading[key])}
+    expected = {"frozen": set(), "not_trained": set(), "iterative_head": {"score.weight"}}
+    if name == "fixed":  # over one state there is nothing to choose by
+        expected["fixed"] = {"score.weight", "W_v", "W_o"}
+    assert moved == expected.get(name, {"score.weight", "W_q", "W_k", "W_v", "W_o"})
+    assert (digest(one.model.body.model) != body) == (name == "full_update")
+
+
+def test_a_frozen_reward_stays_the_scalar_models(source, scalar, cycles):
+    one = source(**CONTROLS["frozen"])
+    play(one, cycles(3))
+    ((before, cycle),) = cycles()
+    np.testing.assert_allclose(one.rate(cycle.examples, before), scalar.rate(cycle.examples), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["noise", "fixed", "shuffled"])
+def test_other_states_change_rewards_only_where_states_are_read(source, cycles, name):
+    ((before, cycle),) = cycles()
+    for floor, same in ((1.0, True), (0.0, False)):
+        found = []
+        for changes in ({}, CONTROLS[name]):
+            one = source(floor=floor, learns="nothing", **changes)
+            play(one, cycles(8))
+            found.append(one.rate(cycle.examples, before))
+        assert np.allclose(*found, atol=1e-6) == same
+
+
+def test_one_vector_for_all_orders_answers_as_the_scalar_model_does(source, scalar, cycles):
+    one = source(**CONTROLS["fixed"], learns="nothing", floor=0.3)
+    play(one, cycles(9))
+    ((before, cycle),) = cycles()
+    gaps = one.rate(cycle.examples, before) - one.model.omega * scalar.rate(cycle.examples)
+    np.testing.assert_allclose(gaps, gaps[:1].repeat(len(gaps), 0), atol=1e-6)
+
+
+def test_what_the_controls_read_instead(base, scalar, states_of, said):
+    answers, random = said[:40], torch.Generator().manual_seed(0)
+    states = states_of(answers)
+    before = shuffled(states, answers, random)
+    assert all(torch.equal(one, other) for one, other in zip(before[1:], states, strict=False))
+    drawn = noise(states, answers, random)
+    assert [one.shape for one in drawn] == [one.shape for one in states]
+    found, expected = torch.cat(drawn), torch.cat(states).float()
+    torch.testing.assert_close(found.mean(0), expected.mean(0), atol=0.25, rtol=0)
+    torch.testing.assert_close(found.std(0), expected.std(0), atol=0, rtol=0.2)
+    assert {len(one) for one in fixed(states, answers, random)} == {1}
+    moved = [2 * one for one in states]
+    for one, other in zip(stale(base, scalar.encoder)(moved, answers, random), states, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_states_of_text_do_not_depend_on_their_company(states_of, said):
+    together = states_of(said[:6])
+    for one, alone in zip(together, (states_of([example])[0] for example in said[:6]), strict=True):
+        torch.testing.assert_close(one, alone, atol=2**-6, rtol=0)  # one unit of bfloat16
+
+
+def test_unrefreshed_states_are_those_of_the_annotation(source, cycles):
+    """Where the policy has not moved the update is the same; where it has, only the refreshed one sees it."""
+    for drift, same in ((0.0, True), (0.5, False)):
+        found = []
+        for refresh in (True, False):
+            one = source(refresh=refresh, floor=0.0)
+            play(one, cycles(3, drift=drift))
+            found.append(digest(one.model.head))
+        assert (found[0] == found[1]) == same
+
+
+def test_the_pair_may_be_chosen_on_the_states_after_the_update(source, cycles):
+    """By refreshed rewards the best is above the worst for certain; by those of the annotation it need not be."""
+    found = []
+    for pair_from in ("annotation", "refreshed"):
+        one = source(floor=0.0, pair_from=pair_from, learns="nothing", alpha=0.0)
+        found.append(play(one, cycles(8, drift=2.0))[-1]["bt"])
+    assert found[1] < found[0]
+
+
+# ---- labels from outside ----
+
+
+def test_labels_are_counted_and_decide_the_pair(source, cycles):
+    """Asked about 3 of 8 groups: told that the worst is better, the head brings them together."""
+    asked = []
+
+    def against(prompt, answers):
+        asked.append(answers)
+        rewards = one.model.body.rate([Example(prompt, answer) for answer in answers])[:, 0]
+        return float(rewards[0] < rewards[1])
+
+    one = source(alpha=0.0, anchor=Anchor(against, 3, only=True), **CONTROLS["iterative_head"])
+    ((before, cycle),) = cycles()
+    (told,) = play(one, [(before, cycle)])
+    assert (told["asked"], told["calls"], told["abstained"], told["accuracy"]) == (3, 3, 0, 0.0)
+    assert told["skipped_groups"] == 5 and told["bt"] > math.log(2)
+    assert play(one, [(before, cycle)])[0]["calls"] == 6 == len(asked)
+
+
+def test_an_abstention_makes_no_pair(source, cycles):
+    one = source(anchor=Anchor(lambda prompt, answers: math.nan, 3))
+    (told,) = play(one, cycles())
+    assert told["abstained"] == told["skipped_groups"] == 3 and "accuracy" not in told
+
+
+def test_the_other_groups_are_as_published_unless_left_out(source, cycles):
+    for only, skipped in ((False, 0), (True, 5)):
+        one = source(anchor=Anchor(SURE, 3, only=only))
+        assert play(one, cycles())[0]["skipped_groups"] == skipped
+
+
+def test_a_labellers_liking_for_a_place_favours_nobody():
+    """Whoever always likes the first answer gives 1 and 0 about equally often."""
+    first, second = Example(user_turn("q"), "a"), Example(user_turn("q"), "b")
+    random = torch.Generator().manual_seed(0)
+    found = [ask(lambda prompt, answers: 1.0, first, second, random) for _ in range(200)]
+    assert 80 < sum(found) < 120
+    assert all(ask(lambda prompt, answers: float(answers[0] == "a"), first, second, random) == 1 for _ in range(20))
+    with pytest.raises(DataError, match=r"gives P\(first is better\) in \[0, 1\] or NaN, got 7.0"):
+        ask(lambda prompt, answers: 7.0, first, second, random)
+
+
+def test_what_an_anchor_cannot_do_is_refused(source, cycles):
+    with pytest.raises(UsageError, match="labels one group or more in every cycle, got 0"):
+        Anchor(SURE, 0)
+    with pytest.raises(UsageError, match=r"alpha is 1.0 with 1 objectives; .* alpha less than 1"):
+        source(alpha=1.0, anchor=Anchor(SURE, 1))
+    with pytest.raises(UsageError, match="to label 9 groups and the cycle has 8"):
+        play(source(anchor=Anchor(SURE, 9)), cycles())
+
+
+def test_groups_of_two_sizes_are_refused():
+    assert rows_of_groups(torch.tensor([1, 0, 1, 0])).tolist() == [[1, 3], [0, 2]]
+    with pytest.raises(ValueError, match=r"groups are of one size, got \[2, 1\]"):
+        rows_of_groups(torch.tensor([0, 0, 1]))
+
+
+def coin(seed):
+    random = Random(seed)
+    return lambda prompt, answers: float(random.random() < 0.5)
+
+
+def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, scalar, cycles, states_of):
+    """Accuracy on 400 new pairs of the policy's answers, after 16 cycles, with three seeds."""
+    asked = policies.sample(base, [one for one in garden.prompts(400, 9) for _ in range(2)], 2)
+    states, lessons = states_of(asked), [*cycles(16, groups=16)]
+    truth = np.subtract(*garden.gold().rate(asked).reshape(-1, 2).T)
+    decided = np.abs(truth) > 1e-9
+
+    def accuracy(model):
+        rewards = model.rate(asked, states).reshape(-1, 2)
+        return np.mean(((rewards[:, 0] - rewards[:, 1]) * truth > 0)[decided])
+
+    def taught_by(labeller, seed):
+        model = FeedbackRewardModel.on(scalar, 64, 16, seed=seed)
+        arguments = FeedbackArguments(learning_rate=3e-3, alpha=0.0, batch_groups=4, seed=seed)
+        play(OnlineFeedback(model, 16, arguments, anchor=Anchor(labeller, 16)), lessons)
+        return accuracy(model)
+
+    start = accuracy(FeedbackRewardModel.on(scalar, 64, 16))
+    gold = [taught_by(SURE, seed) for seed in range(3)]
+    tossed = [taught_by(coin(seed), seed) for seed in range(3)]
+    assert min(gold) > start + 0.05
+    assert np.mean(tossed) < start + 0.03
+
+
+# ---- in the loop ----
+
+SETTINGS = SMALL_RUN | {"num_generations": R, "max_completion_length": 12}
+
+
+@pytest.fixture
+def train(base, words, source, tmp_path):
+    """A finished run on a copy of the toy policy, with its source."""
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
+
+    def run(advantage="rloo", one=None, *, steps=2, resume=None, policy=None, **changes):
+        ppo = advantage == "gae"
+        algorithm = Algorithm(
+            load("policy.advantages", advantage)(),
+            load("policy.losses", "ppo")(),
+            load("policy.aggregations", "token_mean")(),
+            penalty=Penalty(0.05, "token", "k1") if ppo else Penalty(),
+        )
+        extras = {name: changes.pop(name) for name in ("peft_config", "eval_dataset") if name in changes}
+        one = one or source(rounds=steps)
+        trainer = PolicyTrainer(
+            policy or copy.deepcopy(base),
+            RewardSources({"r2m": one}),
+            algorithm,
+            PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SETTINGS, "max_steps": steps, **changes}),
+            data,
+            tokenizer=words,
+            critic=CriticArguments() if ppo else None,
+            **extras,
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return trainer, one
+
+    return run
+
+
+def logged(trainer, name):
+    return [row[name] for row in trainer.state.log_history if name in row]
+
+
+@pytest.mark.parametrize("advantage", ["rloo", "grpo", "gae"])
+def test_it_serves_every_advantage(train, source, advantage):
+    one = source(rounds=3)
+    body = digest(one.model.body.model)
+    trainer, _ = train(advantage, one, steps=3)
+    assert logged(trainer, "r2m/policy_version") == [0, 1, 2]
+    assert logged(trainer, "r2m/omega") == pytest.approx([1.0, 0.75, 0.6])
+    assert len(logged(trainer, "r2m/gre")) == 3 and all(map(math.isfinite, logged(trainer, "reward")))
+    assert digest(one.model.body.model) == body and one.version[1:3] == (3, 3)
+
+
+def test_the_update_leaves_the_policy_alone(train, source, base):
+    """A policy that does not learn stands still while the reward model learns on its states."""
+    one = source(rounds=2, floor=0.0)
+    head = digest(one.model.head)
+    trainer, _ = train(one=one, learning_rate=0.0)
+    assert digest(trainer.language_model) == digest(base) and digest(one.model.head) != head
+    assert all(each.grad is None for each in trainer.language_model.parameters())
+
+
+def test_a_policy_with_an_adapter_is_read_too(train):
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    trainer, one = train(steps=2, peft_config=lora, num_iterations=2)
+    assert one.version[1:3] == (1, 1) and logged(trainer, "r2m/head_version") == [0]
+
+
+def test_an_evaluation_does_not_turn_the_cycle(train, source):
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in garden.prompts(2, 1)[0]]}] * 2)
+    trainer, one = train(steps=2, eval_dataset=data, per_device_eval_batch_size=4)
+    before = one.version
+    assert math.isfinite(trainer.evaluate()["eval_reward"]) and one.version == before
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, source, tmp_path):
+    anchor = Anchor(garden.labeller(), 2)
+    saving = {"steps": 6, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 9}
+    whole, first = train(one=source(rounds=6, anchor=anchor, floor=0.2), **saving)
+    kept = tmp_path / "kept"
+    shutil.copytree(tmp_path / "run" / "checkpoint-2", kept)
+    resumed, again = train(one=source(rounds=6, anchor=anchor, floor=0.2), resume=str(kept), **saving)
+    for name in ("reward", "loss", "r2m/loss", "r2m/bt", "r2m/gre", "r2m/calls", "r2m/accuracy", "r2m/omega"):
+        assert logged(resumed, name)[-4:] == pytest.approx(logged(whole, name)[-4:], abs=1e-5), name
+    assert again.version == first.version
+    with pytest.raises(DataError, match="has rounds 6 and this run's 7"):
+        train(one=source(rounds=7, anchor=anchor, floor=0.2), resume=str(kept), **saving)

@@ -1,0 +1,168 @@
+"""policy/rewards/sources.py"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.policy.rewards.sources import RewardSources, correlation, statistics
+from rewardlab.policy.types import Rewards
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import Example, user_turn
+
+NAN = math.nan
+EXAMPLES = [Example(user_turn("why?"), answer) for answer in ("because", "", "it is so")]
+
+
+def lengths(examples):
+    return [len(example.answer) for example in examples]
+
+
+class TwoHeads:
+    """Words and letters."""
+
+    contract = ScoringContract(kind="linear", objectives=("words", "letters"))
+
+    def rate(self, examples):
+        return np.array([[len(one.answer.split()), len(one.answer)] for one in examples], dtype=float)
+
+
+class Members(TwoHeads):
+    contract = ScoringContract(kind="ensemble", objectives=("overall",))
+
+    def rate(self, examples):
+        return self.spread(examples).mean(0)
+
+    def spread(self, examples):
+        return np.stack([np.array([[float(len(one.answer))] for one in examples]) + shift for shift in (-1, 1)])
+
+
+def test_models_and_functions_stand_side_by_side():
+    rewards, faults = RewardSources({"heads": TwoHeads(), "length": lengths})(EXAMPLES)
+    assert rewards.names == ("heads.words", "heads.letters", "length") and faults == []
+    assert rewards.values.tolist() == [[1, 7, 7], [0, 0, 0], [3, 8, 8]] and rewards.members is None
+
+
+def test_none_and_nan_are_missing():
+    rewards, faults = RewardSources({"some": lambda examples: [1.0, None, NAN]})(EXAMPLES)
+    assert rewards["some"].isnan().tolist() == [False, True, True] and faults == []
+
+
+def test_an_ensemble_keeps_its_members():
+    rewards, _ = RewardSources({"rm": Members()})(EXAMPLES)
+    assert rewards["rm"].tolist() == [7, 0, 8] and rewards.members[0, 0].tolist() == [6, 8]
+
+
+def test_an_ensemble_keeps_its_members_beside_other_rewards():
+    sources = RewardSources({"length": lengths, "rm": Members()})
+    rewards, _ = sources(EXAMPLES)
+    assert sources.ensembles == ["rm"]
+    assert rewards.members[0, 1].tolist() == [6, 8] and rewards.members[:, 0].isnan().all()
+
+
+class Failing(Members):
+    """An ensemble that fails as a whole, or whose members do."""
+
+    def __init__(self, fails: str):
+        self.fails = fails
+
+    def rate(self, examples):
+        if self.fails == "rate":
+            raise RuntimeError("no server")
+        return np.array([[math.inf if self.fails == "inf" and not one.answer else 1.0] for one in examples])
+
+    def spread(self, examples):
+        if self.fails in ("rate", "spread"):
+            raise RuntimeError("no server")
+        return super().spread(examples)[:, : 2 if self.fails == "shape" else None]
+
+
+FAILS = {
+    "rate": "raised RuntimeError: no server",
+    "spread": "raised RuntimeError: no server",
+    "shape": "gave members' scores of shape (2, 2, 1) for 3 answers",
+}
+
+
+@pytest.mark.parametrize(("fails", "reason"), FAILS.items())
+def test_an_ensemble_that_fails_is_one_fault_and_its_answers_are_missing(fails, reason):
+    rewards, faults = RewardSources({"rm": Failing(fails), "length": lengths}, skip=True)(EXAMPLES)
+    assert [str(fault) for fault in faults] == [f"reward 'rm' {reason}"]
+    assert rewards["rm"].isnan().all() and rewards["length"].tolist() == [7, 0, 8]
+    assert rewards.members.isnan().all() and len(rewards.members) == 3
+    with pytest.raises(DataError, match="reward 'rm'"):
+        RewardSources({"rm": Failing(fails)})(EXAMPLES)
+
+
+def test_the_members_of_an_answer_with_a_fault_are_missing_too():
+    rewards, faults = RewardSources({"rm": Failing("inf")}, skip=True)(EXAMPLES)
+    assert [fault.row for fault in faults] == [1]
+    assert rewards.members[:, 0].isnan().any(1).tolist() == [False, True, False]
+
+
+FAULTS = {
+    "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; mend"),
+    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' gave 2 values for 3 answers; mend"),
+    "text": (
+        lambda examples: [1.0, "good", 2.0],
+        r"reward 'x' says 'good', which is no number, for answer 1, ''; mend",
+    ),
+    "inf": (
+        lambda examples: [math.inf, 1.0, -math.inf],
+        r"reward 'x' is inf for answer 0, 'because' \(and 1 more\); mend",
+    ),
+    "scalar": (lambda examples: 1.0, "raised TypeError"),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_is_told_with_its_place(kind):
+    source, told = FAULTS[kind]
+    with pytest.raises(DataError, match=told):
+        RewardSources({"x": source})(EXAMPLES)
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("raises", 0), ("counts", 0), ("text", 2), ("inf", 1), ("scalar", 0)])
+def test_skipped_faults_are_missing_rewards_and_kept_to_be_saved(kind, kept):
+    rewards, faults = RewardSources({"x": FAULTS[kind][0], "length": lengths}, skip=True)(EXAMPLES)
+    assert (~rewards["x"].isnan()).sum() == kept and rewards["length"].tolist() == [7, 0, 8]
+    assert len(faults) == (1 if kept == 0 else 3 - kept)
+    assert all(fault.example is None or fault.example == EXAMPLES[fault.row] for fault in faults)
+
+
+def test_a_source_may_have_something_to_log_of_the_answers_it_rated_last():
+    class Counting:
+        asked = 0
+
+        def __call__(self, examples):
+            self.asked = len(examples)
+            return [0.0] * self.asked
+
+        def facts(self):
+            return {"asked": self.asked}
+
+    sources = RewardSources({"judge": Counting(), "length": lengths})
+    sources(EXAMPLES)
+    assert sources.facts() == {"judge/asked": 3}
+
+
+def test_no_reward_at_all_is_refused():
+    with pytest.raises(UsageError, match="there is no reward"):
+        RewardSources({})
+
+
+def test_statistics_worked_out_by_hand():
+    values = torch.tensor([[1.0, 2.0], [3.0, NAN], [5.0, 4.0], [5.0, 6.0]])
+    found = dict(statistics(Rewards(values, ("a", "b")), torch.tensor([0, 0, 1, 1])))
+    assert found["rewards/a/mean"] == 3.5 and found["rewards/a/std"] == pytest.approx(math.sqrt(11 / 3))
+    assert found["rewards/a/missing"] == 0 and found["rewards/b/missing"] == 1
+    assert found["rewards/a/frac_zero_std"] == 0.5  # the second group says 5 twice
+    assert found["rewards/b/frac_zero_std"] == 0  # of the first group one row is left, which is no group
+    # over (1, 2), (5, 4), (5, 6): deviations (-8/3, 4/3, 4/3) and (-2, 0, 2)
+    assert found["rewards/correlation/a/b"] == pytest.approx(8 / math.sqrt((96 / 9) * 8))
+
+
+def test_a_correlation_needs_two_rows_that_have_both():
+    assert math.isnan(correlation(torch.tensor([1.0, NAN]), torch.tensor([1.0, 2.0])))
+    assert math.isnan(correlation(torch.ones(3), torch.tensor([1.0, 2.0, 3.0])))

@@ -1,0 +1,303 @@
+"""CCPO: a thinker's and a solver's credit against plain loops, and whose prompt a thought stands in."""
+
+import json
+import math
+from statistics import fmean, pvariance
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.advantages.ccpo import adv_ccpo, ccpo, event
+from rewardlab.policy.advantages.dr_grpo import dr_grpo
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.search import derived
+from rewardlab.policy.rollouts import ccpo as search
+from rewardlab.policy.rollouts._partners import in_role, said, with_thought
+from rewardlab.policy.transforms.ccpo_solver import ccpo_solver
+from rewardlab.policy.transforms.ccpo_thinker import ccpo_thinker
+from rewardlab.policy.types import Rewards, Rollout
+from rewardlab.rm.data.pairs import as_prompt
+from rewardlab.rm.errors import DataError, UsageError
+
+NAN = math.nan
+
+
+def column(*values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def rollout(group) -> Rollout:
+    rows = len(group)
+    return Rollout(torch.tensor(group), torch.ones(rows, 2, dtype=torch.bool), torch.ones(rows, dtype=torch.bool))
+
+
+def verdicts(seed: int, rows: int = 12) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(2, (rows, 2), generator=generator).double() * 2 - 1
+    return values.masked_fill(torch.rand(rows, 2, generator=generator) < 0.1, NAN)
+
+
+def by_loop(joint, solo, group, lam) -> tuple[list[float], list[float]]:
+    """Both roles' advantages, one answer after the other."""
+    credited = []
+    for r, g in zip(joint, group, strict=True):
+        alone = [s for s, h in zip(solo, group, strict=True) if h == g and not math.isnan(s)]
+        bonus = NAN
+        if alone and not math.isnan(r):
+            bonus = 1.0 if r > 0 > fmean(alone) else -1.0 if r < 0 < fmean(alone) else 0.0
+        credited.append(r + lam * bonus)
+
+    def against_the_mean(values):
+        found = []
+        for r, g in zip(values, group, strict=True):
+            known = [s for s, h in zip(values, group, strict=True) if h == g and not math.isnan(s)]
+            found.append(0.0 if math.isnan(r) or len(known) < 2 else r - fmean(known))
+        return found
+
+    return against_the_mean(credited), against_the_mean(joint)
+
+
+# ---- the second version: advantages ----
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.2, 1.0])
+def test_both_advantages_are_their_plain_loops(lam):
+    group = [0] * 4 + [1] * 4 + [2] * 4
+    for seed in range(8):
+        joint, solo = verdicts(seed).unbind(1)
+        found = adv_ccpo(joint, solo, torch.tensor(group), lam, 0.0)
+        expected = by_loop(joint.tolist(), solo.tolist(), group, lam)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, column(*other))
+
+
+def test_a_thought_that_helps_where_the_solver_alone_fails_counts_more():
+    """Alone -1/2 on average: joint 1 gets 1.2 and -1 stays; their mean is 0.1. Alone 1/2: -1 gets -1.2, mean -0.1."""
+    joint, group = column(1, -1, 1, -1, 1, -1, 1, -1), torch.tensor([0] * 4 + [1] * 4)
+    solo = column(-1, -1, 1, -1, 1, 1, -1, 1)
+    assert event(joint, solo, group, 0.0).tolist() == [1, 0, 1, 0, 0, -1, 0, -1]
+    thinker, solver = adv_ccpo(joint, solo, group, 0.2, 0.0)
+    torch.testing.assert_close(thinker, column(1.1, -1.1, 1.1, -1.1, 1.1, -1.1, 1.1, -1.1))
+    assert solver.tolist() == joint.tolist()
+
+
+def test_without_a_bonus_both_roles_have_dr_grpo():
+    group = torch.arange(12) // 4
+    for seed in range(4):
+        joint, solo = verdicts(seed).unbind(1)
+        plain = dr_grpo()(joint.masked_fill(solo.isnan(), NAN), rollout(group.tolist()))
+        for one in adv_ccpo(joint.masked_fill(solo.isnan(), NAN), solo, group, 0.0):
+            torch.testing.assert_close(one, plain, rtol=0, atol=0)
+
+
+def test_a_difference_to_the_solo_mean_is_lost_in_the_groups_mean():
+    """Why the bonus is an event."""
+    joint, solo = column(1, -1, 1, 1), column(-1, -1, -1, 1)
+    credited = joint + 0.2 * (joint - solo.mean())
+    torch.testing.assert_close(dr_grpo()(credited, rollout([0] * 4)), 1.2 * dr_grpo()(joint, rollout([0] * 4)))
+
+
+def test_a_solver_that_alone_does_as_well_as_not_changes_nothing():
+    joint, group = column(1, -1, 1, -1), torch.tensor([0] * 4)
+    assert event(joint, column(1, -1, -1, 1), group, 0.0).tolist() == [0, 0, 0, 0]
+    assert event((joint + 1) / 2, column(0, 0, 1, 0), group, 0.5).tolist() == [1, 0, 1, 0]
+
+
+def test_what_is_missing_counts_for_nobody():
+    joint, solo = column(1, NAN, -1, -1, 1, -1), column(NAN, -1, NAN, -1, NAN, NAN)
+    thinker, solver = adv_ccpo(joint, solo, torch.tensor([0, 0, 0, 0, 1, 1]), 0.2, 0.0)
+    # r is 1.2, -, -1, -1 with mean -0.8/3; nobody was alone in the second group
+    torch.testing.assert_close(thinker, column(1.2 + 0.8 / 3, 0, -1 + 0.8 / 3, -1 + 0.8 / 3, 0, 0))
+    torch.testing.assert_close(solver, column(1 + 1 / 3, 0, -2 / 3, -2 / 3, 1, -1))
+
+
+def test_the_estimator_is_the_thinkers_and_refuses_what_makes_no_sense():
+    """Verdicts of 0 and 1 are half as far apart: λ = 1/2 is then what 1 is for -1 and 1."""
+    values, batch = verdicts(3), rollout([0] * 4 + [1] * 4 + [2] * 4)
+    verdict = (values + 1) / 2
+    torch.testing.assert_close(
+        ccpo([1.0, 1.0], lam=0.5)(verdict, batch), adv_ccpo(*values.unbind(1), batch.group, 1.0, 0.0)[0] / 2
+    )
+    with pytest.raises(ValueError, match="rewards are two, joint and solo, got 3"):
+        ccpo()(torch.ones(4, 3), rollout([0] * 4))
+    with pytest.raises(ValueError, match="with weights of 1, got"):
+        ccpo([1.0, 0.5])
+    with pytest.raises(ValueError, match=r"lam is 0 or more, got -0\.1"):
+        ccpo(lam=-0.1)
+
+
+# ---- the first version: rewards ----
+
+
+class History:
+    """Means and variances of the steps so far, in plain numbers."""
+
+    def __init__(self, decay: float):
+        self.decay, self.seen, self.moments = decay, 0, {}
+
+    def z(self, name: str, x: float) -> float:
+        mean, variance = self.moments[name]
+        return (x - mean) / ((math.sqrt(variance) if variance > 1e-6 else 1.0) + 1e-6)
+
+    def add(self, **columns) -> None:
+        rows = [row for row in zip(*columns.values(), strict=True) if not any(map(math.isnan, row))]
+        for name, values in zip(columns, zip(*rows, strict=True), strict=True):
+            now = (fmean(values), pvariance(values))
+            old = self.moments.get(name, now)
+            self.moments[name] = tuple(self.decay * a + (1 - self.decay) * b for a, b in zip(old, now, strict=True))
+        self.seen += len(rows)
+
+
+def random_rewards(seed: int, rows: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(rows, 2, generator=generator, dtype=torch.float64) + torch.tensor([0.5, 0.0])
+    return values.masked_fill(torch.rand(rows, 2, generator=generator) < 0.1, NAN)
+
+
+def test_a_thinkers_reward_is_its_plain_loop_over_six_steps():
+    """4 rows a step: the history is used from the fourth step on, and never with the step's own rewards in it."""
+    made, state, history = (
+        ccpo_thinker(joint="talk.joint", solo="talk.solo", alpha=1.5, decay=0.9, least=10),
+        {"seen": 0},
+        History(0.9),
+    )
+    for step in range(6):
+        values = random_rewards(step, 4)
+        rewards = Rewards(values, ("talk.joint", "talk.solo"))
+        state, after = made.change(json.loads(json.dumps(state)), rewards, rollout([0, 0, 1, 1]))
+        delta = [joint - solo for joint, solo in values.tolist()]
+        expected = delta if history.seen < 10 else [math.tanh(1.5 * history.z("delta", x)) for x in delta]
+        torch.testing.assert_close(after["talk.joint"], column(*expected), equal_nan=True)
+        torch.testing.assert_close(after["talk.solo"], values[:, 1], equal_nan=True)
+        history.add(delta=delta)
+    assert state["seen"] == history.seen > 18 and state["delta"] == pytest.approx(history.moments["delta"])
+
+
+def test_a_solvers_reward_is_its_plain_loop_over_five_steps():
+    """Groups of four: rows 0 and 2 make a pair, and so do 1 and 3."""
+    made, state, history = ccpo_solver(reward="gold", eta=2.0, decay=0.8, least=6), {"seen": 0}, History(0.8)
+    for step in range(5):
+        values = random_rewards(step, 8)[:, 0]
+        state, after = made.change(
+            json.loads(json.dumps(state)), Rewards(values[:, None], ("gold",)), rollout([0] * 4 + [1] * 4)
+        )
+        r, expected = values.tolist(), values.tolist()
+        pairs = [(0, 2), (1, 3), (4, 6), (5, 7)]
+        if history.seen >= 6:
+            mean, variance = history.moments["delta"]
+            g = 1 / (1 + math.exp(-2.0 * mean / (math.sqrt(variance) + 1e-6)))
+            for i, j in pairs:
+                expected[i] = expected[j] = g * history.z("joint", r[i]) + (1 - g) * history.z("solo", r[j])
+        torch.testing.assert_close(after["gold"], column(*expected), equal_nan=True)
+        history.add(
+            delta=[r[i] - r[j] for i, j in pairs], joint=[r[i] for i, _ in pairs], solo=[r[j] for _, j in pairs]
+        )
+    assert history.seen > 10 and {*state} == {"seen", "delta", "joint", "solo"}
+
+
+def test_rewards_worked_out_by_hand():
+    """First step Δ = 3 and 1: μ 2, σ 1. Then Δ = 3 is tanh 1 and 2 is 0; μ becomes 0.9 · 2 + 0.1 · 2.5."""
+    made = ccpo_thinker(joint="r.joint", solo="r.solo", decay=0.9, least=2, epsilon=0.0)
+    names, batch = ("r.joint", "r.solo"), rollout([0, 0])
+    state, raw = made.change({"seen": 0}, Rewards(torch.tensor([[4.0, 1.0], [1.0, 0.0]]).double(), names), batch)
+    assert raw["r.joint"].tolist() == [3.0, 1.0] and state == {"seen": 2, "delta": [2.0, 1.0]}
+    state, shaped = made.change(state, Rewards(torch.tensor([[3.0, 0.0], [1.0, -1.0]]).double(), names), batch)
+    assert shaped["r.joint"].tolist() == pytest.approx([math.tanh(1), 0.0])
+    assert state["seen"] == 4 and state["delta"] == pytest.approx([2.05, 0.925])
+
+
+def test_thoughts_that_change_nothing_are_worth_nothing():
+    made, state = ccpo_thinker(joint="r.joint", solo="r.solo", least=1), {"seen": 0}
+    for step in range(3):
+        same = random_rewards(step, 4)[:, :1].nan_to_num(0).expand(-1, 2)
+        state, after = made.change(state, Rewards(same, ("r.joint", "r.solo")), rollout([0] * 4))
+        assert after["r.joint"].tolist() == [0.0] * 4
+
+
+def test_what_cannot_be_paired_or_counted_twice_is_refused():
+    with pytest.raises(ValueError, match="answers make pairs and a group has 3"):
+        ccpo_solver(reward="r").change({"seen": 0}, Rewards(torch.ones(3, 1), ("r",)), rollout([0] * 3))
+    with pytest.raises(ValueError, match="'r.solo' is in the difference already"):
+        ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint", "r.solo"])
+    assert ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint"]) is None
+    for made, names in ((ccpo_thinker, {"joint": "r.joint", "solo": "r.solo"}), (ccpo_solver, {"reward": "r"})):
+        with pytest.raises(ValueError, match=r"decay lies in \[0, 1\) and least is 1 or more, got 1.0 and 10"):
+            made(**names, decay=1.0)
+    empty = Rewards(torch.full((2, 2), NAN), ("r.joint", "r.solo"))
+    assert ccpo_thinker(joint="r.joint", solo="r.solo").change({"seen": 0}, empty, rollout([0, 0]))[0] == {"seen": 0}
+
+
+# ---- the solver's prompts ----
+
+
+def trainer_of(base, words, size=4, longest=16):
+    """What a rollout function sees of a trainer; what is drawn is the prompt's length."""
+    own = voice(base, words)
+    noted = []
+    return SimpleNamespace(
+        model=SimpleNamespace(training=True),
+        language_model=base,
+        encoder=own.encoder,
+        state=SimpleNamespace(global_step=3),
+        num_generations=size,
+        num_generations_eval=1,
+        max_completion_length=longest,
+        _generate_single_turn=lambda ids, images, fields, num_generations: ([[len(one)] for one in ids], None),
+        _note=lambda name, value: noted.append((name, value)),
+        noted=noted,
+    )
+
+
+@pytest.fixture
+def thinker(base, words, monkeypatch):
+    """Opened without a folder."""
+    own = voice(base, words)
+    monkeypatch.setattr(search, "open_partner", lambda source, **options: own)
+    return own
+
+
+def test_the_first_half_of_a_group_reads_a_thought_and_the_second_does_not(base, words, thinker):
+    trainer, prompts = trainer_of(base, words), [list(one) for one in garden.prompts(2, 0) for _ in range(4)]
+    found = search.ccpo(thinker="any", longest=8, seed=7)(prompts, trainer)
+    plain = [trainer.encoder.encode_prompt(as_prompt(one)) for one in prompts]
+    thoughts = {}
+    for place in (0, 1, 4, 5):
+        (thoughts[place],) = said(thinker, [as_prompt(prompts[place])], [derived(7, 4, place)], 8)
+        shown = trainer.encoder.encode_prompt(with_thought(as_prompt(prompts[place]), thoughts[place]))
+        assert found["prompt_ids"][place] == shown and len(shown) > len(plain[place])
+        assert words.decode(shown).count(thoughts[place]) == 1
+    assert all(found["prompt_ids"][place] == plain[place] for place in (2, 3, 6, 7))
+    assert found["completion_ids"] == [[len(one)] for one in found["prompt_ids"]] and found["logprobs"] is None
+    assert len({*thoughts.values()}) == 4 and trainer.noted == [("ccpo/told", 0.5)]
+
+
+def test_all_read_a_thought_where_nobody_answers_alone(base, words, thinker):
+    trainer, prompts = trainer_of(base, words, size=3), [list(one) for one in garden.prompts(1, 0)] * 3
+    found = search.ccpo(thinker="any", alone=False, longest=8)(prompts, trainer)
+    plain = trainer.encoder.encode_prompt(as_prompt(prompts[0]))
+    assert all(len(one) > len(plain) for one in found["prompt_ids"]) and trainer.noted == [("ccpo/told", 1.0)]
+
+
+def test_a_role_is_the_partners_and_not_the_policys(base, words, thinker, tmp_path):
+    (tmp_path / "role.txt").write_text("with some honey\n")
+    prompt = ({"role": "system", "content": "hello friend"}, *garden.prompts(1, 0)[0])
+    found = search.ccpo(thinker="any", longest=8, role=str(tmp_path / "role.txt"))(
+        [list(prompt)] * 2, trainer_of(base, words, 2)
+    )
+    (thought,) = said(thinker, [in_role(prompt, "with some honey")], [derived(0, 4, 0)], 8)
+    assert in_role(prompt, "with some honey")[0]["content"] == "with some honey" and len(in_role(prompt, "x")) == 2
+    expected = [trainer_of(base, words).encoder.encode_prompt(one) for one in (with_thought(prompt, thought), prompt)]
+    assert found["prompt_ids"] == expected
+    with pytest.raises(DataError, match="no such file; a role is the path of a text file"):
+        search.ccpo(thinker="any", role=str(tmp_path / "none.txt"))
+
+
+def test_what_cannot_be_drawn_is_refused(base, words, thinker):
+    prompts = [list(one) for one in garden.prompts(1, 0)] * 3
+    with pytest.raises(UsageError, match="a group has 3; make it even"):
+        search.ccpo(thinker="any")(prompts, trainer_of(base, words, size=3))
+    with pytest.raises(UsageError, match="the policy's context leaves 6 beside an answer; lower longest"):
+        search.ccpo(thinker="any", longest=8)(prompts[:2], trainer_of(base, words, size=2, longest=250))
+    with pytest.raises(ValueError, match="1 token or more, got longest=0"):
+        search.ccpo(thinker="any", longest=0)

@@ -1,0 +1,240 @@
+"""DACR: both agents' credit against plain loops, and a talk turn by turn."""
+
+import math
+from statistics import fmean, stdev
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.policy.advantages.are import are
+from rewardlab.policy.advantages.dacr import adv_dacr, dacr, located
+from rewardlab.policy.advantages.lite_ppo import lite_ppo
+from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.guided import decode
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.requests import Request
+from rewardlab.policy.decoding.search import derived
+from rewardlab.policy.rollouts import dacr as search
+from rewardlab.policy.rollouts._partners import Side, turn_behind
+from rewardlab.policy.types import Rollout
+from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import Message, user_turn
+
+NAN = math.nan
+GROUP = [0] * 4 + [1] * 4 + [2] * 2
+
+
+def table(*rows) -> torch.Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def rollout(group) -> Rollout:
+    rows = len(group)
+    return Rollout(torch.tensor(group), torch.ones(rows, 2, dtype=torch.bool), torch.ones(rows, dtype=torch.bool))
+
+
+def rewards(seed: int, missing: float = 0.1) -> torch.Tensor:
+    """[N, 4]: answer, rewrite, partner's answer, partner's rewrite."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(len(GROUP), 4, generator=generator, dtype=torch.float64)
+    return values.masked_fill(torch.rand(len(GROUP), 4, generator=generator) < missing, NAN)
+
+
+def by_loop(values, group, gamma) -> list[list[float]]:
+    """Each agent's advantage against its group's mean."""
+    columns = []
+    for own, other in (((0, 1), (2, 3)), ((2, 3), (0, 1))):
+        total = [row[own[1]] + gamma * (row[other[1]] - row[other[0]]) for row in values]
+        groups = {g: [r for r, h in zip(total, group, strict=True) if h == g and not math.isnan(r)] for g in group}
+        counted = [r for members in groups.values() if len(members) > 1 for r in members]
+        columns.append([
+            0.0 if math.isnan(r) or len(groups[g]) < 2 else (r - fmean(groups[g])) / (stdev(counted) + 1e-4)
+            for r, g in zip(total, group, strict=True)
+        ])  # fmt: skip
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def both(values, gamma, loc="mean", shape=None) -> torch.Tensor:
+    return adv_dacr(values[:, [0, 2]], values[:, [1, 3]], torch.tensor(GROUP), gamma, located(loc, shape, 1, 1e-3))
+
+
+# ---- formulas ----
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+def test_both_agents_advantages_are_their_plain_loop(gamma):
+    for seed in range(6):
+        found = both(rewards(seed), gamma)
+        torch.testing.assert_close(found, table(*by_loop(rewards(seed).tolist(), GROUP, gamma)))
+        assert found.any()
+
+
+def test_an_advantage_worked_out_by_hand():
+    """γ = 1/2. Agent 1: 1 + (3 - 1)/2 = 2 and 2 + (0 - 0)/2 = 2, 0 + (1 - 3)/2 = -1, 1; agent 2's Δ is of agent 1."""
+    answers, rewrites = table([0, 1], [2, 0], [0, 3], [1, 1]), table([1, 3], [2, 0], [0, 1], [1, 1])
+    # R_1 = 2, 2, -1, 1 with means 2 and 0; R_2 = 3.5, 0, 1, 1 with means 1.75 and 1
+    gaps = table([0, 1.75], [0, -1.75], [-1, 0], [1, 0])
+    found = adv_dacr(answers, rewrites, torch.tensor([0, 0, 1, 1]), 0.5, located("mean", None, 1, 1e-3), 0.0)
+    spreads = [stdev([2, 2, -1, 1]), stdev([3.5, 0, 1, 1])]
+    torch.testing.assert_close(found, gaps / table(spreads))
+
+
+def test_without_gamma_the_partner_is_of_no_account():
+    for seed in range(4):
+        values = rewards(seed, missing=0.0)
+        own = values[:, 1]
+        torch.testing.assert_close(both(values, 0.0)[:, 0], lite_ppo()(own, rollout(GROUP)))
+        torch.testing.assert_close(both(values, 0.0, "are", 0.5)[:, 0], are(shape=0.5)(own, rollout(GROUP)))
+
+
+def test_critiques_that_change_nothing_are_worth_nothing():
+    values = rewards(1, missing=0.0)
+    values[:, 3] = values[:, 2]
+    for gamma in (0.5, 3.0):
+        torch.testing.assert_close(both(values, gamma)[:, 0], both(values, 0.0)[:, 0])
+        assert not torch.allclose(both(values, gamma)[:, 1], both(values, 0.0)[:, 1])
+
+
+def test_whoever_is_called_first_makes_no_difference():
+    values = rewards(2)
+    torch.testing.assert_close(both(values, 0.7).flip(1), both(values[:, [2, 3, 0, 1]], 0.7))
+
+
+def test_a_robust_centre_is_that_of_the_whole_step():
+    """With 9 totals near 0 and one of 100 it stays near 0, where the mean is 10."""
+    values = torch.zeros(10, 4, dtype=torch.float64)
+    values[:, 1] = table([-0.2, -0.1, 0.0, 0.1, 0.2, -0.15, 0.15, -0.05, 0.05, 100])
+    found = both(values, 0.5, "are", 1.0)[:, 0] * (values[:, 1].std() + 1e-4)
+    centre = values[:, 1] - found
+    assert centre.min() == pytest.approx(centre.max()) and abs(centre[0]) < 0.05
+
+
+def test_a_robust_centre_of_verdicts_is_the_more_frequent_one_and_told():
+    """Three of ten are right: the mean is 0.3, and the robust centre 0, so that nobody is ever pushed down."""
+    values = torch.zeros(10, 4, dtype=torch.float64)
+    values[:3, [1, 3]] = 1.0
+    values[:, 2] = values[:, 3]
+    settings = {"gamma": 0.5, "loc": "are", "shape": 0.5}
+    with pytest.warns(UserWarning, match="the more frequent one; take loc=mean"):
+        found = dacr(**settings)(values, rollout([0] * 10))
+    assert found[3:].abs().max() < 0.02 and found[:3].min() > 1.9
+    assert dacr(gamma=0.5)(values, rollout([0] * 10))[3:].max() < -0.5
+
+
+def test_the_estimator_is_the_policys_and_refuses_what_makes_no_sense():
+    values = rewards(5)
+    torch.testing.assert_close(dacr([1.0] * 4, gamma=0.5)(values, rollout(GROUP)), both(values, 0.5)[:, 0])
+    assert not dacr(gamma=0.5, loc="are", shape=0.5)(torch.ones(4, 4), rollout([0] * 4)).any()
+    for settings, message in (
+        ({"loc": "are"}, "loc=are needs a shape"),
+        ({"loc": "median"}, "loc is mean or are, got 'median'"),
+        ({"weights": [1.0, 0.0, 1.0, 1.0]}, "weights of 1, got"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dacr(gamma=0.5, **settings)
+    with pytest.raises(ValueError, match="answer, rewrite, partner_answer, partner_rewrite, got 2"):
+        dacr(gamma=0.5)(torch.ones(4, 2), rollout([0] * 4))
+    with pytest.raises(ValueError, match="agents are two, got 3"):
+        adv_dacr(torch.ones(2, 3), torch.ones(2, 3), torch.tensor([0, 0]), 1.0, located("mean", None, 1, 1e-3))
+
+
+# ---- turns ----
+
+CHATML = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("template", [models.TEMPLATE, CHATML, PLAIN_TEMPLATE], ids=["toy", "chatml", "plain"])
+@pytest.mark.parametrize("cut", [False, True], ids=["ended", "cut off"])
+def test_a_conversation_in_tokens_is_the_conversation_in_turns(base, template, cut):
+    """Nothing is said twice and nothing left out, whether an answer ended by itself or was cut off."""
+    words = models.tokenizer()
+    words.chat_template = template
+    who, prompt = voice(base, words), user_turn("tell me about bees")
+    side = Side(who, [prompt], max_new_tokens=4 if cut else 40)
+    (answer,) = side.speak(
+        [next(seed for seed in range(50) if ends(Side(who, [prompt], max_new_tokens=40), seed, words))]
+    )
+    before = [*side.tokens[0]]
+    side.hear(["honey and wax"])
+    told = side.tokens[0][len(before) :]
+    turns = (*prompt, Message(role="assistant", content=answer), Message(role="user", content="honey and wax"))
+    wrote = [token for token in before if token not in words.convert_tokens_to_ids([*models.ROLE_TOKENS])]
+    if template == PLAIN_TEMPLATE and not cut:  # it closes no turn, so that the end stands where it was drawn alone
+        assert wrote.pop() == words.eos_token_id
+    assert who.encoder.encode_prompt(prompt) + wrote + told == who.encoder.encode_prompt(turns)
+    assert side.own[0] == [1] * len(before) + [0] * len(told) and (before[-1] == words.eos_token_id) != cut
+
+
+def ends(side: Side, seed: int, words) -> bool:
+    """Whether an answer of more than four tokens ends by itself."""
+    side.speak([seed])
+    return len(side.tokens[0]) > 4 and side.tokens[0][-1] == words.eos_token_id
+
+
+def test_what_a_turn_looks_like_in_tokens(base, words):
+    found = words.convert_ids_to_tokens(turn_behind(voice(base, words), user_turn("describe bees"), "some wax"))
+    assert found == ["</s>", "<|user|>", "some", "wax", "</s>", "<|assistant|>"]
+
+
+def trainer_of(base, words, listening=True):
+    """What a rollout function sees of a trainer."""
+    own, heard = voice(base, words), []
+    return SimpleNamespace(
+        model=SimpleNamespace(training=True, train=lambda training: None),
+        language_model=base,
+        encoder=own.encoder,
+        state=SimpleNamespace(global_step=3),
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        min_p=None,
+        max_completion_length=12,
+        sources=SimpleNamespace(sources={"talk": SimpleNamespace(**({"listen": heard.append} if listening else {}))}),
+        _tokenize_prompts=lambda prompts: ([own.encoder.encode_prompt(tuple(one)) for one in prompts], None, {}),
+        heard=heard,
+    )
+
+
+def test_a_talk_is_its_plain_loop(base, words, monkeypatch):
+    """Six turns a row, each by whoever is shown its own conversation so far; the policy's are one completion."""
+    who, end = voice(base, words), words.eos_token_id
+    monkeypatch.setattr(search, "open_partner", lambda source, **options: voice(base, words))
+    prompts = [list(one) for one in garden.prompts(3, 0)]
+    trainer = trainer_of(base, words)
+    found = search.dacr(partner="any", longest=9, seed=7)(prompts, trainer)
+    (talk,) = trainer.heard
+    for place, prompt in enumerate(map(tuple, prompts)):
+        rows, masks, texts = ([], []), ([], []), ([], [])
+        for number, request in enumerate((search.CRITICISE, search.REWRITE, None)):
+            for which, longest in ((0, 12), (1, 9)):
+                seed = derived(7, 4, 6 * place + 2 * number + which)
+                asked = Request(prompt, prefix=tuple(rows[which]), seed=seed, max_new_tokens=longest)
+                (said,) = decode(SeparateModels(who), [asked])
+                rows[which].extend(said.tokens)
+                masks[which].extend([1] * len(said.tokens))
+                texts[which].append(said.text)
+            for which in (0, 1) if request else ():
+                told = f"</s> <|user|> {request.format(texts[1 - which][-1])} </s> <|assistant|>"
+                ids = words(told, add_special_tokens=False).input_ids[int(rows[which][-1] == end) :]
+                rows[which].extend(ids)
+                masks[which].extend([0] * len(ids))
+        for number, column in enumerate((talk.answers, talk.critiques, talk.rewrites)):
+            assert [one[place] for one in column] == [one[number] for one in texts]
+        assert found["completion_ids"][place] == rows[0] and found["env_mask"][place] == masks[0]
+    assert found["prompt_ids"] == trainer._tokenize_prompts(prompts)[0] and talk.prompts == tuple(map(tuple, prompts))
+    assert len({*talk.answers[0]}) == 3 and talk.answers[0] != talk.answers[1]
+
+
+def test_a_talk_that_nobody_rates_is_refused(base, words, monkeypatch):
+    monkeypatch.setattr(search, "open_partner", lambda source, **options: voice(base, words))
+    with pytest.raises(
+        UsageError, match=r"no reward listens to what the two say; give --reward 'dacr\(reward=SOURCE\)'"
+    ):
+        search.dacr(partner="any", longest=4)([list(garden.prompts(1, 0)[0])], trainer_of(base, words, listening=False))
+    with pytest.raises(ValueError, match="1 token or more, got longest=0"):
+        search.dacr(partner="any", longest=0)

@@ -1,0 +1,140 @@
+"""SAGE-RL: which answers are searched, and how they stand in the training."""
+
+import copy
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.composition.algorithm import Algorithm
+from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.guided import decode
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.requests import Request
+from rewardlab.policy.decoding.search import derived
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.rollouts.sage import sage
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.data.pairs import as_prompt
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.registry import load, names
+from rewardlab.rm.types import user_turn
+
+from tests.conftest import SMALL_RUN
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+DRAWN, LONGEST = [5], 24
+
+
+def trainer_of(base, words, training=True):
+    """What a rollout function sees of a trainer; what it draws itself is always one token."""
+    own, noted = voice(base, words), []
+    return SimpleNamespace(
+        model=SimpleNamespace(training=training, train=lambda: None),
+        language_model=base,
+        encoder=own.encoder,
+        state=SimpleNamespace(global_step=3),
+        num_generations=4,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        min_p=None,
+        max_completion_length=LONGEST,
+        _tokenize_prompts=lambda prompts: ([own.encoder.encode_prompt(as_prompt(one)) for one in prompts], None, {}),
+        _generate_single_turn=lambda ids, images, fields, num_generations: ([DRAWN for _ in ids], None),
+        _note=lambda name, value: noted.append((name, value)),
+        noted=noted,
+    )
+
+
+def phi(base, before, chain) -> float:
+    """By one forward of the whole text."""
+    with torch.no_grad():
+        logp = base(torch.tensor([[*before, *chain]])).logits[0].log_softmax(-1)
+    said = [logp[len(before) - 1 + t, token].item() for t, token in enumerate(chain)]
+    return sum(said) / len(said)
+
+
+def by_loop(base, words, prompt, seed, m, r, step_end) -> list[list[int]]:
+    """A beam in plain lists; each step of each chain is decoded alone."""
+    own = voice(base, words)
+    before, live, whole, step = own.encoder.encode_prompt(prompt), [()], [], 0
+    while live and len(whole) < r:
+        chains = []
+        for place, parent in enumerate([one for one in live for _ in range(2 * m)]):
+            asked = Request(
+                prompt, prefix=parent, seed=derived(seed, step, place), stop=(step_end,),
+                max_new_tokens=LONGEST - len(parent),
+            )  # fmt: skip
+            chain = (*parent, *decode(SeparateModels(own), [asked])[0].tokens)
+            if chain not in chains:
+                chains.append(chain)
+        kept = sorted(chains, key=lambda chain: -phi(base, before, chain))[:m]
+        whole += [chain for chain in kept if chain[-1] == words.eos_token_id]
+        live = [chain for chain in kept if chain[-1] != words.eos_token_id and len(chain) < LONGEST]
+        step += 1
+    return [[*chain] for chain in sorted(whole, key=lambda chain: -phi(base, before, chain))[:r]]
+
+
+def test_the_first_rows_of_a_group_are_its_plain_loop_and_the_others_are_drawn(base, words):
+    trainer, prompts = trainer_of(base, words), garden.prompts(3, 0)
+    asked = [[dict(turn) for turn in prompt] for prompt in prompts for _ in range(4)]
+    found = sage(r=2, m=2, step_end="the", seed=7)(asked, trainer)
+    assert found["logprobs"] is None and found["prompt_ids"] == trainer._tokenize_prompts(asked)[0]
+    number = 0
+    for place, prompt in enumerate(prompts):
+        searched = by_loop(base, words, prompt, derived(7, 4, place), 2, 2, "the")
+        assert found["completion_ids"][4 * place : 4 * place + 4] == searched + [DRAWN] * (4 - len(searched))
+        number += len(searched)
+    assert 4 <= number <= 6 and trainer.noted == [("sage/searched", number / 12)]
+
+
+def test_an_evaluation_searches_nothing(base, words):
+    trainer = trainer_of(base, words, training=False)
+    assert sage(r=2)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
+    assert trainer.noted == []
+
+
+def test_where_no_chain_ends_all_are_drawn(base, words):
+    """One step of a word is never a whole answer."""
+    trainer = trainer_of(base, words)
+    trainer.max_completion_length = 1
+    assert sage(r=3)([list(user_turn("describe bees"))] * 4, trainer)["completion_ids"] == [DRAWN] * 4
+
+
+def test_what_makes_no_sense_is_refused(base, words):
+    assert names("policy.rollouts") == ["ccpo", "dacr", "sage", "vllm"]
+    with pytest.raises(UsageError, match="searches 4 answers of each group and a group has 4"):
+        sage(r=4)([list(user_turn("describe bees"))] * 4, trainer_of(base, words))
+    for settings in ({"r": 0}, {"m": 0}, {"max_steps": 0}, {"step_end": ""}):
+        with pytest.raises(ValueError, match="1 or more and step_end is a text"):
+            sage(**settings)
+
+
+def test_in_a_training_they_are_read_as_the_policy_finds_them(base, words, tmp_path):
+    """Log-probabilities are those of one forward, ratios begin at 1, and the searched have the higher Φ."""
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
+    formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
+    settings = {"output_dir": str(tmp_path), "max_steps": 2, "rollout_steps": 1, "max_completion_length": 32}
+    trainer = PolicyTrainer(
+        copy.deepcopy(base),
+        RewardSources({"gold": garden.gold()}),
+        Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
+        PolicyArguments(**SMALL_RUN | settings),
+        data,
+        tokenizer=words,
+        rollout_func=sage(r=2, step_end="the"),
+    )
+    trainer.train()
+    log = [row for row in trainer.state.log_history if "ratio" in row]
+    assert [row["ratio"] for row in log] == pytest.approx([1, 1], abs=1e-4) and trainer.model.training
+    assert [row["sage/searched"] for row in log] == [0.5, 0.5] and all(row["grad_norm"] > 0 for row in log)
+    rows, means = pq.read_table(tmp_path / "rollouts" / "step-000000.parquet").to_pylist(), {True: [], False: []}
+    for place, row in enumerate(rows):
+        before = trainer.encoder.encode_prompt(user_turn(row["prompt"].removeprefix("user: ")))
+        means[place % 4 < 2].append(phi(base, before, row["tokens"]))
+        assert sum(row["logprobs"]) / row["length"] == pytest.approx(means[place % 4 < 2][-1], abs=1e-4)
+    assert sum(means[True]) / 8 > sum(means[False]) / 8 + 0.1

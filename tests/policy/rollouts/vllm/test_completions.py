@@ -1,0 +1,170 @@
+"""Answers from a server, with a stand-in that speaks its protocol, and with vLLM's own."""
+
+import copy
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.policy.rollouts.vllm.completions import server_rollouts, shared_out
+from rewardlab.rm.backbones.loading import small_config
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.io.server_rotation import Rotation
+from transformers import AutoModelForCausalLM
+
+from tests.json_server import JsonHandler, running
+from tests.vllm_server import vllm_python, vllm_server
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+
+
+class StandIn(JsonHandler):
+    """Draws every answer from a model at temperature 1, as the server that it stands in for."""
+
+    model = None
+    requests: list = []  # noqa: RUF012
+    broken = ""
+
+    def do_GET(self):
+        self.say({"data": [{"id": "policy"}]})
+
+    def do_POST(self):
+        asked = self.asked()
+        type(self).requests.append(asked | {"key": self.headers.get("Authorization")})
+        if self.broken == "busy":
+            self.send_error(503, "busy")
+            return
+        choices = [self._answer(place, ids, asked["max_tokens"]) for place, ids in enumerate(asked["prompt"])]
+        if self.broken == "short":
+            choices.pop()
+        if self.broken == "no ids":
+            choices = [one | {"token_ids": None} for one in choices]
+        self.say({"choices": choices[::-1]})
+
+    def _answer(self, place, ids, most):
+        tokens = self.model.generate(torch.tensor([ids]), max_new_tokens=most, do_sample=True, top_k=0)[0]
+        with torch.no_grad():
+            logp = self.model(tokens[None]).logits[0].log_softmax(-1)
+        said = tokens[len(ids) :].tolist()
+        logprobs = [logp[len(ids) - 1 + t, token].item() for t, token in enumerate(said)]
+        return {"index": place, "token_ids": said, "logprobs": {"token_logprobs": [*logprobs[:-1], None]}}
+
+
+@pytest.fixture
+def server(base):
+    StandIn.model, StandIn.requests, StandIn.broken = copy.deepcopy(base), [], ""
+    with running(StandIn) as url:
+        yield url
+
+
+@pytest.fixture
+def train(train_written_by):
+    def run(url, policy=None, steps=1):
+        changed = {"max_steps": steps, "gradient_accumulation_steps": 1, "max_completion_length": 8, "rollout_steps": 1}
+        return train_written_by(server_rollouts(url), policy=policy, **changed)
+
+    return run
+
+
+def test_the_rollout_files_name_the_server_as_the_writer(server, train, tmp_path):
+    train(server)
+    (file,) = (tmp_path / "rollouts").iterdir()
+    assert {row["logprobs_of"] for row in pq.read_table(file).to_pylist()} == {"server"}
+
+
+def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, train, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    trainer = train(server, steps=3)
+    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    assert ratios[0] == pytest.approx(1, abs=1e-4)  # the server has the start policy
+    assert abs(ratios[2] - 1) > 1e-4  # and still has it after two steps
+    (first, *_) = StandIn.requests
+    assert first["key"] == "Bearer secret" and first["model"] == "policy" and first["return_token_ids"]
+    prompts = [trainer.encoder.encode_prompt(one) for one in garden.prompts(16, 0)]
+    assert all(one in prompts for one in first["prompt"]) and len(first["prompt"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "message"),
+    [
+        ("busy", DataError, "completions: 503"),
+        ("short", DataError, "7 answers to 8 prompts"),
+        ("no ids", UsageError, "answers have no token_ids"),
+    ],
+)
+def test_a_server_that_fails_is_named(server, train, broken, error, message):
+    StandIn.broken = broken
+    with pytest.raises(error, match=message):
+        train(server)
+
+
+def test_no_server_at_all(train):
+    with pytest.raises(DataError, match="no answer .*; is the server up"):
+        train("http://127.0.0.1:9")
+
+
+# ---- several servers ----
+
+
+def test_two_servers_take_turns_by_whole_groups(base, train):
+    """Two groups of four: each server is asked for one prompt four times over."""
+    StandIn.model, StandIn.requests, StandIn.broken = copy.deepcopy(base), [], ""
+    with running(StandIn) as first, running(StandIn) as second:
+        trainer = train(f"[{first}, {second}/]")
+    prompts = [asked["prompt"] for asked in StandIn.requests]
+    assert [len(one) for one in prompts] == [4, 4] and all(one == [one[0]] * 4 for one in prompts)
+    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    assert ratios == pytest.approx([1], abs=1e-4)
+
+
+def test_what_a_server_that_is_down_was_to_write_goes_to_the_other(server, train):
+    trainer = train(f"[http://127.0.0.1:9, {server}]", steps=2)
+    assert len(StandIn.requests[0]["prompt"]) == 4
+    assert sum(len(asked["prompt"]) for asked in StandIn.requests) == 16
+    assert len([row for row in trainer.state.log_history if "ratio" in row]) == 2
+
+
+def test_groups_are_dealt_again_until_every_server_has_failed_once():
+    """Of three servers the second fails: its third of the groups is dealt to the first and the third."""
+    asked, groups = [], [range(start, start + 2) for start in range(0, 12, 2)]
+
+    def draw(place, rows):
+        asked.append((place, rows))
+        if place == 1:
+            raise DataError("down")
+        return [{"row": row, "by": place} for row in rows]
+
+    turns = Rotation(3, first=1.0)
+    found = shared_out(turns, groups, draw, clock=lambda: 0.0)
+    assert [found[row]["row"] for row in range(12)] == [*range(12)]
+    assert sorted(asked[:3]) == [(0, [0, 1, 6, 7]), (1, [2, 3, 8, 9]), (2, [4, 5, 10, 11])]
+    assert sorted(asked[3:]) == [(0, [2, 3]), (2, [8, 9])] or sorted(asked[3:]) == [(0, [8, 9]), (2, [2, 3])]
+    assert turns.up(0.5) and 1 not in turns.up(0.5) and 1 in turns.up(1.0)
+
+
+def test_where_all_servers_fail_the_last_one_is_told():
+    def draw(place, rows):
+        raise DataError(f"{place} is down")
+
+    with pytest.raises(DataError, match="is down"):
+        shared_out(Rotation(2), [range(2), range(2, 4)], draw, clock=lambda: 0.0)
+
+
+def test_vllms_own_server_writes_for_a_saved_policy(words, train, tmp_path):
+    """Its log-probabilities of the tokens that it drew are the policy's own."""
+    vllm_python()
+    folder = tmp_path / "policy"
+    torch.manual_seed(0)
+    config = small_config(words, hidden=64, layers=2, heads=2, positions=256)
+    policy = AutoModelForCausalLM.from_config(config).float()
+    models.pretrain(policy, words, garden.supervised(1000, seed=0), steps=100)
+    policy.save_pretrained(folder)
+    words.save_pretrained(folder)
+    options = ["--max-model-len", "128", "--logprobs-mode", "processed_logprobs"]
+    with vllm_server(folder, tmp_path / "server.log", *options) as url:
+        trainer = train(url, policy, steps=2)
+    ratios = [row["ratio"] for row in trainer.state.log_history if "ratio" in row]
+    print(f"\nmean ratio of the first step {ratios[0]:.6f}, of the second {ratios[1]:.6f}")
+    assert ratios[0] == pytest.approx(1, abs=1e-3)
+    rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
+    assert len(rewards) == 2

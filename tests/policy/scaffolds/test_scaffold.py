@@ -1,0 +1,149 @@
+"""policy/scaffolds/_scaffold.py and policy/scaffolds: who is shown how much, and which prompt is trained on."""
+
+import copy
+import math
+from collections import Counter
+from random import Random
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.composition.algorithm import Algorithm
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.scaffolds._scaffold import Hints, hinted, scaffolded
+from rewardlab.policy.scaffolds.ruscarl import ruscarl
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.registry import load, names
+from rewardlab.rm.types import prompt_text, user_turn
+
+from tests.conftest import SMALL_RUN
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+BEES = Hints(("bees", "hive", "wax"), ("venom",))
+
+# ---- by hand ----
+
+
+def test_the_first_answer_of_a_group_sees_all_and_the_last_nothing():
+    assert ruscarl()(0.0, 5) == pytest.approx([1.0, 0.75, 0.5, 0.25, 0.0]) and ruscarl()(0.0, 1) == pytest.approx([1.0])
+
+
+def test_help_fades_around_a_fifth_of_training():
+    """1/(1 + exp(125 (τ - 0.2))): at 0.18 the exponent is -2.5, at 0.2 it is 0, at 0.22 it is 2.5."""
+    for progress, left in ((0.18, 1 / (1 + math.exp(-2.5))), (0.2, 0.5), (0.22, 1 / (1 + math.exp(2.5))), (1.0, 0.0)):
+        assert ruscarl()(progress, 3) == pytest.approx([left, left / 2, 0.0], abs=1e-12)
+    assert ruscarl(steepness=2.0, middle=0.5)(0.0, 2)[0] == pytest.approx(1 / (1 + math.exp(-1)))
+    assert names("policy.scaffolds") == ["ruscarl"] and load("policy.scaffolds", "ruscarl") is ruscarl
+
+
+def test_a_share_of_the_hints_is_drawn_and_keeps_its_order():
+    """0.4 of 4 is 1.6, so 2; over many draws each is drawn as often as any other."""
+    drawn = [BEES.some(0.4, Random(seed)) for seed in range(400)]
+    assert {len(one.include) + len(one.avoid) for one in drawn} == {2}
+    assert all(list(one.include) == sorted(one.include, key=BEES.include.index) for one in drawn)
+    often = Counter(text for one in drawn for texts in one for text in texts)
+    assert all(abs(often[text] - 200) < 1.96 * 10 * 1.5 for text in ("bees", "hive", "wax", "venom"))
+    assert BEES.some(1.0, Random(0)) == BEES and BEES.some(0.1, Random(0)) == Hints(())
+
+
+def test_hints_stand_in_the_system_message():
+    prompt = user_turn("Tell me of bees.")
+    (system, user) = hinted(prompt, Hints(("Names wax.",), ("Invents.",)))
+    assert system["role"] == "system" and user == prompt[0]
+    assert system["content"].split("\n")[:4] == [
+        "Points that the answer should make:", "- Names wax.", "What the answer should avoid:", "- Invents.",
+    ]  # fmt: skip
+    told = hinted(({"role": "system", "content": "Be kind."}, *prompt), Hints(("Names wax.",)))
+    assert (
+        len(told) == 2
+        and told[0]["content"].startswith("Be kind.\n\nPoints that")
+        and "avoid" not in told[0]["content"]
+    )
+    assert hinted(prompt, Hints(())) == prompt
+
+
+# ---- rollouts ----
+
+
+class Engine:
+    """What a rollout function sees of a trainer: encodes a prompt as its words, and answers with their number."""
+
+    num_generations, max_completion_length = 2, 4
+
+    def __init__(self, step=0, training=True):
+        self.model, self.state = SimpleNamespace(training=training), SimpleNamespace(global_step=step, max_steps=11)
+        self.encoder, self.noted = SimpleNamespace(encode_prompt=lambda prompt: prompt_text(prompt).split()), []
+
+    def _tokenize_prompts(self, prompts):
+        return [prompt_text(one).split() for one in prompts], None, {}
+
+    def _generate_single_turn(self, ids, images, fields, num_generations):
+        return [[len(one)] for one in ids], None
+
+    def _note(self, name, value):
+        self.noted.append((name, value))
+
+
+def written(engine, longest=None, **options):
+    """How many words more than the plain prompt has each answer's prompt had."""
+    prompts = [[{"role": "user", "content": "Tell me."}]] * 4
+    found = scaffolded(lambda prompt: BEES, ruscarl(), longest=longest, **options)(prompts, engine)
+    assert found["prompt_ids"] == [["user:", "Tell", "me."]] * 4 and found["logprobs"] is None
+    return [said - 3 for (said,) in found["completion_ids"]]
+
+
+def test_answers_are_written_with_hints_and_handed_over_without():
+    engine = Engine()
+    first, second, *others = written(engine)
+    assert first > 20 and second == 0 and others == [first, 0] and engine.noted == [("scaffold/hinted", 0.5)]
+    assert written(Engine(step=10)) == [0] * 4  # the last step
+    assert written(Engine(training=False)) == [0] * 4
+    assert written(Engine(), longest=3 + first) == [first, 0] * 2 and written(Engine(), longest=2 + first) == [0] * 4
+
+
+def test_another_rollout_function_may_write_them():
+    def twice(prompts, trainer):
+        return {"completion_ids": [[2 * len(prompt_text(one).split())] for one in prompts], "logprobs": [[0.0]] * 4}
+
+    assert written(Engine(), written_by=twice)[1] == 3
+
+
+def test_the_prompt_in_the_loss_has_no_hints(base, words, tmp_path, monkeypatch):
+    """Log-probabilities are the policy's for the plain prompt, though the answer was drawn behind another one."""
+    seen, original = [], PolicyTrainer._generate_single_turn
+
+    def spied(self, ids, *rest, **options):
+        seen.append(ids)
+        return original(self, ids, *rest, **options)
+
+    monkeypatch.setattr(PolicyTrainer, "_generate_single_turn", spied)
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in garden.prompts(16, 0)])
+    formulas = (load("policy.advantages", "grpo")(), load("policy.losses", "ppo")())
+    trainer = PolicyTrainer(
+        copy.deepcopy(base),
+        RewardSources({"gold": garden.gold()}),
+        Algorithm(*formulas, load("policy.aggregations", "token_mean")()),
+        PolicyArguments(**SMALL_RUN | {"output_dir": str(tmp_path), "max_steps": 2, "rollout_steps": 1}),
+        data,
+        tokenizer=words,
+        rollout_func=scaffolded(lambda prompt: BEES, ruscarl()),
+    )
+    trainer.train()
+    assert [row["ratio"] for row in trainer.state.log_history if "ratio" in row] == pytest.approx([1, 1], abs=1e-4)
+    assert [row["scaffold/hinted"] for row in trainer.state.log_history if "ratio" in row] == [0.75, 0.0]
+    rows = pq.read_table(tmp_path / "rollouts" / "step-000000.parquet").to_pylist()
+    off = {"plain": 0.0, "hinted": 0.0}
+    for place, (row, ids) in enumerate(zip(rows, seen[0], strict=True)):
+        prompt = user_turn(row["prompt"].removeprefix("user: "))
+        plain = trainer.encoder.encode_prompt(prompt)
+        assert (len(ids) > len(plain)) == (place % 4 < 3)
+        for name, before in (("plain", plain), ("hinted", ids)):
+            with torch.no_grad():
+                logp = base(torch.tensor([before + row["tokens"]])).logits[0].log_softmax(-1)
+            said = [logp[len(before) - 1 + t, token].item() for t, token in enumerate(row["tokens"])]
+            off[name] = max(off[name], max(abs(a - b) for a, b in zip(said, row["logprobs"], strict=True)))
+    assert off["plain"] < 1e-4 and off["hinted"] > 0.1

@@ -1,0 +1,116 @@
+"""WMSS: answers weighed by what a strong and a weak model find in them, and their logits mixed at decoding."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.kernels.guided_sampler import guided_sampler
+from rewardlab.policy.decoding.engines import SeparateModels
+from rewardlab.policy.decoding.guided import decode
+from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.requests import Request, mixing_logits
+from rewardlab.policy.schedulers.wmss import shares, wmss
+from rewardlab.policy.types import Rollout
+from rewardlab.rm.errors import UsageError
+
+NAN = math.nan
+
+
+def costing(strong, weak) -> Rollout:
+    """Answers of two tokens, and one that is not theirs, that cost so many nats a token."""
+    response = torch.tensor([[True, True, False]]).expand(len(strong), 3)
+    parts = torch.tensor([[0.5, 1.5, 99.0]], dtype=torch.float64)
+    logprobs, base = (-torch.tensor(one, dtype=torch.float64)[:, None] * parts for one in (strong, weak))
+    ones = torch.ones(len(strong), dtype=torch.bool)
+    return Rollout(torch.arange(len(strong)) // 2, response, ones, logprobs=logprobs, base=base)
+
+
+def test_shares_by_hand():
+    """ΔH = -2, 1, 0: the weak ones' shares 3, 1, 0 of 4; all of what was gained is the first's, of what was lost the
+    second's: 0.1 · 3/4 + 0.8, 0.1 · 1/4 + 0.1, 0."""
+    found = wmss()({}, torch.zeros(3, dtype=torch.float64), costing([1.0, 2.0, 0.0], [3.0, 1.0, 0.0]))[1]
+    assert found.tolist() == pytest.approx([3 * 0.875, 3 * 0.125, 0.0])
+
+
+def test_it_is_its_plain_loop_and_a_missing_score_weighs_nothing():
+    draw = np.random.default_rng(0)
+    strong, weak = draw.random(8).tolist(), draw.random(8).tolist()
+    scores = torch.tensor([1.0, NAN, 0, 1, 2, 3, NAN, 0], dtype=torch.float64)
+    rows = [row for row in range(8) if not scores[row].isnan()]
+    gained = {row: max(weak[row] - strong[row], 0) for row in rows}
+    lost = {row: max(strong[row] - weak[row], 0) for row in rows}
+    expected = [0.0] * 8
+    for row in rows:
+        p = 0.2 * weak[row] / sum(weak[one] for one in rows)
+        p += 0.5 * gained[row] / sum(gained.values()) + 0.3 * lost[row] / sum(lost.values())
+        expected[row] = len(rows) * p
+    state, found = wmss(weak=0.2, gained=0.5, lost=0.3)({}, scores, costing(strong, weak))
+    assert state == {} and found.tolist() == pytest.approx(expected) and found.sum().item() == pytest.approx(6)
+
+
+def test_models_that_agree_leave_the_weak_ones_cost_and_nothing_to_tell_is_uniform():
+    same = torch.tensor([1.0, 3.0])
+    assert shares(same, same, 0.1, 0.8, 0.1).tolist() == pytest.approx([0.25, 0.75])
+    assert shares(torch.zeros(4), torch.zeros(4), 0.1, 0.8, 0.1).tolist() == [0.25] * 4
+    assert not wmss()({}, torch.tensor([NAN, NAN]), costing([1.0, 1.0], [1.0, 2.0]))[1].any()
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="not all 0, got 0.0, 0.0 and 0.0"):
+        wmss(weak=0.0, gained=0.0, lost=0.0)
+    with pytest.raises(ValueError, match="leave --measure_kl on"):
+        wmss()({}, torch.zeros(2), costing([1.0, 1.0], [1.0, 2.0])._replace(base=None))
+
+
+# ---- logits ----
+
+
+def asked(**settings) -> list[Request]:
+    rows = enumerate(garden.prompts(4, 0))
+    return [Request(prompt, seed=place, max_new_tokens=12, **settings) for place, prompt in rows]
+
+
+@pytest.mark.parametrize("share", [0.42, 1.0, 1.5])
+def test_guided_decoding_writes_by_mixed_logits(base, llama, words, share):
+    """Whole prefixes through both models, and λ z_strong + (1 - λ) z_weak at the temperature asked for."""
+    requests = [mixing_logits(one, share) for one in asked(temperature=0.7)]
+    for request, answer in zip(requests, decode(SeparateModels(voice(base, words), voice(llama, words)), requests),
+                               strict=True):  # fmt: skip
+        prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
+        for step, token in enumerate(answer.tokens):
+            ids = torch.tensor([[*prompt, *answer.tokens[:step]]])
+            with torch.no_grad():
+                strong, weak = (one(ids).logits[0, -1, : len(words)] for one in (base, llama))
+            mixed = (share * strong + (1 - share) * weak) / 0.7
+            assert answer.sampled[step] == pytest.approx(mixed.log_softmax(0)[token].item(), abs=1e-4)
+
+
+def test_truncation_is_of_the_mixture_too():
+    """The best of five by the mixture and nothing else, whatever the two say alone."""
+    draw = torch.Generator().manual_seed(0)
+    strong, weak = 3 * torch.randn(2, 50, 5, generator=draw)
+    request = mixing_logits(Request(({"role": "user", "content": "x"},), temperature=2.0), 0.25)
+    found = guided_sampler(
+        strong,
+        weak[:, None],
+        torch.full((50, 1), request.weight),
+        temperature=torch.full((50,), request.temperature),
+        seed=torch.arange(50),
+        position=torch.zeros(50, dtype=torch.long),
+        top_k=torch.ones(50, dtype=torch.long),
+    )
+    assert torch.equal(found.token, (0.25 * strong + 0.75 * weak).argmax(1)) and not torch.equal(
+        found.token, strong.argmax(1)
+    )
+
+
+def test_the_weight_and_the_temperature_by_hand():
+    request = mixing_logits(asked(temperature=0.5)[0], 0.25)
+    assert request.weight == 3.0 and request.temperature == 2.0  # z_s / 4 + 3/4 z_w is (z_s + 3 z_w) / 4
+    greedy = mixing_logits(asked(temperature=0.0)[0], 0.5)
+    assert greedy.weight == 1.0 and greedy.temperature == 0.0
+    for share in (0.0, -1.0, math.inf):
+        with pytest.raises(UsageError, match="is a number above 0"):
+            mixing_logits(greedy, share)

@@ -1,0 +1,270 @@
+"""Agents of unlike models learn from each other's answers, and go on after a kill."""
+
+import copy
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.composition.algorithm import Algorithm
+from rewardlab.policy.losses.hacpo import hacpo as hacpo_loss
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.training import agent_exchange as exchange
+from rewardlab.policy.training.agent_exchange import Asked, Written, exchanged, keep, read, wait
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.policy.transforms.hacpo import hacpo
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.registry import load
+from rewardlab.rm.types import content_hash, user_turn
+
+from tests.conftest import SMALL_RUN
+
+pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+STEPS = 4
+ASKED = Asked("prompts", "words")
+SAID = Written([[5, 6, 7], [8]], [[-0.5, -1.0, -2.0], [-0.25]])
+
+
+def even(examples) -> list[float]:
+    """Right where an answer has an even number of words."""
+    return [float(len(one.answer.split()) % 2 == 0) for one in examples]
+
+
+@pytest.fixture
+def agent(base, llama, words, tmp_path):
+    """A trainer of one of two agents, which are unlike models; what its loss is told is kept in `seen`."""
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
+
+    def make(number: int, *, output: str, model=None, prompts=data, **changes) -> PolicyTrainer:
+        loss, seen = hacpo_loss(delta=0.8, agents=2), []
+        algorithm = Algorithm(
+            load("policy.advantages", "grpo")(),
+            lambda answers: (seen.append(answers), loss(answers))[1],
+            load("policy.aggregations", "answer_mean")(),
+            advantage_transforms={"hacpo": hacpo(floor=0.05, agents=2)},
+        )
+        settings = {"output_dir": str(tmp_path / f"{output}-{number}"), "max_steps": STEPS, "rollout_steps": 1}
+        settings |= {"save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": 8} | changes
+        trainer = PolicyTrainer(
+            copy.deepcopy(model or (base, llama)[number]),
+            RewardSources({"even": even}),
+            algorithm,
+            PolicyArguments(**SMALL_RUN | settings),
+            prompts,
+            tokenizer=words,
+            eval_dataset=data.select(range(2)),
+            rollout_func=exchanged(tmp_path / "shared", agent=number, agents=2, timeout=0.0, seed=5),
+        )
+        trainer.seen = seen
+        return trainer
+
+    return make
+
+
+def leapfrog(agent, tmp_path) -> list[PolicyTrainer]:
+    """Both agents in one process: each is cut off where its partner's answers are missing, and goes on later."""
+    last, turns = {}, 0
+    while len(last) < 2:
+        number, turns = turns % 2, turns + 1
+        assert turns <= 2 * STEPS + 2
+        trainer = agent(number, output="cut")
+        checkpoints = sorted((tmp_path / f"cut-{number}").glob("checkpoint-*"))
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
+            last[number] = trainer
+        except DataError as error:
+            assert f"agent {1 - number} has not written its answers of step" in str(error)
+    assert turns > STEPS
+    return [last[0], last[1]]
+
+
+def logged(trainer, name) -> list[float]:
+    return [row[name] for row in trainer.state.log_history if name in row]
+
+
+def by_one_forward(model, before, said) -> list[float]:
+    with torch.no_grad():
+        logp = model(torch.tensor([[*before, *said]])).logits[0].log_softmax(-1)
+    return [logp[len(before) - 1 + t, token].item() for t, token in enumerate(said)]
+
+
+def test_agents_that_were_cut_off_train_as_if_they_had_not_been(agent, tmp_path):
+    cut, shared = leapfrog(agent, tmp_path), tmp_path / "shared"
+    names = {f"step-{step:06d}-agent-{number}.safetensors" for step in range(STEPS) for number in range(2)}
+    before = {one.name: one.read_bytes() for one in shared.iterdir()}
+    assert {*before} == names
+    for number in range(2):
+        whole = agent(number, output="whole")  # nothing is missing now; its own files have to be equal
+        whole.train()
+        for name in ("loss", "reward", "reward_own", "watch/kl", "grad_norm"):
+            assert logged(cut[number], name) == pytest.approx(logged(whole, name), abs=1e-5), name
+        assert len(logged(whole, "loss")) == STEPS and any(logged(whole, "grad_norm"))
+        last = pq.read_table(tmp_path / f"whole-{number}" / "rollouts" / "step-000003.parquet").to_pylist()
+        gaps = [sum(one["logprobs"]) - sum(one["base"]) for row, one in enumerate(last) if row % 4 < 2]
+        assert logged(whole, "watch/kl")[-1] == pytest.approx(sum(gaps) / 8, abs=1e-4)  # of its own answers alone
+        for one, other in zip(whole.model.parameters(), cut[number].model.parameters(), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+        assert whole.algorithm.state == cut[number].algorithm.state
+    assert {one.name: one.read_bytes() for one in shared.iterdir()} == before
+
+
+def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote_them(agent, base, llama, tmp_path):
+    trainers = {}
+    for number in (0, 1, 0):  # the first has nobody to learn from yet
+        trainers[number] = agent(number, output="run", save_strategy="no")
+        with pytest.raises(DataError, match="has not written"):
+            trainers[number].train()
+    for number, trainer in trainers.items():
+        rows = pq.read_table(tmp_path / f"run-{number}" / "rollouts" / "step-000000.parquet").to_pylist()
+        both = [tmp_path / "shared" / f"step-000000-agent-{one}.safetensors" for one in (number, 1 - number)]
+        asked = Asked(read_metadata(both[0])["prompts"], trainer.encoder.contract.tokenizer)
+        written = [read(path, asked, 8) for path in both]
+        expected = [(written[row % 4 // 2], row // 4 * 2 + row % 2) for row in range(16)]
+        assert [one["tokens"] for one in rows] == [said.answers[place] for said, place in expected]
+        assert [one["logprobs_of"] for one in rows] == ["policy", "policy", *[f"agent {1 - number}"] * 2] * 4
+        for one, (said, place) in zip(rows, expected, strict=True):
+            assert one["logprobs"] == pytest.approx(said.logprobs[place], abs=1e-6)
+        before = trainer.encoder.encode_prompt(user_turn(rows[0]["prompt"].removeprefix("user: ")))
+        for said, model in zip(written, ((base, llama), (llama, base))[number], strict=True):
+            assert said.logprobs[0] == pytest.approx(by_one_forward(model, before, said.answers[0]), abs=1e-4)
+        told = {(group, place): old for one in trainer.seen[:2] for group, place, old in of_rows(one)}
+        sums = [sum(said.logprobs[place]) for said, place in expected]
+        assert [told[divmod(row, 4)] for row in range(16)] == pytest.approx(sums, abs=1e-4)
+        own = [one["reward/sources/even"] for place, one in enumerate(rows) if place % 4 < 2]
+        assert logged(trainer, "reward_own")[0] == pytest.approx(sum(own) / 8)
+
+
+def read_metadata(path) -> dict:
+    with exchange.safe_open(path, "pt") as file:
+        return file.metadata()
+
+
+def of_rows(answers):
+    return zip(answers.group.tolist(), answers.place.tolist(), answers.old.tolist(), strict=True)
+
+
+def test_equal_agents_write_different_answers_and_an_evaluation_exchanges_nothing(agent, base, tmp_path):
+    for number in range(2):
+        trainer = agent(number, output="equal", model=base)
+        with pytest.raises(DataError, match=f"agent {1 - number} has not written"):
+            trainer.train()
+        files = sorted((tmp_path / "shared").iterdir())
+        assert trainer.evaluate()["eval_completions/mean_length"] > 0
+        assert sorted((tmp_path / "shared").iterdir()) == files
+    one, other = (tmp_path / "shared" / f"step-000000-agent-{number}.safetensors" for number in range(2))
+    asked = Asked(read_metadata(one)["prompts"], trainer.encoder.contract.tokenizer)
+    assert read(one, asked, 8).answers != read(other, asked, 8).answers
+
+
+def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_numbers(tmp_path):
+    """Agent 1 of three, two answers each to prompts [1] and [2]; what it draws itself is always token 9."""
+    ids = [[1]] * 6 + [[2]] * 6
+    asked = Asked(content_hash([[1], [2]]), "words")
+    for number in (0, 2):
+        said = Written([[10 * number + row + 10] for row in range(4)], [[-float(number)]] * 4)
+        keep(tmp_path / f"step-000003-agent-{number}.safetensors", said, asked)
+    noted = []
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(training=True),
+        accelerator=SimpleNamespace(device=torch.device("cpu")),
+        encoder=SimpleNamespace(contract=SimpleNamespace(tokenizer="words")),
+        state=SimpleNamespace(global_step=3),
+        num_generations=6,
+        _tokenize_prompts=lambda prompts: (prompts, None, {}),
+        _generate_single_turn=lambda ids, images, fields, num_generations: ([[9] for _ in ids], None),
+        _read=lambda model, rows: SimpleNamespace(logprob=torch.full(rows.response.shape, -0.5)),
+        _note=lambda name, value: noted.append(name),
+    )
+    found = exchanged(tmp_path, agent=1, agents=3, timeout=0.0)(ids, trainer)
+    assert [one[0] for one in found["completion_ids"]] == [9, 9, 10, 11, 30, 31, 9, 9, 12, 13, 32, 33]
+    assert [one[0] for one in found["logprobs"]] == [-0.5, -0.5, 0, 0, -2, -2] * 2
+    assert found["own"] == [True, True, False, False, False, False] * 2 and found["prompt_ids"] == ids
+    assert noted == ["exchange/waited"] and (tmp_path / "step-000003-agent-1.safetensors").exists()
+
+
+# ---- files ----
+
+
+def test_a_file_appears_whole_and_holds_what_was_written(tmp_path):
+    path = tmp_path / "deep" / "one.safetensors"
+    assert keep(path, SAID, ASKED) is SAID
+    assert read(path, ASKED, 2) == SAID and [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_an_equal_file_is_kept_and_another_is_refused(tmp_path):
+    path = tmp_path / "one.safetensors"
+    keep(path, SAID, ASKED)
+    before = path.read_bytes()
+    again = SAID._replace(logprobs=[[-0.5001, -1.0, -2.0], [-0.25]])
+    assert keep(path, again, ASKED) == SAID and path.read_bytes() == before
+    for other in (
+        SAID._replace(answers=[[5, 6, 9], [8]]),
+        SAID._replace(logprobs=[[-0.6, -1.0, -2.0], [-0.25]]),
+        Written([[5, 6], [7, 8]], [[-0.5, -1.0], [-2.0, -0.25]]),
+    ):
+        with pytest.raises(DataError, match=r"one.safetensors holds other answers .* name an empty folder"):
+            keep(path, other, ASKED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "number", "reason"),
+    [
+        (Asked("others", "words"), 2, r"answers other prompts \(prompts, here others\); give all agents the same data"),
+        (Asked("prompts", "letters"), 2, r"written with another tokenizer \(words, here letters\)"),
+        (ASKED, 4, "2 answers, and 4 are wanted; give all agents the same number"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_refused(asked, number, reason, tmp_path):
+    path = tmp_path / "one.safetensors"
+    keep(path, SAID, ASKED)
+    with pytest.raises(DataError, match=reason):
+        read(path, asked, number)
+
+
+def test_a_broken_file_is_refused(tmp_path):
+    (tmp_path / "one.safetensors").write_text("no tensors")
+    with pytest.raises(DataError, match=r"one.safetensors: no answers of an agent .* delete it and resume that agent"):
+        read(tmp_path / "one.safetensors", ASKED, 2)
+
+
+def test_waiting_is_told_of_and_ends_when_the_file_is_there(tmp_path, monkeypatch):
+    """The partner writes once it has been told of three times, each after twice the time."""
+    now, told, path = [0.0], [], tmp_path / "one.safetensors"
+
+    def tell(sentence):
+        told.append(sentence)
+        if len(told) == 3:
+            keep(path, SAID, ASKED)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr(exchange, "time", clock)
+    wait(path, 1, 7, 60.0, tell)
+    assert told == [f"step 7: waiting for the answers of agent 1 for {waited} seconds" for waited in (5, 10, 20)]
+
+
+def test_waiting_has_an_end(tmp_path):
+    with pytest.raises(
+        DataError, match=r"agent 1 has not written its answers of step 7 in 0.2 seconds; see that it runs"
+    ):
+        wait(tmp_path / "one.safetensors", 1, 7, 0.2, print)
+
+
+# ---- what makes no sense ----
+
+
+def test_a_partner_on_other_prompts_is_refused(agent, tmp_path):
+    with pytest.raises(DataError, match="has not written"):
+        agent(0, output="here").train()
+    others = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 1)])
+    with pytest.raises(DataError, match=r"step-000000-agent-0.safetensors: answers other prompts"):
+        agent(1, output="there", prompts=others).train()
+
+
+def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):
+    with pytest.raises(UsageError, match="numbered from 0 to 1, got 2"):
+        exchanged(tmp_path, agent=2, agents=2, timeout=1.0)
+    with pytest.raises(UsageError, match="2 agents cannot share 3 answers to a prompt; make them a multiple"):
+        agent(0, output="odd", num_generations=3, per_device_train_batch_size=6).train()

@@ -1,0 +1,65 @@
+"""policy/training/metrics.py"""
+
+import math
+
+import pytest
+import torch
+from rewardlab.kernels.policy_loss import PolicyLoss
+from rewardlab.policy.composition.algorithm import Scored
+from rewardlab.policy.training.metrics import Means, means, told
+from rewardlab.policy.types import Rewards, Rollout
+
+TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])
+
+
+class Alone:
+    """The only process."""
+
+    def reduce(self, tensor, reduction):
+        return tensor
+
+
+def scored() -> Scored:
+    """Two answers to each of two prompts; a transform has doubled the reward."""
+    once = Rewards(TOTAL[:, None], ("gold",))
+    return Scored(
+        {"sources": once, "double": Rewards(2 * once.values, once.names)},
+        total=TOTAL,
+        earned=TOTAL,
+        terminal=True,
+        advantages={"estimate": torch.zeros(4)},
+        weights=torch.full((4, 3), 1 / 12),
+    )
+
+
+def rollout(**fields) -> Rollout:
+    response = torch.ones(4, 3, dtype=torch.bool)
+    return Rollout(group=torch.tensor([0, 0, 1, 1]), response=response, finished=response[:, 0], **fields)
+
+
+def test_rewards_are_told_as_the_last_transform_left_them():
+    found = dict(told(scored(), rollout(), faults=2))
+    assert found["reward"] == 3 and found["rewards/faults"] == 2
+    assert found["reward_std"] == pytest.approx(math.sqrt(14 / 3))  # squares 4, 0, 1, 9 around 3
+    assert found["rewards/gold/mean"] == 6
+    assert found["watch/length"] == 3 and not any(name.startswith("critic") for name in found)
+
+
+def test_the_critic_is_told_beside_the_mean_of_the_others():
+    """V = R / 2 leaves a quarter of the variance; the other answer of each pair is 2, 2, 4, 4 off: 40 / 3 of 14 / 3."""
+    found = dict(told(scored(), rollout(values=TOTAL[:, None].expand(4, 3) / 2), faults=0))
+    assert found["critic/explained_variance_first"] == pytest.approx(0.75)
+    assert found["critic/explained_variance_of_others"] == pytest.approx(1 - 40 / 14)
+
+
+def test_means_are_over_tokens_and_over_answers_that_have_some():
+    sums = torch.tensor([[9.0, 1.0, 1.0, 3.0, 3.5], [9.0, 2.0, 0.0, 1.0, 0.1], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    response = torch.tensor([[True] * 3, [True, False, False], [False] * 3])
+    entropy = torch.tensor([[1.0, 2.0, 0.5], [2.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    found = means(PolicyLoss(sums[:, 0].sum(), sums), entropy, response, Alone())
+    assert found == pytest.approx(Means(clipped=1 / 4, ratio=3.6 / 4, entropy=6 / 4, kl=3 / 4, answer_kl=3 / 2))
+
+
+def test_means_of_no_tokens_are_0():
+    nothing = torch.zeros(2, 3)
+    assert means(PolicyLoss(nothing.sum(), torch.zeros(2, 5)), nothing, nothing.bool(), Alone()) == (0, 0, 0, 0, 0)

@@ -1,0 +1,92 @@
+"""policy/training/prompt_sampling.py: which prompts come, in which order, and what is told to the curriculum."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+from rewardlab.policy.curricula.sec import sec
+from rewardlab.policy.training.prompt_sampling import DrawnPrompts
+from rewardlab.policy.types import Cycle, Rollout
+from rewardlab.rm.registry import load, names
+
+ROWS = {"easy": ["e1", "e2", "e3"], "hard": ["h1", "h2"]}
+
+
+def fixed(easy: float):
+    """Shares that nothing changes; the state is what was told."""
+    return lambda state, gains: ({"told": [*state.get("told", []), gains]}, {"easy": easy, "hard": 1 - easy})
+
+
+def cycle(advantage, total, response) -> Cycle:
+    """Two answers to each prompt."""
+    mask = torch.tensor(response, dtype=torch.bool)
+    rollout = Rollout(torch.arange(len(mask)) // 2, mask, torch.ones(len(mask), dtype=torch.bool))
+    return Cycle([], rollout, torch.tensor(total), None, torch.tensor(advantage))
+
+
+def test_a_prompt_is_repeated_for_its_group_and_none_comes_again_before_all_of_its_kind_have_come():
+    made = DrawnPrompts(fixed(1.0), ROWS)
+    came = made.drawn([None] * 12, 2)
+    assert came[::2] == came[1::2]
+    assert {*came[:6]} == {*came[6:]} == {"e1", "e2", "e3"}
+
+
+def test_kinds_come_by_their_shares():
+    """3/4 of 4000 with a standard deviation of sqrt(4000 · 3/16) = 27.4."""
+    came = Counter(one[0] for one in DrawnPrompts(fixed(0.75), ROWS, seed=1).drawn([None] * 4000, 1))
+    assert abs(came["e"] - 3000) < 4 * 27.4
+
+
+def test_the_curriculum_is_told_the_mean_size_of_each_answers_advantages():
+    """The first has |-1| and |3| on its two tokens; the last misses its reward; what stands behind an answer is none of
+    it."""
+    made = DrawnPrompts(fixed(0.0), ROWS)
+    made.drawn([None] * 4, 2)
+    facts = made.learn(
+        cycle(
+            [[-1.0, 3.0], [0.5, 9.0], [-0.25, -0.25], [0.0, 0.0]],
+            [1.0, 0.0, 1.0, float("nan")],
+            [[1, 1], [1, 0], [1, 1], [1, 1]],
+        )
+    )
+    assert made.state()["formula"]["told"] == [{"easy": [], "hard": []}, {"easy": [], "hard": [2.0, 0.5, 0.25]}]
+    assert facts == {"share/easy": 0.0, "share/hard": 1.0, "prompts/easy": 0, "prompts/hard": 2}
+
+
+def test_it_is_its_plain_loop():
+    """SEC over random advantages: Q by kind from who was asked, as their first letters tell."""
+    made, held = DrawnPrompts(sec(rate=0.3, temperature=0.2), ROWS, seed=4), {"easy": 0.0, "hard": 0.0}
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(6):
+        came = made.drawn([None] * 8, 2)
+        advantage = torch.randn(8, 1, generator=generator, dtype=torch.float64)
+        made.learn(cycle(advantage.tolist(), [0.0] * 8, [[1]] * 8))
+        for kind in held:
+            own = [abs(one) for row, (one,) in zip(came, advantage.tolist(), strict=True) if row[0] == kind[0]]
+            if own:
+                held[kind] = 0.3 * sum(own) / len(own) + 0.7 * held[kind]
+        assert made.state()["formula"] == pytest.approx(held)
+
+
+@pytest.mark.parametrize(("name", "settings"), [("sec", {"rate": 0.5, "temperature": 0.1}), ("dump", {"window": 4})])
+def test_one_that_goes_on_from_a_state_draws_the_same(name, settings):
+    def new():
+        return DrawnPrompts(load("policy.curricula", name)(**settings), ROWS, seed=2)
+
+    def step(one, place):
+        came = one.drawn([None] * 8, 2)
+        told = one.learn(cycle([[0.1 * place]] * 4 + [[1.0]] * 4, [0.0] * 8, [[1]] * 8))
+        return came, told
+
+    whole, other = new(), new()
+    for place in range(3):
+        step(whole, place)
+    other.load(json.loads(json.dumps(whole.state())))
+    assert [step(whole, place) for place in range(4)] == [step(other, place) for place in range(4)]
+
+
+def test_before_anything_is_known_all_kinds_are_alike():
+    assert names("policy.curricula") == ["dump", "sec"]
+    for made in (load("policy.curricula", "dump")(window=4), sec(rate=0.5, temperature=0.1)):
+        assert DrawnPrompts(made, ROWS).shares == {"easy": 0.5, "hard": 0.5}

@@ -1,0 +1,79 @@
+"""Runs whose replay or scheduler remembers: killed and resumed, they go on as if nothing had happened."""
+
+import copy
+import shutil
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.policy.composition.algorithm import Algorithm
+from rewardlab.policy.replays import cbs as replaying
+from rewardlab.policy.replays.pipo import pipo
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.schedulers.cbs import cbs
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.critic import CriticArguments
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.rm.registry import load
+
+from tests.conftest import SMALL_RUN
+
+BANDIT = {"longest": 16, "penalty": 0.0, "ceiling": 0.0, "warm_up": 1}
+KEPT_AT = 4
+
+
+def both_modes_of_cbs() -> dict[str, Any]:
+    return {
+        "scheduler": cbs(model="mlp", learning_rate=0.1, over=10, keep=3, **BANDIT),
+        "replay": replaying.cbs(model="ridge", shrink=1.0, bonus=0.5, keep=10, batches=3, **BANDIT),
+    }
+
+
+SYSTEMS: dict[str, Any] = {
+    "both modes of CBS": both_modes_of_cbs,
+    "PIPO on GRPO": lambda: {"replay": pipo(window=2)},
+    "PIPO on PPO": lambda: {
+        "replay": pipo(window=2),
+        "advantage": "gae",
+        "critic": CriticArguments(learning_rate=1e-2),
+    },
+}
+
+
+@pytest.fixture
+def train(base, words, tmp_path):
+    data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
+
+    def run(steps, resume=None, advantage="grpo", scheduler=None, **more):
+        formulas = [load(f"policy.{folder}", name)() for folder, name in (
+            ("advantages", advantage), ("losses", "ppo"), ("aggregations", "token_mean"))]  # fmt: skip
+        changed = {"num_iterations": 2, "learning_rate": 3e-3, "save_strategy": "steps", "save_steps": KEPT_AT}
+        changed |= {"save_total_limit": 9}
+        args = PolicyArguments(**SMALL_RUN | changed, output_dir=str(tmp_path / "run"), max_steps=steps)
+        sources, algorithm = RewardSources({"gold": garden.gold()}), Algorithm(*formulas, scheduler=scheduler)
+        made = PolicyTrainer(copy.deepcopy(base), sources, algorithm, args, data, tokenizer=words, **more)
+        made.train(resume_from_checkpoint=resume)
+        return made
+
+    return run
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(name, train, tmp_path):
+    whole = train(10, **SYSTEMS[name]())
+    shutil.copytree(tmp_path / "run" / f"checkpoint-{KEPT_AT}", tmp_path / "kept")
+    resumed = train(10, resume=str(tmp_path / "kept"), **SYSTEMS[name]())
+    assert resumed.backlog.state == whole.backlog.state and resumed.algorithm.state == whole.algorithm.state
+    for fact in ("reward", "loss", "ratio"):
+        rows = [[row[fact] for row in one.state.log_history if fact in row][-5:] for one in (resumed, whole)]
+        assert len(rows[0]) == 5 and rows[0] == pytest.approx(rows[1], abs=1e-6), fact
+    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+    if "CBS" in name:
+        assert len(whole.backlog._kept) == 3 and max(whole.backlog.state["uses"]) >= 1
+        shares = torch.cat([one.clipped for one in whole.backlog._kept])
+        assert 0 < shares.max() <= 1, "some answers were out of bounds when they were last trained on"
+    else:
+        assert whole.backlog.state["gain"] != 0, "the last batch was trained on again"

@@ -1,0 +1,482 @@
+"""The loop equals TRL's where both say the same, and keeps its promises where TRL has none."""
+
+import copy
+import json
+import math
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from rewardlab.benchmarks.worlds import garden, models
+from rewardlab.policy.composition.algorithm import Algorithm, Penalty
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.training.arguments import PolicyArguments
+from rewardlab.policy.training.critic import CriticArguments
+from rewardlab.policy.training.forward import at_answers
+from rewardlab.policy.training.trainer import PolicyTrainer
+from rewardlab.policy.types import Transform
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.registry import load
+from rewardlab.rm.types import prompt_text
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.conftest import SMALL_RUN
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 0)])
+
+
+@pytest.fixture
+def train(base, words, data, tmp_path):
+    """A finished run on a copy of the toy policy."""
+
+    def run(advantage="grpo", sources=None, *, steps=2, resume=None, done=True, kind=PolicyTrainer, **changes):
+        penalty = changes.pop("penalty", Penalty())
+        formulas = {
+            name: changes.pop(name) for name in ("reward_transforms", "advantage_transforms") if name in changes
+        }
+        formulas |= {name: changes.pop(name) for name in ("scheduler", "shares", "entropy") if name in changes}
+        algorithm = Algorithm(
+            load("policy.advantages", advantage)(),
+            load("policy.losses", "ppo")(),
+            load("policy.aggregations", "token_mean")(),
+            penalty=penalty,
+            **formulas,
+        )
+        ours = ("critic", "replay", "peft_config", "reference", "callbacks", "eval_dataset", "rollout_func")
+        extras = {name: changes.pop(name) for name in ours if name in changes}
+        args = PolicyArguments(**{"output_dir": str(tmp_path / "run"), **SMALL_RUN, "max_steps": steps, **changes})
+        trainer = kind(
+            changes.get("model") or copy.deepcopy(base),
+            sources or RewardSources({"gold": garden.gold()}),
+            algorithm,
+            args,
+            data,
+            tokenizer=words,
+            **extras,
+        )
+        if done:
+            trainer.train(resume_from_checkpoint=resume)
+        return trainer
+
+    return run
+
+
+def logged(trainer, name):
+    return [row[name] for row in trainer.state.log_history if name in row]
+
+
+def weights(trainer):
+    return {name: one.detach().clone() for name, one in trainer.language_model.named_parameters()}
+
+
+# ---- the same numbers as TRL ----
+
+
+def gold_function(prompts, completions, **_):
+    return [
+        garden.gold_rewards(prompt_text(prompt), completion[0]["content"]).overall
+        for prompt, completion in zip(prompts, completions, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_grpo_is_trls_grpo_to_the_last_digits(train, base, words, data, tmp_path, corrected):
+    """Same answers, same loss, same weights after four steps with a KL in the loss and two passes.
+
+    Adam's epsilon keeps a step along a gradient of rounding alone as small as that, on every processor.
+    """
+    folder = tmp_path / "start"
+    base.save_pretrained(folder)
+    theirs = GRPOTrainer(
+        copy.deepcopy(base).from_pretrained(folder),
+        [gold_function],
+        GRPOConfig(
+            **SMALL_RUN, output_dir=str(tmp_path / "trl"), bf16=False, report_to=[], logging_steps=1, max_steps=4,
+            beta=0.05, num_iterations=2, loss_type="dapo", disable_dropout=True, use_bias_correction_kl=corrected,
+            adam_epsilon=1e-4,
+        ),
+        data,
+        processing_class=words,
+    )  # fmt: skip
+    theirs.train()
+    ours = train(steps=4, penalty=Penalty(0.05, corrected=corrected), num_iterations=2, adam_epsilon=1e-4)
+    assert logged(ours, "reward") == pytest.approx(logged(theirs, "reward"), abs=1e-6)
+    assert logged(ours, "loss") == pytest.approx(logged(theirs, "loss"), abs=1e-5)
+    assert logged(ours, "entropy") == pytest.approx(
+        logged(theirs, "entropy"), rel=0.02
+    )  # theirs averages micro-batches
+    for name, one in theirs.model.named_parameters():
+        torch.testing.assert_close(weights(ours)[name], one, atol=1e-5, rtol=0)  # Adam's steps are up to 1e-3
+
+
+# ---- rewards ----
+
+
+def test_the_reward_is_the_models_own_by_its_own_contract(train, words):
+    seen = []
+
+    class Asked:
+        contract = garden.gold().contract
+
+        def rate(self, examples):
+            seen.extend(examples)
+            return garden.gold().rate(examples)
+
+    trainer = train(sources=RewardSources({"gold": Asked()}), steps=1)
+    assert len(seen) == 16
+    assert logged(trainer, "reward")[0] == pytest.approx(garden.gold().rate(seen).mean())
+    assert not any("</s>" in one.answer or "<pad>" in one.answer for one in seen)
+
+
+def test_faults_are_named_and_saved_and_the_run_goes_on_or_stops(train, tmp_path):
+    def half(examples):
+        return [1.0 if place % 2 else math.inf for place, _ in enumerate(examples)]
+
+    record = tmp_path / "faults.jsonl"
+    sources = {"gold": garden.gold(), "half": half}
+    trainer = train(sources=RewardSources(sources, skip=True, record=record), steps=1, shares={"gold": 1.0})
+    assert logged(trainer, "rewards/faults") == [8]
+    assert logged(trainer, "rewards/half/missing") == [8]
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    assert len(rows) == 8 and rows[0]["reason"] == "is inf" and rows[0]["answer"]
+    with pytest.raises(DataError, match=r"reward 'half' is inf for answer 0.* \(and 7 more\)"):
+        train(sources=RewardSources(sources, record=record), steps=1)
+
+
+def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train):
+    calls = []
+
+    def sometimes(examples):
+        calls.append(len(examples))
+        return [None if len(calls) == 2 else float(len(one.answer)) for one in examples]
+
+    seen = []
+
+    class Keep(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            seen.append(next(iter(model.parameters())).detach().clone())
+
+    trainer = train(sources=RewardSources({"length": sometimes}), steps=3, callbacks=[Keep()])
+    first, second, third = seen
+    assert torch.equal(first, second) and not torch.equal(second, third)
+    assert logged(trainer, "skipped_steps") == [1.0]
+
+
+def test_rollouts_are_written_with_every_stage(train, tmp_path):
+    cut = load("policy.transforms", "missing_eos")(reward="gold", cost=1.0)
+    train(steps=3, rollout_steps=2, reward_transforms={"cut": cut}, max_completion_length=4)
+    files = sorted((tmp_path / "run" / "rollouts").iterdir())
+    assert [one.name for one in files] == ["step-000000.parquet", "step-000002.parquet"]
+    rows = pq.read_table(files[0]).to_pylist()
+    assert len(rows) == 16
+    for row in rows:
+        assert len(row["tokens"]) == len(row["logprobs"]) == len(row["base"]) == row["length"]
+        assert row["reward/cut/gold"] == row["reward/sources/gold"] - (not row["finished"])
+        np.testing.assert_allclose(row["logprobs"], row["base"], atol=1e-5) if row["step"] == 0 else None
+
+
+# ---- PPO, schedules, replays ----
+
+
+PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learning_rate=1e-2)}
+
+
+def test_the_critic_learns_and_never_moves_the_policy(train):
+    """With a learning rate of 0 the policy stays; the critic's loss falls."""
+    trainer = train("gae", steps=30, learning_rate=0.0, **PPO)
+    start = train("gae", steps=0, done=False, **PPO)
+    assert all(torch.equal(one, other) for one, other in zip(
+        weights(trainer).values(), weights(start).values(), strict=True))  # fmt: skip
+    losses = logged(trainer, "critic/loss")
+    assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:2])
+    assert logged(trainer, "watch/kl") == pytest.approx([0.0] * 30, abs=1e-4)
+
+
+def test_the_kl_has_no_importance_weight(train):
+    """The loss with weights of 2 is twice the policy's part and once the KL's."""
+    batches = []
+    trainer = train(steps=1, penalty=Penalty(0.5), learning_rate=0.0, done=False)
+    learn = trainer._compute_loss
+
+    def tried(model, inputs):
+        model.eval()
+        with torch.no_grad():
+            inputs = inputs | {"base": inputs["base"] - 0.3}
+            plain, heavy, only_kl = (
+                learn(model, inputs | {"importance_sampling_ratio": torch.full_like(inputs["weights"], weight)}).item()
+                for weight in (1.0, 2.0, 0.0)
+            )
+        batches.append((plain, heavy, only_kl))
+        return learn(model, inputs)
+
+    trainer._compute_loss = tried
+    trainer.train()
+    for plain, heavy, only_kl in batches:
+        assert only_kl > 1e-3 and heavy - only_kl == pytest.approx(2 * (plain - only_kl), abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_rollouts_keep_the_log_probabilities_of_whoever_wrote_them(train, tmp_path, words):
+    """A server's, where it told them, and ratios are against them."""
+
+    def served(prompts, trainer):
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        said = [[5, 6, words.eos_token_id] for _ in ids]
+        return {"prompt_ids": ids, "completion_ids": said, "logprobs": [[-1.0, math.nan, -2.0] for _ in ids]}
+
+    trainer = train(steps=1, rollout_steps=1, rollout_func=served)
+    (file,) = (tmp_path / "run" / "rollouts").iterdir()
+    for row in pq.read_table(file).to_pylist():
+        own = row["policy_logprobs"]
+        assert row["logprobs"] == [-1.0, own[1], -2.0] and own[0] != -1.0
+        assert row["logprobs_of"] == "rollout function"
+    assert logged(trainer, "ratio")[0] != pytest.approx(1.0, abs=0.05)
+
+
+class Watched(PolicyTrainer):
+    """A trainer that keeps what its critic read."""
+
+    def _everywhere(self, batch, rows, read, base):
+        rollout = super()._everywhere(batch, rows, read, base)
+        self.critic_read = rollout, at_answers(read.states, rows)
+        return rollout
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_the_value_behind_a_completion_stands_behind_its_last_token(train, words):
+    """Where a tool wrote in between, that is further off than its number of own tokens."""
+
+    def with_a_tool(prompts, trainer):
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        said = [[5, 6, 7, 8] for _ in ids]
+        return {"prompt_ids": ids, "completion_ids": said, "logprobs": None, "env_mask": [[1, 0, 0, 1] for _ in ids]}
+
+    trainer = train(
+        "gae", steps=1, learning_rate=0.0, rollout_func=with_a_tool, kind=Watched, done=False, penalty=Penalty(),
+        critic=CriticArguments(learning_rate=0.0),
+    )  # fmt: skip
+    torch.nn.init.normal_(trainer.learner.critic.head.weight)
+    trainer.train()
+    rollout, states = trainer.critic_read
+    assert rollout.response[0].tolist() == [True, False, False, True]
+    values = trainer.learner.critic(states)
+    torch.testing.assert_close(rollout.after, values[:, 4])
+    torch.testing.assert_close(rollout.values[:, [0, 3]], values[:, [0, 3]])
+
+
+@pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
+def test_a_completion_that_goes_on_behind_a_tool_is_finished_by_its_last_token(train, words):
+    """The end of its first turn does not end it."""
+    end = words.eos_token_id
+
+    def with_a_tool(prompts, trainer):
+        ids = trainer._tokenize_prompts(list(prompts))[0]
+        completions = [[5, end, 7, end if index % 2 else 8] for index, _ in enumerate(ids)]
+        mask = [[1, 1, 0, 1] for _ in ids]
+        return {"prompt_ids": ids, "completion_ids": completions, "logprobs": None, "env_mask": mask}
+
+    trainer = train("gae", steps=1, rollout_func=with_a_tool, kind=Watched, **PPO)
+    finished = trainer.critic_read[0].finished.tolist()
+    assert finished == [bool(index % 2) for index, _ in enumerate(finished)]
+
+
+def of_rollouts(folder, column, last=4):
+    """A column of the last steps' rollout files, one completion after the other."""
+    files = sorted((folder / "rollouts").iterdir())[-last:]
+    return [row[column] for file in files for row in pq.read_table(file).to_pylist()]
+
+
+CONSTANT = {
+    "penalty": Penalty(),
+    "critic": CriticArguments(learning_rate=1e-2, passes=4),
+    "measure_kl": False,
+    "rollout_steps": 1,
+}
+
+
+def test_a_critic_of_a_constant_reward_expects_it_where_most_completions_are_truncated(train, tmp_path):
+    sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
+    train("gae", sources, steps=30, learning_rate=0.0, max_completion_length=4, **CONSTANT)
+    folder = tmp_path / "run"
+    assert np.mean(of_rollouts(folder, "finished")) < 0.5
+    values = of_rollouts(folder, "values")
+    assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.long
+def test_under_a_constant_reward_completions_go_on_ending_by_themselves(train, tmp_path):
+    sources = RewardSources({"one": lambda examples: [1.0] * len(examples)})
+    train("gae", sources, steps=60, learning_rate=5e-4, max_completion_length=24, **CONSTANT)
+    folder = tmp_path / "run"
+    values = of_rollouts(folder, "values", last=10)
+    assert np.mean([value for row in values for value in row]) == pytest.approx(1.0, abs=0.1)
+    finished = np.array(of_rollouts(folder, "finished", last=60)).reshape(6, -1).mean(1)
+    assert finished.min() >= 0.9
+
+
+class Again:
+    """The previous batch once more with half its advantages, from the second cycle on."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, state, total, past):
+        self.seen.append((total.mean().item(), past))
+        return {"calls": state.get("calls", 0) + 1}, past.advantage / 2
+
+
+def test_a_replay_trains_on_the_previous_batch_against_its_own_policy(train):
+    again = Again()
+    trainer = train(steps=6, num_iterations=2, replay=again)
+    assert len(again.seen) == 2  # three cycles of two steps
+    assert logged(trainer, "skipped_steps") == [1.0]  # the first has nothing to look back to
+    assert again.seen[0][1].rollout.logprobs is not None
+    ratios = logged(trainer, "ratio")
+    assert ratios[1] == pytest.approx(1.0, abs=1e-3)  # the present batch's first pass after nothing happened
+    assert ratios[2] != pytest.approx(1.0, abs=1e-4)  # the previous batch, by a policy that has moved
+    with pytest.raises(UsageError, match="num_iterations of 2 or more"):
+        train(replay=again)
+
+
+def _counting(slot):
+    return Transform(slot, lambda state, x, _: ({"calls": state.get("calls", 0) + 1}, x), stage=2 * (slot != "reward"))
+
+
+def _stateful_scheduler(state, scores, rollout):
+    return {"mean": scores.mean().item()}, torch.ones_like(scores)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(train, tmp_path):
+    """Optimizer, critic, transforms, scheduler, replay and the next answers."""
+    everything = {
+        **PPO,
+        "advantage_transforms": {
+            "white": load("policy.transforms", "whiten")(),
+        },
+        "reward_transforms": {"count": _counting("reward")},
+        "scheduler": _stateful_scheduler,
+        "num_iterations": 2,
+        "save_strategy": "steps",
+        "save_steps": 4,
+        "save_total_limit": 9,
+    }
+    whole = train("gae", steps=10, replay=Again(), **everything)
+    states = whole.algorithm.state
+    checkpoint = tmp_path / "kept"
+    shutil.copytree(tmp_path / "run" / "checkpoint-4", checkpoint)
+    resumed = train("gae", steps=10, replay=Again(), resume=str(checkpoint), **everything)
+    for name in ("reward", "loss", "critic/loss", "ratio", "watch/kl"):
+        assert logged(resumed, name)[-6:] == pytest.approx(logged(whole, name)[-6:], abs=1e-5), name
+    assert resumed.algorithm.state == states and states["rewards"]["count"]["calls"] == 5
+    for one, other in zip(weights(resumed).values(), weights(whole).values(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+class Learner:
+    """A reward that reads the policy's states, and learns after every cycle."""
+
+    contract = garden.gold().contract
+    reads_states = True
+
+    def __init__(self):
+        self.cycles, self.asked = [], 0
+
+    def rate(self, examples, states):
+        self.asked += 1
+        assert len(states) == len(examples)
+        return np.array([[float(one.mean()) + self.asked] for one in states])
+
+    def learn(self, cycle):
+        self.cycles.append(cycle)
+        return {"asked": self.asked}
+
+    def state(self):
+        return {"asked": self.asked}
+
+    def load(self, state):
+        self.asked = state["asked"]
+
+
+def test_a_reward_that_learns_gets_the_last_passs_states_row_by_row(train):
+    learner = Learner()
+    trainer = train("rloo", RewardSources({"r2m": learner}), steps=4, num_iterations=2)
+    assert len(learner.cycles) == 2
+    assert logged(trainer, "r2m/asked") == [1.0, 2.0]
+    cycle = learner.cycles[0]
+    lengths = cycle.rollout.response.sum(1).tolist()
+    for example, states, said in zip(cycle.examples, cycle.states, lengths, strict=True):
+        assert len(states) == len(trainer.encoder.encode_prompt(example.prompt)) + said - 1
+
+
+def test_what_a_reward_says_of_the_answers_it_rated_is_logged(train):
+    class Asking:
+        contract, times = garden.gold().contract, 0
+
+        def rate(self, examples):
+            self.times += 1
+            return garden.gold().rate(examples)
+
+        def facts(self):
+            return {"times": self.times}
+
+    trainer = train(sources=RewardSources({"judge": Asking()}), steps=3)
+    assert logged(trainer, "judge/times") == [1, 2, 3]
+
+
+# ---- references, limits ----
+
+
+def test_the_reference_of_an_adapter_is_the_policy_without_it(train):
+    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
+    trainer = train(steps=3, peft_config=lora, learning_rate=1e-2)
+    assert trainer.reference is None
+    kl = logged(trainer, "watch/kl")
+    assert kl[0] == pytest.approx(0, abs=1e-4) and kl[-1] > 0.01
+
+
+def test_another_reference_is_compared_with(train, words):
+    trainer = train(steps=1, reference=models.causal_lm(words, seed=9))
+    assert logged(trainer, "watch/kl")[0] > 5
+
+
+def test_a_kl_budget_ends_the_run(train):
+    trainer = train(steps=20, learning_rate=1e-2, kl_budget=0.5)
+    assert trainer.state.global_step < 20
+    assert logged(trainer, "watch/kl")[-1] > 0.5 > max(logged(trainer, "watch/kl")[:-1])
+
+
+def test_an_evaluation_changes_nothing(train, data):
+    trainer = train("gae", steps=0, done=False, eval_dataset=data.select(range(2)), **PPO,
+                    reward_transforms={"count": _counting("reward")})  # fmt: skip
+    before = copy.deepcopy(trainer.algorithm.state)
+    found = trainer.evaluate()
+    assert trainer.algorithm.state == before
+    assert math.isfinite(found["eval_reward"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beta": 0.1}, "beta is not read here; set the algorithm's penalty"),
+        ({"loss_type": "grpo"}, "loss_type is not read here; set the algorithm's clip rule and aggregation"),
+        ({"kl_budget": 1.0, "measure_kl": False}, "kl_budget needs measure_kl"),
+        ({"save_strategy": "epoch"}, "may split a batch of answers"),
+        ({"steps_per_generation": 3, "num_generations": 4}, "make the first a multiple of the second"),
+    ],
+)
+def test_settings_that_would_do_nothing_or_harm_are_refused(changes, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        PolicyArguments(**{"output_dir": str(tmp_path), **SMALL_RUN, **changes})
+
+
+def test_checkpoints_are_taken_where_answers_are_used_up(tmp_path):
+    made = {"output_dir": str(tmp_path), **SMALL_RUN, "save_strategy": "steps", "save_steps": 5}
+    assert PolicyArguments(**made, num_iterations=3).save_steps == 6

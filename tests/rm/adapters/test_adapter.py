@@ -1,0 +1,398 @@
+"""Adapters under a preference: the identities that hold exactly."""
+
+import copy
+
+import pytest
+import torch
+from peft import PeftModel
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.adapters.adapter import _assemble, _empty_mixer, attach, load_adapter
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.errors import DataError, UsageError
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+
+NAMES = ("helpful", "harmless")
+EVEN = {"helpful": 0.5, "harmless": 0.5}
+LEAN = {"helpful": 0.8, "harmless": 0.2}
+RANKS = {"moslora": {"rank": 4}}  # generator and adapter together are then as large as GenARM at rank 8
+TOKENS = torch.tensor([[5, 9, 21, 33, 40], [7, 8, 9, 10, 11], [50, 4, 4, 30, 2]])
+KINDS = {
+    "lora": {"kind": "lora", "objectives": ("helpful",)},
+    "pblora": {"kind": "pblora", "rank": 4, "shared_rank": 4},
+    "moslora": {"kind": "moslora", "embedding": "random"},
+    "trunk": {"kind": "moslora", "texts": ("honey hive", "slowly ask"), "generator": "trunk", "hidden": 8},
+    "alpha": {"kind": "moslora", "generator": "alpha"},
+    "no shift": {"kind": "moslora", "embedding": "one_hot", "shift": False},
+    "late": {"kind": "moslora", "embedding": "random", "from_layer": 1},
+    "all linear": {"kind": "moslora", "embedding": "random", "targets": ("all-linear",)},
+    "late, all linear": {"kind": "moslora", "embedding": "random", "targets": ("all-linear",), "from_layer": 1},
+}
+
+
+def base(architecture="qwen3", seed=0):
+    return causal_lm(tokenizer(), architecture, seed=seed).eval()
+
+
+def adapted(name="moslora", model=None, trained=True, **changes):
+    """An adapter; `trained` fills what starts at zero, as training would."""
+    settings = AdapterSettings(**{"objectives": NAMES} | KINDS[name] | changes)
+    adapter = attach(model if model is not None else base(), settings, tokenizer())
+    adapter.model.eval()
+    if trained:
+        torch.manual_seed(7)
+        for key, value in adapter.state().items():
+            if value.dtype.is_floating_point and "objectives" not in key and not key.endswith(".A"):
+                value.add_(0.3 * torch.randn_like(value))
+    return adapter
+
+
+def preferred(adapter, preference=LEAN):
+    if adapter.settings.follows_preference:
+        adapter.set_preference(preference)
+    return adapter
+
+
+@torch.no_grad()
+def logits(model, tokens=TOKENS, **inputs):
+    return model(tokens, **inputs).logits
+
+
+def a_preference(adapter):
+    return LEAN if adapter.settings.follows_preference else {"helpful": 1.0}
+
+
+# ---- identity 1: at the start the adapter is the base model ----
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("architecture", ["qwen3", "llama"])
+def test_before_training_every_preference_is_the_base_model(name, architecture):
+    plain = logits(base(architecture))
+    adapter = adapted(name, base(architecture), trained=False)
+    for preference in (LEAN, EVEN, {"helpful": 1.0, "harmless": 0.0}):
+        assert torch.equal(logits(preferred(adapter, preference).model), plain)
+
+
+@pytest.mark.parametrize("name", ["pblora", "moslora", "trunk", "alpha"])
+def test_gradients_reach_b_at_once_and_the_preference_after_one_step(name):
+    adapter = adapted(name, trained=False)
+    parameters = {key: value for key, value in adapter.model.named_parameters() if value.requires_grad}
+    optimizer = torch.optim.SGD(parameters.values(), lr=1.0)
+    moved = []
+    for _ in range(2):
+        adapter.set_preference(LEAN)
+        adapter.model(TOKENS).logits.logsumexp(-1).sum().backward()
+        moved.append(
+            {key for key, value in parameters.items() if value.grad is not None and value.grad.abs().sum() > 0}
+        )
+        optimizer.step()
+        optimizer.zero_grad()
+    assert any("lora_B" in key for key in moved[0]) and not any("preference_heads" in key for key in moved[0])
+    assert any("preference_heads" in key for key in moved[1])
+    assert all(key.startswith("base_model.") and ("lora_" in key or "preference_" in key) for key in parameters)
+
+
+# ---- identity 3: one preference, one plain LoRA ----
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_exported_lora_gives_the_same_logits_in_plain_peft(name, tmp_path):
+    adapter = adapted(name)
+    live = logits(preferred(adapter).model)
+    assert (live - logits(base())).abs().max() > 0.01
+    adapter.export_lora(a_preference(adapter), tmp_path)
+    exported = logits(PeftModel.from_pretrained(base(), tmp_path))
+    torch.testing.assert_close(exported, live, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_merged_model_gives_the_same_logits(name):
+    adapter = adapted(name)
+    live = logits(preferred(adapter).model)
+    merged = adapter.merge(a_preference(adapter))
+    assert not any("lora" in key for key, _ in merged.named_parameters())
+    torch.testing.assert_close(logits(merged), live, atol=2e-5, rtol=1e-5)
+
+
+def test_a_merge_adds_to_a_bias_that_is_there():
+    config = AutoConfig.for_model(
+        "qwen2",
+        vocab_size=60,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    nn.init.normal_(model.model.layers[0].self_attn.q_proj.bias)
+    adapter = adapted("moslora", model)
+    live = logits(preferred(adapter).model)
+    torch.testing.assert_close(logits(adapter.merge(LEAN)), live, atol=2e-5, rtol=1e-5)
+
+
+def test_conv1d_layers_are_linear_layers_too(tmp_path):
+    config = AutoConfig.for_model("gpt2", vocab_size=60, n_embd=16, n_layer=2, n_head=2)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    adapter = adapted("moslora", copy.deepcopy(model), targets=("c_attn",))
+    live = logits(preferred(adapter).model)
+    adapter.export_lora(LEAN, tmp_path)
+    torch.testing.assert_close(logits(PeftModel.from_pretrained(model, tmp_path)), live, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(adapter.merge(LEAN)), live, atol=2e-5, rtol=1e-5)
+
+
+def dense_delta(adapter, name, preference):
+    """PBLoRA as published: s (B1 W1 A1 + B2 W2(α) A2), a full matrix."""
+    layer, head, r1 = adapter.layers[name], adapter.heads[name], adapter.settings.shared_rank
+    A, B = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    core = sum(preference[one] * head.mixed[i].view(head.rank, head.rank) for i, one in enumerate(NAMES))
+    return adapter.settings.factor * (B[:, :r1] @ head.shared @ A[:r1] + B[:, r1:] @ core @ A[r1:])
+
+
+def test_factored_pblora_equals_the_dense_one():
+    adapter = adapted("pblora")
+    live = logits(preferred(adapter).model)
+    dense = base()
+    with torch.no_grad():
+        for name in adapter.layers:
+            dense.get_submodule(name).weight += dense_delta(adapter, name, LEAN)
+    torch.testing.assert_close(logits(dense), live, atol=2e-5, rtol=1e-5)
+
+
+def test_moslora_with_a_linear_generator_and_no_shift_is_a_pblora_of_diagonal_cores():
+    """B diag(γ(α)) A = Σ_i α_i B diag(1 + W_γ o_i) A, as the shares sum to 1."""
+    modulated = adapted("moslora", shift=False)
+    cores = adapted("pblora", rank=8, shared_rank=0, trained=False)
+    objectives = modulated.mixer.objectives
+    with torch.no_grad():
+        for name, layer in cores.layers.items():
+            other = modulated.layers[name]
+            layer.lora_A["default"].weight.copy_(other.lora_A["default"].weight)
+            layer.lora_B["default"].weight.copy_(other.lora_B["default"].weight)
+            for i, o in enumerate(objectives):
+                cores.heads[name].mixed[i] = (1 + modulated.heads[name].scale.weight @ o).diag().flatten()
+    for preference in (LEAN, EVEN):
+        torch.testing.assert_close(
+            logits(preferred(cores, preference).model),
+            logits(preferred(modulated, preference).model),
+            atol=2e-5,
+            rtol=1e-5,
+        )
+
+
+# ---- rows ----
+
+
+@pytest.mark.parametrize("name", ["pblora", "moslora", "trunk"])
+def test_a_preference_per_row_equals_one_after_the_other(name):
+    adapter = adapted(name)
+    wanted = [LEAN, EVEN, {"helpful": 0.0, "harmless": 1.0}]
+    adapter.set_preference(wanted)
+    together = logits(adapter.model)
+    for place, preference in enumerate(wanted):
+        adapter.set_preference(preference)
+        torch.testing.assert_close(
+            together[place : place + 1], logits(adapter.model, TOKENS[place : place + 1]), atol=1e-5, rtol=1e-5
+        )
+    assert (together[0] - together[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_serving_adapts_the_later_rows_and_leaves_the_base_rows_alone(name):
+    plain, adapter = logits(base()), adapted(name)
+    live = logits(preferred(adapter).model)
+    rows = adapter.modulations(adapter._matrix(a_preference(adapter), ()))
+    with torch.no_grad(), adapter.serving(rows, start=3):
+        both = logits(adapter.model, torch.cat([TOKENS, TOKENS]))
+    torch.testing.assert_close(both[:3], plain, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(both[3:], live, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(preferred(adapter).model), live)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_token_by_token_serving_gives_what_it_gives_at_once(name):
+    """Layers that read one tensor are then served together; rows have a preference each, the first two have none."""
+    adapter = adapted(name)
+    wanted = [a_preference(adapter), EVEN if adapter.settings.follows_preference else LEAN, a_preference(adapter)]
+    rows = adapter.modulations(adapter._matrix(wanted, ()))
+    tokens, cache, steps = torch.cat([TOKENS[:2], TOKENS]), DynamicCache(config=adapter.base.config), []
+    with torch.no_grad(), adapter.serving(rows, start=2):
+        whole = logits(adapter.model, tokens)
+        for first, last in ((0, 2), (2, 3), (3, 4), (4, 5)):
+            steps.append(logits(adapter.model, tokens[:, first:last], past_key_values=cache, use_cache=True))
+    torch.testing.assert_close(torch.cat(steps, 1), whole, atol=2e-5, rtol=2e-5)
+    assert (whole[:2] - whole[2:4]).abs().max() > 1e-3
+
+
+def test_padding_changes_nothing():
+    adapter = preferred(adapted("moslora"))
+    short = logits(adapter.model, TOKENS[:1, :3])
+    padded = torch.cat([torch.zeros(1, 2, dtype=torch.long), TOKENS[:1, :3]], dim=1)
+    mask = torch.tensor([[0, 0, 1, 1, 1]])
+    found = logits(adapter.model, padded, attention_mask=mask, position_ids=torch.tensor([[0, 0, 0, 1, 2]]))
+    torch.testing.assert_close(found[:, 2:], short, atol=1e-5, rtol=1e-5)
+
+
+def test_the_shift_moves_the_logits_and_so_does_the_scale():
+    whole = adapted("moslora")
+    for part in ("scale", "shift"):
+        lesser = adapted("moslora", **{part: False})
+        lesser_state = lesser.state()
+        with torch.no_grad():
+            for key, value in whole.state().items():
+                if key in lesser_state:
+                    lesser_state[key].copy_(value)
+        assert (logits(preferred(lesser).model) - logits(preferred(whole).model)).abs().max() > 1e-3
+
+
+# ---- identity 5: how many parameters, and how they grow with the objectives ----
+
+
+def expected_count(name, k):
+    layers, matrices, width, r = 2, 3, 64, 8
+    shared = layers * matrices * r * (width + width)
+    return (
+        shared
+        + {
+            "lora": 0,
+            "pblora": layers * matrices * (4 * 4 + k * 4 * 4),
+            "moslora": layers * matrices * 2 * r * width,
+            "trunk": layers * matrices * 2 * r * (8 + 1) + 8 * (width + 1),
+            "alpha": layers * matrices * 2 * r * k,
+        }[name]
+    )
+
+
+@pytest.mark.parametrize("name", ["pblora", "moslora", "trunk", "alpha"])
+def test_parameters_grow_with_the_objectives_as_the_formulas_say(name):
+    counts = [
+        adapted(name, objectives=tuple(f"number {i}" for i in range(k)), embedding="random", texts=()).parameter_count()
+        for k in (2, 3, 4)
+    ]
+    assert counts == [expected_count(name, k) for k in (2, 3, 4)]
+    slope = {"pblora": 2 * 3 * 16, "moslora": 0, "trunk": 0, "alpha": 2 * 3 * 16}[name]
+    assert counts[1] - counts[0] == counts[2] - counts[1] == slope
+
+
+def test_genarm_grows_by_a_whole_lora_for_every_objective():
+    assert adapted("lora").parameter_count() == expected_count("lora", 1) == 6144
+
+
+@pytest.mark.parametrize(
+    "name, count", [("lora", 6_291_456), ("pblora", 6_296_064), ("moslora", 6_291_456), ("alpha", 6_294_528)]
+)
+def test_the_published_shapes_on_a_7b_model(name, count):
+    """Alpaca-7B's shapes without weights: what the papers' settings come to."""
+    config = AutoConfig.for_model("llama", hidden_size=4096, num_hidden_layers=32, num_attention_heads=32)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+        settings = AdapterSettings(**{"objectives": NAMES, "embedding": "random"} | KINDS[name] | RANKS.get(name, {}))
+        adapter = _assemble(model, settings, _empty_mixer(model, settings))
+    assert adapter.parameter_count() == count
+
+
+# ---- objectives as vectors ----
+
+
+def test_descriptions_are_centred_and_scaled_so_that_the_midpoint_of_two_is_zero():
+    adapter = adapted("trunk", texts=("pollen and wax", "tell me carefully"))
+    first, second = adapter.mixer.objectives
+    torch.testing.assert_close(first, -second, atol=1e-4, rtol=1e-4)
+    assert first.pow(2).mean().item() == pytest.approx(1, abs=1e-4)
+
+
+def test_random_descriptions_are_orthogonal_and_depend_on_the_seed():
+    one, two = (adapted("moslora", seed=seed).mixer.objectives for seed in (0, 1))
+    torch.testing.assert_close(one @ one.T / 64, torch.eye(2), atol=1e-5, rtol=0)
+    assert (one - two).abs().max() > 0.1
+
+
+# ---- files ----
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_saved_adapter_is_the_same_again(name, tmp_path):
+    adapter = adapted(name)
+    adapter.save_pretrained(tmp_path)
+    again = load_adapter(base(), tmp_path)
+    assert again.settings == adapter.settings and again.objectives == adapter.objectives
+    assert torch.equal(logits(preferred(again).model), logits(preferred(adapter).model))
+
+
+def test_an_adapter_on_another_base_is_refused(tmp_path):
+    adapted("moslora").save_pretrained(tmp_path)
+    with pytest.raises(DataError, match="was trained on .* not on .*; give the base that it was trained on"):
+        load_adapter(base(seed=1), tmp_path)
+
+
+def test_weights_that_do_not_fit_the_settings_are_refused(tmp_path):
+    adapted("moslora").save_pretrained(tmp_path / "a")
+    adapted("pblora").save_pretrained(tmp_path / "b")
+    (tmp_path / "b" / "preference_adapter.safetensors").rename(tmp_path / "a" / "preference_adapter.safetensors")
+    with pytest.raises(DataError, match="does not fit"):
+        load_adapter(base(), tmp_path / "a")
+    (tmp_path / "a" / "preference_adapter.json").write_text("{}")
+    with pytest.raises(DataError, match="missing or damaged"):
+        load_adapter(base(), tmp_path / "a")
+
+
+def test_the_bfloat16_copy_of_a_base_is_the_same_base(tmp_path):
+    adapted("moslora").save_pretrained(tmp_path)
+    assert load_adapter(base().bfloat16(), tmp_path).objectives == NAMES
+
+
+# ---- what is refused ----
+
+
+def test_a_preference_is_refused_with_the_way_out():
+    adapter = adapted("moslora")
+    for wrong, sentence in [
+        (None, "a preference is missing; give one over helpful, harmless"),
+        ({"helpful": 0.6, "harmless": 0.6}, "sums to 1.2"),
+        ({"helpful": 1.0}, "leaves out harmless; say harmless=0"),
+        ({"helpfull": 0.5, "harmless": 0.5}, "no objective 'helpfull' in this model; did you mean 'helpful'"),
+        ({"helpful": -0.5, "harmless": 1.5}, "shares are >= 0"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            adapter.set_preference(wrong)
+    with pytest.raises(UsageError, match="comes with its names in the adapter's order"):
+        adapter.set_preference(torch.tensor([0.5, 0.5]))
+    with pytest.raises(UsageError, match="comes with its names in the adapter's order"):
+        adapter.set_preference(torch.tensor([0.5, 0.5]), ("harmless", "helpful"))
+    with pytest.raises(UsageError, match="has 2 shares, got 3"):
+        adapter.set_preference(torch.ones(3), NAMES)
+
+
+def test_without_a_preference_nothing_is_computed():
+    with pytest.raises(UsageError, match="no preference is set; call set_preference with shares of helpful, harmless"):
+        logits(adapted("moslora").model)
+    adapter = adapted("moslora")
+    adapter.set_preference([LEAN, EVEN])
+    with pytest.raises(UsageError, match="2 preferences are set and 3 rows came"):
+        logits(adapter.model)
+
+
+def test_peft_cannot_merge_it_by_accident():
+    with pytest.raises(UsageError, match=r"PreferenceAdapter.merge\(alpha\)"):
+        preferred(adapted("moslora")).model.merge_and_unload()
+
+
+def test_settings_that_make_no_adapter_are_refused():
+    for changes, sentence in [
+        ({"kind": "dora"}, "lora, pblora or moslora, got 'dora'"),
+        ({"kind": "lora"}, "a plain LoRA has one objective"),
+        ({"kind": "moslora", "shared_rank": 4}, "shared_rank >= 0 for pblora only"),
+        ({"kind": "moslora", "texts": ("one",)}, "2 objectives and 1 texts"),
+        ({"kind": "moslora", "objectives": ("a", "a")}, "different names"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            AdapterSettings(**{"objectives": NAMES} | changes)
+    with pytest.raises(UsageError, match="no layer of qwen3 is called query; its linear layers are down_proj"):
+        adapted("moslora", targets=("query",))
+    with pytest.raises(UsageError, match=r"from_layer lies in 0..1"):
+        adapted("moslora", from_layer=2)
+    with pytest.raises(UsageError, match="need the tokenizer"):
+        attach(base(), AdapterSettings("moslora", NAMES))

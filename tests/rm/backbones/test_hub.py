@@ -1,0 +1,89 @@
+"""Names on the Hub with a revision; the Hub itself is a cache on disk, as the library keeps it."""
+
+import json
+import os
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from rewardlab.benchmarks.worlds import models
+from rewardlab.rm.backbones import hub
+from rewardlab.rm.backbones.hub import Place, note_data, note_model, place_of
+from rewardlab.rm.errors import UsageError
+
+OLD, NEW = "1" * 40, "2" * 40
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    monkeypatch.setattr(hub, "RESOLVED", {})
+
+
+def test_a_folder_is_no_name_with_a_revision(tmp_path):
+    folder = tmp_path / "rm@v1"
+    folder.mkdir()
+    assert place_of(str(folder), trust_remote_code=True) == Place(str(folder))
+    assert place_of("./not/yet@there") == Place("./not/yet@there")
+    assert place_of("org/model") == Place("org/model") and place_of("org/model@v1") == Place("org/model", "v1")
+
+
+@pytest.mark.parametrize("source", ["org/model", "org/model@main", "org/model@0123456", f"org/model@{COMMIT}0"])
+def test_code_that_comes_along_needs_a_full_commit(source):
+    with pytest.raises(UsageError, match="name that as org/model@SHA, with all 40 digits, or give a local folder"):
+        place_of(source, trust_remote_code=True)
+    assert place_of(f"org/model@{COMMIT}", trust_remote_code=True) == Place("org/model", COMMIT)
+
+
+def test_the_commit_of_a_data_set_stands_in_its_files_addresses(tmp_path):
+    info = SimpleNamespace(download_checksums={f"hf://datasets/org/data@{NEW}/train.parquet": {}})
+    note_data("org/data", SimpleNamespace(info=info))
+    note_data("folder", SimpleNamespace(info=SimpleNamespace(download_checksums={"/home/train.parquet": {}})))
+    note_model(str(tmp_path))
+    assert hub.RESOLVED == {"org/data": NEW}
+
+
+PROGRAM = """
+import json
+from rewardlab.rm import hub
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
+
+def first(source):
+    model = load_causal_lm(source, load_tokenizer(source))
+    return model.get_input_embeddings().weight[0, 0].item()
+
+found = {source: first(source) for source in sys.argv[1:]}
+try:
+    load_tokenizer("org/model@main", trust_remote_code=True)
+except UsageError as error:
+    refused = str(error)
+print(json.dumps([found, hub.RESOLVED, refused]))
+"""
+
+
+def test_a_model_is_read_at_its_revision_and_its_commit_is_known(tmp_path, script):
+    """Two commits of one model with other weights; `main` is the second."""
+    home = tmp_path / "hub" / "models--org--model"
+    words = models.tokenizer()
+    for commit, seed in ((OLD, 1), (NEW, 2)):
+        folder = home / "snapshots" / commit
+        models.causal_lm(words, seed=seed).save_pretrained(folder)
+        words.save_pretrained(folder)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text(NEW)
+    wanted = {
+        f"org/model@{OLD}": models.causal_lm(words, seed=1),
+        "org/model@main": models.causal_lm(words, seed=2),
+        "org/model": models.causal_lm(words, seed=2),
+    }
+    env = os.environ | {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(script(PROGRAM, *wanted), capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    found, resolved, refused = json.loads(done.stdout.strip().split("\n")[-1])
+    for source, model in wanted.items():
+        assert found[source] == pytest.approx(model.get_input_embeddings().weight[0, 0].item())
+    assert resolved == {f"org/model@{OLD}": OLD, "org/model@main": NEW, "org/model": NEW}
+    assert "name that as org/model@SHA" in refused
+    shutil.rmtree(tmp_path / "hub")

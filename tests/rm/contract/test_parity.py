@@ -1,0 +1,218 @@
+"""A model agrees with itself in every way of scoring; each planted fault is found and called by its name."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.rm.backbones.loading import head_outputs
+from rewardlab.rm.contract.known_faults import score_ids, whole_ids
+from rewardlab.rm.contract.parity import (
+    Parity,
+    Scored,
+    compared,
+    edge_cases,
+    flipped,
+    other_precision,
+    own_ways,
+    parity,
+)
+from rewardlab.rm.contract.scoring_contract import PLAIN_TEMPLATE
+from rewardlab.rm.models.ensemble import EnsembleRewardModel
+from rewardlab.rm.types import Example
+
+from tests.rm.spread_models import CHATML, LIMIT, examples, make
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make()
+
+
+def found(model, way) -> Parity:
+    (one,) = parity(model, examples(), {"theirs": way})
+    return one
+
+
+def ids_of(model) -> list[list[int]]:
+    return [one.ids for one in model.encoder.encode_all(examples())]
+
+
+# ---- the same number ----
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama", "gemma3"])
+@pytest.mark.parametrize("template", [None, CHATML])
+def test_a_model_agrees_with_itself_in_all_its_ways(architecture, template):
+    own = make(architecture, template)
+    told = list(parity(own, examples(), own_ways(own)))
+    assert [one.way for one in told] == ["alone", "shuffled", "padded on the left", "padded on the right", "pad is EOS"]
+    assert all(one.passed and one.culprit == "" and one.flips == 0 for one in told)
+
+
+def test_several_objectives_and_ensembles_agree_too():
+    several = make(objectives=("helpful", "harmless"))
+    assert all(one.passed for one in parity(several, examples(), own_ways(several)))
+    together = EnsembleRewardModel([make(seed=1), make(seed=2)], ["a", "b"])
+    told = list(parity(together, examples(), own_ways(together)))
+    assert [one.way for one in told] == ["alone", "shuffled"] and all(one.passed for one in told)
+
+
+def test_half_precision_may_differ_more(model):
+    ours = model.rate(examples())
+    near = Scored(ours + 0.01 * ours.std())
+    assert not found(model, lambda _: near).passed
+    (one,) = parity(model, examples(), {"theirs": lambda _: near}, half=["theirs"])
+    assert one.passed and one.tolerance == pytest.approx(0.02 * ours.std())
+
+
+def test_flips_are_pairs_in_the_other_order():
+    """Of (1, 2, 3) against (1, 3, 2) one pair of three; a tie is no flip."""
+    assert flipped(np.array([[1.0], [2], [3]]), np.array([[1.0], [3], [2]])) == pytest.approx(1 / 3)
+    assert flipped(np.array([[1.0], [1]]), np.array([[1.0], [3]])) == 0 == flipped(np.ones((1, 1)), np.ones((1, 1)))
+
+
+def test_a_way_that_promises_nothing_is_told_and_never_fails(model):
+    """Random weights this large lose more than 2e-2 standard deviations in bfloat16."""
+    ways = other_precision(model)
+    assert list(ways) == ["bfloat16"]
+    (told,), (held,) = ([*parity(model, examples(), ways, half=[*ways], told=names)] for names in (ways, ()))
+    assert told.passed and not told.same and told.culprit == "bfloat16 itself"
+    assert not held.passed and held.largest > 0.02 * held.deviation == held.tolerance
+    assert next(model.model.parameters()).dtype == torch.float32, "the model itself is left as it was"
+
+
+def test_a_way_without_scores_says_why(model):
+    one = found(model, lambda _: Scored(np.empty(0), because="refused: no padding token"))
+    assert one.culprit == "refused: no padding token" and one.largest == np.inf and not one.passed
+
+
+def test_small_differences_without_a_known_fault_may_be_rounding(model):
+    ours = model.rate(examples())
+    noise = 0.05 * ours.std() * np.sign(np.random.default_rng(0).normal(size=ours.shape))
+    told = found(model, lambda _: Scored(ours + noise, ids_of(model)))
+    assert told.culprit == "no known fault, and no larger than rounding in half precision" and not told.passed
+
+
+# ---- conversations that find faults ----
+
+
+def test_edge_cases_are_made_for_the_kinds_that_are_missing(model):
+    made = edge_cases(model, [])
+    short, several, foreign, long = made
+    assert len(short.answer) == 1 and len(several.prompt) == 3 and not foreign.answer.isascii()
+    assert model.encoder.encode(long).length > LIMIT
+    assert edge_cases(model, made) == []
+    assert edge_cases(model, examples()) == [short, several, foreign]
+
+
+def test_a_kind_that_the_template_refuses_is_left_out():
+    one_turn = "{% if messages|length > 2 %}{{ raise_exception('one question') }}{% endif %}" + CHATML
+    assert len(edge_cases(make(template=one_turn), examples())) == 2
+
+
+# ---- planted faults, each by its name ----
+
+
+def sigmoid(model, _: Sequence[Example]) -> Scored:
+    return Scored(1 / (1 + np.exp(-model.rate(examples()))))
+
+
+def with_ids(change):
+    return lambda model, _: Scored(score_ids(model, [change(model, ids) for ids in ids_of(model)]))
+
+
+def wrong_side(model, given: Sequence[Example]) -> Scored:
+    return Scored(score_ids(model, [whole_ids(model, one)[:LIMIT] for one in given]))
+
+
+def mean_pooling(model, _: Sequence[Example]) -> Scored:
+    rows = [torch.tensor([ids]) for ids in ids_of(model)]
+    with torch.no_grad():
+        outputs = [head_outputs(model.model, row, torch.ones_like(row))[0].mean(0) for row in rows]
+    return Scored(torch.stack(outputs).double().numpy())
+
+
+def fresh_head(model, given: Sequence[Example]) -> Scored:
+    other = make()
+    torch.nn.init.normal_(other.model.score.weight, std=0.3, generator=torch.Generator().manual_seed(9))
+    return Scored(other.rate(given), ids_of(other))
+
+
+def padding_as_content(model, _: Sequence[Example]) -> Scored:
+    ids, filler = ids_of(model), model.encoder.tokenizer.pad_token_id
+    width = max(map(len, ids))
+    return Scored(score_ids(model, [[*one, *[filler] * (width - len(one))] for one in ids]))
+
+
+def other_template(model, given: Sequence[Example]) -> Scored:
+    other = make(template=CHATML)
+    ids = [one.ids for one in other.encoder.encode_all(given)]
+    return Scored(score_ids(model, ids), ids)
+
+
+def test_sigmoid_activation(model):
+    assert found(model, partial(sigmoid, model)).culprit == "sigmoid activation"
+
+
+def test_double_bos():
+    own = make(bos=True)
+    one = found(own, partial(with_ids(lambda model, ids: [ids[0], *ids]), own))
+    assert one.culprit == "double BOS"
+
+
+def test_missing_eos(model):
+    after = model.encoder.tokenizer.eos_token_id
+    assert all(ids[-1] == after for ids in ids_of(model))
+    assert found(model, partial(with_ids(lambda _, ids: ids[:-1]), model)).culprit == "missing EOS"
+
+
+def test_missing_eos_where_the_template_closes_the_turn():
+    own = make(template=CHATML)
+    closing = len(own.encoder.tokenizer("<|im_end|>\n", add_special_tokens=False).input_ids)
+    one = found(own, partial(with_ids(lambda _, ids: ids[:-closing]), own))
+    assert one.culprit == "missing EOS"
+
+
+def test_wrong_truncation_side(model):
+    assert found(model, partial(wrong_side, model)).culprit == "wrong truncation side"
+
+
+def test_no_truncation(model):
+    one = found(model, lambda given: Scored(score_ids(model, [whole_ids(model, one) for one in given])))
+    assert one.culprit == "no truncation"
+
+
+def test_wrong_pooling(model):
+    assert found(model, partial(mean_pooling, model)).culprit == "wrong pooling (mean)"
+
+
+def test_pad_token_scored_as_content(model):
+    assert found(model, partial(padding_as_content, model)).culprit == "pad token scored as content"
+
+
+def test_re_initialised_head(model):
+    one = found(model, partial(fresh_head, model))
+    assert one.culprit == "re-initialised head or other weights: it reads the same tokens" and one.flips > 0
+
+
+def test_other_template_and_where_it_first_reads_another_token(model):
+    one = found(model, partial(other_template, model))
+    assert one.culprit == "other template" and one.token.startswith("conversation 1, token 1: ")
+
+
+def test_the_plain_template_is_known_without_tokens():
+    own, plain = make(template=CHATML), make(template=PLAIN_TEMPLATE)
+    one = found(own, lambda given: Scored(score_ids(own, [e.ids for e in plain.encoder.encode_all(given)])))
+    assert one.culprit == "other template"
+
+
+def test_what_nothing_explains_is_said(model):
+    ours = model.rate(examples())
+    assert found(model, lambda _: Scored(ours * 1.5 + 0.25)).culprit == "scores times 1.5 plus 0.25"
+    noise = Scored(ours + np.random.default_rng(0).normal(size=ours.shape))
+    assert found(model, lambda _: noise).culprit.endswith("it does not tell which tokens it reads")
+    assert found(model, lambda _: Scored(np.full_like(ours, np.nan))).culprit == "scores that are missing or not finite"
+    other = compared(model, examples(), ours, "x", Scored(np.zeros((12, 2))), 1.0)
+    assert other.culprit == "scores of shape (12, 2), where the model gives (12, 1)" and not other.passed

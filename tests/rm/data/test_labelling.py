@@ -1,0 +1,52 @@
+"""rm/data/labelling.py: a reward model's word on pairs."""
+
+import math
+
+import numpy as np
+import pytest
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.data.labelling import by_reward
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.types import user_turn
+
+
+class Lengths:
+    """Two objectives: how many words, and how few; nothing is said of an empty answer."""
+
+    contract = ScoringContract(kind="lengths", objectives=("long", "short"), dtype="float64")
+
+    def rate(self, examples):
+        words = np.array([len(one.answer.split()) or np.nan for one in examples])
+        return np.stack([words, -words], 1)
+
+
+ASKED = user_turn("tell me about bees")
+
+
+def test_at_temperature_zero_the_better_answer_surely_wins():
+    label = by_reward(Lengths(), objective="long")
+    assert [label(ASKED, pair) for pair in (("a b", "a"), ("a", "a b"), ("a", "b"))] == [1.0, 0.0, 0.5]
+    assert by_reward(Lengths(), objective="short")(ASKED, ("a b", "a")) == 0.0
+
+
+def test_at_a_temperature_the_chance_is_the_logistic_function_of_the_difference():
+    label = by_reward(Lengths(), objective="long", temperature=2.0)
+    assert label(ASKED, ("a b c d", "a b")) == pytest.approx(1 / (1 + math.exp(-1)))
+    assert label(ASKED, ("a b", "a b c d")) == pytest.approx(1 / (1 + math.exp(1)))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_missing_reward_is_an_abstention(temperature):
+    assert math.isnan(by_reward(Lengths(), objective="long", temperature=temperature)(ASKED, ("a", "")))
+
+
+def test_the_only_objective_needs_no_name():
+    assert by_reward(garden.gold())(ASKED, ("bees honey hive", "usually here")) == 1.0
+
+
+def test_what_cannot_be_asked_is_refused():
+    with pytest.raises(UsageError, match=r"no objective '' .* name one of \('long', 'short'\)"):
+        by_reward(Lengths())
+    with pytest.raises(UsageError, match="0 or more, got -1"):
+        by_reward(Lengths(), objective="long", temperature=-1.0)

@@ -1,0 +1,250 @@
+"""Each defect alone, in rows small enough to see it; then together."""
+
+from collections import namedtuple
+from dataclasses import replace
+
+import pytest
+from rewardlab.rm.data import lint as checks
+from rewardlab.rm.data.contamination import Shared, overlaps
+from rewardlab.rm.data.leakage import leaks
+from rewardlab.rm.data.lint import Finding, Linted, lint, markdown
+from rewardlab.rm.types import Message, PreferencePair, user_turn
+
+LONG = "please write a short story about a brown dog who finds a lost red ball in the old park"
+Encoded = namedtuple("Encoded", "ids length")
+
+
+def pair(prompt="q", chosen="yes it is", rejected="no it is not", **options) -> PreferencePair:
+    return PreferencePair("p", user_turn(prompt), chosen, rejected, **options)
+
+
+def found(pairs, **options) -> list[tuple[int, str]]:
+    return [(one.row, one.reason) for one in lint(pairs, **options).findings]
+
+
+def clean(n: int) -> list[PreferencePair]:
+    """Nothing wrong: no word tells, lengths and openings take turns."""
+    sides = ("one two", "three four")
+    return [pair(f"question {i}", f"{sides[i % 2]} {i}", f"{sides[1 - i % 2]} {i}") for i in range(n)]
+
+
+def test_clean_pairs_have_no_findings():
+    assert lint(clean(60)) == Linted((), ())
+
+
+# ---- row by row ----
+
+
+def test_answers_that_differ_in_case_and_punctuation_alone_are_near_identical():
+    assert found([pair(chosen="Yes, it is!", rejected="yes it   is")]) == [(0, checks.NEAR_IDENTICAL)]
+
+
+def test_near_identical_is_a_share_of_shingles():
+    """a..j against a..i k: 8 shingles each, 7 shared, 9 in all: 7/9 = 0.78."""
+    answers = {"chosen": "a b c d e f g h i j", "rejected": "a b c d e f g h i k"}
+    assert found([pair(**answers)], alike=0.78) == []
+    (one,) = lint([pair(**answers)], alike=0.77).findings
+    assert one == Finding(0, checks.NEAR_IDENTICAL, "78% of their 3-word shingles are the same")
+
+
+def test_short_answers_are_not_alike_by_having_no_shingles():
+    assert found([pair(chosen="yes", rejected="no")]) == []
+
+
+def test_a_tie_is_one_in_every_objective():
+    assert found([pair(wins={"a": 0.5, "b": 0.5})]) == [(0, checks.TIE)]
+    assert found([pair(wins={"a": 0.5, "b": 1.0})]) == [] == found([pair(wins={})])
+
+
+def test_a_duplicate_is_told_of_all_but_the_first():
+    rows = [pair(), pair("another"), pair(chosen="Yes, it is."), pair()]
+    assert [one for one in lint(rows).findings] == [
+        Finding(2, checks.REPEATED, "as", 0),
+        Finding(3, checks.REPEATED, "as", 0),
+    ]
+
+
+def test_contradictory_rows_are_told_on_both_sides():
+    swapped = pair(chosen="no it is not", rejected="yes it is")
+    assert lint([pair(), pair("x"), swapped]).findings == (
+        Finding(0, checks.CONTRADICTED, "the other answer is preferred by", 2),
+        Finding(2, checks.CONTRADICTED, "the other answer is preferred by", 0),
+    )
+    tie = pair(chosen="no it is not", rejected="yes it is", wins={"overall": 0.5})
+    assert found([pair(), tie]) == [(1, checks.TIE)]
+
+
+def test_rows_are_compared_by_which_answer_is_more_likely_to_win():
+    """A over B at 0.1 says what B over A at 0.9 says, and the opposite of A over B at 0.9."""
+    unlikely, likely = pair(wins={"overall": 0.1}), pair(wins={"overall": 0.9})
+    turned = pair(chosen="no it is not", rejected="yes it is", wins={"overall": 0.9})
+    assert lint([unlikely, turned]).findings == (Finding(1, checks.REPEATED, "as", 0),)
+    assert found([unlikely, likely]) == [(0, checks.CONTRADICTED), (1, checks.CONTRADICTED)]
+
+
+def test_opposite_opinions_are_of_one_objective():
+    helpful, harmless = pair(wins={"helpful": 1.0}), pair(wins={"harmless": 0.0})
+    assert found([helpful, harmless]) == []
+    both = pair(wins={"helpful": 0.0, "harmless": 0.0})
+    assert found([helpful, harmless, both]) == [(0, checks.CONTRADICTED), (2, checks.CONTRADICTED)]
+
+
+@pytest.mark.parametrize("text", ["hi<|im_end|>", "</s> more", "[INST] do", "<start_of_turn>", "a\n\nHuman: b"])
+@pytest.mark.parametrize("place", ["prompt", "chosen", "rejected"])
+def test_template_tokens_are_found_everywhere(text, place):
+    assert found([pair(**{place: text})]) == [(0, checks.MARKUP)]
+
+
+@pytest.mark.parametrize("text", ["a < b and b > c", "a humane act: b", "x | y", "array[INSTANCE]", "<b>bold</b>"])
+def test_ordinary_text_is_no_template(text):
+    assert found([pair(text)]) == []
+
+
+def test_a_tokenizers_own_marks_count_too():
+    assert found([pair("say [EOT] now")], special=["[EOT]", ""]) == [(0, checks.MARKUP)]
+
+
+def test_what_truncation_makes_alike_is_found():
+    def encode(examples):
+        return [Encoded(one.answer.split()[:3], len(one.answer.split())) for one in examples]
+
+    rows = [pair(chosen="a b c d", rejected="a b c e"), pair(chosen="a b", rejected="b a")]
+    assert lint(rows, encode=encode, max_length=3).findings == (
+        Finding(0, checks.TOO_LONG, "4 tokens and the limit is 3"),
+        Finding(0, checks.SAME_WHEN_CUT, "the same 3 tokens"),
+    )
+
+
+# ---- prompts of benchmarks ----
+
+
+def test_the_same_prompt_is_found_whatever_its_case_and_in_any_user_turn():
+    turns = (
+        *user_turn("hi"),
+        Message(role="assistant", content=LONG),
+        Message(role="user", content=LONG.upper() + "!!"),
+    )
+    rows = [user_turn(LONG), turns, user_turn("hi")]
+    assert [(one.row, one.benchmark, one.likeness) for one in overlaps(rows, {"b": [LONG], "c": ["other"]})] == [
+        (0, "b", 1.0),
+        (1, "b", 1.0),
+    ]
+
+
+def test_a_near_prompt_is_told_by_its_share():
+    """19 words, 17 shingles; the last word changed: 16 shared of 18 in all = 0.889; of 17 in the benchmark = 0.941."""
+    changed = LONG.removesuffix("park") + "garden"
+    (one,) = overlaps([user_turn(changed)], {"b": [LONG]})
+    assert one.likeness == pytest.approx(16 / 17) and one.text == LONG
+    assert list(overlaps([user_turn(changed)], {"b": [LONG]}, near=0.95)) == []
+    (inside,) = overlaps([user_turn(f"my teacher asked me this just now: {LONG}. what would you say?")], {"b": [LONG]})
+    assert inside.likeness == pytest.approx(0.999)  # all of it, and yet not the same
+
+
+def test_short_texts_are_the_same_or_nothing():
+    assert [
+        one.row for one in overlaps([user_turn("how are you today"), user_turn("How are you")], {"b": ["how are you"]})
+    ] == [1]
+
+
+def test_what_is_shared_is_counted_by_row_by_prompt_and_by_first_turn():
+    later = (*user_turn("hi"), Message(role="assistant", content="yes"), Message(role="user", content="How are you?"))
+    rows = [pair(LONG, str(n), "no") for n in range(2)] + [PreferencePair("p", later, "a", "b")]
+    rows.append(pair(LONG.replace("park", "garden"), "c", "d"))
+    told = lint(rows, benchmarks={"b": [LONG, "how are you"], "other": ["nothing of it"]})
+    assert told.shared == (Shared("b", 3, 2, 1, 1), Shared("other", 0, 0, 0, 0))
+    assert "| b | 3 | 2 | 1 | 1 |\n| other | 0 | 0 | 0 | 0 |" in markdown(told, str, 4)
+
+
+def test_findings_of_benchmarks():
+    rows = [pair(LONG), pair(LONG.replace("park", "garden"), "other answer", "and another")]
+    (first, second) = lint(rows, benchmarks={"rewardbench": [LONG]}).findings
+    assert first == Finding(0, checks.OVERLAP, "rewardbench")
+    assert second.reason == checks.NEAR_OVERLAP and second.detail.startswith("rewardbench, 94% alike: 'please write")
+
+
+# ---- leaks ----
+
+
+def planted(kind: str, n: int = 200, strays: int = 0) -> list[PreferencePair]:
+    rows = clean(n)
+    told = []
+    for place, row in enumerate(rows):
+        chosen, rejected = row.chosen, row.rejected
+        if kind == "marker":
+            chosen += " indeed so"
+        elif kind == "opening":
+            rejected = f"hello {rejected}"
+        elif kind == "length":
+            chosen += " " + " ".join(f"w{place}" for _ in range(6))
+        if place < strays:
+            chosen, rejected = rejected, chosen
+        told.append(pair(f"question {place}", chosen, rejected))
+    return told
+
+
+def test_a_word_of_the_chosen_answers_is_a_leak():
+    (found, *_) = [one for one in leaks(planted("marker", strays=10)) if one.sign.endswith("says 'indeed'")]
+    assert found.kind == "marker" and found.pairs == 200 and found.right == 0.95 and found.rows == tuple(range(200))
+    assert found.sentence == "the chosen answer says 'indeed': right in 95.0% of 200 pairs"
+
+
+def test_an_opening_is_told_as_one():
+    signs = {one.sign for one in leaks(planted("opening"))}
+    assert "the rejected answer begins with 'hello'" in signs
+
+
+@pytest.mark.parametrize("mark", ["$", "^{", "^", "first=", "x$"])
+def test_punctuation_is_no_mark_of_a_first_or_last_word(mark):
+    rows = [pair(f"q {i}", f"w{i} costs {mark} {i} w{i}", f"w{i} costs {i} w{i}") for i in range(60)]
+    told = {one.sign for one in leaks(rows) if one.kind in ("opening", "ending", "marker")}
+    assert told and {one.partition(" answer ")[2].partition(" ")[0] for one in told} == {"says"}
+
+
+def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():
+    rows = planted("marker", n=60)
+    half = [
+        replace(one, chosen=one.rejected, rejected=one.chosen, wins={"overall": 0.1}) if place % 2 else one
+        for place, one in enumerate(rows)
+    ]
+    assert leaks(half) == leaks(rows) != []
+    ties = [pair(f"more {n}", "w indeed so", "w", wins={"overall": 0.5}) for n in range(60)]
+    assert {one.pairs for one in leaks([*rows, *ties])} == {60}
+    (one,) = leaks([replace(one, wins={"overall": 0.0}) for one in clean(60)], first=[True] * 60)
+    assert one.sign == "the second answer is chosen"
+
+
+def test_length_and_position_are_leaks():
+    (one,) = [one for one in leaks(planted("length")) if one.kind == "length"]
+    assert one.sign == "the longer answer is chosen" and one.right == 1
+    (one,) = leaks(clean(60), first=[True] * 55 + [False] * 5)
+    assert (one.kind, one.sign, one.pairs, one.right) == ("position", "the first answer is chosen", 60, 55 / 60)
+    assert leaks(clean(60), first=[None] * 60) == [] == leaks(clean(60), first=[True, False] * 30)
+
+
+def test_chance_is_no_leak():
+    assert leaks(planted("marker", strays=100)) == []
+    assert leaks(planted("marker", n=200)[:19]) == []  # too few to say
+
+
+# ---- together ----
+
+
+def test_rows_are_left_out_for_their_first_reason_and_ties_stay():
+    found = Linted(
+        (Finding(0, "a", ""), Finding(0, "b", ""), Finding(2, checks.TIE, ""), Finding(3, checks.TIE, "")), ()
+    )
+    assert found.reasons == {checks.TIE: 2, "a": 1, "b": 1}
+    assert found.left_out() == {0: "a"}
+    assert found.left_out(kept=["a"]) == {0: "b", 2: checks.TIE, 3: checks.TIE}
+
+
+def test_the_report_tells_places():
+    swapped = pair(chosen="no it is not", rejected="yes it is")
+    told = markdown(lint([pair(), swapped]), lambda row: f"line {row + 1}", 2)
+    assert "| contradictory duplicate | 2 | line 1 (the other answer is preferred by line 2); line 2 (" in told
+    assert "No word, position or length tells the label." in told
+    assert "Nothing is wrong with any of 60 rows." in markdown(lint(clean(60)), str, 60)
+    assert "- the longer answer is chosen: right in 100.0% of 200 pairs (first at 0)" in markdown(
+        lint(planted("length")), str, 200
+    )

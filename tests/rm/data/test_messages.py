@@ -1,0 +1,241 @@
+"""Conversations are kept whole: tool calls, declared tools, system, reasoning, in ids, files and every form of row."""
+
+import copy
+import json
+import pickle
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.rm.data.lint import lint
+from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_examples, parse_pair
+from rewardlab.rm.data.scored_rows import load_judged
+from rewardlab.rm.data.streaming import PairStream
+from rewardlab.rm.errors import DataError
+from rewardlab.rm.types import Completion, completion_turns, prompt_text, tools_of
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+QUESTION = {"role": "user", "content": "How warm is it?"}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "name": "get_weather", "content": "21 C"}
+ANSWER = {"role": "assistant", "content": "It is 21 C."}
+ROW = {"prompt": "What is 2 + 2?", "chosen": "4", "rejected": "5"}
+
+
+def calling(city, **fields):
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": {"city": city}}}
+    return {"role": "assistant", "content": None, "tool_calls": [call], **fields}
+
+
+def conversation(city="Paris", **columns):
+    other = [calling("Rome"), RESULT, ANSWER]
+    return {"prompt": [QUESTION], "chosen": [calling(city), RESULT, ANSWER], "rejected": other, **columns}
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+# ---- what was there stays as it was ----
+
+
+def test_ids_of_conversations_without_the_new_fields_are_pinned():
+    turns = [{"role": "system", "content": "Be kind."}, QUESTION, ANSWER]
+    unset = {"tool_calls": None, "name": None, "reasoning_content": None, "tool_call_id": None}
+    assert parse_pair(ROW).id == "7f56701957c7a49b"
+    assert parse_pair(ROW | {"system": None, "tools": None, "images": []}).id == "7f56701957c7a49b"
+    assert parse_examples({"messages": turns})[0][0] == "35511688987f18b2"
+    assert parse_examples({"messages": [turn | unset for turn in turns]})[0][0] == "35511688987f18b2"
+    assert json.dumps(pair_row(parse_pair(ROW))) == (
+        '{"id": "7f56701957c7a49b", "prompt": [{"role": "user", "content": "What is 2 + 2?"}], "chosen": "4", '
+        '"rejected": "5", "wins": {"overall": 1.0}}'
+    )
+
+
+def test_the_answer_of_one_plain_message_is_its_text_alone():
+    pair = parse_pair({"prompt": [QUESTION], "chosen": [ANSWER], "rejected": [{"role": "assistant", "content": "No."}]})
+    assert type(pair.chosen) is str and pair.chosen == "It is 21 C."
+
+
+# ---- nothing is dropped ----
+
+
+def test_pairs_that_differ_in_a_tool_call_alone_are_different_pairs():
+    paris, oslo = parse_pair(conversation("Paris")), parse_pair(conversation("Oslo"))
+    assert paris.chosen != paris.rejected and paris.id != oslo.id
+    assert '"arguments": {"city": "Paris"}' in paris.chosen and "21 C" in paris.chosen
+    with pytest.raises(ValueError, match="identical"):
+        parse_pair(conversation("Rome"))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"system": "Be brief."},
+        {"tools": [TOOL]},
+        {"prompt": [QUESTION | {"name": "ada"}]},
+        {"prompt": [{"role": "developer", "content": "Be brief."}, QUESTION]},
+        {"chosen": [calling("Paris", content="I look.") | {"reasoning_content": "Which city?"}, RESULT, ANSWER]},
+        {"chosen": [calling("Paris"), RESULT | {"tool_call_id": "call_2"}, ANSWER]},
+        {"chosen": [calling("Paris"), RESULT | {"content": "20 C"}, ANSWER]},
+    ],
+)
+def test_every_field_and_column_enters_the_id_and_survives_the_file(columns):
+    plain, pair = parse_pair(conversation()), parse_pair(conversation() | columns)
+    assert pair.id != plain.id
+    assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
+    assert (prompt_text(pair.prompt), pair.chosen) != (prompt_text(plain.prompt), plain.chosen)
+
+
+def test_system_tools_and_reasoning_stand_in_the_text_that_people_and_judges_read():
+    thinking = calling("Paris") | {"reasoning_content": "Which city?"}
+    pair = parse_pair(conversation(system="Be brief.", tools=[TOOL]) | {"chosen": [thinking, RESULT, ANSWER]})
+    text = prompt_text(pair.prompt)
+    assert text.startswith("tools:\n{") and '"name": "get_weather"' in text and "system: Be brief." in text
+    assert str(pair.chosen) == (
+        '<think>\nWhich city?\n</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n'
+        "</tool_call>\n\ntool get_weather: 21 C\n\nassistant: It is 21 C."
+    )
+
+
+def test_a_call_is_no_text_that_looks_like_it():
+    called = Completion([calling("Paris") | {"content": ""}])
+    assert called != str(called) and str(called) != called and called == Completion(called.turns)
+    pair = parse_pair({"prompt": "How warm is it?", "chosen": [calling("Paris")], "rejected": [calling("Rome")]})
+    as_text = parse_pair({"prompt": "How warm is it?", "chosen": str(pair.chosen), "rejected": str(pair.rejected)})
+    assert pair.id != as_text.id
+
+
+def test_a_completion_keeps_its_messages_when_it_is_copied_and_pickled():
+    answer = parse_pair(conversation()).chosen
+    for other in (copy.deepcopy(answer), pickle.loads(pickle.dumps(answer))):
+        assert other == answer and completion_turns(other) == completion_turns(answer) and hash(other) == hash(answer)
+
+
+def test_conversations_part_at_the_call_whose_results_differ():
+    head = [QUESTION, calling("Paris"), RESULT, ANSWER, {"role": "user", "content": "And in Rome?"}]
+    colder = RESULT | {"content": "9 C"}
+    pair = parse_pair(
+        {"chosen": [*head, calling("Rome"), RESULT, ANSWER], "rejected": [*head, calling("Rome"), colder, ANSWER]}
+    )
+    assert len(pair.prompt) == 5 and [turn["role"] for turn in completion_turns(pair.chosen)] == [
+        "assistant", "tool", "assistant",
+    ]  # fmt: skip
+    assert "9 C" in pair.rejected
+
+
+# ---- every form of a row ----
+
+
+def test_forms_of_one_conversation_are_one_conversation():
+    standard = parse_pair(conversation(tools=[TOOL], system="Be brief."))
+    text = json.dumps({"city": "Paris"})
+    call = {"id": "call_1", "name": "get_weather", "arguments": text}
+    chosen = [{"role": "assistant", "tool_calls": [call], "name": ""}, RESULT, ANSWER]
+    parts = [{"role": "user", "content": [{"type": "text", "text": "How warm is it?", "image_url": None}]}]
+    system = {"role": "system", "content": "Be brief."}
+    for columns in (
+        {"chosen": chosen},
+        {"tools": json.dumps([TOOL])},
+        {"tools": [TOOL["function"]]},
+        {"prompt": parts},
+        {"prompt": [system, QUESTION], "system": None},
+        {"prompt": [system | {"tools": [TOOL]}, QUESTION], "tools": None},
+    ):
+        assert parse_pair(conversation(tools=[TOOL], system="Be brief.") | columns).id == standard.id, columns
+
+
+def test_arguments_that_are_no_json_stay_what_the_model_wrote():
+    broken = calling("Rome")
+    broken["tool_calls"][0]["function"]["arguments"] = '{"city": "Ro'
+    pair = parse_pair({"prompt": [QUESTION], "chosen": [calling("Rome")], "rejected": [broken]})
+    assert r'"arguments": "{\"city\": \"Ro"' in pair.rejected
+
+
+def test_a_table_reads_as_json_lines_do_also_as_a_stream(tmp_path):
+    other = calling("x")
+    other["tool_calls"][0]["function"] = {"name": "add", "arguments": {"a": 1}}
+    rows = [conversation(tools=[TOOL], system="Be brief."), conversation() | {"rejected": [other, RESULT, ANSWER]}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    lines, table = write(tmp_path / "a.jsonl", rows), str(tmp_path / "a.parquet")
+    expected, _ = load_pairs(lines)
+    assert load_pairs(table)[0] == expected
+    for source in (lines, table):
+        stream = PairStream([source], lambda pairs: pairs)
+        assert stream.read(stream._blocks[0].place)[0] == expected
+
+
+def test_rated_answers_and_messages_keep_their_tools(tmp_path):
+    messages = [QUESTION, calling("Paris"), RESULT, ANSWER | {"reasoning_content": "Warm."}]
+    path = write(tmp_path / "a.jsonl", [{"messages": messages, "tools": [TOOL], "helpful": 1.0}])
+    (_, example), *_ = load_examples(path)[0]
+    assert (
+        tools_of(example.prompt) == [TOOL] and "<think>\nWarm." in example.answer and "tool_calls" in example.prompt[1]
+    )
+    assert load_judged(path, ["helpful"])[0].answers[0].example == example
+
+
+# ---- what cannot be read is refused, what is not read is told ----
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (ROW | {"images": ["a.png"]}, "the row has 'images', and only text is scored"),
+        (ROW | {"audio": {"path": "a.wav"}}, "the row has 'audio'"),
+        (
+            conversation() | {"prompt": [{"role": "user", "content": [{"type": "image"}]}]},
+            "the kind 'image' in 'prompt'",
+        ),
+        (conversation() | {"prompt": [QUESTION | {"images": ["a.png"]}]}, "a message of 'prompt' has 'images'"),
+        (conversation() | {"prompt": [calling("Paris") | {"role": "user"}]}, "only the assistant's may"),
+        (conversation() | {"chosen": [calling("Paris"), RESULT]}, "'chosen' is not one assistant turn"),
+        (conversation() | {"chosen": [ANSWER, ANSWER]}, "'chosen' is not one assistant turn"),
+        (conversation() | {"chosen": [{"role": "assistant", "content": None}]}, "is not {role, content} with text"),
+        (conversation() | {"chosen": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]}, "a tool call in 'chosen'"),
+        (conversation(tools="get_weather"), "'tools' is not JSON"),
+        (conversation(tools=["get_weather"]), "an item of 'tools' is not JSON"),
+        (conversation(tools=[{"type": "function"}]), "not the schema of a function"),
+        (
+            conversation(system="Be brief.") | {"prompt": [{"role": "system", "content": "Be long."}, QUESTION]},
+            "the column 'system' and the system turn of the prompt differ",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence_with_its_row(tmp_path, row, says):
+    path = write(tmp_path / "a.jsonl", [ROW, row])
+    with pytest.raises(DataError) as refused:
+        load_pairs(path)
+    assert f"{path}:2: " in str(refused.value) and says in str(refused.value)
+
+
+def test_ignored_columns_and_fields_are_counted(tmp_path):
+    rows = [ROW | {"source": "forum", "note": None}, conversation() | {"source": "forum"}, ROW | {"id": "c"}]
+    rows[1]["prompt"] = [QUESTION | {"weight": 1}]
+    _, report = load_pairs(write(tmp_path / "a.jsonl", rows))
+    assert report.ignored == {"source": 2, "prompt[].weight": 1}
+    assert report.as_json()["ignored"] == {"prompt[].weight": 1, "source": 2}
+    assert report.ignored_columns == "prompt[].weight (1 rows), source (2 rows)"
+    assert "ignored" not in load_pairs(write(tmp_path / "b.jsonl", [ROW]))[1].as_json()
+
+
+# ---- lint ----
+
+
+def test_calls_that_differ_in_a_sign_are_neither_near_identical_nor_a_duplicate():
+    def pair(number, chosen, rejected):
+        turns = [calling(""), calling("")]
+        for turn, value in zip(turns, (chosen, rejected), strict=True):
+            turn["tool_calls"][0]["function"] = {"name": "add", "arguments": {"a": value}}
+        return parse_pair({"id": number, "prompt": [QUESTION], "chosen": [turns[0]], "rejected": [turns[1]]})
+
+    assert not lint([pair("1", 1, -1), pair("2", 2, -2)]).findings
+    assert {one.reason for one in lint([pair("1", 1, -1), pair("2", 1, -1)]).findings} == {"duplicate"}
+    assert {one.reason for one in lint([pair("1", 1, -1), pair("2", -1, 1)]).findings} == {"contradictory duplicate"}

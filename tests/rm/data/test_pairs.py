@@ -1,0 +1,263 @@
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.rm.data.pairs import first_turn, load_examples, load_pairs, pair_row, parse_pair, without_prompts
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.types import PreferencePair, user_turn
+
+ROW = {"prompt": "What is 2 + 2?", "chosen": "4", "rejected": "5"}
+USER, ANSWER = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
+OTHER = {"role": "assistant", "content": "Go away"}
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+# ---- shapes ----
+
+
+def test_text_with_an_explicit_prompt():
+    pair = parse_pair(ROW)
+    assert pair.prompt == user_turn("What is 2 + 2?") and (pair.chosen, pair.rejected) == ("4", "5")
+    assert pair.wins == {"overall": 1.0} and pair.margin is None
+
+
+def test_messages_with_an_explicit_prompt():
+    pair = parse_pair({"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER]})
+    assert pair.prompt == (USER,) and (pair.chosen, pair.rejected) == ("Hello", "Go away")
+
+
+def test_an_implicit_prompt_is_the_common_head_of_the_conversations():
+    turns = [USER, ANSWER, {"role": "user", "content": "And you?"}]
+    pair = parse_pair({"chosen": [*turns, ANSWER], "rejected": [*turns, OTHER]})
+    assert pair.prompt == tuple(turns) and pair.rejected == "Go away"
+
+
+def test_a_prompt_that_the_answers_repeat_is_read_once():
+    pair = parse_pair({"prompt": "Hi", "chosen": [USER, ANSWER], "rejected": [USER, OTHER]})
+    assert pair.prompt == (USER,) and pair.chosen == "Hello"
+
+
+def test_an_implicit_prompt_in_text_ends_at_a_word():
+    pair = parse_pair({"chosen": "The sky is blue.", "rejected": "The sky is black."})
+    assert pair.prompt == user_turn("The sky is") and (pair.chosen, pair.rejected) == ("blue.", "black.")
+
+
+def test_an_hh_dialogue():
+    head = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: Bye\n\nAssistant: "
+    pair = parse_pair({"chosen": head + "See you.", "rejected": head + "Finally."})
+    assert [turn["role"] for turn in pair.prompt] == ["user", "assistant", "user"]
+    assert (pair.chosen, pair.rejected) == ("See you.", "Finally.")
+
+
+@pytest.mark.parametrize(("scores", "chance"), [((9.0, 8.0), 1.0), ((7, 7), 0.5)])
+def test_ultrafeedback_scores_decide_the_label_and_equal_scores_tie(scores, chance):
+    row = ROW | {"metadata": {"score_chosen": scores[0], "score_rejected": scores[1]}}
+    assert parse_pair(row).wins == {"overall": chance}
+
+
+def test_a_metadata_column_of_text_is_no_score():
+    assert parse_pair(ROW | {"metadata": "from a forum"}).wins == {"overall": 1.0}
+
+
+def test_margin_subset_and_id_are_kept_and_a_missing_id_is_made_from_the_content():
+    pair = parse_pair(ROW | {"margin": 2, "subset": "maths", "id": 7})
+    assert (pair.margin, pair.subset, pair.id) == (2.0, "maths", "7")
+    assert parse_pair(ROW).id == parse_pair(dict(ROW)).id != parse_pair(ROW | {"chosen": "four"}).id
+
+
+def test_a_pair_survives_the_file():
+    pair = PreferencePair("a", (USER,), "x", "y", "s", {"helpful": 0.25, "overall": 1.0}, 0.5)
+    assert parse_pair(json.loads(json.dumps(pair_row(pair)))) == pair
+
+
+# ---- files ----
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.parquet", "a.jsonl.gz", "a.json.gz", "a.parquet.gz"])
+def test_every_format_reads_the_same(tmp_path, name):
+    rows = [ROW, ROW | {"chosen": "four \u2028 or so"}]
+    path = tmp_path / name.removesuffix(".gz")
+    if ".parquet" in name:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        text = json.dumps(rows) if ".jsonl" not in name else "\n".join(json.dumps(r, ensure_ascii=False) for r in rows)
+        path.write_text(text)
+    if name.endswith(".gz"):
+        (tmp_path / name).write_bytes(gzip.compress(path.read_bytes()))
+    pairs, report = load_pairs(str(tmp_path / name))
+    assert [pair.chosen for pair in pairs] == ["4", "four \u2028 or so"] and report.read == 2 and not report.dropped
+
+
+def test_a_hub_style_folder_loads_through_datasets(tmp_path):
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.Table.from_pylist([ROW]), tmp_path / "data" / "train-00000-of-00001.parquet")
+    pairs, _ = load_pairs(f"{tmp_path}")
+    assert pairs[0].chosen == "4"
+
+
+# ---- bad input ----
+
+BAD = {
+    "no column 'rejected'": {"prompt": "a", "chosen": "b"},
+    "empty completion: 'rejected'": ROW | {"rejected": "  "},
+    "empty prompt": ROW | {"prompt": ""},
+    "identical": ROW | {"rejected": "4"},
+    "'margin' is not a finite number: 'large'": ROW | {"margin": "large"},
+    "a margin is a finite number >= 0, got -1": ROW | {"margin": -1},
+    "lies in": ROW | {"wins": {"overall": 1.4}},
+    "the chosen answer has the lower score": ROW | {"score_chosen": 1, "score_rejected": 2},
+    "'wins' is not {objective: number}": ROW | {"wins": 1.0},
+    "'overall' is not a finite number": ROW | {"wins": {"overall": [1]}},
+    "half a character": ROW | {"chosen": "smile \ud83d"},
+    "unknown role 'robot'": ROW | {"prompt": [{"role": "robot", "content": "x"}]},
+    "one of chosen and rejected is text": ROW | {"chosen": [ANSWER]},
+    "part before their last turn": {"chosen": [USER, ANSWER], "rejected": [{"role": "user", "content": "?"}, ANSWER]},
+    "do not begin alike": {"chosen": "abc", "rejected": "xyz"},
+    "is not one assistant turn behind the prompt": {"prompt": "Hi", "chosen": [USER], "rejected": [ANSWER]},
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_a_bad_row_is_refused_with_file_line_and_reason(tmp_path, reason):
+    path = write(tmp_path / "bad.jsonl", [ROW, BAD[reason]])
+    with pytest.raises(DataError) as refused:
+        load_pairs(path)
+    assert (
+        f"{path}:2" in str(refused.value) and reason in str(refused.value) and "--on_bad_row skip" in str(refused.value)
+    )
+
+
+def test_skipping_counts_and_lists_by_reason(tmp_path):
+    path = write(tmp_path / "mixed.jsonl", [ROW, *BAD.values(), ROW | {"rejected": ""}])
+    with open(path, "a") as file:
+        file.write("{broken\n[1]\n")
+    with open(path, "ab") as file:
+        file.write(b'{"prompt": "\xff"}\n')
+    pairs, report = load_pairs(path, on_bad_row="skip")
+    assert len(pairs) == 1 and report.read == len(BAD) + 5 and len(report.dropped) == report.read - 1
+    assert report.reasons["empty completion"] == 2
+    assert {"not JSON", "not an object", "not UTF-8"} <= set(report.reasons)
+    assert report.dropped[0][0] == f"{path}:2"
+
+
+def test_all_bad_rows_are_counted_at_once_with_the_first_places_of_each_reason(tmp_path):
+    rows = [ROW, *[ROW | {"chosen": ""}] * 4, ROW | {"rejected": None}]
+    path = write(tmp_path / "bad.jsonl", rows)
+    with pytest.raises(DataError) as refused:
+        load_pairs(path)
+    text = str(refused.value)
+    assert "5 of 6 rows cannot be used" in text
+    assert f"4 x empty completion ({path}:2, {path}:3, {path}:4, ...)" in text
+    assert f"1 x column 'rejected' is null ({path}:6)" in text
+
+
+def test_an_id_that_stands_twice_is_a_bad_row_which_names_both(tmp_path):
+    rows = [ROW | {"id": name, "chosen": f"good {n}"} for n, name in enumerate("abca")]
+    path = write(tmp_path / "a.jsonl", rows)
+    for read in (load_pairs, load_examples):
+        with pytest.raises(DataError, match=rf"a.jsonl:4: duplicate id: 'a' is the id of {path}:1 too"):
+            read(path)
+        assert len(read(path, on_bad_row="skip")[1].dropped) == 1
+    write(tmp_path / "b.jsonl", [row | {"subset": str(n)} for n, row in enumerate(rows)])
+    assert len(load_pairs([str(tmp_path / "b.jsonl"), str(tmp_path / "b.jsonl")])[0]) == 8
+
+
+def test_a_key_that_stands_twice_in_an_object_is_refused(tmp_path):
+    line = '{"prompt": "q", "chosen": "a", "chosen": "b", "rejected": "c"}'
+    (tmp_path / "a.jsonl").write_text(line)
+    (tmp_path / "a.json").write_text(f"[{line}]")
+    (tmp_path / "a.csv").write_text("prompt,chosen,chosen,rejected\nq,a,b,c\n")
+    for name in ("a.jsonl", "a.json"):
+        with pytest.raises(DataError, match="duplicate key: 'chosen' stands twice"):
+            load_pairs(str(tmp_path / name))
+    with pytest.raises(DataError, match="two columns are called 'chosen'"):
+        load_pairs(str(tmp_path / "a.csv"))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_byte_order_mark_is_read_over(tmp_path, name):
+    text = json.dumps(ROW if name == "a.jsonl" else [ROW])
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert len(load_pairs(str(tmp_path / name))[0]) == 1
+
+
+def test_a_file_of_bad_rows_only_is_an_error_even_when_skipping(tmp_path):
+    with pytest.raises(DataError, match="no usable row among 1"):
+        load_pairs(write(tmp_path / "a.jsonl", [{"x": 1}]), on_bad_row="skip")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl.gz", gzip.compress(json.dumps(ROW).encode() * 99, mtime=0)[:-20], "damaged or cut off"),
+        ("a.parquet", b"PAR1 and no more", "not a whole Parquet file"),
+        ("a.json", b'[{"prompt": ', "not JSON"),
+        ("a.json", b'{"prompt": "a"}', "not a list of rows"),
+        ("a.json", b'["\xff"]', "not UTF-8 at byte 2"),
+        ("a.jsonl", b"", "the file is empty"),
+    ],
+)
+def test_a_damaged_file_is_one_clear_sentence(tmp_path, name, content, says):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=says) as refused:
+        load_pairs(str(tmp_path / name))
+    assert name in str(refused.value)
+
+
+def test_a_missing_file_an_unknown_format_and_an_unknown_data_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UsageError, match=r"no file nowhere\.jsonl"):
+        load_pairs("nowhere.jsonl")
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(UsageError, match=r"cannot tell the format from '\.txt'"):
+        load_pairs(str(tmp_path / "a.txt"))
+    with pytest.raises(UsageError, match="no file and no dataset 'no-such/set'"):
+        load_pairs("no-such/set")
+
+
+# ---- examples and prompts ----
+
+
+def test_examples_come_from_completions_messages_and_pairs(tmp_path):
+    rows = [
+        {"id": "a", "prompt": "Hi", "completion": "Hello"},
+        {"id": "b", "messages": [USER, ANSWER]},
+        ROW | {"id": "c"},
+    ]
+    named, _ = load_examples(write(tmp_path / "a.jsonl", rows))
+    assert [name for name, _ in named] == ["a", "b", "c/chosen", "c/rejected"]
+    assert named[0][1] == named[1][1]
+
+
+def test_pairs_whose_prompt_stands_in_a_benchmark_are_dropped():
+    def pair(text):
+        return PreferencePair(text, user_turn(text), "x", "y")
+
+    kept, dropped = without_prompts(
+        [pair("How do I detail a car?"), pair("Other")], [user_turn("how do I  detail a car")]
+    )
+    assert [p.id for p in kept] == ["Other"] and [p.id for p in dropped] == ["How do I detail a car?"]
+
+
+def test_a_prompt_is_known_by_its_first_user_turn():
+    system = {"role": "system", "content": "Be kind"}
+    assert first_turn((system, {"role": "user", "content": "Hello,  World!"}, ANSWER)) == "hello world"
+
+
+def test_public_preference_data_load_with_every_drop_accounted_for(shared_data):
+    expected = {
+        "hh_rlhf/harmless_base_test.public.jsonl.gz": (1704, 7),
+        "hh_rlhf/helpful_rmgallery.public.jsonl.gz": (868, 12),
+        "ultrafeedback_sample/train.jsonl.gz": (1000, 6),
+        "ultrafeedback_sample/eval.jsonl.gz": (200, 1),
+        "rewardbench_v1/filtered-00000-of-00001.parquet": (2985, 0),
+    }
+    for name, (read, dropped) in expected.items():
+        pairs, report = load_pairs(str(shared_data / name), on_bad_row="skip")
+        assert (report.read, len(report.dropped), len(pairs)) == (read, dropped, read - dropped)

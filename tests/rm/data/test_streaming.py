@@ -1,0 +1,115 @@
+"""Streams of pairs: every row once an epoch, in an order that goes on exactly."""
+
+import gzip
+import json
+from itertools import islice
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rewardlab.rm.data.streaming import PairStream
+from rewardlab.rm.errors import DataError, UsageError
+
+
+def rows(first: int, number: int) -> list[dict]:
+    return [
+        {"id": f"p{place}", "prompt": f"question {place}", "chosen": f"yes {place}", "rejected": "no"}
+        for place in range(first, first + number)
+    ]
+
+
+def jsonl(path, made) -> str:
+    text = "".join(json.dumps(row) + "\n" for row in made)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return str(path)
+
+
+@pytest.fixture
+def sources(tmp_path) -> list[str]:
+    """23 pairs in three files."""
+    pq.write_table(pa.Table.from_pylist(rows(10, 6)), tmp_path / "b.parquet")
+    return [
+        jsonl(tmp_path / "a.jsonl", rows(0, 10)),
+        str(tmp_path / "b.parquet"),
+        jsonl(tmp_path / "c.jsonl.gz", rows(16, 7)),
+    ]
+
+
+def kept(pairs):
+    """Every pair but one is trained on."""
+    found = [pair.id for pair in pairs if pair.id != "p3"]
+    return SimpleNamespace(rows=found, pairs=len(pairs), over_length=len(pairs) - len(found), identical=0, unlabelled=0)
+
+
+def stream(sources, **settings) -> PairStream:
+    return PairStream(sources, kept, **({"block": 4, "seed": 1} | settings))
+
+
+def test_an_epoch_has_every_row_once_and_the_next_another_order(sources):
+    given = stream(sources)
+    first, second = (list(islice(it, 22)) for it in [iter(given)] * 2)
+    everything = sorted(f"p{place}" for place in range(23) if place != 3)
+    assert sorted(first) == sorted(second) == everything and first != second
+    assert {*first[:3]} == {"p0", "p1", "p2"} and {*first[3:7]} == {"p4", "p5", "p6", "p7"}, "a block at a time"
+    assert given.report.read == 2 * 23 and given.counts["over_length"] == 2
+    assert list(islice(stream(sources), 44)) == first + second
+    assert list(islice(stream(sources, seed=2), 22)) != first
+
+
+@pytest.mark.parametrize("number", [0, 7, 22, 40])
+def test_a_stream_goes_on_exactly_wherever_it_was_left(sources, number):
+    whole, left = list(islice(stream(sources), 60)), stream(sources)
+    list(islice(left, number + 5))  # what is read ahead is not trained on
+    state = json.loads(json.dumps(left.place_after(number)))
+    again = stream(sources)
+    again.go_on(state)
+    found = iter(again)
+    assert list(islice(found, 60 - number)) == whole[number:]
+    third = stream(sources)
+    third.go_on(again.place_after(number + 4))
+    assert list(islice(third, 10)) == whole[number + 4 : number + 14]
+    assert list(islice(again, 5)) == whole[number : number + 5], "another iteration begins where this one did"
+
+
+def test_a_stream_of_other_sources_is_not_gone_on_with(sources):
+    state = stream(sources).place_after(0)
+    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+        stream(sources[:1]).go_on(state)
+    with pytest.raises(DataError, match="the checkpoint's stream is of"):
+        stream(sources, block=5).go_on(state)
+
+
+def test_columns_that_some_rows_lack_are_absent_there(tmp_path):
+    mixed = rows(0, 3)
+    mixed[1] |= {"wins": {"helpful": 0.75}, "margin": 2.0}
+    mixed[2] |= {"wins": {"harmless": 0.25}}
+    seen = []
+    encode = lambda pairs: (seen.extend(pairs), kept(pairs))[1]  # noqa: E731
+    list(islice(PairStream([jsonl(tmp_path / "a.jsonl", mixed)], encode), 3))
+    assert [pair.margin for pair in seen[:3]] == [None, 2.0, None]
+    assert [dict(pair.wins) for pair in seen[:3]] == [{"overall": 1.0}, {"helpful": 0.75}, {"harmless": 0.25}]
+
+
+def test_bad_rows_are_refused_with_their_place_or_counted(tmp_path):
+    mixed = [*rows(0, 5), {"id": "x", "prompt": "q", "chosen": "same", "rejected": "same"}, *rows(5, 2)]
+    source = jsonl(tmp_path / "a.jsonl", mixed)
+    with pytest.raises(DataError, match=r"a.jsonl: row 6: chosen and rejected are identical; mend the row"):
+        list(islice(stream([source]), 6))
+    skipping = stream([source], on_bad_row="skip")
+    assert len({*islice(skipping, 6)}) == 6
+    assert skipping.report.dropped == [(f"{source}: row 6", "chosen and rejected are identical")]
+
+
+def test_what_cannot_be_streamed_is_told(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "torn.jsonl").write_text(json.dumps(rows(0, 1)[0]) + "\n{")
+    for source, error, said in (
+        ("nowhere.jsonl", UsageError, "no file that can be streamed"),
+        (str(tmp_path / "empty.jsonl"), (DataError, UsageError), "empty.jsonl"),
+        (str(tmp_path / "torn.jsonl"), (DataError, UsageError), "torn.jsonl"),
+    ):
+        with pytest.raises(error, match=said):
+            next(iter(stream([source])))
+    with pytest.raises(UsageError, match="at least one pair"):
+        stream([], block=0)

@@ -1,0 +1,151 @@
+"""Pair losses that read another reward model's gaps: a weak margin mixed in, and a stage behind others."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses._pair_losses import OTHER, with_other_gaps
+from rewardlab.rm.losses.boosted import boosted, pair_weights
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.losses.weak_margin import weak_margin
+from rewardlab.rm.models.linear import linear
+from rewardlab.rm.training.trainer import ScalarTask, encode_pairs
+from rewardlab.rm.types import OVERALL
+from torch import tensor
+
+from tests.rm.losses.test_losses_of_pairs import HARD, LN2, SOFT, small
+
+LOSSES = {"weak_margin": weak_margin(share=0.6, center=0.01), "boosted": boosted(share=0.7, center=0.01)}
+
+
+def values(loss, gaps, other, wins=None) -> list[float]:
+    gaps, other = (tensor(one, dtype=torch.float64) for one in (gaps, other))
+    wins = None if wins is None else tensor(wins, dtype=torch.float64)
+    return loss(gaps, torch.zeros_like(gaps), wins, other=other).tolist()
+
+
+# ---- by hand ----
+
+
+def test_a_weak_margin_is_mixed_in():
+    # 0.5 · 4 + 0.5 · (-2) = 1
+    assert values(weak_margin(), [4.0], [-2.0]) == pytest.approx([SOFT])
+    assert values(weak_margin(share=0.25), [1.0, 0.0], [1.0, 0.0], [0.25, 1.0]) == pytest.approx(
+        [0.25 * SOFT + 0.75 * HARD, LN2]
+    )
+    assert values(weak_margin(center=0.5), [1.0], [1.0]) == pytest.approx([SOFT + 0.5]), "of the model's own rewards"
+
+
+def test_with_all_the_share_it_is_bradley_terry():
+    gaps = torch.linspace(-4, 4, 9, dtype=torch.float64)
+    expected = bradley_terry(0.1)(gaps, gaps / 2)
+    found = weak_margin(share=1.0, center=0.1)(gaps, gaps / 2, other=gaps.flip(0))
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_saturated_pair_has_gradient_again():
+    """σ(-20) = 2e-9 alone; beside a weak model that is at -20 it is at 0: a slope of λ/2."""
+    slopes = []
+    for loss, more in ((bradley_terry(), {}), (weak_margin(), {"other": tensor([-20.0], dtype=torch.float64)})):
+        gap = tensor([20.0], dtype=torch.float64, requires_grad=True)
+        loss(gap, torch.zeros_like(gap), **more).sum().backward()
+        assert gap.grad is not None
+        slopes.append(gap.grad.item())
+    assert slopes[0] == pytest.approx(-math.exp(-20), rel=1e-6) and slopes[1] == pytest.approx(-0.25)
+
+
+def test_pairs_that_are_solved_weigh_least():
+    """σ(±log 3) = 3/4 and 1/4: one minus them 1/4 and 3/4, of a mean of 1/2."""
+    found = pair_weights(tensor([math.log(3), -math.log(3)]))
+    assert found.tolist() == pytest.approx([0.5, 1.5])
+    # a label of 0.25 is what the first stages say already
+    assert pair_weights(tensor([-math.log(3), 0.0]), tensor([0.25, 1.0])).tolist() == pytest.approx([0, 2], abs=1e-6)
+    assert pair_weights(tensor([800.0, 900.0])).tolist() == [1.0, 1.0]
+
+
+def test_a_stage_learns_the_rest_by_hand():
+    # Δ = log 3 + 0.5 · 2 and -log 3 + 0.5 · 2 log 3 = 0; weights 0.5 and 1.5
+    found = values(boosted(share=0.5), [2.0, 2 * math.log(3)], [math.log(3), -math.log(3)])
+    assert found == pytest.approx([0.5 * math.log(1 + math.exp(-1) / 3), 1.5 * LN2])
+
+
+def test_boosting_is_its_plain_loop():
+    draw = np.random.default_rng(0)
+    gaps, before, wins = draw.normal(size=6), draw.normal(size=6), draw.random(6)
+    off = [abs(p - 1 / (1 + math.exp(-one))) for p, one in zip(wins, before, strict=True)]
+    expected = []
+    for one, first, p, far in zip(gaps, before, wins, off, strict=True):
+        total = first + 0.7 * one
+        loss = p * math.log(1 + math.exp(-total)) + (1 - p) * math.log(1 + math.exp(total))
+        expected.append(far / (sum(off) / 6) * loss)
+    assert values(boosted(share=0.7), gaps, before, wins) == pytest.approx(expected)
+
+
+def test_a_stage_behind_nothing_is_bradley_terry():
+    assert values(boosted(share=1.0), [1.0, -1.0], [0.0, 0.0]) == pytest.approx([SOFT, HARD])
+
+
+# ---- promises of both ----
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_those_of_finite_differences_and_the_other_model_has_none(name):
+    made = ([0.3, -1, 2], [0.1, 1, -2], [0.5, -0.4, 1.0])
+    chosen, rejected, other = (tensor(one, dtype=torch.float64, requires_grad=True) for one in made)
+    wins, margin = tensor([1.0, 0.3, 0.0], dtype=torch.float64), tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    still = other.detach()
+    assert torch.autograd.gradcheck(lambda a, b: LOSSES[name](a, b, wins, margin, other=still), (chosen, rejected))
+    LOSSES[name](chosen, rejected, wins, margin, other=other).sum().backward()
+    assert other.grad is None
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_extremes_are_finite(name):
+    chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
+    found = LOSSES[name](chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), None, other=tensor([1e4, -1e4, 1e4]))
+    found.sum().backward()
+    assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
+
+
+def test_shares_that_make_no_sense_are_refused():
+    for share in (0.0, 1.1):
+        with pytest.raises(UsageError, match=f"got 0.0 and {share}"):
+            weak_margin(share=share)
+    with pytest.raises(UsageError, match=r"share is above 0, got 0.0 and 0.0"):
+        boosted(share=0.0)
+
+
+# ---- in training ----
+
+
+def test_the_other_models_gaps_are_read_once_and_reach_the_loss(tmp_path):
+    made = pairs(12, 0)
+    linear().fit(pairs(60, 1)).save(tmp_path / "weak")
+    model, task = small(), ScalarTask(weak_margin(weak=str(tmp_path / "weak")))
+    rows = encode_pairs(model.encoder, made, OVERALL).rows
+    with pytest.raises(DataError, match="12 of 12 pairs have none called 'other'"):
+        task.check(rows)
+    known = with_other_gaps(task.pair_loss, made)
+    rated = load_reward_model(str(tmp_path / "weak"))
+    expected = [float(np.diff(rated.rate(pair.examples)[::-1, 0])[0]) for pair in made]
+    assert [pair.gaps[OTHER] for pair in known] == pytest.approx(expected) and np.std(expected) > 0.1
+    rows = encode_pairs(model.encoder, known, OVERALL).rows
+    task.check(rows)
+    loss, rewards = task.loss(model.model, task.collate(rows))
+    own = (rewards[:, 0] - rewards[:, 1]).detach().numpy()
+    wins = np.array([row.wins for row in rows])
+    mixed = 0.5 * own + 0.5 * np.array(expected)
+    by_hand = np.log1p(np.exp(-mixed)) * wins + np.log1p(np.exp(mixed)) * (1 - wins)
+    assert loss.item() == pytest.approx(by_hand.mean(), abs=1e-5)
+
+
+def test_pairs_with_gaps_of_their_own_need_no_model():
+    made = [replace(pair, gaps={OTHER: 0.5}) for pair in pairs(4, 0)]
+    loss = weak_margin()
+    assert with_other_gaps(loss, made) == made and with_other_gaps(bradley_terry(), made) == made
+    ScalarTask(loss).check(encode_pairs(small().encoder, made, OVERALL).rows)

@@ -1,0 +1,286 @@
+"""Variants of the pair loss: numbers by hand, gradients, extremes, and what each is for."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rewardlab.benchmarks.worlds.garden import FILLER, gold_rewards, pairs
+from rewardlab.benchmarks.worlds.models import Fit, fit, tokenizer
+from rewardlab.rm.backbones.loading import small_config
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses.attribute_regression import attribute_regression
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.losses.length_controlled import length_controlled
+from rewardlab.rm.losses.robust_bradley_terry import robust_bradley_terry
+from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
+from rewardlab.rm.losses.smoothed_bradley_terry import smoothed_bradley_terry
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
+from rewardlab.rm.types import OVERALL, PreferencePair, prompt_text
+from torch import tensor
+
+LN2 = math.log(2)
+SOFT = math.log(1 + math.exp(-1))  # l(1) = -log σ(1) = 0.3133
+HARD = SOFT + 1  # l(-1) = -log σ(-1) = 1.3133
+
+
+def value(loss, gap, **options) -> float:
+    made = {name: tensor([one], dtype=torch.float64) for name, one in options.items()}
+    return loss(tensor([gap], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), **made).item()
+
+
+# ---- by hand ----
+
+
+def test_a_scaled_pair_counts_as_often_as_its_margin_says():
+    assert value(scaled_bradley_terry(), 0.0, margin=3.0) == pytest.approx(3 * LN2)
+    assert value(scaled_bradley_terry(), 1.0, margin=2.0) == pytest.approx(2 * SOFT)
+    assert value(scaled_bradley_terry(), 1.0, margin=2.0, wins=0.25) == pytest.approx(2 * (0.25 * SOFT + 0.75 * HARD))
+    # c (1 + 0)² = 0.5 is not scaled
+    assert value(scaled_bradley_terry(center=0.5), 1.0, margin=2.0) == pytest.approx(2 * SOFT + 0.5)
+
+
+def test_a_scaled_loss_asks_for_margins():
+    with pytest.raises(ValueError, match="was given none"):
+        value(scaled_bradley_terry(), 1.0)
+
+
+def test_smoothing_takes_a_share_of_labels_to_be_wrong():
+    assert value(smoothed_bradley_terry(epsilon=0.1), 1.0) == pytest.approx(0.9 * SOFT + 0.1 * HARD)
+    # p = 0.8: p' = 0.9 · 0.8 + 0.1 · 0.2 = 0.74
+    assert value(smoothed_bradley_terry(epsilon=0.1), 1.0, wins=0.8) == pytest.approx(0.74 * SOFT + 0.26 * HARD)
+
+
+def test_a_smoothed_certain_label_asks_for_a_gap_of_2_197_and_no_more():
+    gap = torch.tensor([math.log(9)], dtype=torch.float64, requires_grad=True)
+    smoothed_bradley_terry(epsilon=0.1)(gap, torch.zeros_like(gap)).sum().backward()
+    assert gap.grad is not None and gap.grad.item() == pytest.approx(0, abs=1e-12)
+
+
+def test_the_corrected_loss_by_hand():
+    # (0.8 l(1) - 0.2 l(-1)) / 0.6
+    assert value(robust_bradley_terry(epsilon=0.2), 1.0) == pytest.approx((0.8 * SOFT - 0.2 * HARD) / 0.6)
+
+
+@given(st.floats(-20, 20), st.floats(0, 0.45))
+def test_over_the_noise_the_corrected_loss_is_that_of_the_clean_label(gap, epsilon):
+    loss = robust_bradley_terry(epsilon=epsilon)
+    average = (1 - epsilon) * value(loss, gap, wins=1.0) + epsilon * value(loss, gap, wins=0.0)
+    assert average == pytest.approx(value(bradley_terry(), gap), abs=1e-9)
+
+
+def test_without_noise_both_are_bradley_terry():
+    for gap in (-3.0, 0.0, 2.0):
+        for loss in (smoothed_bradley_terry(epsilon=0.0), robust_bradley_terry(epsilon=0.0)):
+            assert value(loss, gap, wins=0.7, margin=0.5) == value(bradley_terry(), gap, wins=0.7, margin=0.5)
+
+
+def test_the_length_term_is_added_to_the_gap():
+    loss = length_controlled()
+    loss.fit(tensor([3.0, -4.0, 5.0, 0.0]))
+    assert loss.scale.item() == pytest.approx(math.sqrt(50 / 4))
+    assert value(loss, 1.0, longer=7.0) == pytest.approx(SOFT), "a starts at 0"
+    with torch.no_grad():
+        loss.weight.fill_(2.0)
+    loss.scale.fill_(10.0)
+    # φ = 2 tanh(5 / 10) = 0.92423, Δ + φ = 1.92423
+    assert value(loss, 1.0, longer=5.0) == pytest.approx(math.log(1 + math.exp(-1.92423)), abs=1e-5)
+    assert value(loss, 0.0, longer=0.0) == pytest.approx(LN2)
+    # exchanged answers and label: the same
+    assert value(loss, -1.0, longer=-5.0, wins=0.0) == pytest.approx(value(loss, 1.0, longer=5.0), abs=1e-6)
+
+
+def test_lengths_that_never_differ_have_a_scale_of_1():
+    loss = length_controlled()
+    loss.fit(torch.zeros(3))
+    assert loss.scale.item() == 1 and value(loss, 1.0, longer=0.0) == pytest.approx(SOFT)
+
+
+def test_centering_does_not_see_the_length_term():
+    loss = length_controlled(center=0.5)
+    with torch.no_grad():
+        loss.weight.fill_(2.0)
+    phi = 2 * math.tanh(1)
+    assert value(loss, 1.0, longer=1.0) == pytest.approx(math.log(1 + math.exp(-1 - phi)) + 0.5, abs=1e-6)
+
+
+def test_squared_errors_leave_out_what_was_not_rated():
+    found = attribute_regression()(tensor([[1.0, 2.0], [3.0, 0.0]]), tensor([[3.0, math.nan], [2.5, 0.0]]))
+    assert found[0, 0] == 4 and found[0, 1].isnan() and found[1].tolist() == [0.25, 0.0]
+
+
+# ---- promises of all of them ----
+
+LOSSES = {
+    "bradley_terry": bradley_terry,
+    "scaled": scaled_bradley_terry,
+    "smoothed": smoothed_bradley_terry,
+    "robust": robust_bradley_terry,
+    "length_controlled": length_controlled,
+}
+
+
+def asked(name, chosen, rejected, wins, margin):
+    loss = LOSSES[name](center=0.01)
+    more = {}
+    if name == "length_controlled":
+        with torch.no_grad():
+            loss.double().weight.fill_(0.7)
+        more = {"longer": tensor([3.0, -2.0, 0.0], dtype=chosen.dtype)}
+    return loss(chosen, rejected, wins, margin, **more)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_are_those_of_finite_differences(name):
+    chosen, rejected = (tensor(one, dtype=torch.float64, requires_grad=True) for one in ([0.3, -1, 2], [0.1, 1, -2]))
+    wins, margin = tensor([1.0, 0.3, 0.0], dtype=torch.float64), tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda a, b: asked(name, a, b, wins, margin), (chosen, rejected))
+
+
+def test_the_gradient_of_squared_errors_is_that_of_finite_differences():
+    rewards = tensor([[0.3, -1.0], [2.0, 0.1]], dtype=torch.float64, requires_grad=True)
+    scores = tensor([[1.0, math.nan], [2.5, 0.0]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda r: attribute_regression()(r, scores).nansum(), (rewards,))
+
+
+def test_the_length_weights_gradient_is_that_of_finite_differences():
+    loss = length_controlled().double()
+    gap, longer = tensor([0.3, -1.0, 2.0], dtype=torch.float64), tensor([3.0, -2.0, 0.5], dtype=torch.float64)
+
+    def by_weight(weight):
+        return torch.func.functional_call(loss, {"weight": weight}, (gap, 0 * gap), {"longer": longer})
+
+    assert torch.autograd.gradcheck(by_weight, (tensor(0.4, dtype=torch.float64, requires_grad=True),))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_extremes_are_finite(name):
+    chosen = tensor([1e4, -1e4, 0.0], requires_grad=True)
+    found = asked(name, chosen, -chosen.detach(), tensor([1.0, 1.0, 0.5]), tensor([3.0, 3.0, 3.0]))
+    found.sum().backward()
+    assert found.isfinite().all() and chosen.grad is not None and chosen.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["smoothed", "robust"])
+def test_a_share_of_wrong_labels_stays_below_a_half(name):
+    for epsilon in (-0.1, 0.5):
+        with pytest.raises(UsageError, match=f"got {epsilon}"):
+            LOSSES[name](epsilon=epsilon)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_negative_weight_is_refused(name):
+    with pytest.raises(UsageError, match="-1"):
+        LOSSES[name](center=-1.0)
+
+
+def test_a_length_term_that_cannot_learn_is_refused():
+    with pytest.raises(UsageError, match="learning_rate is above 0"):
+        length_controlled(learning_rate=0.0)
+
+
+def test_a_loss_that_learns_says_how():
+    class Half(torch.nn.Module):
+        learning_rate = 0.1
+
+    with pytest.raises(UsageError, match=r"Half learns, and has no learning_rate or no fit\(longer\)"):
+        ScalarTask(Half())
+
+
+# ---- in training ----
+
+WORDS = tokenizer()
+
+
+def small(seed=0, hidden=16, layers=1):
+    return scalar_from_config(small_config(WORDS, hidden=hidden, layers=layers), WORDS, max_length=64, seed=seed)
+
+
+def test_pairs_without_a_margin_are_refused_to_a_loss_that_weighs_by_it():
+    model, task = small(), ScalarTask(scaled_bradley_terry())
+    made = pairs(4, 0)
+    rows = encode_pairs(model.encoder, made, OVERALL).rows
+    with pytest.raises(DataError, match="4 of 4 pairs have no 'margin'; add it"):
+        task.check(rows)
+    stated = [PreferencePair(p.id, p.prompt, p.chosen, p.rejected, wins=p.wins, margin=2.0) for p in made]
+    rows = encode_pairs(model.encoder, stated, OVERALL).rows
+    task.check(rows)
+    loss, rewards = task.loss(model.model, task.collate(rows))
+    gaps = (rewards[:, 0] - rewards[:, 1]).detach().double().numpy()
+    assert loss.item() == pytest.approx(2 * np.log1p(np.exp(-gaps)).mean(), abs=1e-6)
+
+
+def length_runs(tmp_path, name, steps, resume=None):
+    model, task = small(), ScalarTask(length_controlled(learning_rate=0.05))
+    rows = encode_pairs(model.encoder, biased(24), OVERALL).rows
+    task.check(rows)
+    arguments = RewardArguments(
+        output_dir=str(tmp_path / name), max_steps=steps, per_device_train_batch_size=8, save_steps=3, use_cpu=True
+    )
+    trainer = RewardTrainer(model, arguments, task, rows)
+    trainer.args.lr_scheduler_type = "constant"
+    trainer.train(resume_from_checkpoint=resume)
+    return task.pair_loss.weight.item()
+
+
+def padded(n: int, seed: int, split: str = "train") -> list[PreferencePair]:
+    """Pairs whose answers got up to 16 filler words each, which gold does not see."""
+    random = np.random.default_rng(seed)
+
+    def longer(answer: str) -> str:
+        return " ".join([answer, *random.choice(FILLER, int(random.integers(0, 17)))])
+
+    return [replace(pair, chosen=longer(pair.chosen), rejected=longer(pair.rejected)) for pair in pairs(n, seed, split)]
+
+
+def biased(n: int, seed: int = 0, slope: float = 0.3) -> list[PreferencePair]:
+    """Pairs whose labels follow the gold reward plus so much per word of length."""
+    random, made = np.random.default_rng(seed), []
+    for pair in padded(n, seed):
+        gold, length = gap_of(pair)
+        kept = random.random() < 1 / (1 + np.exp(-(gold / 0.3 + slope * length)))
+        answers = (pair.chosen, pair.rejected) if kept else (pair.rejected, pair.chosen)
+        made.append(PreferencePair(pair.id, pair.prompt, *answers))
+    return made
+
+
+def gap_of(pair: PreferencePair) -> tuple[float, int]:
+    """By how much gold puts the chosen answer higher, and by how many words it is longer."""
+    first, second = (gold_rewards(prompt_text(pair.prompt), one).overall for one in (pair.chosen, pair.rejected))
+    return first - second, len(pair.chosen.split()) - len(pair.rejected.split())
+
+
+def test_the_length_term_learns_and_is_resumed_where_it_was(tmp_path):
+    whole = length_runs(tmp_path, "whole", 6)
+    half = length_runs(tmp_path, "cut", 3)
+    assert (tmp_path / "cut" / "checkpoint-3" / "pair_loss.safetensors").exists()
+    resumed = length_runs(tmp_path, "cut", 6, resume=str(tmp_path / "cut" / "checkpoint-3"))
+    # Adam's first steps have the size of the learning rate, towards longer answers
+    assert half == pytest.approx(0.15, abs=0.02) and resumed == pytest.approx(whole, abs=1e-5) and whole > half
+
+
+def slope_and_right(model, held) -> tuple[float, np.ndarray]:
+    """Reward per word of length at equal gold reward, in standard deviations of rewards; which pairs go gold's way."""
+    rewards = model.rate([example for pair in held for example in pair.examples])[:, 0]
+    gaps, truth = rewards[::2] - rewards[1::2], np.array([gap_of(pair) for pair in held])
+    coefficients = np.linalg.lstsq(truth, gaps, rcond=None)[0]
+    return coefficients[1] / gaps.std(), ((gaps > 0) == (truth[:, 0] > 0)).astype(float)
+
+
+def test_length_control_lowers_the_length_slope_and_gold_accuracy_stays_within_its_noise():
+    taught, held = biased(3000), padded(600, 9, split="test")
+    found = {}
+    for name, loss in {"plain": bradley_terry(), "controlled": length_controlled(learning_rate=0.1)}.items():
+        model, task = small(hidden=32), ScalarTask(loss)
+        rows = encode_pairs(model.encoder, taught, OVERALL).rows
+        task.check(rows)
+        fit(model, task, rows, Fit(steps=300, learning_rate=3e-3, batch=32, seed=0))
+        found[name] = slope_and_right(model, held)
+    (plain_slope, plain), (slope, right) = found["plain"], found["controlled"]
+    assert plain_slope > 0.05 and abs(slope) < 0.6 * plain_slope, (slope, plain_slope)
+    gained = right - plain
+    assert gained.mean() >= -2 * gained.std() / len(held) ** 0.5, (right.mean(), plain.mean())

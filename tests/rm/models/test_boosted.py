@@ -1,0 +1,139 @@
+"""A boosted reward model: a stage counts for what it adds to those before."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.contract.parity import own_ways, parity
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.models.boosted import BoostedRewardModel, boosted, pair_losses, stage_weight, stage_weights
+from rewardlab.rm.models.linear import linear
+from rewardlab.rm.types import Example, PreferencePair, user_turn
+from scipy.optimize import minimize_scalar
+
+from tests.rm.models.test_ensemble import Fixed
+
+EXAMPLES = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude stone")]
+
+
+def array(*values) -> np.ndarray:
+    return np.array(values, float)
+
+
+# ---- weights ----
+
+
+def test_a_stage_weight_by_hand():
+    """Gaps of 1 that are right in 3 of 4 pairs: σ(λ) = 3/4 and λ = log 3; behind gaps of 1 already, log 3 - 1."""
+    own, wins = np.ones(4), array(1, 1, 1, 0)
+    assert stage_weight(np.zeros(4), own, wins, 1e-9) == pytest.approx(math.log(3), abs=1e-6)
+    assert stage_weight(np.ones(4), own, wins, 1e-9) == pytest.approx(math.log(3) - 1, abs=1e-6)
+    # half as large gaps weigh twice as much
+    assert stage_weight(np.zeros(4), own / 2, wins, 1e-9) == pytest.approx(2 * math.log(3), abs=1e-6)
+
+
+def test_a_stage_that_leads_away_counts_for_nothing():
+    assert stage_weight(np.zeros(4), np.ones(4), array(0, 0, 0, 1), 1e-3) == 0
+    assert stage_weight(np.full(4, 5.0), np.ones(4), array(1, 1, 1, 0), 1e-3) == 0
+    assert stage_weight(np.zeros(2), np.zeros(2), array(1, 0), 1e-3) == 0
+
+
+def test_a_stage_that_is_always_right_has_a_finite_weight_that_shrinking_sets():
+    """σ(-λ) = s λ: at s = 0.1, 1 / (1 + e^λ) = λ / 10."""
+    found = stage_weight(np.zeros(3), np.ones(3), np.ones(3), 0.1)
+    assert 1 / (1 + math.exp(found)) == pytest.approx(found / 10)
+    assert (
+        stage_weight(np.zeros(3), np.ones(3), np.ones(3), 1e-3)
+        > found
+        > stage_weight(np.zeros(3), np.ones(3), np.ones(3), 1.0)
+    )
+
+
+def test_weights_are_those_of_a_plain_search_stage_by_stage():
+    draw = np.random.default_rng(0)
+    truth = draw.normal(size=200)
+    wins = (draw.random(200) < 1 / (1 + np.exp(-3 * truth))).astype(float)
+    gaps = [truth + draw.normal(size=200) for _ in range(3)]
+    total, expected = gaps[0].copy(), [1.0]
+    for own in gaps[1:]:
+
+        def objective(weight, own=own, total=total):
+            losses = [math.log(1 + math.exp(-(2 * p - 1) * (t + weight * d)))
+                      for t, d, p in zip(total, own, wins, strict=True)]  # fmt: skip
+            return sum(losses) / 200 + 0.5 * 0.01 * weight**2
+
+        found = minimize_scalar(objective, bounds=(0, 50), method="bounded", options={"xatol": 1e-9})
+        expected.append(found.x)
+        total += found.x * own
+    assert stage_weights(gaps, wins, 0.01) == pytest.approx(expected, abs=1e-5)
+
+
+def test_losses_by_hand():
+    assert pair_losses(array(0, 1000, -1000), array(1, 1, 0.5)).tolist() == pytest.approx([math.log(2), 0, 500])
+
+
+def test_shrinking_by_nothing_is_refused():
+    with pytest.raises(ValueError, match="shrink is above 0, got 0"):
+        stage_weight(np.zeros(2), np.ones(2), np.ones(2), 0.0)
+
+
+# ---- the model ----
+
+
+def test_it_is_the_weighted_sum():
+    made = BoostedRewardModel([Fixed([1.0, 0.0]), Fixed([3.0, -1.0])], ["a", "b"], [1.0, 0.5])
+    assert made.rate(EXAMPLES)[:, 0].tolist() == [2.5, -0.5]
+    assert made.contract.objectives == ("reward",)
+
+
+def test_what_makes_no_chain_is_refused():
+    with pytest.raises(UsageError, match="two or more stages"):
+        BoostedRewardModel([Fixed([1.0])], ["a"], [1.0])
+    with pytest.raises(UsageError, match="same objectives"):
+        BoostedRewardModel([Fixed([1.0]), Fixed([1.0], ("harmless",))], ["a", "b"], [1.0, 1.0])
+    with pytest.raises(UsageError, match=r"as many finite weights, got \[1.0\]"):
+        BoostedRewardModel([Fixed([1.0]), Fixed([1.0])], ["a", "b"], [1.0])
+    several = Fixed([1.0, 2.0], ("helpful", "harmless"))
+    pair = PreferencePair("p", user_turn("q"), "kind stone", "rude stone")
+    with pytest.raises(UsageError, match="a stage has one objective, got helpful, harmless"):
+        BoostedRewardModel.fitted([several, several], ["a", "b"], [pair])
+    with pytest.raises(DataError, match="no pair has a label for 'harmless'"):
+        BoostedRewardModel.fitted([Fixed([1.0, 0.0])] * 2, ["a", "b"], [pair], objective="harmless")
+
+
+def taught(words, n=40, seed=0) -> list[PreferencePair]:
+    draw = np.random.default_rng(seed)
+    made = [(" ".join(draw.choice(["stone", "river", "cloud"], 3)), draw.choice(words)) for _ in range(n)]
+    return [PreferencePair(str(i), user_turn("q"), f"{w} {t}", f"un{w} {t}") for i, (t, w) in enumerate(made)]
+
+
+def test_stages_that_know_different_things_are_put_together_saved_and_loaded(tmp_path):
+    """One stage knows kindness, the other truth; pairs are about both."""
+    for name in ("kind", "true"):
+        linear().fit(taught([name]), C=10.0).save(tmp_path / name)
+    folders = [str(tmp_path / name) for name in ("kind", "true")]
+    both, stages = taught(["kind", "true"], seed=1), [load_reward_model(one) for one in folders]
+    made = BoostedRewardModel.fitted(stages, folders, both)
+    first, together = made.losses(both)
+    assert made.weights[0] == 1 and made.weights[1] > 0.5 and together < 0.6 * first
+    alone = stages[0].rate([pair.examples[0] for pair in both]) - stages[0].rate([pair.examples[1] for pair in both])
+    assert first == pytest.approx(np.log1p(np.exp(-alone)).mean())
+    made.save(tmp_path / "both")
+    again = load_reward_model(str(tmp_path / "both"))
+    examples = [example for pair in both[:6] for example in pair.examples]
+    assert again.rate(examples).tolist() == made.rate(examples).tolist()
+    assert [one.passed for one in parity(again, examples, own_ways(again))] == [True, True]
+    settings = json.loads((tmp_path / "both" / "boosted.json").read_text())
+    (tmp_path / "both" / "boosted.json").write_text(json.dumps(settings | {"weights": [1.0, 7.0]}))
+    with pytest.raises(DataError, match="not those it was made of"):
+        load_reward_model(str(tmp_path / "both"))
+    (tmp_path / "both" / "boosted.json").write_text("{}")
+    with pytest.raises(DataError, match="not the settings of a boosted model"):
+        load_reward_model(str(tmp_path / "both"))
+
+
+def test_a_folder_without_one_is_told(tmp_path):
+    with pytest.raises(DataError, match="make one with rewardlab train --kind boosted"):
+        boosted(str(tmp_path))

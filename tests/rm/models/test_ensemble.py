@@ -1,0 +1,61 @@
+import json
+
+import numpy as np
+import pytest
+from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.models.ensemble import EnsembleRewardModel, ensemble
+from rewardlab.rm.models.linear import linear
+from rewardlab.rm.types import Example, PreferencePair, user_turn
+
+
+class Fixed:
+    """Rewards that are given."""
+
+    def __init__(self, rewards, objectives=("reward",)):
+        self.contract = ScoringContract(kind="fixed", objectives=objectives)
+        self.rewards = np.array(rewards, float)[:, None]
+
+    def rate(self, examples):
+        return self.rewards[: len(examples)]
+
+
+EXAMPLES = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude stone")]
+
+
+def test_mean_minus_disagreement_by_hand():
+    members = [Fixed([1.0, 0.0]), Fixed([3.0, 0.0])]
+    plain = EnsembleRewardModel(members, ["a", "b"])
+    assert plain.rate(EXAMPLES)[:, 0].tolist() == [2.0, 0.0]
+    # the members disagree by ±1 on the first answer
+    assert EnsembleRewardModel(members, ["a", "b"], 0.5).rate(EXAMPLES)[:, 0].tolist() == [1.5, 0.0]
+
+
+def test_members_of_one_or_of_other_objectives_are_refused():
+    with pytest.raises(UsageError, match="two or more members"):
+        EnsembleRewardModel([Fixed([1.0])], ["a"])
+    with pytest.raises(UsageError, match="same objectives"):
+        EnsembleRewardModel([Fixed([1.0]), Fixed([1.0], ("harmless",))], ["a", "b"])
+    with pytest.raises(UsageError, match="pessimism"):
+        EnsembleRewardModel([Fixed([1.0]), Fixed([1.0])], ["a", "b"], -1.0)
+
+
+def test_an_ensemble_standardises_its_members_saves_and_loads(tmp_path):
+    random = np.random.default_rng(0)
+    for name, C in (("a", 0.3), ("b", 30.0)):
+        texts = [" ".join(random.choice(["stone", "river", "cloud"], 4)) for _ in range(40)]
+        pairs = [PreferencePair(str(i), user_turn("q"), f"kind {t}", f"rude {t}") for i, t in enumerate(texts)]
+        model = linear().fit(pairs, C=C)
+        model.save(tmp_path / name)
+        write_golden(model, [pair.examples[i % 2] for i, pair in enumerate(pairs[:8])], tmp_path / name)
+    both = ensemble(f"{tmp_path / 'a'},{tmp_path / 'b'}", pessimism=0.5)
+    spread = both.spread(EXAMPLES)[..., 0]
+    assert np.abs(spread[0] - spread[1]).max() < 0.5, "members of other scales speak alike once standardised"
+    assert both.rate(EXAMPLES)[0] > both.rate(EXAMPLES)[1]
+    both.save(tmp_path / "both")
+    assert load_reward_model(str(tmp_path / "both")).rate(EXAMPLES) == pytest.approx(both.rate(EXAMPLES))
+    settings = json.loads((tmp_path / "both" / "ensemble.json").read_text())
+    (tmp_path / "both" / "ensemble.json").write_text(json.dumps(settings | {"pessimism": 0.1}))
+    with pytest.raises(DataError, match="not those it was made of"):
+        load_reward_model(str(tmp_path / "both"))

@@ -1,0 +1,233 @@
+"""Members' rewards become one: every rule by hand, its limits, and what a folder keeps of it."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from rewardlab.policy.rewards.sources import RewardSources
+from rewardlab.policy.transforms.pessimism import pessimism
+from rewardlab.policy.types import Rollout
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.models._combination import RULES, Rule, brme, combine_by, deviation, lowest, mean, mean_std, softmin
+from rewardlab.rm.models.ensemble import EnsembleRewardModel, ensemble
+from rewardlab.rm.models.linear import linear
+from rewardlab.rm.types import Example, PreferencePair, content_hash, user_turn
+from torch import ones, zeros
+
+# three members, two answers, one objective
+MEMBERS = np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 6.0]])[..., None]
+RANDOM = arrays(float, (4, 3, 2), elements=st.floats(-50, 50))
+
+
+def numbers(found) -> list[float]:
+    return found[:, 0].tolist()
+
+
+# ---- by hand ----
+
+
+def test_mean_and_lowest():
+    assert numbers(mean()(MEMBERS, None)) == [2.0, 2.0]
+    assert numbers(lowest()(MEMBERS, None)) == [1.0, 0.0]
+
+
+def test_the_spread_is_the_standard_deviation_over_members():
+    # (1 + 1 + 0) / 3 and (4 + 4 + 16) / 3
+    assert numbers(deviation(MEMBERS)) == pytest.approx([math.sqrt(2 / 3), math.sqrt(8)])
+    assert numbers(mean_std(0.5)(MEMBERS, None)) == pytest.approx([2 - math.sqrt(2 / 3) / 2, 2 - math.sqrt(8) / 2])
+
+
+def test_softmin_by_hand():
+    # β = ln 2: -log2((2^-1 + 2^-3 + 2^-2) / 3) = -log2(7 / 24), and -log2((1 + 1 + 2^-6) / 3)
+    found = numbers(softmin(math.log(2))(MEMBERS, None))
+    assert found == pytest.approx([math.log2(24 / 7), -math.log2((2 + 1 / 64) / 3)])
+
+
+def test_softmin_goes_from_the_mean_to_the_lowest():
+    assert numbers(softmin(0)(MEMBERS, None)) == [2.0, 2.0]
+    assert numbers(softmin(math.inf)(MEMBERS, None)) == [1.0, 0.0]
+    # mean - β var / 2 near 0: var = 2/3 and 8
+    assert numbers(softmin(1e-4)(MEMBERS, None)) == pytest.approx([2 - 1e-4 / 3, 2 - 4e-4], abs=1e-7)
+    assert numbers(softmin(1e-14)(MEMBERS, None)) == pytest.approx([2.0, 2.0], abs=1e-10)
+    # lowest + log(3 / number of lowest) / β
+    assert numbers(softmin(1e6)(MEMBERS, None)) == pytest.approx([1 + math.log(3) / 1e6, math.log(1.5) / 1e6])
+    assert numbers(softmin(1e300)(1e9 * MEMBERS, None)) == pytest.approx([1e9, 0.0])
+
+
+@given(RANDOM, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_softmin_lies_between_and_falls_with_beta(members, one, other):
+    low, high = sorted((one, other))
+    found, lower = softmin(low)(members, None), softmin(high)(members, None)
+    assert (lowest()(members, None) <= lower + 1e-9).all() and (lower <= found + 1e-9).all()
+    assert (found <= mean()(members, None) + 1e-9).all()
+
+
+def test_the_nominal_reward_is_that_of_the_surest_head():
+    deviations = np.array([[0.3, 0.3], [0.1, 0.2], [0.2, 0.1]])[..., None]
+    # the surest say 3 and 6, the lowest are 1 and 0
+    assert numbers(brme(1.0)(MEMBERS, deviations)) == [3.0, 6.0]
+    assert numbers(brme(0.25)(MEMBERS, deviations)) == [0.25 * 3 + 0.75 * 1, 0.25 * 6]
+    assert numbers(brme(0.0)(MEMBERS, deviations)) == [1.0, 0.0]
+
+
+def test_without_deviations_the_nominal_reward_is_the_mean():
+    assert numbers(brme(0.25)(MEMBERS, None)) == [0.25 * 2 + 0.75 * 1, 0.25 * 2]
+
+
+@given(RANDOM, st.floats(0, 1))
+def test_brme_lies_between_the_lowest_and_the_nominal(members, share):
+    spread = np.abs(members) + 1
+    nominal, mixed = brme(1.0)(members, spread), brme(share)(members, spread)
+    assert (members.min(0) - 1e-9 <= mixed).all() and (mixed <= nominal + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", RULES)
+@given(members=RANDOM)
+def test_no_rule_depends_on_the_members_order_and_every_one_keeps_agreement(name, members):
+    arguments = {"mean_std": {"weight": 0.7}, "softmin": {"beta": 2.0}, "brme": {"share": 0.4}}.get(name, {})
+    rule = combine_by(Rule(name, arguments))
+    assert rule(members, None) == pytest.approx(rule(members[::-1], None), abs=1e-9)
+    agreed = np.repeat(members[:1], 4, axis=0)
+    assert rule(agreed, None) == pytest.approx(members[0], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "rule, sentence",
+    [
+        (Rule("softmax", {"beta": 1}), "no rule 'softmax' to combine members; did you mean 'softmin'"),
+        (Rule("softmin"), r"written softmin\(beta=...\), got {}"),
+        (Rule("min", {"beta": 1}), "'min' is written min, got"),
+        (Rule("softmin", {"beta": -1.0}), "beta is >= 0, got -1"),
+        (Rule("mean_std", {"weight": math.nan}), "weight is >= 0, got nan"),
+        (Rule("brme", {"share": 1.5}), r"share lies in \[0, 1\], got 1.5"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(rule, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        combine_by(rule)
+
+
+# ---- in an ensemble ----
+
+
+class Fixed:
+    """Rewards by the answer; counts how often it is asked."""
+
+    def __init__(self, **rewards):
+        self.contract = ScoringContract(kind="fixed")
+        self.rewards, self.asked = rewards, 0
+
+    def rate(self, examples):
+        self.asked += 1
+        return np.array([[self.rewards[example.answer]] for example in examples], float)
+
+
+EXAMPLES = [Example(user_turn("q"), answer) for answer in ("a", "b")]
+
+
+def three() -> list[Fixed]:
+    return [Fixed(a=a, b=b) for a, b in MEMBERS[..., 0]]
+
+
+def test_pessimistic_ensembles_are_below_their_mean_everywhere():
+    plain = EnsembleRewardModel(three(), [*"xyz"]).rate(EXAMPLES)
+    for rule in (Rule("softmin", {"beta": 2.0}), Rule("min"), Rule("brme", {"share": 0.5})):
+        assert (EnsembleRewardModel(three(), [*"xyz"], rule=rule).rate(EXAMPLES) < plain).all()
+
+
+def test_contracts_of_ensembles_without_a_rule_are_what_they_were():
+    members = three()
+    hashes = [member.contract.hash() for member in members]
+    for weight in (0.0, 0.5):
+        assert EnsembleRewardModel(members, [*"xyz"], weight).contract.backbone == content_hash([hashes, weight])
+    ruled = {
+        EnsembleRewardModel(members, [*"xyz"], rule=Rule("softmin", {"beta": beta})).contract.hash()
+        for beta in (1.0, 2.0, math.inf)
+    }
+    assert len(ruled | {EnsembleRewardModel(members, [*"xyz"]).contract.hash()}) == 4
+
+
+def test_a_rule_and_a_pessimism_exclude_each_other():
+    with pytest.raises(UsageError, match="a pessimism or a rule, got 0.5 and 'min'"):
+        EnsembleRewardModel(three(), [*"xyz"], 0.5, rule=Rule("min"))
+
+
+def test_the_spread_after_a_reward_asks_nobody_twice():
+    members = three()
+    model = EnsembleRewardModel(members, [*"xyz"])
+    model.rate(EXAMPLES)
+    assert model.spread(EXAMPLES)[..., 0].tolist() == MEMBERS[..., 0].tolist()
+    assert [member.asked for member in members] == [1, 1, 1]
+    assert model.spread(EXAMPLES[1:])[..., 0].tolist() == [[0.0], [0.0], [6.0]]
+    model.rate(EXAMPLES)
+    model.rate(EXAMPLES)
+    assert [member.asked for member in members] == [4, 4, 4], "a reward is always asked for"
+
+
+def test_a_policys_loop_sees_members_and_logs_their_spread():
+    sources = RewardSources({"rm": EnsembleRewardModel(three(), [*"xyz"])})
+    rewards, faults = sources(EXAMPLES)
+    assert not faults and rewards.members[:, 0].tolist() == MEMBERS[..., 0].T.tolist()
+    spread = [math.sqrt(2 / 3), math.sqrt(8)]
+    assert sources.facts() == {
+        "rm/spread": pytest.approx(sum(spread) / 2),
+        "rm/spread_max": pytest.approx(spread[1]),
+        "rm/range": pytest.approx((2 + 6) / 2),
+    }
+    rollout = Rollout(zeros(2).long(), ones(2, 1).bool(), ones(2).bool())
+    moved = pessimism(reward="rm", share=0.25).change({}, rewards, rollout)[1]["rm"]
+    assert moved.tolist() == numbers(brme(0.25)(MEMBERS, None)), "the transform and the rule are one formula"
+
+
+def test_before_anything_is_rated_there_is_nothing_to_log():
+    assert EnsembleRewardModel(three(), [*"xyz"]).facts() == {}
+
+
+@pytest.fixture
+def folders(tmp_path) -> str:
+    random = np.random.default_rng(0)
+    for name, C in (("a", 0.3), ("b", 30.0)):
+        texts = [" ".join(random.choice(["stone", "river", "cloud"], 4)) for _ in range(40)]
+        made = [PreferencePair(str(i), user_turn("q"), f"kind {t}", f"rude {t}") for i, t in enumerate(texts)]
+        linear().fit(made, C=C).save(tmp_path / name)
+    return f"{tmp_path / 'a'},{tmp_path / 'b'}"
+
+
+SAID = [Example(user_turn("q"), answer) for answer in ("kind stone", "rude river")]
+
+
+@pytest.mark.parametrize("rule", [Rule("softmin", {"beta": 2.0}), Rule("softmin", {"beta": math.inf}), Rule("min")])
+def test_a_folder_keeps_the_rule(rule, folders, tmp_path):
+    made = ensemble(folders, rule=rule)
+    made.save(tmp_path / "both")
+    again = load_reward_model(str(tmp_path / "both"))
+    assert again.rule == rule and again.contract == made.contract
+    assert again.rate(SAID).tolist() == made.rate(SAID).tolist() != ensemble(folders).rate(SAID).tolist()
+
+
+def test_a_folder_of_before_there_were_rules_opens(folders, tmp_path):
+    made = ensemble(folders, pessimism=1)
+    made.save(tmp_path / "both")
+    settings = json.loads((tmp_path / "both" / "ensemble.json").read_text())
+    assert settings == {"members": folders.split(","), "pessimism": 1}
+    assert load_reward_model(str(tmp_path / "both")).contract.hash() == made.contract.hash()
+
+
+def test_an_edited_rule_is_refused(folders, tmp_path):
+    ensemble(folders, rule=Rule("min")).save(tmp_path / "both")
+    file = tmp_path / "both" / "ensemble.json"
+    settings = json.loads(file.read_text())
+    for edited, sentence in (
+        ({"name": "mean"}, "not those it was made of"),
+        ({"name": "softmin"}, "not the settings of an ensemble"),
+        ("min", "not the settings of an ensemble"),
+    ):
+        file.write_text(json.dumps(settings | {"rule": edited}))
+        with pytest.raises(DataError, match=sentence):
+            load_reward_model(str(tmp_path / "both"))

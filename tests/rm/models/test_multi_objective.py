@@ -1,0 +1,331 @@
+"""Several objectives from one head: who is taught by what, and the overall reward that they make."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig
+from rewardlab.benchmarks.worlds import garden
+from rewardlab.benchmarks.worlds.models import Fit, causal_lm, fit, tokenizer
+from rewardlab.rm.backbones.loading import small_config
+from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.contract.parity import own_ways, parity
+from rewardlab.rm.contract.scoring_contract import ScoringContract
+from rewardlab.rm.data.scored_rows import ScoredAnswer, load_judged
+from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.losses.length_controlled import length_controlled
+from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
+from rewardlab.rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.training.multi_objective_task import (
+    ObjectiveRow,
+    ObjectivesTask,
+    encode_objectives,
+    encode_scored,
+    label_counts,
+)
+from rewardlab.rm.types import OVERALL, Example, PreferencePair, user_turn
+from transformers import AutoModelForSequenceClassification, EvalPrediction
+
+NAMES = ("helpful", "harmless")
+NAN = math.nan
+WORDS = tokenizer()
+TAUGHT = garden.pairs(400, 0)
+SAID = [example for pair in garden.pairs(40, 1, split="test") for example in pair.examples]
+
+
+def small(objectives=NAMES, seed=0):
+    return scalar_from_config(
+        small_config(WORDS, hidden=32, layers=1), WORDS, max_length=64, objectives=objectives, seed=seed
+    )
+
+
+def task_of(loss=bradley_terry, names=NAMES, **options):
+    return ObjectivesTask({name: loss() for name in names}, **options)
+
+
+# ---- data ----
+
+
+def write(path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_a_file_of_rated_answers_as_helpsteer_has_them(tmp_path):
+    rows = [
+        {"prompt": "q", "response": "a", "helpfulness": 3, "verbosity": 1.5, "other": "x"},
+        {"prompt": "q", "response": "b", "helpfulness": 0, "verbosity": None},
+        {"prompt": "q", "completion": "c", "scores": {"verbosity": 4}},
+    ]
+    data, report = load_judged(write(tmp_path / "a.jsonl", rows), ["helpfulness", "verbosity"])
+    assert [one.scores for one in data.answers] == [
+        {"helpfulness": 3.0, "verbosity": 1.5},
+        {"helpfulness": 0.0},
+        {"verbosity": 4.0},
+    ]
+    assert data.answers[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
+
+
+def test_a_pair_may_bring_the_scores_of_its_answers(tmp_path):
+    row = {"prompt": "q", "chosen": "a", "rejected": "b", "wins": {"helpful": 1.0}}
+    row |= {"scores_chosen": {"harmless": 2.0}, "scores_rejected": {"harmless": 1.0}}
+    data, _ = load_judged(write(tmp_path / "a.jsonl", [row, {"prompt": "q", "chosen": "c", "rejected": "d"}]), NAMES)
+    assert [pair.wins for pair in data.pairs] == [{"helpful": 1.0}, {OVERALL: 1.0}]
+    assert [(one.example.answer, one.scores) for one in data.answers] == [
+        ("a", {"harmless": 2.0}),
+        ("b", {"harmless": 1.0}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "row, sentence",
+    [
+        ({"helpful": "three"}, "the score 'helpful' is not a finite number: 'three'"),
+        ({"helpful": True}, "the score 'helpful' is not a finite number: True"),
+        ({"scores": 3}, "scores are {objective: number}, got 3"),
+        ({"kind": 3}, "no column 'helpful': the row has completion, kind, prompt"),
+        ({"scores": {"kind": 3}, "helpful": 3}, "no score for helpful, harmless"),
+    ],
+)
+def test_rows_that_rate_nothing_are_refused_with_their_place(row, sentence, tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"prompt": "q", "completion": "a"} | row])
+    with pytest.raises(DataError, match=f"a.jsonl:1: {sentence}"):
+        load_judged(path, NAMES)
+
+
+# ---- rows and the loss ----
+
+
+def test_what_is_not_labelled_is_nan_and_counted():
+    model = small()
+    made = [replace(TAUGHT[0], wins={"helpful": 1.0}), replace(TAUGHT[1], wins={"helpful": 0.0, "harmless": 0.5})]
+    made.append(replace(TAUGHT[2], wins={OVERALL: 1.0}))
+    encoding = encode_objectives(model.encoder, made, NAMES)
+    answers = [ScoredAnswer("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
+    rows = encoding.rows + encode_scored(model.encoder, answers, NAMES).rows
+    assert encoding.unlabelled == 1 and [row.wins for row in rows[:1]] == [(1.0, pytest.approx(NAN, nan_ok=True))]
+    assert label_counts(rows, NAMES) == {
+        "helpful": {"pairs": 2, "scores": 0, "unlabelled": 1},
+        "harmless": {"pairs": 1, "scores": 1, "unlabelled": 1},
+    }
+
+
+def test_rated_answers_beyond_the_limit_are_counted_cut_or_refused():
+    model = small()
+    long = ScoredAnswer("s", Example(user_turn("q"), "honey " * 99), {"helpful": 1.0})
+    cut = encode_scored(model.encoder, [long], NAMES)
+    assert len(cut.rows[0].chosen) == 64 and cut.over_length == 1 and cut.longest > 99
+    assert encode_scored(model.encoder, [long], NAMES, "skip").rows == []
+    with pytest.raises(DataError, match="answer 's' has 10. tokens and the limit is 64"):
+        encode_scored(model.encoder, [long], NAMES, "refuse")
+
+
+ROWS = [
+    ObjectiveRow([7, 8, 9], [9, 8], (1.0, NAN), (2.0, NAN), (NAN, NAN)),
+    ObjectiveRow([9, 7], None, (NAN, NAN), (NAN, NAN), (0.5, NAN)),
+    ObjectiveRow([8, 8, 7, 9], [7, 9, 8], (0.25, 0.0), (-3.0, 1.0), (NAN, NAN)),
+]
+
+
+def rewards_of(model, rows) -> np.ndarray:
+    """[B, 2, K], each sequence alone."""
+
+    def alone(ids):
+        return model.score(torch.tensor([ids]), torch.ones(1, len(ids)))[0].double().detach().numpy()
+
+    return np.array([[alone(row.chosen), alone(row.rejected or row.chosen)] for row in rows])
+
+
+def l(gap):  # noqa: E743 (the loss of a gap, as in the formula)
+    return np.log1p(np.exp(-gap))
+
+
+def test_a_batch_by_hand():
+    batch = task_of().collate(ROWS)
+    assert batch["second"].tolist() == [3, -1, 4] and batch["tokens"].shape == (5, 4)
+    assert batch["tokens"][3:].tolist() == [[9, 8, 0, 0], [7, 9, 8, 0]]
+    assert batch["stated"].shape == (3, 2, 2)
+
+
+def test_every_label_weighs_the_same_and_the_rest_is_masked():
+    model, task = small(), task_of(regression_weight=0.5)
+    loss, outputs = task.loss(model.model, task.collate(ROWS))
+    r = rewards_of(model, ROWS)
+    gaps = r[:, 0] - r[:, 1]
+    labelled = [l(gaps[0, 0]), 0.25 * l(gaps[2, 0]) + 0.75 * l(-gaps[2, 0]), l(-gaps[2, 1])]
+    expected = np.mean(labelled) + 0.5 * (r[1, 0, 0] - 0.5) ** 2
+    assert loss.item() == pytest.approx(expected, abs=1e-6)
+    loss.backward()
+    assert all(one.grad is None or one.grad.isfinite().all() for one in model.model.parameters())
+    assert outputs[1, 1].isnan().all() and outputs[0].detach().numpy() == pytest.approx(r[0], abs=1e-6)
+
+
+def test_a_batch_without_any_pair_or_any_score_still_has_a_gradient():
+    model, task = small(), task_of()
+    for rows in (ROWS[1:2], ROWS[:1]):
+        loss, _ = task.loss(model.model, task.collate(rows))
+        loss.backward()
+        assert loss.isfinite()
+
+
+def test_a_loss_that_scales_takes_the_objectives_own_gap():
+    model, task = small(), task_of(scaled_bradley_terry)
+    loss, _ = task.loss(model.model, task.collate([ROWS[0], ROWS[2]]))
+    gaps = np.subtract(*rewards_of(model, [ROWS[0], ROWS[2]]).transpose(1, 0, 2))
+    labelled = [2 * l(gaps[0, 0]), 3 * (0.25 * l(gaps[1, 0]) + 0.75 * l(-gaps[1, 0])), l(-gaps[1, 1])]
+    assert loss.item() == pytest.approx(np.mean(labelled), abs=1e-6)
+    task.check([ROWS[0], ROWS[2]])
+    with pytest.raises(DataError, match="1 of 2 pairs have no 'gaps' for 'helpful'"):
+        task.check([ROWS[0], ROWS[2]._replace(gaps=(NAN, 1.0))])
+
+
+def test_every_objective_has_a_length_term_of_its_own():
+    model, task = small(), task_of(length_controlled)
+    task.check(ROWS)
+    assert [one.scale.item() for one in task.modules.values()] == [1.0, 1.0]
+    with torch.no_grad():
+        task.pair_losses["helpful"].weight.fill_(2.0)
+    loss, _ = task.loss(model.model, task.collate(ROWS[:1]))
+    gap = np.subtract(*rewards_of(model, ROWS[:1])[0])[0]
+    assert loss.item() == pytest.approx(l(gap + 2 * math.tanh(1)), abs=1e-6), "chosen has one token more"
+
+
+def test_an_objective_that_nothing_is_said_about_is_refused():
+    with pytest.raises(DataError, match="none of 2 rows has a label or a score for 'harmless'"):
+        task_of().check(ROWS[:2])
+
+
+def test_metrics_by_hand():
+    rewards = np.array([[[2.0, 0.0], [1.0, 1.0]], [[0.5, 9.0], [NAN, NAN]], [[1.0, 0.0], [0.0, 4.0]]])
+    stated = np.array([[row.wins, row.scores] for row in ROWS])
+    found = task_of().metrics(EvalPrediction(predictions=rewards, label_ids=stated))
+    # helpful: right, and wrong as the label says 0.25; harmless: right; score 0.5 predicted as 0.5
+    assert found == {"accuracy_helpful": 0.5, "rmse_helpful": 0.0, "accuracy_harmless": 1.0, "accuracy": 0.75}
+
+
+# ---- the overall reward ----
+
+
+class Oracle:
+    """Gold rewards of the garden's three objectives."""
+
+    def __init__(self):
+        self.contract = ScoringContract(kind="gold", objectives=garden.OBJECTIVES)
+        self.rate = garden.gold(garden.OBJECTIVES).rate
+
+
+def preferring(weights, n=400) -> list[PreferencePair]:
+    """Pairs with soft overall labels σ(Σ w_k Δ_k)."""
+    made = garden.pairs(n, 3)
+    gold = Oracle().rate([example for pair in made for example in pair.examples])
+    chances = 1 / (1 + np.exp(-(gold[::2] - gold[1::2]) @ np.array(weights)))
+    return [replace(pair, wins={OVERALL: float(p)}) for pair, p in zip(made, chances, strict=True)]
+
+
+def test_learned_weights_are_those_that_made_the_labels():
+    found = learned_weights(Oracle(), garden.OBJECTIVES, preferring([1.0, 0.5, -0.3]), C=1e4)
+    assert [*found.values()] == pytest.approx([1.0, 0.5, -0.3], abs=1e-3)
+
+
+def test_weights_that_may_not_be_negative_are_the_best_of_those():
+    made = preferring([1.0, 0.5, -0.3])
+    found = learned_weights(Oracle(), garden.OBJECTIVES, made, positive=True, C=1e4)
+    assert found["engaging"] == 0 and found["helpful"] > 0.8
+    alone = learned_weights(Oracle(), garden.OBJECTIVES, preferring([1.0, 0.5, 0.3]), positive=True, C=1e4)
+    assert [*alone.values()] == pytest.approx([1.0, 0.5, 0.3], abs=1e-3), "no bound is reached"
+    # with the third at 0 the first two are those of a fit without it
+    two = type("Two", (), {"contract": None, "rate": staticmethod(lambda examples: Oracle().rate(examples)[:, :2])})()
+    expected = learned_weights(two, garden.OBJECTIVES[:2], made, C=1e4)
+    assert [found[name] for name in expected] == pytest.approx([*expected.values()], abs=1e-3)
+
+
+def test_weights_without_overall_labels_cannot_be_learned():
+    with pytest.raises(DataError, match="none of 1 pairs has an 'overall' label to learn weights from"):
+        learned_weights(Oracle(), garden.OBJECTIVES, [replace(TAUGHT[0], wins={"helpful": 1.0})])
+
+
+@pytest.mark.parametrize(
+    "weights, sentence",
+    [
+        ({"helpful": 1.0}, "leave out harmless; say harmless=0 for none"),
+        ({"helpful": 1.0, "harmles": 1.0}, "no objective 'harmles' to weigh; did you mean 'harmless'"),
+        ({"helpful": NAN, "harmless": 1.0}, "finite numbers and not all 0"),
+        ({"helpful": 0.0, "harmless": 0.0}, "finite numbers and not all 0"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(weights, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        checked_weights(weights, NAMES)
+
+
+@pytest.fixture(scope="module")
+def model():
+    learner = small((*NAMES, OVERALL))
+    rows = encode_objectives(learner.encoder, TAUGHT, NAMES).rows
+    task = task_of()
+    task.check(rows)
+    fit(learner, task, rows, Fit(steps=80, learning_rate=5e-3, batch=16, seed=0))
+    return with_overall(learner, {"harmless": 0.3, "helpful": 0.7})
+
+
+def test_the_head_learns_every_objective(model):
+    rewards, gold = model.rate(SAID), garden.gold(NAMES).rate(SAID)
+    order = [np.corrcoef(rewards[:, k], gold[:, k])[0, 1] for k in range(2)]
+    crossed = np.corrcoef(rewards[:, 0], gold[:, 1])[0, 1]
+    assert min(order) > 0.4 and crossed < min(order), (order, crossed)
+
+
+def test_overall_is_the_weighted_sum_in_every_way(model):
+    rewards = model.rate(SAID)
+    assert rewards[:, 2] == pytest.approx(0.7 * rewards[:, 0] + 0.3 * rewards[:, 1], abs=1e-5)
+    assert model.contract.objectives == (*NAMES, OVERALL) and model.contract.kind == "multi_objective"
+    assert all(one.passed for one in parity(model, SAID[:12], own_ways(model)))
+
+
+def test_weights_are_part_of_the_contract_and_of_the_folder(model, tmp_path):
+    model.save(tmp_path / "rm")
+    write_golden(model, SAID[:6], tmp_path / "rm")
+    again = load_reward_model(str(tmp_path / "rm"))
+    assert again.weights == {"helpful": 0.7, "harmless": 0.3} and again.contract == model.contract
+    assert again.rate(SAID) == pytest.approx(model.rate(SAID), abs=1e-6)
+    stranger = AutoModelForSequenceClassification.from_pretrained(tmp_path / "rm")
+    assert [*stranger.config.id2label.values()] == [*NAMES, OVERALL]
+    other = with_overall(small((*NAMES, OVERALL)), {"helpful": 0.6, "harmless": 0.4})
+    assert other.contract.hash() != model.contract.hash()
+
+
+def test_edited_weights_and_an_edited_head_are_refused(model, tmp_path):
+    model.save(tmp_path / "rm")
+    file = tmp_path / "rm" / "objective_weights.json"
+    kept = file.read_text()
+    for text in (kept.replace("0.7", "0.8"), "{}", "[1]"):
+        file.write_text(text)
+        with pytest.raises(DataError, match=r"objective_weights.json"):
+            load_reward_model(str(tmp_path / "rm"))
+    file.write_text(kept)
+    edited = load_reward_model(str(tmp_path / "rm"))
+    with torch.no_grad():
+        edited.model.score.weight[2] *= 2
+    edited.save(tmp_path / "rm")
+    with pytest.raises(DataError, match="the overall reward is not the sum of the objectives"):
+        load_reward_model(str(tmp_path / "rm"))
+
+
+def test_an_adapted_backbone_keeps_its_overall_reward(tmp_path):
+    causal_lm(WORDS).save_pretrained(tmp_path / "base")
+    WORDS.save_pretrained(tmp_path / "base")
+    lora = LoraConfig(r=3, lora_alpha=6, target_modules="all-linear")
+    learner = untrained(str(tmp_path / "base"), (*NAMES, OVERALL), lora=lora, max_length=64)
+    rows = encode_objectives(learner.encoder, TAUGHT[:48], NAMES).rows
+    fit(learner, task_of(), rows, Fit(steps=6, learning_rate=5e-3, batch=8, seed=0))
+    made = with_overall(learner, {"helpful": 1.0, "harmless": -0.5})
+    rewards = made.rate(SAID[:8])
+    assert rewards[:, 2] == pytest.approx(rewards[:, 0] - 0.5 * rewards[:, 1], abs=1e-5)
+    made.save(tmp_path / "rm")
+    assert (tmp_path / "rm" / "adapter_model.safetensors").exists()
+    assert load_reward_model(str(tmp_path / "rm")).rate(SAID[:8]) == pytest.approx(rewards, abs=1e-5)

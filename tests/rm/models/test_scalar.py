@@ -1,0 +1,519 @@
+"""One reward model gives one number: alone, in a batch, on either padding side, before saving and after loading."""
+
+import copy
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import AutoPeftModelForSequenceClassification, LoraConfig
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.backbones.tokenization import pad
+from rewardlab.rm.contract.golden_scores import check_golden, load_reward_model, write_golden
+from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_contract
+from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
+from rewardlab.rm.types import Example, Message, PreferencePair, user_turn
+from safetensors.torch import load_file, save_file
+from tokenizers import ByteLevelBPETokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
+
+WORDS = [f"{a}{b}" for a in ("ro", "ka", "mi", "su", "te") for b in ("ba", "no", "li", "ke")]
+
+
+def random_words(random: np.random.Generator, number: int) -> str:
+    return " ".join(random.choice(WORDS, number))
+
+
+def conversations(number: int, tokenizer, longest: int) -> list[Example]:
+    """Conversations whose lengths spread over 5 to `longest` tokens."""
+    random = np.random.default_rng(1)
+    examples = []
+    for words in np.linspace(1, longest - 10, number):
+        prompt, answer = max(1, int(0.4 * words)), max(1, int(0.6 * words))
+        examples.append(Example(user_turn(random_words(random, prompt)), random_words(random, answer)))
+    return examples
+
+
+def pairs_by_a_word(number: int) -> list[PreferencePair]:
+    """The answer with more `kano` is better: something to learn."""
+    random, pairs = np.random.default_rng(0), []
+    for place in range(number):
+        base = random_words(random, int(random.integers(1, 8)))
+        pairs.append(PreferencePair(str(place), user_turn("tell me"), f"{base} kano kano", f"{base} subali {base}"))
+    return pairs
+
+
+def trained(model: ScalarRewardModel, folder: Path) -> ScalarRewardModel:
+    rows = encode_pairs(model.encoder, pairs_by_a_word(64), "overall").rows
+    arguments = RewardArguments(
+        output_dir=str(folder), num_train_epochs=4, learning_rate=3e-3, save_strategy="no", disable_tqdm=True, seed=0
+    )
+    RewardTrainer(model, arguments, ScalarTask(bradley_terry()), rows).train()
+    return model
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    random = np.random.default_rng(0)
+    return small_tokenizer([random_words(random, 30) for _ in range(100)], 300)
+
+
+@pytest.fixture(scope="module")
+def base(tokenizer, tmp_path_factory) -> str:
+    """A folder with a causal LM, as a user would have one from the Hub."""
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(small_config(tokenizer, "llama")).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module", params=["full", "lora"])
+def model(request, base, tmp_path_factory) -> ScalarRewardModel:
+    lora = LoraConfig(r=4, lora_alpha=32, target_modules="all-linear") if request.param == "lora" else None
+    return trained(scalar(base, fresh=True, lora=lora, seed=0), tmp_path_factory.mktemp("train"))
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "rm"
+    model.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def golden(tokenizer) -> list[Example]:
+    return conversations(200, tokenizer, 500)
+
+
+@pytest.fixture(scope="module")
+def alone(model, golden) -> np.ndarray:
+    """The definition: each conversation by itself, without padding."""
+    scores = []
+    with torch.inference_mode():
+        for example in golden:
+            batch = pad([model.encoder.encode(example).ids])
+            scores.append(model.score(batch.tokens, batch.attention)[0].double().numpy())
+    return np.array(scores)
+
+
+def close(found: np.ndarray, alone: np.ndarray) -> bool:
+    return np.abs(found - alone).max() <= 1e-5 * alone.std()
+
+
+def test_the_golden_set_is_worth_comparing(model, golden, alone):
+    lengths = [model.encoder.encode(example).length for example in golden]
+    assert min(lengths) <= 8 and max(lengths) >= 400 and len(golden) == 200
+    assert alone.std() >= 0.1
+
+
+def test_any_batch_gives_the_score_that_a_row_has_alone(model, golden, alone):
+    assert close(model.rate(golden), alone)
+    assert close(model.rate(golden, batch_tokens=100_000), alone)
+    order = np.random.default_rng(3).permutation(len(golden))
+    assert close(model.rate([golden[place] for place in order]), alone[order])
+
+
+@pytest.mark.parametrize("filler", ["pad", "eos"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing(model, golden, alone, side, filler):
+    """pad != eos and pad == eos: the filler is any token, eos included, on either side."""
+    tokenizer = model.encoder.tokenizer
+    value = tokenizer.pad_token_id if filler == "pad" else tokenizer.eos_token_id
+    order = np.random.default_rng(4).permutation(len(golden))
+    found = np.empty_like(alone)
+    for places in np.array_split(order, 20):
+        rows = [model.encoder.encode(golden[place]).ids for place in places]
+        width = max(map(len, rows)) + 3
+        fill = [[value] * (width - len(row)) for row in rows]
+        both = zip(fill, rows, strict=True)
+        tokens = torch.tensor([f + row if side == "left" else row + f for f, row in both])
+        real = torch.tensor([[0] * len(f) + [1] * len(row) for f, row in zip(fill, rows, strict=True)])
+        with torch.inference_mode():
+            found[places] = model.score(tokens, real if side == "left" else real.flip(1).sort(descending=True).values)
+    assert close(found, alone)
+
+
+RATE = """
+import json
+import numpy as np
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.types import Example
+_, folder, golden, out = sys.argv
+rows = json.load(open(golden))
+np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["answer"]) for row in rows]))
+"""
+
+
+def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path, script):
+    rows = [{"prompt": list(example.prompt), "answer": example.answer} for example in golden]
+    (tmp_path / "golden.json").write_text(json.dumps(rows))
+    out = tmp_path / "scores.npy"
+    subprocess.run(script(RATE, saved, tmp_path / "golden.json", out), check=True, cwd=tmp_path)
+    assert close(np.load(out), alone)
+
+
+def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved, golden, alone):
+    """Without a line of ours: the folder's own tokenizer, template and weights, in padded batches."""
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    if (saved / "adapter_config.json").exists():
+        plain = AutoPeftModelForSequenceClassification.from_pretrained(saved, num_labels=1)
+    else:
+        plain = AutoModelForSequenceClassification.from_pretrained(saved)
+    plain.eval()
+    found = []
+    with torch.inference_mode():
+        for start in range(0, len(golden), 10):
+            texts = [
+                tokenizer.apply_chat_template(
+                    [*example.prompt, {"role": "assistant", "content": example.answer}], tokenize=False
+                )
+                for example in golden[start : start + 10]
+            ]
+            batch = tokenizer(texts, padding=True, add_special_tokens=False, return_tensors="pt")
+            found.append(plain(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits.double().numpy())
+    assert close(np.concatenate(found), alone)
+
+
+def test_the_folder_holds_safetensors_contract_and_labels_only(saved, model):
+    names = {path.name for path in saved.iterdir()}
+    assert not any(name.endswith((".bin", ".pt", ".pth", ".pkl")) for name in names)
+    assert load_contract(saved) == model.contract
+    if "config.json" in names:
+        config = AutoConfig.from_pretrained(saved)
+        assert (config.num_labels, config.id2label, config.problem_type) == (1, {0: "reward"}, "regression")
+
+
+# ---- pad and eos ----
+
+
+@pytest.fixture(scope="module")
+def eos_only():
+    """A tokenizer whose only special token is EOS, as GPT-2's."""
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator([" ".join(WORDS)] * 9, vocab_size=290, special_tokens=["<|eos|>"], show_progress=False)
+    template = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    return PreTrainedTokenizerFast(tokenizer_object=bpe._tokenizer, eos_token="<|eos|>", chat_template=template)
+
+
+def test_a_model_that_must_pad_with_eos_is_read_at_its_last_token(eos_only, tmp_path):
+    """transformers would read the token before EOS here; ours and the folder that we save do not."""
+    model = scalar_from_config(small_config(eos_only, "llama"), eos_only, seed=1)
+    tokenizer = model.encoder.tokenizer
+    assert tokenizer.pad_token == tokenizer.eos_token and len(tokenizer) == model.model.config.vocab_size
+    examples = [Example(user_turn("roba"), "kano" * n) for n in range(1, 9)]
+    together = model.rate(examples)
+    model.save(tmp_path / "rm")
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "rm").eval()
+    for example, reward in zip(examples, together[:, 0], strict=True):
+        ids = torch.tensor([model.encoder.encode(example).ids])
+        with torch.inference_mode():
+            states = plain.model(ids).last_hidden_state
+            assert plain.score(states[0, -1]).item() == pytest.approx(reward, abs=1e-6)
+            assert plain(ids).logits.item() == pytest.approx(reward, abs=1e-6)
+    with pytest.raises(ValueError, match="batch sizes > 1"):  # better than the wrong token
+        plain(pad([[1, 2], [1, 2, 3]]).tokens)
+    assert np.allclose(load_reward_model(str(tmp_path / "rm")).rate(examples), together, atol=1e-6)
+
+
+def test_a_spare_embedding_row_becomes_the_pad_token(eos_only):
+    tokenizer = copy.deepcopy(eos_only)
+    tokenizer.pad_token = tokenizer.eos_token
+    config = small_config(tokenizer, "llama")
+    config.vocab_size = len(tokenizer) + 8
+    model = scalar_from_config(config, tokenizer, seed=1)
+    assert model.encoder.tokenizer.pad_token == "<|pad|>" and tokenizer.pad_token_id < config.vocab_size
+
+
+# ---- architectures ----
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama", "mistral", "gemma2", "gpt2", "gpt_neox", "phi3"])
+def test_real_decoder_architectures_do_not_mind_padding(kind, tokenizer):
+    if kind not in ("qwen3", "llama"):
+        options = {"gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 256}}.get(
+            kind,
+            {
+                "hidden_size": 32,
+                "intermediate_size": 64,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 256,
+            },
+        )
+        options |= {"head_dim": 16} if kind == "gemma2" else {}
+        config = AutoConfig.for_model(
+            kind,
+            vocab_size=len(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            **options,
+        )
+    else:
+        config = small_config(tokenizer, kind, hidden=32)
+    model = scalar_from_config(config, tokenizer, seed=0)
+    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 5, 20)]
+    together, one_by_one = model.rate(examples), np.concatenate([model.rate([example]) for example in examples])
+    assert np.abs(together - one_by_one).max() < 1e-5 and np.ptp(together) > 1e-4
+
+
+def test_an_encoder_backbone_reads_at_its_first_token_on_either_padding_side(tokenizer, tmp_path):
+    bert = AutoConfig.for_model(
+        "bert",
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    model = scalar_from_config(bert, tokenizer, seed=0)
+    assert model.contract.pooling == "model"
+    example, longer = Example(user_turn("roba"), "kano"), Example(user_turn("roba"), "kano " * 9)
+    ids = model.encoder.encode(example).ids
+    left = torch.tensor([[0] * 4 + ids]), torch.tensor([[0] * 4 + [1] * len(ids)])
+    model.model.eval()
+    with torch.inference_mode():
+        assert model.score(*left).item() == pytest.approx(model.rate([example, longer])[0, 0], abs=1e-6)
+    model.save(tmp_path / "rm")
+    assert np.allclose(load_reward_model(str(tmp_path / "rm")).rate([longer]), model.rate([longer]), atol=1e-6)
+
+
+def test_a_model_with_several_heads_names_them(tokenizer, tmp_path):
+    objectives = ("helpful", "harmless", "honest")
+    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer, objectives=objectives, seed=3)
+    model.save(tmp_path / "rm")
+    (tmp_path / "rm" / FILE).unlink()  # as somebody else would have published it
+    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 4)]
+    found = load_reward_model(str(tmp_path / "rm"))
+    assert found.contract.objectives == objectives and found.rate(examples).shape == (2, 3)
+    assert found.rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
+# ---- heads and folders that would give random scores ----
+
+
+def test_a_causal_lm_without_a_head_is_an_error_unless_training_starts(base):
+    with pytest.raises(DataError, match=r"lack score.weight.*random"):
+        load_reward_model(base)
+    assert scalar(base, fresh=True).rate([Example(user_turn("a"), "b")]).shape == (1, 1)
+
+
+def test_an_adapter_without_its_head_is_an_error(base, tmp_path):
+    scalar(base, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear")).save(tmp_path / "rm")
+    file = tmp_path / "rm" / "adapter_model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(file).items() if "score" not in name}, file)
+    with pytest.raises(DataError, match="adapter was saved without its head"):
+        load_reward_model(str(tmp_path / "rm"))
+
+
+def test_a_folder_of_nothing_and_a_missing_trunk_tensor_are_errors(base, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="neither scoring.json nor config.json"):
+        load_reward_model(str(tmp_path / "empty"))
+    scalar(base, fresh=True).save(tmp_path / "rm")
+    file = tmp_path / "rm" / "model.safetensors"
+    tensors = load_file(file)
+    tensors.pop("model.layers.0.mlp.up_proj.weight")
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(DataError, match="lack model.layers.0.mlp.up_proj.weight"):
+        scalar(str(tmp_path / "rm"), fresh=True)
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(base, tmp_path):
+    model = scalar(base, fresh=True)
+    model.save(tmp_path / "rm")
+    small_tokenizer(["quite other words " * 20] * 50, 290).save_pretrained(tmp_path / "rm")
+    with pytest.raises(DataError, match="the tokenizer of .* is not the one that the model was trained with"):
+        load_reward_model(str(tmp_path / "rm"))
+    large = AutoTokenizer.from_pretrained(base)
+    large.add_tokens([f"<{n}>" for n in range(50)])
+    config = small_config(AutoTokenizer.from_pretrained(base), "llama")
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "lm")
+    large.save_pretrained(tmp_path / "lm")
+    with pytest.raises(DataError, match="tokens and the model's embedding"):
+        scalar(str(tmp_path / "lm"), fresh=True)
+
+
+def test_a_tokenizer_without_a_template_asks_for_one(base, tmp_path):
+    bare = AutoTokenizer.from_pretrained(base)
+    bare.chat_template = None
+    AutoModelForCausalLM.from_pretrained(base).save_pretrained(tmp_path / "lm")
+    bare.save_pretrained(tmp_path / "lm")
+    with pytest.raises(DataError, match="no chat template.*--chat_template plain"):
+        scalar(str(tmp_path / "lm"), fresh=True)
+    model = scalar(str(tmp_path / "lm"), fresh=True, chat_template="plain")
+    ids = model.encoder.encode(Example(user_turn("roba"), "kano")).ids
+    assert model.encoder.tokenizer.decode(ids) == "roba\n\nkano<|eos|>" and model.contract.eos == "once"
+
+
+def test_golden_scores_hold_and_a_changed_weight_is_found_out(base, tmp_path):
+    model = scalar(base, fresh=True)
+    model.save(tmp_path / "rm")
+    examples = [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
+    write_golden(model, examples, tmp_path / "rm")
+    assert check_golden(load_reward_model(str(tmp_path / "rm")), tmp_path / "rm") < 1e-6
+    with torch.no_grad():
+        model.model.score.weight += 0.1
+    with pytest.raises(CheckFailed, match="was saved with"):
+        check_golden(model, tmp_path / "rm")
+
+
+def test_rewards_that_are_not_numbers_never_pass_as_golden(base, tmp_path):
+    model = scalar(base, fresh=True)
+    model.save(tmp_path / "rm")
+    examples = [Example(user_turn("roba"), "kano " * n) for n in range(1, 5)]
+    write_golden(model, examples, tmp_path / "rm")
+    with torch.no_grad():
+        model.model.score.weight.fill_(float("nan"))
+    with pytest.raises(CheckFailed, match="was saved with"):
+        check_golden(model, tmp_path / "rm")
+    with pytest.raises(CheckFailed, match="not finite"):
+        write_golden(model, examples, tmp_path / "rm")
+
+
+def test_a_kind_from_a_file_runs_no_code_from_elsewhere(tmp_path):
+    (tmp_path / "rm").mkdir()
+    ScoringContract(kind="runpy:run_path").save(tmp_path / "rm")
+    (tmp_path / "rm" / "__main__.py").write_text("raise SystemExit('ran')")
+    with pytest.raises(DataError, match="no kind 'runpy:run_path' of reward model"):
+        load_reward_model(str(tmp_path / "rm"))
+
+
+def test_damaged_weights_and_a_damaged_tokenizer_are_one_sentence(base, tmp_path):
+    model = scalar(base, fresh=True)
+    for name in ("model.safetensors", "tokenizer.json"):
+        folder = tmp_path / name.partition(".")[0]
+        model.save(folder)
+        (folder / name).write_bytes((folder / name).read_bytes()[:100])
+        with pytest.raises(DataError, match=str(folder)):
+            load_reward_model(str(folder))
+
+
+def test_what_a_contract_fixes_cannot_be_asked_for_again(base, tmp_path):
+    lora = LoraConfig(r=2, target_modules="all-linear")
+    scalar(base, fresh=True, max_length=64).save(tmp_path / "full")
+    scalar(base, fresh=True, lora=lora).save(tmp_path / "lora")
+    with pytest.raises(UsageError, match="was trained with max_length 64"):
+        scalar(str(tmp_path / "full"), max_length=16)
+    with pytest.raises(UsageError, match="is an adapter already"):
+        scalar(str(tmp_path / "lora"), fresh=True, lora=lora)
+
+
+def test_an_adapter_finds_its_base_from_another_folder(base, tmp_path, monkeypatch):
+    monkeypatch.chdir(Path(base).parent)
+    model = scalar(Path(base).name, fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"))
+    model.save(tmp_path / "lora")
+    monkeypatch.chdir(tmp_path)
+    examples = [Example(user_turn("roba"), "kano")]
+    assert load_reward_model("lora").rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "deberta-v2"])
+def test_lora_on_an_encoder_keeps_every_new_module(kind, tokenizer, tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64} if kind == "distilbert" else sizes
+    torch.manual_seed(0)
+    trunk = AutoModelForMaskedLM.from_config(AutoConfig.for_model(kind, vocab_size=len(tokenizer), **sizes))
+    trunk.save_pretrained(tmp_path / "lm")
+    tokenizer.save_pretrained(tmp_path / "lm")
+    model = scalar(str(tmp_path / "lm"), fresh=True, lora=LoraConfig(r=2, target_modules="all-linear"), seed=1)
+    model.save(tmp_path / "lora")
+    examples = [Example(user_turn("roba"), "kano " * n) for n in (1, 4)]
+    assert scalar(str(tmp_path / "lora"), seed=2).rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
+# ---- encoder ----
+
+
+def test_a_dated_template_gives_the_same_score_tomorrow(base):
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    config = small_config(tokenizer, "llama")
+    turns = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    dated = "{% if not date_string is defined %}{% set date_string = strftime_now('%d') %}{% endif %}{{ date_string }}"
+    tokenizer.chat_template = dated + turns
+    model = scalar_from_config(config, tokenizer)
+    assert model.encoder.render(Example(user_turn("a"), "b")).startswith("26 Jul 2024a")
+    tokenizer.chat_template = "{{ strftime_now('%d %b %Y') }}" + turns
+    with pytest.raises(DataError, match="writes today's date"):
+        scalar_from_config(config, tokenizer)
+    tokenizer.chat_template = "{% for"
+    with pytest.raises(DataError, match="does not render a reply"):
+        scalar_from_config(config, tokenizer)
+
+
+def test_truncation_keeps_the_end_of_the_answer_and_counts(base):
+    model = scalar(base, fresh=True, max_length=10)
+    long = Example(user_turn("roba " * 50), "kano " * 50)
+    encoded = model.encoder.encode(long)
+    assert len(encoded.ids) == 10 < encoded.length
+    assert encoded.ids[-1] == model.encoder.tokenizer.eos_token_id
+    encoding = encode_pairs(model.encoder, [PreferencePair("a", long.prompt, "kano", "roba " * 50)], "overall")
+    assert (encoding.over_length, encoding.identical, encoding.limit) == (1, 0, 10)
+
+
+def test_over_long_pairs_may_be_skipped_or_refused_and_equal_ones_are_left_out(base):
+    model = scalar(base, fresh=True, max_length=12)
+    tail = " kano" * 40
+    pairs = [
+        PreferencePair("same", user_turn("a"), "roba" + tail, "miba" + tail),
+        PreferencePair("good", user_turn("a"), "roba", "miba"),
+    ]
+    assert encode_pairs(model.encoder, pairs, "overall").identical == 1
+    assert len(encode_pairs(model.encoder, pairs, "overall", "skip").rows) == 1
+    with pytest.raises(DataError, match=r"pair 'same' has \d+ tokens and the limit is 12"):
+        encode_pairs(model.encoder, pairs, "overall", "refuse")
+    with pytest.raises(DataError, match="none of 2 pairs is left"):
+        encode_pairs(model.encoder, pairs, "harmless")
+
+
+def test_bos_is_never_doubled_and_never_lost(base):
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    bos = tokenizer.bos_token_id
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", bos)])
+    for prefix in ("", "{{ bos_token }}"):
+        tokenizer.chat_template = prefix + "{% for m in messages %}{{ m.content }} {% endfor %}"
+        config = small_config(tokenizer, "llama")
+        model = scalar_from_config(config, tokenizer, max_length=8)
+        ids = model.encoder.encode(Example(user_turn("roba " * 20), "kano")).ids
+        assert ids.count(bos) == 1 and ids[0] == bos and len(ids) == 8
+
+
+def test_a_template_that_refuses_a_conversation_says_so(base):
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+        "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    )
+    model = scalar_from_config(small_config(tokenizer, "llama"), tokenizer)
+    with pytest.raises(DataError, match=r"refuses roles \['system', 'user', 'assistant'\]: no system turn"):
+        model.encoder.render(Example((Message(role="system", content="x"), *user_turn("y")), "z"))
+
+
+def test_an_edited_contract_is_refused(base, tmp_path):
+    model = scalar(base, fresh=True)
+    model.save(tmp_path / "rm")
+    file = tmp_path / "rm" / FILE
+    file.write_text(file.read_text().replace('"left"', '"right"'))
+    with pytest.raises(DataError, match="does not belong to these fields"):
+        load_reward_model(str(tmp_path / "rm"))
+    file.write_text("{}")
+    with pytest.raises(DataError, match="not a scoring contract"):
+        load_reward_model(str(tmp_path / "rm"))

@@ -1,0 +1,229 @@
+"""Training under a preference: what a batch holds, what is drawn, what the loss sees."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
+from rewardlab.rm.data.preference_vectors import at_vertices, dirichlet
+from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.losses.sequence_logistic import sequence_logistic
+from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
+from transformers import EvalPrediction
+
+NAMES = ("helpful", "harmless")
+GARDEN = pairs(40, 0)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("base")
+    words = tokenizer()
+    causal_lm(words).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
+
+
+def arm(base, **changes):
+    settings = AdapterSettings(**{"kind": "moslora", "objectives": NAMES, "embedding": "random"} | changes)
+    return autoregressive(base, beta=0.1, adapter=settings)
+
+
+def task_of(model, weight=0.5, form="scalarised", sampler=None, objectives=NAMES, **options):
+    loss = sequence_logistic(0.1, weight=weight, form=form)
+    return PreferenceTask(model.adapter, objectives, loss, sampler or dirichlet(len(objectives)), **options)
+
+
+def rows_of(model, made=GARDEN, objectives=NAMES):
+    return encode_preferences(model.encoder, made, objectives).rows
+
+
+def moved(model):
+    torch.manual_seed(1)
+    for key, value in model.adapter.state().items():
+        if "objectives" not in key and not key.endswith(".A"):
+            value.add_(0.3 * torch.randn_like(value))
+    return model
+
+
+def test_rows_hold_labels_by_objective_and_where_answers_begin(base):
+    model = arm(base)
+    row = rows_of(model)[3]
+    chosen, _ = GARDEN[3].examples
+    assert row.chosen == model.encoder.encode(chosen).ids and row.place == 3
+    assert row.chosen[: row.starts[0]] == row.rejected[: row.starts[1]]
+    assert row.wins == (GARDEN[3].wins["helpful"], GARDEN[3].wins["harmless"])
+
+
+def test_a_set_labelled_for_one_objective_only_teaches_that_one(base):
+    model = arm(base)
+    made = [replace(pair, wins={"helpful": 1.0}) for pair in GARDEN[:4]]
+    made += [replace(pair, wins={"overall": 1.0}) for pair in GARDEN[4:6]]
+    encoding = encode_preferences(model.encoder, made, NAMES)
+    assert len(encoding.rows) == 4 and encoding.unlabelled == 2
+    assert [math.isnan(win) for win in encoding.rows[0].wins] == [False, True]
+    with pytest.raises(DataError, match="none of 2 pairs is left .* 2 without a label for 'helpful, harmless'"):
+        encode_preferences(model.encoder, made[4:], NAMES)
+
+
+@pytest.mark.parametrize("changes", [{}, {"kind": "pblora", "rank": 4, "shared_rank": 4}])
+def test_the_gap_of_a_row_is_the_difference_of_its_rewards_at_its_preference(base, changes):
+    model = moved(arm(base, **changes))
+    task, rows = task_of(model), rows_of(model)[:6]
+    alpha = torch.tensor([[0.1 * i, 1 - 0.1 * i] for i in range(6)])
+    with torch.no_grad():
+        found = task.gap(model.model, task.collate(rows), alpha)
+    for place, shares in enumerate(alpha.tolist()):
+        preference = dict(zip(NAMES, shares, strict=True))
+        chosen, rejected = (one.sum() for one in model.logprobs(GARDEN[place].examples, preference=preference))
+        assert found[place].item() == pytest.approx(chosen - rejected, abs=2e-4)
+
+
+def test_at_the_start_a_relative_gap_is_zero_and_a_plain_one_is_not(base):
+    model = arm(base)
+    inputs = task_of(model).collate(rows_of(model)[:4])
+    alpha = torch.full((4, 2), 0.5)
+    with torch.no_grad():
+        plain, relative, normal = (
+            task_of(model, **options).gap(model.model, inputs, alpha)
+            for options in ({}, {"reference": True}, {"normalised": True})
+        )
+    assert plain.abs().max() > 1 and relative.abs().max() < 1e-5 and normal.abs().max() < plain.abs().max()
+
+
+def test_a_relative_gap_still_has_its_gradient(base):
+    model = arm(base)
+    task = task_of(model, reference=True)
+    loss, _ = task.loss(model.model, task.collate(rows_of(model)[:4]), 0)
+    loss.backward()
+    assert any(value.grad is not None and value.grad.abs().sum() > 0 for value in model.model.parameters())
+
+
+def test_what_is_drawn_depends_on_seed_step_and_rows_only(base):
+    model = moved(arm(base))
+    inputs = task_of(model).collate(rows_of(model)[:6])
+    with torch.no_grad():
+        first, again, later = (task_of(model).loss(model.model, inputs, step)[0].item() for step in (3, 3, 4))
+        other = task_of(model, seed=1).loss(model.model, inputs, 3)[0].item()
+    assert first == again and len({first, later, other}) == 3
+
+
+def test_vertices_are_seen_beside_the_mixture(base):
+    model = moved(arm(base))
+    inputs = task_of(model).collate(rows_of(model)[:6])
+    with torch.no_grad():
+        plain = task_of(model, weight=0.0).loss(model.model, inputs, 0)[0].item()
+        anchored = task_of(model, weight=1.0, form="vertices").loss(model.model, inputs, 0)[0].item()
+    assert anchored > plain
+
+
+def test_stored_scores_are_asked_for_before_training(base):
+    model = arm(base)
+    task = task_of(model, form="scores")
+    with pytest.raises(DataError, match="needs pairs with a 'gaps' column"):
+        task.check(rows_of(model))
+    task.check(rows_of(model, [replace(pair, gaps={"helpful": 0.5}) for pair in GARDEN]))
+
+
+def test_metrics_read_every_objective_at_its_own_vertex(base):
+    task = task_of(arm(base))
+    gaps = np.array([[1.0, -1.0], [2.0, 3.0], [-1.0, 1.0]])
+    wins = np.array([[1.0, 1.0], [0.0, np.nan], [0.5, 1.0]])
+    found = task.metrics(EvalPrediction(predictions=gaps, label_ids=wins))
+    assert found == {"accuracy_helpful": 0.5, "accuracy_harmless": 0.5, "accuracy": 0.5}
+
+
+def test_an_evaluation_draws_nothing(base):
+    model = moved(arm(base))
+    task = task_of(model, sampler=at_vertices(2))
+    inputs = task.collate(rows_of(model)[:6])
+    with torch.no_grad():
+        loss, gaps = task.evaluate(model.model, inputs)
+        again, _ = task_of(model, seed=9).evaluate(model.model, inputs)
+        corner = task.gap(model.model, inputs, torch.tensor([1.0, 0.0]).expand(6, 2))
+    assert loss.item() == again.item() and gaps.shape == (6, 2)
+    torch.testing.assert_close(gaps[:, 0], corner)
+
+
+def trainer_for(model, folder, steps, **options):
+    arguments = RewardArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=8,
+        save_steps=3,
+        learning_rate=3e-3,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        logging_steps=100,
+        lr_scheduler_type="constant",
+        **options,
+    )
+    return RewardTrainer(model, arguments, task_of(model), rows_of(model))
+
+
+def test_a_resumed_run_ends_with_the_same_adapter(base, tmp_path):
+    whole = arm(base)
+    trainer_for(whole, tmp_path / "whole", 6).train()
+    cut = arm(base)
+    trainer_for(cut, tmp_path / "cut", 3).train()
+    assert (tmp_path / "cut" / "checkpoint-3" / "preference_adapter.safetensors").exists()
+    resumed = arm(base)
+    trainer_for(resumed, tmp_path / "cut", 6).train(resume_from_checkpoint=str(tmp_path / "cut" / "checkpoint-3"))
+    start, end = arm(base).adapter.state(), whole.adapter.state()
+    assert any((start[key] != end[key]).any() for key in end)
+    for key, value in resumed.adapter.state().items():
+        torch.testing.assert_close(value, end[key], atol=1e-6, rtol=1e-5)
+
+
+def test_training_puts_the_better_answer_first_at_each_vertex(base):
+    model = arm(base, targets=("all-linear",))
+    task = PreferenceTask(model.adapter, NAMES, sequence_logistic(0.1), dirichlet(2), reference=True)
+    rows, optimizer = rows_of(model), torch.optim.AdamW([p for p in model.model.parameters() if p.requires_grad], 5e-3)
+    for step in range(30):
+        loss, _ = task.loss(model.model, task.collate(rows), step)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        _, gaps = task.evaluate(model.model, task.collate(rows))
+    wins = torch.tensor([row.wins for row in rows])
+    assert ((gaps > 0) == (wins > 0.5))[wins != 0.5].float().mean() > 0.9
+
+
+# ---- the saved model ----
+
+
+def test_a_saved_model_brings_a_reward_per_objective_or_one_at_a_preference(base, tmp_path):
+    model = moved(arm(base))
+    examples = [example for pair in GARDEN[:5] for example in pair.examples]
+    model.save(tmp_path / "arm")
+    write_golden(model, examples, tmp_path / "arm")
+    again = load_reward_model(str(tmp_path / "arm"))
+    assert again.contract == model.contract and again.contract.objectives == NAMES
+    np.testing.assert_allclose(again.rate(examples), model.rate(examples), atol=1e-6)
+    leaning = again.at({"helpful": 0.8, "harmless": 0.2})
+    assert leaning.contract.objectives == ("helpful=0.8,harmless=0.2",)
+    by_hand = model.logprobs(examples, preference={"helpful": 0.8, "harmless": 0.2})
+    np.testing.assert_allclose(leaning.rate(examples)[:, 0], [0.1 * one.sum() for one in by_hand], atol=1e-5)
+    with pytest.raises(UsageError, match="no objective 'honest' in this model"):
+        again.at({"honest": 1.0})
+    with pytest.raises(UsageError, match="is an adapter already"):
+        autoregressive(str(tmp_path / "arm"), adapter=model.adapter.settings)
+
+
+def test_a_base_that_changed_is_refused(base, tmp_path):
+    words, other = tokenizer(), tmp_path / "base"
+    causal_lm(words, seed=1).save_pretrained(other)
+    words.save_pretrained(other)
+    moved(arm(str(other))).save(tmp_path / "arm")
+    causal_lm(words, seed=2).save_pretrained(other)
+    with pytest.raises((DataError, CheckFailed), match="was trained on"):
+        load_reward_model(str(tmp_path / "arm"))

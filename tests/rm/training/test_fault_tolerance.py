@@ -1,0 +1,220 @@
+"""Micro-batches that memory does not hold, numbers that are not finite, and disks that are full."""
+
+import errno
+import math
+import resource
+
+import pytest
+import torch
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from rewardlab.rm.errors import CheckFailed, DataError, UsageError
+from rewardlab.rm.io.disk_errors import no_room, size, told_full
+from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.models.scalar import scalar_from_config
+from rewardlab.rm.training.fault_tolerance import Piece, first_not_finite, halved, lacks_memory
+from rewardlab.rm.training.trainer import PairRow, RewardArguments, RewardTrainer, ScalarTask
+
+ROWS = [PairRow([7, 8, 1], [9, 1], 1.0, 0.0), PairRow([8, 1], [7, 9, 9, 1], 0.25, 0.0), PairRow([9], [7, 1], 1.0, 0.0)]
+
+
+OF_A_CPU = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes. Error code 12 (Cannot allocate)"
+
+
+class Narrow(ScalarTask):
+    """Bradley-Terry where memory holds so many pairs, and `spoilt` steps give another loss."""
+
+    def __init__(self, most: int, spoilt=lambda step, loss: loss):
+        super().__init__(bradley_terry())
+        self.most, self.spoilt, self.read = most, spoilt, []
+
+    def loss(self, model, inputs, step=0):
+        pairs = len(inputs["wins"])
+        self.read.append(pairs)
+        if pairs > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        loss, rewards = super().loss(model, inputs, step)
+        return self.spoilt(step, loss), rewards
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    def made(task=None, rows=ROWS, **settings):
+        torch.manual_seed(0)
+        words = small_tokenizer(["kano roba miba " * 9] * 20, 280)
+        model = scalar_from_config(small_config(words, hidden=16, layers=1), words, max_length=32)
+        fixed = {"output_dir": str(tmp_path), "use_cpu": True, "disable_tqdm": True, "save_steps": 1}
+        fixed |= {"adam_epsilon": 1e-4}  # so that rounding moves no weight by more than rounding
+        told = {"max_steps": 2, "per_device_train_batch_size": 3, "logging_steps": 1, "lr_scheduler_type": "constant"}
+        found = RewardTrainer(model, RewardArguments(**fixed | told | settings), task or Narrow(9), rows)
+        found.said = []
+        found.tell = found.said.append
+        return found
+
+    return made
+
+
+def weights(trainer) -> torch.Tensor:
+    return torch.cat([one.detach().flatten() for one in trainer.model.parameters()])
+
+
+# ---- memory ----
+
+
+def test_halves_keep_pairs_together_and_weigh_what_they_hold():
+    whole = Piece(tokens=torch.tensor([[1], [2], [3], [-1], [-2], [-3]]), wins=torch.tensor([0.1, 0.2, 0.3]), of=7)
+    first, second = halved(whole, 3)
+    assert first["tokens"].flatten().tolist() == [1, 2, -1, -2] and second["tokens"].flatten().tolist() == [3, -3]
+    assert second["wins"].tolist() == pytest.approx([0.3]) and (first["of"], second["of"]) == (7, 7)
+    assert (first.share, second.share) == pytest.approx((2 / 3, 1 / 3))
+    assert halved(first, 2)[1].share == pytest.approx(1 / 3)
+    # the mean of 3, 5 and 10 is 6: of the halves' means 4 and 10 it is 2/3 * 4 + 1/3 * 10
+    assert first.share * 4 + second.share * 10 == pytest.approx(6)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("x"), RuntimeError(OF_A_CPU)])
+def test_a_lack_of_memory_is_known_on_every_device(error):
+    assert lacks_memory(error) and not lacks_memory(RuntimeError("shapes do not match"))
+
+
+@pytest.mark.parametrize(("most", "read"), [(2, [3, 2, 1, 2, 1]), (1, [3, 2, 1, 1, 1, 1, 1, 1])])
+def test_a_micro_batch_is_halved_until_it_fits_and_ends_with_the_same_weights(most, read, trainer):
+    whole, narrow = trainer(), trainer(Narrow(most))
+    start = weights(narrow)
+    whole.train()
+    narrow.train()
+    assert narrow.task.read == read, "the second step starts with what has fitted"
+    assert not torch.equal(start, weights(narrow))
+    torch.testing.assert_close(weights(narrow), weights(whole), atol=1e-6, rtol=0)
+    assert [one["loss"] for one in narrow.state.log_history[:2]] == pytest.approx(
+        [one["loss"] for one in whole.state.log_history[:2]], abs=1e-6
+    )
+    assert narrow.said == [
+        f"step 1: memory does not hold 3 rows; from here on {most} are read at a time, with the same gradient"
+    ]
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_memory_that_runs_out_half_way_back_adds_no_gradient_twice(accumulated, trainer):
+    settings = {"gradient_accumulation_steps": accumulated, "max_steps": 1, "optim": "sgd", "learning_rate": 1.0}
+    whole, narrow = trainer(rows=ROWS * 2, **settings), trainer(rows=ROWS * 2, **settings)
+    whole.train()
+    failures = []
+
+    def fails_once(gradient):  # of the last micro-batch: the head has its gradient by then, the embeddings not
+        failures.append(len(failures) == accumulated - 1)
+        if failures[-1]:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    next(narrow.model.parameters()).register_hook(fails_once)
+    narrow.train()
+    assert sum(failures) == 1 and len(failures) == accumulated + 2
+    torch.testing.assert_close(weights(narrow), weights(whole), atol=1e-6, rtol=0)
+    assert all(one.requires_grad for one in narrow.model.parameters())
+
+
+def test_one_row_that_does_not_fit_ends_the_run_in_one_sentence(trainer):
+    with pytest.raises(
+        UsageError, match=r"step 1: memory does not hold the micro-batch \(CUDA .*, and it is one row alr"
+    ):
+        trainer(Narrow(0)).train()
+
+
+def test_another_error_of_a_step_is_not_taken_for_a_lack_of_memory(trainer):
+    def broken(step, loss):
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        trainer(Narrow(9, broken)).train()
+
+
+# ---- what is not finite ----
+
+
+@pytest.mark.parametrize("spoilt", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_ends_the_run_with_the_weights_of_before(spoilt, trainer, tmp_path):
+    before = trainer(max_steps=1)
+    before.train()
+    found = trainer(Narrow(9, lambda step, loss: loss * spoilt if step == 1 else loss))
+    sentence = rf"step 2: the loss 'bradley_terry' is {spoilt}, .* the weights of before are in \S+/checkpoint-1; lower"
+    with pytest.raises(CheckFailed, match=sentence):
+        found.train()
+    assert torch.equal(weights(found), weights(before))
+    assert sorted(one.name for one in tmp_path.glob("checkpoint-*")) == ["checkpoint-1"]
+
+
+def test_a_gradient_that_is_not_finite_is_not_applied(trainer):
+    found = trainer()
+    start = weights(found)
+    next(found.model.parameters()).register_hook(lambda gradient: gradient * math.nan)
+    with pytest.raises(CheckFailed, match="step 1: the norm of the gradient of the loss 'bradley_terry' is nan"):
+        found.train()
+    assert torch.equal(weights(found), start)
+
+
+def test_weights_that_are_not_finite_are_never_written(trainer, tmp_path):
+    steep = Narrow(9, lambda step, loss: loss * 1e9)
+    found = trainer(steep, learning_rate=3e38, optim="sgd", max_grad_norm=0.0)
+    with pytest.raises(CheckFailed, match=r"step 1: the weights \S+ are not finite"):
+        found.train()
+    assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_the_first_tensor_that_is_not_finite_is_named():
+    named = [("a", torch.ones(2)), ("b", torch.tensor([1.0, math.inf])), ("c", torch.tensor(math.nan))]
+    assert first_not_finite(named) == "b" and first_not_finite(named[:1]) is None
+
+
+# ---- a full disk ----
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left on device"),
+        (OSError(errno.EFBIG, "File too large"), "file too large"),
+        (OSError(errno.ENOENT, "No such file"), None),
+        (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "the file could not be"),
+        (ValueError("no space left between two words"), None),
+    ],
+)
+def test_a_full_disk_is_known_whichever_library_writes(error, told):
+    found = told_full(error)
+    assert found is None if told is None else found is not None and found.startswith(told)
+
+
+def test_the_sentence_says_how_much_room_there_is(tmp_path):
+    assert f"{tmp_path}/a: no space left on device; its disk has " in no_room(tmp_path / "a", "no space left on device")
+    assert (size(999), size(1000), size(65_400_000_000)) == ("999 B", "1.0 kB", "65.4 GB")
+
+
+def test_a_checkpoint_that_does_not_fit_is_removed_and_the_one_before_stays(trainer, tmp_path):
+    class Full(Narrow):
+        def save(self, folder):
+            if folder.name == "checkpoint-2":
+                raise OSError(errno.ENOSPC, "No space left on device", str(folder / "loss"))
+
+    with pytest.raises(DataError, match=r"checkpoint-2: no space left on device; its disk has .* go on with --resume"):
+        trainer(Full(9)).train()
+    assert [one.name for one in tmp_path.glob("checkpoint-*")] == ["checkpoint-1"]
+
+
+@pytest.mark.parametrize("limit", [2000])
+def test_torch_and_safetensors_say_so_too(limit, tmp_path):
+    from safetensors.torch import save_file
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    errors = []
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with_torch, with_safetensors = (
+            lambda: torch.save(torch.ones(limit), tmp_path / "a"),
+            lambda: save_file({"a": torch.ones(limit)}, tmp_path / "b"),
+        )
+        for write in (with_torch, with_safetensors):
+            with pytest.raises(Exception) as caught:  # each library has an error of its own
+                write()
+            errors.append(told_full(caught.value))
+        assert "a file may have 2.0 kB (ulimit -f)" in no_room(tmp_path / "a", "file too large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert None not in errors
