@@ -34,7 +34,7 @@ class Null:
 def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
     """A judge that scores each answer by itself."""
     return lambda cases: [
-        Judgment(case.id, scores=tuple(score(case, place) for place in range(len(case.answers)))) for case in cases
+        Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
     ]
 
 
@@ -74,7 +74,7 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
         return [Judgment(case.id, abstained=f"{told}, so places tell nothing") for case in cases]
     order = sorted(range(max(len(case.answers) for case in cases)), key=lambda place: (-found[place], place))
     ranks = {place: float(-rank) for rank, place in enumerate(order)}
-    return [Judgment(case.id, scores=tuple(ranks[place] for place in range(len(case.answers)))) for case in cases]
+    return [Judgment(case.id, scores=tuple(ranks[index] for index in range(len(case.answers)))) for case in cases]
 
 
 def _right_places(cases: Sequence[Case]) -> Counter[int]:
@@ -112,7 +112,7 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
 
 
 def _pairs(case: Case) -> list[PreferencePair]:
-    others = [place for place in range(len(case.answers)) if place not in case.best]
+    others = [index for index in range(len(case.answers)) if index not in case.best]
     return [
         PreferencePair(case.id, case.prompt, case.answers[best], case.answers[other])
         for best in case.best

@@ -147,8 +147,8 @@ def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
     """Which subsets enter each area: those whose absence changes it."""
     whole = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
     members: dict[str, list[str]] = {area: [] for area in whole}
-    for place, name in enumerate(cells.subsets):
-        for area, value in _areas(suite, _marked(cells, place)).items():
+    for index, name in enumerate(cells.subsets):
+        for area, value in _areas(suite, _marked(cells, index)).items():
             if not np.isclose(np.nan_to_num(value), whole[area], rtol=0, atol=1e-12):
                 members[area].append(name)
     return members

@@ -75,10 +75,10 @@ def _place(group: int, name: str, judged, credits, figures) -> Place:
 def markdown(boards: Sequence[Board]) -> str:
     """One table a suite."""
     parts = ["# Leaderboard", "", "Scorers of one group cannot be told from its best (paired bootstrap, Holm, 5 %)."]
-    for one in boards:
-        lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in one.places]
+    for board in boards:
+        lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.places]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
-        parts += ["", f"## {one.suite} ({one.cases} cases)", "", table(header, lines)]
+        parts += ["", f"## {board.suite} ({board.cases} cases)", "", table(header, lines)]
     return "\n".join([*parts, ""])
 
 
@@ -87,26 +87,26 @@ def as_csv(boards: Sequence[Board]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
-    for one in boards:
-        for p in one.places:
-            row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, one.suite, one.version, one.cases]
+    for board in boards:
+        for p in board.places:
+            row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, board.suite, board.version, board.cases]
             writer.writerow(map(harmless, row))
     return text.getvalue()
 
 
 def figure(boards: Sequence[Board]) -> Figure:
     """Overall figures with intervals, a panel a suite, a line between groups."""
-    rows = sum(len(one.places) + 1 for one in boards)
+    rows = sum(len(board.places) + 1 for board in boards)
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
-    heights = [len(one.places) + 1 for one in boards]
+    heights = [len(board.places) + 1 for board in boards]
     panels = drawing.subplots(len(boards), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, one in zip(panels, boards, strict=True):
-        for place, p in enumerate(one.places):
+        for index, p in enumerate(one.places):
             value, low, high = (100 * number for number in p.overall)
-            panel.plot([low, high], [place, place], color="black", linewidth=1.2)
-            panel.plot(value, place, "o", color=COLOURS[p.role])
-            if place and p.group != one.places[place - 1].group:
-                panel.axhline(place - 0.5, color="#bbbbbb", linewidth=0.8)
+            panel.plot([low, high], [index, index], color="black", linewidth=1.2)
+            panel.plot(value, index, "o", color=COLOURS[p.role])
+            if index and p.group != one.places[index - 1].group:
+                panel.axhline(index - 0.5, color="#bbbbbb", linewidth=0.8)
         panel.set_yticks(range(len(one.places)), [p.scorer for p in one.places], fontsize=8)
         panel.invert_yaxis()
         panel.set_title(one.suite, fontsize=9)

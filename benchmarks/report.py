@@ -119,8 +119,8 @@ def figure(report: Report) -> Figure:
     drawing = Figure(figsize=(2.2 + 2.1 * len(areas), 0.9 + 0.34 * len(report.rows)), layout="constrained")
     panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]
     for panel, area in zip(panels, areas, strict=True):
-        for place, row in enumerate(report.rows):
-            _bar(panel, place, _interval(row, area), COLOURS[row.role])
+        for index, row in enumerate(report.rows):
+            _bar(panel, index, _interval(row, area), COLOURS[row.role])
         panel.axvline(50, color="#444444", linewidth=0.8, linestyle="--")
         panel.set_title(area, fontsize=9)
         panel.set_xlim(0, 100)

@@ -224,7 +224,7 @@ def _both_order_scores(judgments: Any) -> tuple[float, ...]:
     Each judgment has a `decision` (A>B, B>A, A=B or null) and, of a reward model, the two `scores`; the second one
     is about the responses exchanged.
     """
-    found = [one or {} for one in judgments]
+    found = [judgment or {} for judgment in judgments]
     scores = [tuple(one.get("scores") or ()) for one in found]
     if len(found) == 2 and len(scores[0]) == 2 and scores[0] == scores[1][::-1]:
         return _numbers({"scores": list(scores[0])}, "scores")

@@ -96,7 +96,7 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
     return Judgment(
         case.id,
         **_settled(outcome),
-        criteria=(*criteria, *(one for part in parts for one in part.criteria)),
+        criteria=(*criteria, *(criterion for part in parts for criterion in part.criteria)),
         reasoning="\n\n".join(part.reasoning for part in parts if part.reasoning),
         raw=tuple(text for part in parts for text in part.raw),
         orders=tuple(order for part in parts for order in part.orders),

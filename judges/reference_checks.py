@@ -31,8 +31,8 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     row = [0] * (len(second) + 1)
     for item in first:
         before, row = row, [0]
-        for place, other in enumerate(second):
-            row.append(before[place] + 1 if item == other else max(before[place + 1], row[place]))
+        for index, other in enumerate(second):
+            row.append(before[index] + 1 if item == other else max(before[index + 1], row[index]))
     return row[-1]
 
 
@@ -44,9 +44,9 @@ def content(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) 
     """
     if not points or not references:
         raise ValueError(f"content needs a reference and a key point, got {len(references)} and {len(points)}")
-    return sum(max(_shared(answer, one, v) for v in wordings for one in references) for wordings in points) / len(
-        points
-    )
+    return sum(
+        max(_shared(answer, reference, v) for v in wordings for reference in references) for wordings in points
+    ) / len(points)
 
 
 def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
@@ -114,7 +114,7 @@ def checks_of(values: Any) -> tuple[Check, ...]:
     """Checks as JSON has them, objects with the fields of `Check`; one that asks for nothing is refused."""
     if not isinstance(values, list):
         raise ValueError(f"checks are a list of objects, got {str(values)[:60]}")
-    return tuple(_check(one, f"check {number}") for number, one in enumerate(values, 1))
+    return tuple(_check(value, f"check {number}") for number, value in enumerate(values, 1))
 
 
 def _check(values: Any, place: str) -> Check:

@@ -171,11 +171,11 @@ class Kept:
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`; what is kept arrives first."""
         names = keys(self.name, asks)
-        replies = {place: self.store.replies[key] for place, key in enumerate(names) if key in self.store.replies}
+        replies = {index: self.store.replies[key] for index, key in enumerate(names) if key in self.store.replies}
         if arrived is not None:
             for place, reply in replies.items():
                 arrived(place, reply)
-        waiting = [place for place in range(len(asks)) if place not in replies]
+        waiting = [index for index in range(len(asks)) if index not in replies]
         with _Bar(self.name, len(asks), len(waiting), self.prices, self.progress) as bar:
 
             def keep(index: int, reply: Reply) -> None:
@@ -191,7 +191,7 @@ class Kept:
             for index, reply in enumerate(told):
                 if waiting[index] not in replies:  # a chat that does not tell what has arrived
                     keep(index, reply)
-        return [replies[place] for place in range(len(asks))]
+        return [replies[index] for index in range(len(asks))]
 
 
 class _Bar:

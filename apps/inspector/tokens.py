@@ -94,6 +94,6 @@ def legend_html(scale: Scale, *, unit: str, low: str, high: str) -> str:
 def swatches_html(names: Sequence[str]) -> str:
     """Names beside their colours of the palette."""
     return " ".join(
-        f'<span><span class="swatch" style="background:{PALETTE[place % len(PALETTE)]}"></span> {shown(name)}</span>'
-        for place, name in enumerate(names)
+        f'<span><span class="swatch" style="background:{PALETTE[index % len(PALETTE)]}"></span> {shown(name)}</span>'
+        for index, name in enumerate(names)
     )

@@ -88,7 +88,7 @@ class Once:
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""
-        keys = [key(self.name, one, 0) for one in asks]
+        keys = [key(self.name, ask, 0) for ask in asks]
         distinct = dict(zip(keys, asks, strict=True))
         replies = dict(zip(distinct, self.chat.ask([*distinct.values()]), strict=True))
         found = [replies[name] for name in keys]
@@ -137,7 +137,7 @@ class JudgeReward:
         return self.asked.account() | {"judgments": self.judgments, "abstentions": self.abstentions}
 
     def _judged(self, cases: Sequence[Case]) -> list[Judgment]:
-        shown = [replace(one, reference=self.references.get(prompt_text(one.prompt), "")) for one in cases]
+        shown = [replace(case, reference=self.references.get(prompt_text(case.prompt), "")) for case in cases]
         judged = self.judge(shown) if shown else []
         self.judgments += len(judged)
         self.abstentions += sum(bool(one.abstained) for one in judged)
@@ -152,13 +152,13 @@ class JudgeReward:
         )
 
     def _alone(self, examples: Sequence[Example]) -> list[float | None]:
-        distinct = {_text(one): one for one in examples}
+        distinct = {_text(example): example for example in examples}
         cases = [  # a case has two answers; the judge is asked once about the same text
-            Case(str(place), one.prompt, (one.answer, one.answer), best=(0, 1))
-            for place, one in enumerate(distinct.values())
+            Case(str(index), one.prompt, (one.answer, one.answer), best=(0, 1))
+            for index, one in enumerate(distinct.values())
         ]
         scores = dict(zip(distinct, map(_first, self._judged(cases)), strict=True))
-        return [scores[_text(one)] for one in examples]
+        return [scores[_text(example)] for example in examples]
 
     def _tournaments(self, examples: Sequence[Example]) -> list[float | None]:
         groups: dict[str, list[int]] = defaultdict(list)
@@ -184,7 +184,7 @@ def win_share(shares: Sequence[float | None]) -> float | None:
     >>> win_share([1.0, 0.5]), win_share([1.0, None]), win_share([])
     (0.75, None, None)
     """
-    known = [one for one in shares if one is not None]
+    known = [share for share in shares if share is not None]
     return fmean(known) if known and len(known) == len(shares) else None
 
 
@@ -194,7 +194,7 @@ def _text(one: Example) -> tuple[str, str]:
 
 def _duels(examples: Sequence[Example], places: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Every two different texts among the answers to a prompt, once."""
-    distinct = list({examples[place].answer: place for place in places}.values())
+    distinct = list({examples[position].answer: position for position in places}.values())
     return combinations(distinct, 2)
 
 

@@ -39,7 +39,7 @@ class RunFacts(NamedTuple):
         """The same where all rows of a prompt have to say the same, for an answer knows only its prompt's text."""
         found = self.by_prompt(parse)
         for text, values in found.items():
-            if other := [one for one in values if one != values[0]]:
+            if other := [value for value in values if value != values[0]]:
                 raise DataError(
                     f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
                     f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are told apart by their prompt alone"

@@ -51,9 +51,9 @@ class WithAndWithout:
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
         """R_joint and R_solo of every thought [N, 2]."""
-        asked = [in_role(one.prompt, self.role) for one in examples]
-        shown = [with_thought(prompt, one.answer) for prompt, one in zip(asked, examples, strict=True)] + asked
-        seeds = seeds_of(self.seed, [[[*one.prompt], one.answer] for one in examples], len(shown))
+        asked = [in_role(example.prompt, self.role) for example in examples]
+        shown = [with_thought(prompt, example.answer) for prompt, example in zip(asked, examples, strict=True)] + asked
+        seeds = seeds_of(self.seed, [[[*example.prompt], example.answer] for example in examples], len(shown))
         answers = said(self.solver, shown, seeds, self.longest)
         rated = self.rating(
             [Example(one.prompt, answer) for one, answer in zip([*examples, *examples], answers, strict=True)]

@@ -39,7 +39,7 @@ class OfTalks:
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
         """The four rewards of every talk; other answers than the talks' are a `DataError`."""
         talk = self.talk
-        if talk is None or talk.prompts != tuple(one.prompt for one in examples):
+        if talk is None or talk.prompts != tuple(example.prompt for example in examples):
             raise DataError("dacr heard no talk about these prompts; give --rollouts 'dacr(partner=PATH)'")
         own, partner = zip(talk.answers, talk.rewrites, strict=True)
         texts = [*own, *partner]

@@ -32,7 +32,7 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
     model, end, longest = language_model(run.policy), str(encoder.tokenizer.eos_token or ""), positions(run.policy)
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
-        prompts, answers = [one.prompt for one in examples], [one.answer + end for one in examples]
+        prompts, answers = [example.prompt for example in examples], [example.answer + end for example in examples]
         said = reference_probabilities(
             model, encoder, prompts, answers, [token] * len(examples), together=together, longest=longest,
             formula=total_logprob,

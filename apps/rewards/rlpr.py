@@ -44,7 +44,9 @@ def rlpr(
         )
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
-        opened = {place: z for place, one in enumerate(examples) if (z := reasoning(one.answer, tags)) is not None}
+        opened = {
+            index: z for index, example in enumerate(examples) if (z := reasoning(example.answer, tags)) is not None
+        }
         asked = [examples[place].prompt for place in opened]
         distinct = {prompt_text(prompt): prompt for prompt in asked}
         before = dict(zip(distinct, chances([*distinct.values()], [nothing] * len(distinct)), strict=True))
@@ -53,7 +55,8 @@ def rlpr(
         if unread := sum(map(isnan, gains.values())):
             say(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
         found = [
-            (1 - form) * gains.get(place, 0.0) + form * formed(one.answer, tags) for place, one in enumerate(examples)
+            (1 - form) * gains.get(index, 0.0) + form * formed(example.answer, tags)
+            for index, example in enumerate(examples)
         ]
         return [None if isnan(one) else one for one in found]
 

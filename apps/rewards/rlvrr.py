@@ -29,8 +29,8 @@ def rlvrr(
     """a content(y, y*) + b style(y)                                                     RLVRR: arXiv:2601.18533
 
     See `judges/reference_checks.py` for both. The columns of the prompts' rows are `reference` (a text or a list of
-    them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which may be left out
-    of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
+    them), `keywords` (points of wordings of words) and `checks` (weight and has, lacks, least or most), which may be
+    left out of a row; of several rows with one prompt the best counts. The authors add the two up, a = b = 1.
     """
     if not content_weight and not style_weight:
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")
@@ -38,7 +38,7 @@ def rlvrr(
     def wanted(row: Row) -> _Wanted:
         said = column(row, reference)
         texts = said if isinstance(said, list) else [said]
-        if not texts or not all(isinstance(one, str) and one.strip() for one in texts):
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(f"'{reference}' is a text or a list of texts, got {str(said)[:60]!r}")
         return _Wanted(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
 
@@ -49,6 +49,6 @@ def rlvrr(
         return content_weight * said + style_weight * style(answer, one.checks)
 
     def rate(examples: Sequence[Example]) -> list[float]:
-        return [max(worth(one.answer, row) for row in known[prompt_text(one.prompt)]) for one in examples]
+        return [max(worth(example.answer, row) for row in known[prompt_text(example.prompt)]) for example in examples]
 
     return rate

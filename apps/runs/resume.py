@@ -28,7 +28,7 @@ class Kept:
         """One judgment per case; waits for the other processes' chunks."""
         self.work(cases)
         starts = range(0, len(cases), CHUNK)
-        return [judgment for place, start in enumerate(starts) for judgment in self._read(place, cases, start)]
+        return [judgment for index, start in enumerate(starts) for judgment in self._read(index, cases, start)]
 
     def work(self, cases: Sequence[Case]) -> None:
         """Make this process's chunks that are not there yet."""

@@ -36,11 +36,11 @@ def requests(sizes: Sequence[int], limits: Mapping[str, int], each: int = EACH) 
     most = min(limits["body_bytes"] // 2, limits["request_tokens"])
     places: list[int] = []
     held = 0
-    for place, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         if places and (len(places) >= min(each, limits["request_items"]) or held + size > most):
             yield places
             places, held = [], 0
-        places.append(place)
+        places.append(index)
         held += size
     if places:
         yield places
@@ -60,5 +60,5 @@ def truncated_of(answer: Mapping[str, Any]) -> list[bool]:
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:
     """[N, K] in float64; NaN where the model has no finite score."""
     scores = [one["scores"] for one in answer["results"]]
-    found = [[np.nan if (value := one[name]) is None else value for name in objectives] for one in scores]
+    found = [[np.nan if (value := score[name]) is None else value for name in objectives] for score in scores]
     return np.array(found, float).reshape(len(scores), len(objectives))

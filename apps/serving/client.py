@@ -105,10 +105,10 @@ class ScoringClient:
 
     def _rated(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
-        rows = [row(place, example) for place, example in enumerate(examples)]
-        for places in requests([len(one) for one in rows], self.limits):
+        rows = [row(index, example) for index, example in enumerate(examples)]
+        for places in requests([len(tokens) for tokens in rows], self.limits):
             try:
-                rewards[places] = self._asked([rows[place] for place in places])
+                rewards[places] = self._asked([rows[position] for position in places])
             except TooLong as error:
                 if not skip_long:
                     raise

@@ -47,12 +47,12 @@ class Replicas:
         self._connect = lambda url: connect(url, token, truncate=truncate, timeout=timeout)
         self.rotation, self.lock = Rotation(len(self.urls)), Lock()
         self.clients: dict[int, ScoringClient] = {}
-        told = [self._opened(place) for place in range(len(self.urls))]
+        told = [self._opened(index) for index in range(len(self.urls))]
         if not self.clients:
             raise UsageError(next(one.reason for one in told if isinstance(one, Busy)))
         first = next(iter(self.clients.values()))
         self.contract = first.contract
-        self.limits = {name: min(one.limits[name] for one in self.clients.values()) for name in first.limits}
+        self.limits = {name: min(client.limits[name] for client in self.clients.values()) for name in first.limits}
 
     def __enter__(self) -> "Replicas":
         return self
@@ -73,12 +73,12 @@ class Replicas:
         """The rewards of `rate`, and whether each conversation was cut."""
         truncated = [False] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
-        rows = [row(place, example) for place, example in enumerate(examples)]
+        rows = [row(index, example) for index, example in enumerate(examples)]
         each = min(EACH, math.ceil(len(rows) / len(self.urls)))
-        parts = list(requests([len(one) for one in rows], self.limits, each))
+        parts = list(requests([len(row) for row in rows], self.limits, each))
 
         def asked(places: list[int]) -> np.ndarray:
-            answer = self._posted(body([rows[place] for place in places], truncate=self.truncate))
+            answer = self._posted(body([rows[position] for position in places], truncate=self.truncate))
             for place, cut in zip(places, truncated_of(answer), strict=True):
                 truncated[place] = cut
             return rewards_of(answer, self.contract.objectives)

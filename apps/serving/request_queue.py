@@ -94,7 +94,7 @@ class Line:
                 self._waiting = [one for one in self._waiting if not one.job.future.done()]
             if (waiting := self._cost()) >= self.limit:
                 raise Refused(429, f"{waiting} tokens wait already", retry_after=self._seconds(waiting))
-            self._waiting += [Waiting(item, job, place) for place, item in enumerate(items)]
+            self._waiting += [Waiting(item, job, index) for index, item in enumerate(items)]
             self._changed.notify()
         return job.future
 
@@ -143,7 +143,7 @@ class Line:
         self._waiting = [one for one in self._waiting if not one.job.future.done()]
         chosen = {*alike([one.item.cost for one in self._waiting[:WINDOW]], self.batch_tokens)}
         batch = [self._waiting[place] for place in sorted(chosen)]
-        self._waiting = [one for place, one in enumerate(self._waiting) if place not in chosen]
+        self._waiting = [one for index, one in enumerate(self._waiting) if index not in chosen]
         return batch
 
     def _score(self, batch: Sequence[Waiting]) -> None:
@@ -169,7 +169,7 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
     if not lengths:
         return []
     first, chosen, longest = max(lengths[0], FLOOR), [0], lengths[0]
-    near = [place for place in range(1, len(lengths)) if first / 2 <= max(lengths[place], FLOOR) <= 2 * first]
+    near = [index for index in range(1, len(lengths)) if first / 2 <= max(lengths[index], FLOOR) <= 2 * first]
     for place in sorted(near, key=lambda place: (abs(lengths[place] - lengths[0]), place)):
         longest = max(longest, lengths[place])
         if (len(chosen) + 1) * longest > batch_tokens:
@@ -183,8 +183,8 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
     try:
         found: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
-            places = [place for place, item in enumerate(items) if isinstance(item.asked, kind)]
-            rewards = scored([items[place].asked for place in places]) if places else []
+            places = [index for index, item in enumerate(items) if isinstance(item.asked, kind)]
+            rewards = scored([items[position].asked for position in places]) if places else []
             for place, reward in zip(places, rewards, strict=True):
                 found[place] = reward
         return found

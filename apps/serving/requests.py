@@ -73,27 +73,27 @@ class Reader:
             return self._texts(asked.query, True)
         if asked.prompts is None:
             raise Refused(422, "this model reads prompt and answer apart: give prompts beside query")
-        for place, (prompt, query) in enumerate(zip(asked.prompts, asked.query, strict=True)):
+        for index, (prompt, query) in enumerate(zip(asked.prompts, asked.query, strict=True)):
             if not query.startswith(prompt):
-                raise Refused(422, f"query.{place} does not begin with its prompt, so there is no answer to score")
+                raise Refused(422, f"query.{index} does not begin with its prompt, so there is no answer to score")
         pairs = zip(asked.prompts, asked.query, strict=True)
         return self._examples([Example(user_turn(prompt), query[len(prompt) :]) for prompt, query in pairs], True)
 
     # ---- three kinds of input ----
 
     def _conversations(self, conversations: Sequence[Sequence[Turn]], tools: Any, truncate: bool) -> list[Item]:
-        return self._examples([_example(turns, tools, place) for place, turns in enumerate(conversations)], truncate)
+        return self._examples([_example(turns, tools, index) for index, turns in enumerate(conversations)], truncate)
 
     def _examples(self, examples: Sequence[Example], truncate: bool) -> list[Item]:
         self._check_number(examples)
         if not self.encoders:
-            return self._within([Item(one, _characters(one) // 4 + 1) for one in examples], [])
+            return self._within([Item(example, _characters(example) // 4 + 1) for example in examples], [])
         readings = [*zip(*(_read(encoder, examples) for encoder in self.encoders), strict=True)]
         lengths = [max(one.length for one in some) for some in readings]
         kept = [max(len(one.ids) for one in some) for some in readings]
         cut = [any(len(one.ids) < one.length for one in some) for some in readings]
         self._check_cut(lengths, cut, truncate)
-        items = [Item(one, *facts) for one, *facts in zip(examples, kept, kept, cut, strict=True)]
+        items = [Item(example, *facts) for example, *facts in zip(examples, kept, kept, cut, strict=True)]
         return self._within(items, lengths)
 
     def _texts(self, texts: Sequence[str], truncate: bool) -> list[Item]:
@@ -108,9 +108,9 @@ class Reader:
         if self.vocabulary is None:
             raise Refused(422, "this model does not score token ids; send conversations to /score")
         self._check_number(rows)
-        for place, ids in enumerate(rows):
+        for index, ids in enumerate(rows):
             if any(not 0 <= one < self.vocabulary for one in ids):
-                raise Refused(422, f"sequence {place} holds what is no token; ids are 0 to {self.vocabulary - 1}")
+                raise Refused(422, f"sequence {index} holds what is no token; ids are 0 to {self.vocabulary - 1}")
         return self._sequences(rows, truncate)
 
     def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
@@ -132,7 +132,7 @@ class Reader:
 
     def _check_cut(self, lengths: Sequence[int], cut: Sequence[bool], truncate: bool) -> None:
         if any(cut) and not truncate:
-            limit = min(one.contract.max_length or max(lengths) for one in self.encoders)
+            limit = min(encoder.contract.max_length or max(lengths) for encoder in self.encoders)
             raise Refused(
                 422,
                 f"{sum(cut)} of {len(cut)} conversations are longer than the {limit} tokens that the model reads; "
@@ -146,7 +146,7 @@ class Reader:
         for place, length in enumerate(lengths or [item.cost for item in items]):
             if length > most:
                 raise Refused(422, f"conversation {place} has {length} tokens; one may have {most}", limit=most)
-        if empty := [place for place, item in enumerate(items) if not item.cost]:
+        if empty := [index for index, item in enumerate(items) if not item.cost]:
             raise Refused(422, f"nothing is left of conversation {empty[0]} for the model to read")
         if (total := sum(item.cost for item in items)) > (most := self.config.request_tokens):
             raise Refused(422, f"{total} tokens in one request; it may hold {most}", limit=most)

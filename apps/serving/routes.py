@@ -164,12 +164,12 @@ class Site:
         _all_finite(found.rewards)
         data = [
             {
-                "index": place,
+                "index": index,
                 "label": self.objectives[max(range(len(scores)), key=scores.__getitem__)],
                 "probs": scores,
                 "num_classes": len(scores),
             }
-            for place, scores in enumerate(found.rewards.tolist())
+            for index, scores in enumerate(found.rewards.tolist())
         ]
         tokens = sum(item.tokens or 0 for item in found.items)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
@@ -214,5 +214,5 @@ def _finite(value: float) -> float | None:
 
 def _all_finite(rewards: np.ndarray) -> None:
     """These protocols have no word for a missing number."""
-    if wrong := [place for place, one in enumerate(np.isfinite(rewards).all(1)) if not one]:
+    if wrong := [index for index, one in enumerate(np.isfinite(rewards).all(1)) if not one]:
         raise Refused(422, f"the model gives conversation {wrong[0]} no finite score")

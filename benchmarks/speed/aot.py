@@ -85,7 +85,7 @@ def table(capabilities: Sequence[int] = CAPABILITIES) -> dict[str, dict[str, Any
 def title(launch: Launch) -> str:
     """The kernel with what was chosen for it: constants, dtypes, warps and stages."""
     _, constants, _ = signature(launch)
-    names = [one for one in launch.kernel.arg_names if one.isupper() and one in constants]
+    names = [arg_name for arg_name in launch.kernel.arg_names if arg_name.isupper() and arg_name in constants]
     chosen = " ".join(f"{name}={constants[name]}" for name in names)
     return f"{launch.kernel.__name__} {chosen} w{launch.options['num_warps']} s{launch.options['num_stages']}"
 
@@ -93,7 +93,7 @@ def title(launch: Launch) -> str:
 def signature(launch: Launch) -> tuple[dict[str, str], dict[str, Any], dict[tuple[int, ...], Any]]:
     """Types, constants and alignments of a start, as Triton specialises them."""
     types, constants, attributes = {}, {}, {}
-    for place, parameter in enumerate(launch.kernel.params):
+    for index, parameter in enumerate(launch.kernel.params):
         value = launch.arguments[parameter.name]
         if parameter.is_constexpr or (type(value) is int and value == 1 and not parameter.do_not_specialize):
             types[parameter.name], constants[parameter.name] = "constexpr", value
@@ -101,7 +101,7 @@ def signature(launch: Launch) -> tuple[dict[str, str], dict[str, Any], dict[tupl
         types[parameter.name] = _type(value)
         aligned = value.data_ptr() % 16 == 0 if isinstance(value, Tensor) else type(value) is int and value % 16 == 0
         if aligned and not parameter.do_not_specialize:
-            attributes[(place,)] = [["tt.divisibility", 16]]
+            attributes[(index,)] = [["tt.divisibility", 16]]
     return types, constants, attributes
 
 

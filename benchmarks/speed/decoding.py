@@ -112,7 +112,7 @@ class Bench:
 def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
     """One token a word: w0, w1, ..."""
     names = (*SPECIALS, *(f"w{number}" for number in range(vocabulary - len(SPECIALS))))
-    words = Tokenizer(WordLevel({name: place for place, name in enumerate(names)}, unk_token="<unk>"))
+    words = Tokenizer(WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>", chat_template=TEMPLATE)
 
@@ -177,7 +177,7 @@ def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str
             next(pieces)
 
     def run() -> dict[str, float]:
-        tokens = min(one.max_new_tokens for _, requests in asked.values() for one in requests)
+        tokens = min(request.max_new_tokens for _, requests in asked.values() for request in requests)
         streams = {name: (stream(*one), len(one[1])) for name, one in asked.items()}
         spent = dict.fromkeys(streams, 0.0)
         for turn in range(tokens // TURN):

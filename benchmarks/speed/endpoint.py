@@ -36,7 +36,7 @@ class Load:
 
 def questions(number: int) -> list[Ask]:
     """So many different asks."""
-    return [Ask(user_turn(f"Question {place}: which of the two answers is better?")) for place in range(number)]
+    return [Ask(user_turn(f"Question {index}: which of the two answers is better?")) for index in range(number)]
 
 
 def per_second(chat: Chat, asks: Sequence[Ask]) -> float:

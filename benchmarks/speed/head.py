@@ -215,7 +215,7 @@ class Traffic(TorchDispatchMode):
 
 
 def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
-    return [one for one in arguments if isinstance(one, Tensor)]
+    return [argument for argument in arguments if isinstance(argument, Tensor)]
 
 
 # ---- telling ----

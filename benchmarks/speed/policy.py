@@ -117,7 +117,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
     }  # fmt: skip
     if name == "ours":
         algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA))
-        sources = RewardSources({"parity": lambda examples: [parity(one.answer) for one in examples]})
+        sources = RewardSources({"parity": lambda examples: [parity(example.answer) for example in examples]})
         made: Any = PolicyTrainer(
             copy.deepcopy(start),
             sources,
@@ -136,7 +136,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
 
 
 def _theirs(prompts: Any, completions: Any, **_: Any) -> list[float]:
-    return [parity(one[0]["content"]) for one in completions]
+    return [parity(completion[0]["content"]) for completion in completions]
 
 
 def start_in(folder: str, size: Size) -> Any:

@@ -37,14 +37,14 @@ def synthetic_cases(number: int, prompts: int, subsets: int, seed: int = 0) -> l
     prompt, lengths = random.integers(prompts, size=number).tolist(), random.integers(1, 400, (number, 2)).tolist()
     return [
         Case(
-            f"case-{place}",
+            f"case-{index}",
             user_turn(f"prompt {key}"),
             (LETTERS[:first], LETTERS[:second]),
             (0,),
             f"subset-{key % subsets:02d}",
             f"prompt {key}",
         )
-        for place, (key, (first, second)) in enumerate(zip(prompt, lengths, strict=True))
+        for index, (key, (first, second)) in enumerate(zip(prompt, lengths, strict=True))
     ]
 
 
@@ -68,10 +68,10 @@ def report_times(number: int = 100_000, prompts: int = 85_000, subsets: int = 20
     Of 85,000 prompts 100,000 cases find about 59,000: 85,000 (1 - e^(-100/85)).
     """
     cases, random = synthetic_cases(number, prompts, subsets), np.random.default_rng(1)
-    drawn = [random.normal((0.5 + place, 0.0), 1.0, (number, 2)).tolist() for place in range(2)]
+    drawn = [random.normal((0.5 + index, 0.0), 1.0, (number, 2)).tolist() for index in range(2)]
     models = [
-        StoredScores(f"model-{place}", {case.id: tuple(row) for case, row in zip(cases, rows, strict=True)})
-        for place, rows in enumerate(drawn)
+        StoredScores(f"model-{index}", {case.id: tuple(row) for case, row in zip(cases, rows, strict=True)})
+        for index, rows in enumerate(drawn)
     ]
     seconds: dict[str, float] = {}
     scorers = [timed(scorer, seconds) for scorer in [*models, longest(), shortest(), random_guess()]]

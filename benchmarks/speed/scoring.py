@@ -158,7 +158,7 @@ def work_of(model: ScalarRewardModel, cases: Sequence[Case]) -> Work:
         for both in zip(case.answers[:half], case.answers[half:], strict=True):
             examples += [Example(case.prompt, answer) for answer in both]
     ids = [one.ids for one in model.encoder.encode_all(examples)]
-    return Work(examples, [model.encoder.render(one) for one in examples], ids)
+    return Work(examples, [model.encoder.render(example) for example in examples], ids)
 
 
 # ---- the ways ----
@@ -214,7 +214,7 @@ def padded_tokens(ids: Sequence[Sequence[int]], way: str) -> int:
     lengths = np.array([len(one) for one in ids])
     sides = [lengths] if way == "trl" else [lengths[::2], lengths[1::2]]
     batches = [side[first : first + BATCH] for side in sides for first in range(0, len(side), BATCH)]
-    return sum(int(one.max()) * len(one) for one in batches)
+    return sum(int(batch.max()) * len(batch) for batch in batches)
 
 
 def distinct_tokens(ids: Sequence[Sequence[int]]) -> int:

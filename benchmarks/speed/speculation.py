@@ -42,7 +42,7 @@ def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, An
     guide = bench.guide(model=small)
     engines = {"plain": SeparateModels(bench.base()), "guided": SeparateModels(bench.base(), guide)}
     requests, counts = bench.requests(1), {}
-    short = [replace(one, max_new_tokens=TURN) for one in requests]
+    short = [replace(request, max_new_tokens=TURN) for request in requests]
     decoding = per_token({name: (engine, requests) for name, engine in engines.items()}, device)
 
     def speculated(draft: int) -> float:

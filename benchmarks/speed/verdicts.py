@@ -74,8 +74,8 @@ def stored_replies(folder: Path) -> Iterator[StoredReply]:
                 )
     for path in published:
         *subset, _, judge, style, _ = path.relative_to(folder).parts
-        for place, row in enumerate(json.loads(path.read_text(encoding="utf-8"))):
-            yield from _both_orders(judge, style, "/".join(subset), {"i": place, **row}, None)
+        for index, row in enumerate(json.loads(path.read_text(encoding="utf-8"))):
+            yield from _both_orders(judge, style, "/".join(subset), {"i": index, **row}, None)
 
 
 def _both_orders(

@@ -55,8 +55,8 @@ def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> D
     names, cluster = np.unique(clusters, return_inverse=True)
     number, random = len(names), np.random.default_rng(seed)
     counts = np.empty((samples, number), np.uint16)
-    for place in range(samples):
-        counts[place] = np.bincount(random.integers(number, size=number), minlength=number)
+    for index in range(samples):
+        counts[index] = np.bincount(random.integers(number, size=number), minlength=number)
     return Draws(counts, cluster)
 
 

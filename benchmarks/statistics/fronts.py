@@ -82,7 +82,7 @@ class Frame(NamedTuple):
     @classmethod
     def of(cls, name: str, methods: Iterable[Measured]) -> "Frame":
         """The scale of this name that fits the methods' mean fronts."""
-        fronts = [one.front for one in methods]
+        fronts = [method.front for method in methods]
         scaling = SCALINGS[name](fronts)
         return cls(scaling, shared_reference([scaling.apply(front) for front in fronts], MARGIN))
 
@@ -107,7 +107,7 @@ def versus(first: Measured, second: Measured, frame: Frame, seed: int) -> Versus
     seeds = min(len(first.rewards), len(second.rewards))
     statistics = frame.hypervolume, partial(frame.inner_product, first.preferences)
     both = first.rewards[:seeds], second.rewards[:seeds]
-    return Versus(*(paired_bootstrap(*both, one, random=np.random.default_rng(seed)) for one in statistics))
+    return Versus(*(paired_bootstrap(*both, statistic, random=np.random.default_rng(seed)) for statistic in statistics))
 
 
 # ---- pictures ----
@@ -173,12 +173,12 @@ def weight_figure(weights: Sequence[float], panels: Mapping[str, Mapping[str, Se
     """Figures against the guide's weight w on a log scale: a panel for every unit, a line for every measure."""
     drawing = Figure(figsize=(3.2 * len(panels), 3.0), layout="constrained")
     places = drawing.subplots(1, len(panels), squeeze=False)[0]
-    for place, (unit, lines) in zip(places, panels.items(), strict=True):
+    for position, (unit, lines) in zip(places, panels.items(), strict=True):
         for (name, values), colour in zip(lines.items(), COLOURS, strict=False):
-            place.plot(weights, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
-        place.set_xscale("log", base=2)
-        place.set_xlabel("weight w of the guide", fontsize=8)
-        place.set_ylabel(unit, fontsize=8)
-        place.tick_params(labelsize=8)
-        place.legend(fontsize=7, frameon=False)
+            position.plot(weights, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
+        position.set_xscale("log", base=2)
+        position.set_xlabel("weight w of the guide", fontsize=8)
+        position.set_ylabel(unit, fontsize=8)
+        position.tick_params(labelsize=8)
+        position.legend(fontsize=7, frameon=False)
     return drawing

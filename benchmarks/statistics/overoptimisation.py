@@ -80,10 +80,10 @@ def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[di
     chosen = {name: best_of_n(of_proxy, values, ns) for name, values in (("proxy", of_proxy), ("gold", of_gold))}
     spreads = {"gold_std": float(gold.std(ddof=1)), "proxy_std": float(proxy.std(ddof=1))}
     return [
-        {"arm": BEST_OF_N, "seed": seed, "step": place, "n": n, "kl": best_of_n_kl(n)}
-        | {name: values[place].item() for name, values in chosen.items()}
+        {"arm": BEST_OF_N, "seed": seed, "step": index, "n": n, "kl": best_of_n_kl(n)}
+        | {name: values[index].item() for name, values in chosen.items()}
         | (spreads if n == 1 else {})
-        for place, n in enumerate(ns)
+        for index, n in enumerate(ns)
     ]
 
 

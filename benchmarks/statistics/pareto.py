@@ -269,8 +269,8 @@ def _resampled_fronts(rewards: np.ndarray, by_seed: np.ndarray, by_prompt: np.nd
     """Fronts [B, A, K] of B samples that take seeds and prompts so many times: counts [B, S] and [B, P]."""
     seeds, preferences, prompts, axes = rewards.shape
     total = np.zeros((len(by_seed), preferences * axes))
-    for counts, one in zip(by_seed.T, rewards, strict=True):
-        total += counts[:, None] * (by_prompt @ np.moveaxis(one, 1, 0).reshape(prompts, -1))
+    for counts, reward in zip(by_seed.T, rewards, strict=True):
+        total += counts[:, None] * (by_prompt @ np.moveaxis(reward, 1, 0).reshape(prompts, -1))
     return total.reshape(-1, preferences, axes) / (seeds * prompts)
 
 

@@ -66,8 +66,8 @@ def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
     wanted = {job.file(cache): job for job in jobs}
     waiting = [job for file, job in wanted.items() if not file.exists()]
     say(f"{len(wanted) - len(waiting)} of {len(wanted)} results are in the cache")
-    for place, name in enumerate(in_processes(partial(_run, cache), waiting, workers), start=1):
-        say(f"{place} of {len(waiting)}: {name}")
+    for index, name in enumerate(in_processes(partial(_run, cache), waiting, workers), start=1):
+        say(f"{index} of {len(waiting)}: {name}")
 
 
 def _run(cache: Path, job: Job) -> str:

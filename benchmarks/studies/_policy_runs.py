@@ -190,7 +190,7 @@ class _Curve(TrainerCallback):
     def __init__(self, loop: Loop, start: PreTrainedModel, judged: Judged):
         self.loop, self.start, self.judged = loop, start, judged
         unseen = split_prompts()[1]
-        self.asked = [unseen[place % len(unseen)] for place in range(loop.asked)]
+        self.asked = [unseen[index % len(unseen)] for index in range(loop.asked)]
         self.rows: list[dict[str, float]] = []
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -207,8 +207,8 @@ class _Curve(TrainerCallback):
         ratio = np.array([one.base.sum() for one in said]) - logprobs(self.start, self.asked, said)
         answers = [Example(prompt, one.text) for prompt, one in zip(self.asked, said, strict=True)]
         gold = garden.gold().rate(answers)[:, 0]
-        words = [len(one.answer.split()) for one in answers]
-        flourish = [garden.features(one.prompt[-1]["content"], one.answer).flourish for one in answers]
+        words = [len(answer.answer.split()) for answer in answers]
+        flourish = [garden.features(answer.prompt[-1]["content"], answer.answer).flourish for answer in answers]
         self.rows.append(
             {
                 "step": step,
@@ -239,7 +239,7 @@ class BestOfN(Job):
         """Curves [T] over n = 1, 2, 4, ..."""
         unseen = split_prompts()[1]
         prompts = unseen[: max(1, self.asked // self.samples)]
-        base, repeated = self.proxy.base, [one for one in prompts for _ in range(self.samples)]
+        base, repeated = self.proxy.base, [prompt for prompt in prompts for _ in range(self.samples)]
         answers = sample(base.load(cache), repeated, base.seed)
         gold, earned = (
             rate(one, answers).reshape(len(prompts), self.samples) for one in (garden.gold(), self.proxy.load(cache))
@@ -257,7 +257,7 @@ def rate(reward: Any, answers: list[Example]) -> np.ndarray:
 def split_prompts() -> tuple[list[Messages], list[Messages]]:
     """Every question with three openings to train on, with the fourth to be asked."""
     asked = garden.questions()
-    return [one for place, one in enumerate(asked) if place % 4], asked[::4]
+    return [one for index, one in enumerate(asked) if index % 4], asked[::4]
 
 
 def _rows(asked: list[Messages]) -> Dataset:

@@ -48,10 +48,10 @@ def every_suite(
     Training pairs whose prompt stands in any of the suites are dropped and counted. `rows` shortens everything.
     """
     suites = {name: _load(name, data, rows) for name in SUITES}
-    prompts = [case.prompt for one in suites.values() for case in one.cases]
+    prompts = [case.prompt for suite in suites.values() for case in suite.cases]
     pairs, dropped, _ = training_pairs(data, prompts, rows)
     say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt stands in a suite")
-    asked = [Example(c.prompt, answer) for one in suites.values() for c in one.cases for answer in c.answers]
+    asked = [Example(c.prompt, answer) for suite in suites.values() for c in suite.cases for answer in c.answers]
     jobs = {kind: Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache) for kind in KINDS}
     found = run_jobs([*jobs.values()], workers, say)
     rewards = {kind: _by_suite(np.load(job.file, allow_pickle=False), suites) for kind, job in jobs.items()}
@@ -63,7 +63,7 @@ def every_suite(
         evaluations[name] = evaluate(one.suite, one.cases, scorers, notes=one.notes, seed=seed)
     reports = {name: evaluation.report for name, evaluation in evaluations.items()}
     facts = {"pairs": len(pairs), "dropped": len(dropped), "models_found_in_the_cache": found}
-    sources = [source for one in suites.values() for source in one.sources]
+    sources = [source for suite in suites.values() for source in suite.sources]
     return Study(_text(reports, facts), sources, {"every_suite": _figure(reports)}, evaluations, facts)
 
 
@@ -75,7 +75,7 @@ def _load(name: str, data: Path, rows: int | None) -> Loaded:
 
 
 def _by_suite(rewards: np.ndarray, suites: Mapping[str, Loaded]) -> dict[str, np.ndarray]:
-    sizes = [sum(len(case.answers) for case in one.cases) for one in suites.values()]
+    sizes = [sum(len(case.answers) for case in suite.cases) for suite in suites.values()]
     return dict(zip(suites, np.split(rewards, np.cumsum(sizes)[:-1]), strict=True))
 
 
@@ -135,7 +135,7 @@ def _cell(report: Report, name: str) -> str:
     if row.role == "null":
         return str(row.overall)
     gaps = [areas["overall"] for areas in row.minus_null.values()]
-    nulls = [one.overall.value for one in report.rows if one.role == "null"]
+    nulls = [row.overall.value for row in report.rows if row.role == "null"]
     if any(gap.high < 0 for gap in gaps):
         return f"{row.overall} <"
     if any(row.overall.low <= value <= row.overall.high for value in nulls):
@@ -147,11 +147,11 @@ def _figure(reports: Mapping[str, Report]) -> Figure:
     """One line a suite: models as dots with intervals, nulls as crosses."""
     drawing = Figure(figsize=(8, 0.9 + 0.42 * len(reports)), layout="constrained")
     panel = drawing.subplots()
-    for place, report in enumerate(reports.values()):
+    for index, report in enumerate(reports.values()):
         for row, shift in zip(report.rows, np.linspace(-0.25, 0.25, len(report.rows)), strict=True):
             value, low, high = (100 * number for number in row.overall)
-            panel.plot([low, high], [place + shift] * 2, color=COLOURS[row.role], linewidth=1)
-            panel.plot(value, place + shift, "o" if row.role == "model" else "x", color=COLOURS[row.role], markersize=4)
+            panel.plot([low, high], [index + shift] * 2, color=COLOURS[row.role], linewidth=1)
+            panel.plot(value, index + shift, "o" if row.role == "model" else "x", color=COLOURS[row.role], markersize=4)
     panel.set_yticks(range(len(reports)), list(reports), fontsize=8)
     panel.invert_yaxis()
     panel.set_xlim(0, 100)

@@ -121,8 +121,8 @@ def training_pairs(
     for name, files in SOURCES.items():
         found, reports[name] = load_pairs([str(data / file) for file in files], on_bad_row="skip")
         pairs += [
-            PreferencePair(f"{place}", pair.prompt, pair.chosen, pair.rejected, name, pair.wins)
-            for place, pair in enumerate(found[:rows])
+            PreferencePair(f"{index}", pair.prompt, pair.chosen, pair.rejected, name, pair.wins)
+            for index, pair in enumerate(found[:rows])
         ]
     return *without_prompts(pairs, prompts), reports
 
@@ -148,13 +148,13 @@ def _jobs(
     of_folds = [
         Job(
             kind,
-            f"{kind}, fold {place} of {FOLDS}",
+            f"{kind}, fold {index} of {FOLDS}",
             [pairs[i] for i in fold.train],
             [example for i in fold.held_out for example in pairs[i].examples],
             seed,
             cache,
         )
-        for place, fold in enumerate(folds, start=1)
+        for index, fold in enumerate(folds, start=1)
     ]
     asked = [Example(case.prompt, answer) for case in bench for answer in case.answers]
     return [*of_folds, Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache)]

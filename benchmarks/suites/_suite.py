@@ -20,7 +20,7 @@ def strictly_best(case: Case, scores: Sequence[float]) -> float:
 
     Where all answers are right the label is a tie, and only equal scores agree with it.
     """
-    wrong = [score for place, score in enumerate(scores) if place not in case.best]
+    wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:
         return float(len(set(scores)) == 1)
     return float(min(scores[place] for place in case.best) > max(wrong))

@@ -44,7 +44,7 @@ def _case(values: Mapping[str, Any]) -> Case:
     answers, worths = [answer for answer, _ in known], tuple(value for _, value in known)
     if not worths:
         raise ValueError("no annotation: none of the answers has a preference")
-    best = [place for place, value in enumerate(worths) if value == max(worths)]
+    best = [index for index, value in enumerate(worths) if value == max(worths)]
     prompt = as_prompt(column(values, "instruction"))
     return case(str(column(values, "id")), prompt, answers, best, str(column(values, "dataset")), values=worths)
 

@@ -126,8 +126,8 @@ def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | Non
     parts, start = [], 0
     for size in case.sets:
         places = range(start, start + size)
-        right = [scores[place] for place in places if place in case.best]
-        wrong = [scores[place] for place in places if place not in case.best]
+        right = [scores[position] for position in places if position in case.best]
+        wrong = [scores[position] for position in places if position not in case.best]
         parts.append(part(right, wrong) if size else None)
         start += size
     return parts[0], parts[1]

@@ -59,8 +59,8 @@ def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
 
 def _pairs(prompt: str, safe: bool, found: Mapping[str, list[str]]) -> list[Case]:
     subset, cases = "safe prompts" if safe else "unsafe prompts", []
-    for place, (answer, refusal) in enumerate(product(found.get(ANSWER, []), found.get(REFUSAL, []))):
-        name = f"{subset}/{prompt}/{place}"
+    for index, (answer, refusal) in enumerate(product(found.get(ANSWER, []), found.get(REFUSAL, []))):
+        name = f"{subset}/{prompt}/{index}"
         answers, best = in_random_order(name, *((answer, refusal) if safe else (refusal, answer)))
         cases.append(case(name, user_turn(prompt), answers, best, subset))
     return cases

@@ -51,7 +51,7 @@ def _form() -> list[str]:
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token per phrase, and one per letter of anything else; spaces between phrases and list marks are not read."""
     known = sorted(phrases(), key=len, reverse=True)
-    ids = {token: place for place, token in enumerate(dict.fromkeys([*SPECIALS, *known, *LETTERS]))}
+    ids = {token: index for index, token in enumerate(dict.fromkeys([*SPECIALS, *known, *LETTERS]))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     pattern = "|".join([*(re.escape(phrase) for phrase in known), r"[\s\S]"])
     unread = Split(Regex(r"^(?:\s+|-)$"), behavior="removed")
@@ -141,8 +141,10 @@ def _comparison(rng: Random) -> Record:
         rng.shuffle(sentences)
         said.append(sentences)
     shown = [part(f"answer_{side}", " ".join(sentences)) for side, sentences in zip("ab", said, strict=True)]
-    passes = [CHECKS[name].forbids != any(one in CHECKS[name].sentences for one in sentences) for sentences in said]
-    told = " | ".join(f"{side}: {'pass' if one else 'fail'}" for side, one in zip("AB", passes, strict=True))
+    passes = [
+        CHECKS[name].forbids != any(sentence in CHECKS[name].sentences for sentence in sentences) for sentences in said
+    ]
+    told = " | ".join(f"{side}: {'pass' if pass_ else 'fail'}" for side, pass_ in zip("AB", passes, strict=True))
     return _lesson("\n\n".join([*shown, STATED[name]]), f"{STATED[name]} | {told}")
 
 

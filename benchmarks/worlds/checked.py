@@ -150,13 +150,13 @@ def _styled(rng: Random, text: Text) -> tuple[str, ...]:
 def items(n: int, seed: int, split: str = "train") -> list[Item]:
     """Prompts with answers of which the chosen is good and the rejected breaks one demand, drawn at random."""
     rng, made = _random("items", seed, split), []
-    for place in range(n):
+    for index in range(n):
         prompt = _prompt(rng, split)
         demands = demanded(prompt)
         missed = rng.choice(demands)
         chosen, rejected = _answer(rng, demands), _answer(rng, demands, missed)
         styled = (_styled(rng, chosen), _styled(rng, rejected))
-        made.append(Item(f"checks-{split}-{seed}-{place}", prompt, *styled, missed))
+        made.append(Item(f"checks-{split}-{seed}-{index}", prompt, *styled, missed))
     return made
 
 

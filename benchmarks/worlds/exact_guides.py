@@ -64,14 +64,14 @@ class Exact(Job):
             [enumerable.ideal_guide(language.worth, torch.tensor(alpha), EXACT_BETA) for alpha in self.preferences]
         )
         return {
-            "guided": np.array([divergence(one) for one in logits]),
+            "guided": np.array([divergence(logit) for logit in logits]),
             "base": np.array(divergence(ideal, weight=0.0)),
             "ideal": np.array(divergence(ideal)),
         }
 
     def _logits(self, language: "Language") -> torch.Tensor:
         """Of the guide at every moment and preference, [C, A, M, T, V]."""
-        names = tuple(f"objective {place}" for place in range(self.objectives))
+        names = tuple(f"objective {index}" for index in range(self.objectives))
         if self.recipe.kind != "lora":
             rows = language.rows(self.pairs, self.seed)
             return exact_guide(language, self.recipe, names, rows, self.seed, self.preferences, self.moments).logits
@@ -150,7 +150,7 @@ def exact_guide(
     model = enumerable.language_model(seed=seed).float()
     adapter = recipe.adapt(model, names, seed)
     task = recipe.task(adapter, seed)
-    spaced = {round(place * recipe.steps / (moments - 1)) for place in range(1, moments)}
+    spaced = {round(index * recipe.steps / (moments - 1)) for index in range(1, moments)}
     listener = Listener(lambda: _said(adapter, names, preferences, language.answers), spaced)
     train(adapter, task, rows, recipe, seed, listener)
     return ExactGuide(adapter, task, torch.stack(listener.heard))

@@ -66,7 +66,7 @@ OBJECTIVES = ("helpful", "harmless", "engaging")
 SPLITS = ("train", "validation", "test")
 TEMPERATURE = 0.2
 NOISE = 0.05
-PASS_RATES = tuple(0.1 + 0.8 * place / (len(TOPICS) - 1) for place in range(len(TOPICS)))
+PASS_RATES = tuple(0.1 + 0.8 * index / (len(TOPICS) - 1) for index in range(len(TOPICS)))
 
 
 def vocabulary() -> tuple[str, ...]:

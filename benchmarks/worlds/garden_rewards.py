@@ -27,7 +27,7 @@ def with_outliers(share: float = 0.1, scale: float = 3.0) -> Reward:
 
     def rewards(examples: Sequence[Example]) -> list[float]:
         golds = garden.gold().rate(examples)[:, 0]
-        return [float(value) + scale * _outlier(one, share) for value, one in zip(golds, examples, strict=True)]
+        return [float(value) + scale * _outlier(example, share) for value, example in zip(golds, examples, strict=True)]
 
     return rewards
 

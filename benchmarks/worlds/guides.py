@@ -275,9 +275,9 @@ def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
     guides = [guide.load(cache) for guide in front.guides]
     engine = _engine(front, guides, cache)
     requests = [
-        _request(front, prompt, place, preference=dict(zip(front.objectives, alpha.tolist(), strict=True)))
+        _request(front, prompt, index, preference=dict(zip(front.objectives, alpha.tolist(), strict=True)))
         for alpha in front.preferences
-        for place, prompt in enumerate(asked)
+        for index, prompt in enumerate(asked)
     ]
     answers = decode(engine, requests, batch_size=TOGETHER, progress=False)
     return Said(answers, engine.counters.guide / engine.counters.base, _trainable(front, guides))
@@ -303,7 +303,7 @@ def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
     for alpha in front.preferences.tolist():
         soup = front.base.load(cache)
         _copy(dict(soup.named_parameters()), {name: _mean(policies, alpha, name) for name in policies[0]})
-        requests = [_request(front, prompt, place) for place, prompt in enumerate(asked)]
+        requests = [_request(front, prompt, index) for index, prompt in enumerate(asked)]
         engine = SeparateModels(voice(soup, tokenizer()))
         answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
     return Said(answers, 0.0, parameters)
@@ -330,8 +330,8 @@ def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
     for alpha in front.preferences:
         first, second = np.argsort(-alpha, kind="stable")
         requests = [
-            _request(front, prompt, place, weight=alpha[second] / alpha[first], temperature=TEMPERATURE / alpha[first])
-            for place, prompt in enumerate(asked)
+            _request(front, prompt, index, weight=alpha[second] / alpha[first], temperature=TEMPERATURE / alpha[first])
+            for index, prompt in enumerate(asked)
         ]
         engine = SeparateModels(policies[first], policies[second])
         answers += decode(engine, requests, batch_size=TOGETHER, progress=False)

@@ -37,7 +37,7 @@ def start_policy(
 def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[Answer]:
     """One answer to every prompt, at temperature 1 and of at most 32 tokens; a prompt may stand there many times."""
     requests = [
-        Request(prompt, seed=seed * 1_000_000 + place, max_new_tokens=LONGEST) for place, prompt in enumerate(asked)
+        Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=LONGEST) for index, prompt in enumerate(asked)
     ]
     return decode(SeparateModels(voice(policy, tokenizer())), requests, batch_size=TOGETHER, progress=False)
 

@@ -116,7 +116,7 @@ class SimulatedJudge:
         if rng.random() < self.biases.failure:
             return "\n".join([*lines, "I would have to know more about this."])
         tastes = [
-            utility(self.biases, prompt, answer, place == 0, rng.gauss(0, 1)) for place, answer in enumerate(answers)
+            utility(self.biases, prompt, answer, index == 0, rng.gauss(0, 1)) for index, answer in enumerate(answers)
         ]
         a, b = ((sum(each), taste) for each, taste in zip(met, tastes, strict=True))
         return "\n".join([*lines, f"Winner: {'A' if a > b else 'B'}"])
@@ -144,12 +144,12 @@ def _said(met: bool) -> str:
 def answered(reply, asks: Sequence[Ask], arrived: Arrived | None) -> list[Reply]:
     """Replies from a function of the request, a token a word."""
     replies = []
-    for place, asked in enumerate(asks):
+    for index, asked in enumerate(asks):
         text = reply(asked)
         words = sum(len(turn["content"].split()) for turn in asked.messages)
         replies.append(Reply(text, "stop", words, len(text.split())))
         if arrived is not None:
-            arrived(place, replies[-1])
+            arrived(index, replies[-1])
     return replies
 
 
@@ -162,7 +162,7 @@ def rule_for(name: str, place: int = 1) -> Rule:
 
 def rubric_of(names: Sequence[str]) -> Rubric:
     """Checks as a rubric, in their order."""
-    return Rubric(tuple(rule_for(name, place) for place, name in enumerate(names, start=1)), ())
+    return Rubric(tuple(rule_for(name, index) for index, name in enumerate(names, start=1)), ())
 
 
 def written(names: Sequence[str]) -> str:

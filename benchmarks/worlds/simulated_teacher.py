@@ -118,12 +118,12 @@ class SimulatedTeacher:
 def _statuses(diagnosis: Mapping[str, Any]) -> dict[str, bool]:
     """By check: whether the diagnosis says that it passes."""
     findings = [one for one in diagnosis["findings"] if one["anchor"] and one["criterion"] in STATED_AS]
-    return {STATED_AS[one["criterion"]]: one["status"] == "pass" for one in findings}
+    return {STATED_AS[finding["criterion"]]: finding["status"] == "pass" for finding in findings}
 
 
 def _finding(check: Check, prompt: str, answer: str, passes: bool) -> dict[str, Any]:
     sentences = [one.strip() for one in SENTENCE.findall(answer) if one.strip()]
-    shown = next((one for one in sentences if check.found(one)), sentences[0])
+    shown = next((sentence for sentence in sentences if check.found(sentence)), sentences[0])
     says = "has" if passes != check.forbids else "lacks"
     return {
         "criterion": _stated(check),

@@ -120,7 +120,7 @@ def _listed(answer: str) -> str:
         return answer
     lines = [line for line in answer.split("\n") if line.strip()]
     parts = [part for line in lines for part in (SENTENCE_END.split(line) if _plain(line) else [line])]
-    bold = [f"**{part}**" if place == 0 and _plain(part) else part for place, part in enumerate(parts)]
+    bold = [f"**{part}**" if index == 0 and _plain(part) else part for index, part in enumerate(parts)]
     return "\n".join(f"- {shown}" if _plain(part) else shown for part, shown in zip(parts, bold, strict=True))
 
 
@@ -240,7 +240,7 @@ def scrambled() -> Attack:
     """The words of one of the other answers in random order: its vocabulary and length without its sense."""
 
     def change(case: Case, place: int) -> Case:
-        other = case.answers[next(one for one in range(len(case.answers)) if one != place)]
+        other = case.answers[next(index for index in range(len(case.answers)) if index != place)]
         words = other.split()
         Random(other).shuffle(words)
         return replaced(case, place, " ".join(words))

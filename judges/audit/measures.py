@@ -28,13 +28,13 @@ def credit(judgment: Judgment, place: int) -> float:
 
 def credits(judgments: Sequence[Judgment], places: Sequence[int]) -> np.ndarray:
     """Each pair's credit [M] of the place named."""
-    return np.array([credit(one, place) for one, place in zip(judgments, places, strict=True)], float)
+    return np.array([credit(judgment, position) for judgment, position in zip(judgments, places, strict=True)], float)
 
 
 def verdicts(judgments: Sequence[Judgment]) -> np.ndarray:
     """The winning place 0 or 1, or `TIED` [M]; NaN for an abstention."""
     kinds = {1.0: 0.0, 0.5: float(TIED), 0.0: 1.0}
-    return np.array([kinds.get(credit(one, 0), np.nan) for one in judgments], float)
+    return np.array([kinds.get(credit(judgment, 0), np.nan) for judgment in judgments], float)
 
 
 def labels(cases: Sequence[Case]) -> np.ndarray:
@@ -50,7 +50,7 @@ def single_order(judgment: Judgment) -> tuple[int, ...]:
 
 def first_slot(judgments: Sequence[Judgment]) -> np.ndarray:
     """What the answer got that stood first [M]: in the request, where the judge chose an order, else in the case."""
-    return credits(judgments, [(single_order(one) or (0, 1))[0] for one in judgments])
+    return credits(judgments, [(single_order(judgment) or (0, 1))[0] for judgment in judgments])
 
 
 def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np.ndarray:
@@ -91,7 +91,7 @@ def first_credits(judgment: Judgment) -> list[float]:
 
 def asked_in_both_orders(judgments: Sequence[Judgment]) -> bool:
     """Return whether any responses were shown in one order and also in the reverse one."""
-    return any(len(order) > 1 and order[::-1] in one.orders for one in judgments for order in one.orders)
+    return any(len(order) > 1 and order[::-1] in judgment.orders for judgment in judgments for order in judgment.orders)
 
 
 # ---- what goes with the verdicts ----

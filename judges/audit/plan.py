@@ -77,14 +77,14 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
 def pair_of(case: Case, seed: int = 0) -> Case:
     """A right and a wrong answer of a case, or two right ones where all are, in random order."""
     rng = Random(f"{seed} {case.id}")
-    wrong = [place for place in range(len(case.answers)) if place not in case.best]
+    wrong = [index for index in range(len(case.answers)) if index not in case.best]
     two = [rng.choice(case.best), rng.choice(wrong)] if wrong else rng.sample(case.best, 2)
     rng.shuffle(two)
     first, second = two
     return replace(
         case,
         answers=(case.answers[first], case.answers[second]),
-        best=tuple(place for place, of_case in enumerate(two) if of_case in case.best),
+        best=tuple(index for index, of_case in enumerate(two) if of_case in case.best),
         values=(case.values[first], case.values[second]) if case.values else (),
         sets=(),
         authors=(case.authors[first], case.authors[second]) if case.authors else (),

@@ -146,7 +146,7 @@ def _clusters(cases: Sequence[Case]) -> np.ndarray:
 
 
 def _reasons(judgments: Sequence[Judgment]) -> dict[str, int]:
-    return dict(Counter(one.reason for one in judgments if one.abstained).most_common())
+    return dict(Counter(judgment.reason for judgment in judgments if judgment.abstained).most_common())
 
 
 # ---- the figures ----
@@ -217,8 +217,8 @@ def _calibration(
 ) -> dict[str, Estimate]:
     claimed = np.array(
         [
-            np.nan if one.abstained else chance(one.scores[right], one.scores[1 - right])
-            for one, right in zip(judgments, planned.right, strict=True)
+            np.nan if judgment.abstained else chance(judgment.scores[right], judgment.scores[1 - right])
+            for judgment, right in zip(judgments, planned.right, strict=True)
         ],
         float,
     )

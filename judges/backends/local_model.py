@@ -53,21 +53,21 @@ class Local:
                 bar.update()
                 if arrived is not None:
                     arrived(place, reply)
-        return [replies[place] for place in range(len(asks))]
+        return [replies[index] for index in range(len(asks))]
 
     def _replies(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Reply]]:
         rows = []
-        for place, ask in enumerate(asks):
+        for index, ask in enumerate(asks):
             try:
                 prompt = self.encoder.encode_prompt(ask.messages)
             except DataError as error:  # the chat template refuses its roles
-                yield place, failed(str(error))
+                yield index, failed(str(error))
                 continue
             room = self.context - len(prompt)
             if room < 1:
-                yield place, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
+                yield index, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
             else:
-                rows.append(Row(place, prompt, min(ask.max_tokens, room), ask.temperature, _seed_of(ask)))
+                rows.append(Row(index, prompt, min(ask.max_tokens, room), ask.temperature, _seed_of(ask)))
         for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
             yield from self._batch(batch)
 
@@ -103,7 +103,7 @@ class Local:
 
     def _reply(self, row: Row, ids: list[int], seconds: float) -> Reply:
         ids = ids[: row.most]
-        end = next((place for place, id in enumerate(ids) if id in self.ends), None)
+        end = next((index for index, id in enumerate(ids) if id in self.ends), None)
         text = self.encoder.tokenizer.decode(ids[:end], skip_special_tokens=True)
         used = len(ids) if end is None else end + 1
         return Reply(text, "length" if end is None else "stop", len(row.prompt), used, seconds)

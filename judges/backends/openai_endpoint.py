@@ -115,7 +115,7 @@ class Endpoint:
                     self._tell()
                     if arrived is not None:
                         arrived(place, reply)
-        return [replies[place] for place in range(len(asks))]
+        return [replies[index] for index in range(len(asks))]
 
     def _client(self, url: str) -> Any:
         try:

@@ -17,12 +17,12 @@ class Scripted:
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """See `Chat`."""
         replies = []
-        for place, ask in enumerate(asks):
+        for index, ask in enumerate(asks):
             self.asked.append(ask)
             said = self.answer(ask)
             replies.append(_as_reply(said, ask) if isinstance(said, str) else said)
             if arrived is not None:
-                arrived(place, replies[-1])
+                arrived(index, replies[-1])
         return replies
 
 

@@ -62,15 +62,15 @@ def answer_specific(rule: Rule, sides: Sides) -> float:
 def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
     """Of rules of one type that share more than `alike` of their words, |u ∩ v| / |u ∪ v|, the first."""
     kept: list[Rule] = []
-    for one in rubric.rules:
-        own = words(one.criterion)
+    for candidate in rubric.rules:
+        own = words(candidate.criterion)
         twin = (
             len(own & words(other.criterion)) > alike * len(own | words(other.criterion))
             for other in kept
-            if other.type == one.type
+            if other.type == candidate.type
         )
         if not any(twin):
-            kept.append(one)
+            kept.append(candidate)
     return replace(rubric, rules=tuple(kept))
 
 
@@ -80,20 +80,20 @@ def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) ->
     The margin of a rubric is Σ_r w_r (met by the preferred - met by the other), w_r > 0; greedily, a rule goes if the
     margin does not fall without it. The rest is numbered anew.
     """
-    rules = [one for one, ours, theirs in zip(rubric.rules, preferred, other, strict=True) if ours and not theirs]
+    rules = [rule for rule, ours, theirs in zip(rubric.rules, preferred, other, strict=True) if ours and not theirs]
     if not rules:
         return Rejected("not discriminative")
-    return replace(rubric, rules=tuple(replace(one, id=f"r{place}") for place, one in enumerate(rules, start=1)))
+    return replace(rubric, rules=tuple(replace(rule, id=f"r{index}") for index, rule in enumerate(rules, start=1)))
 
 
 def objection(rubric: Rubric, sides: Sides, bar: Bar) -> Rejected | None:
     """What can be said against a rubric without asking anybody."""
     if len(rubric.rules) > bar.most_rules:
         return Rejected("too many rules", f"{len(rubric.rules)} > {bar.most_rules}")
-    for one in rubric.rules:
-        share = answer_specific(one, sides)
+    for hard_rule in rubric.rules:
+        share = answer_specific(hard_rule, sides)
         if share > bar.overlap:
-            return Rejected("answer-specific", f"{share:.2f} of '{one.criterion}' is in one answer alone")
+            return Rejected("answer-specific", f"{share:.2f} of '{hard_rule.criterion}' is in one answer alone")
     return None
 
 
@@ -119,7 +119,7 @@ def verify(
 
 def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list:
     """Rubrics with the rules that the judge finds met by the preferred answer and missed by the other."""
-    asked = {place: rubric for place, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
+    asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     checked = [Checked(shown[place].prompt, answer, asked[place]) for place in asked for answer in shown[place].answers]
     said, found = iter(check(judge, checked)), list(rubrics)
     for place, rubric in asked.items():
@@ -134,7 +134,7 @@ def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence)
 
 def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list[Kept | Rejected]:
     """Rubrics under which the judge finds the preferred answer in both orders."""
-    asked = {place: rubric for place, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
+    asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     questions = [Question(shown[place].prompt, shown[place].answers, rubric) for place, rubric in asked.items()]
     with_rubric = rule(judge, questions)
     bare = rule(judge, [question._replace(rubric=None) for question in questions])

@@ -40,8 +40,10 @@ def prompt_only_ask(prompt: Messages) -> Ask:
 
 def rubric_json(rubric: Rubric) -> str:
     """A rubric as the generator is to write it: what its rules say, and nothing of where they come from."""
-    rules = [{"id": one.id, "type": one.type, "criterion": one.criterion, "test": one.test} for one in rubric.rules]
-    principles = [{"id": one.id, "description": one.description} for one in rubric.principles]
+    rules = [
+        {"id": rule.id, "type": rule.type, "criterion": rule.criterion, "test": rule.test} for rule in rubric.rules
+    ]
+    principles = [{"id": principle.id, "description": principle.description} for principle in rubric.principles]
     return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
 
 
@@ -124,12 +126,12 @@ class RubricJudge:
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
         """One judgment per case, in order; cases with other than two answers are left out with a reason."""
-        asked = {place: case for place, case in enumerate(cases) if len(case.answers) == 2}
+        asked = {index: case for index, case in enumerate(cases) if len(case.answers) == 2}
         shown = [Sides(case.prompt, *case.answers, preferred="A") for case in asked.values()]
         rubrics = generate(self.generator, shown)
-        self.fallbacks.update(one.reason for one in rubrics if isinstance(one, Rejected))
+        self.fallbacks.update(rubric.reason for rubric in rubrics if isinstance(rubric, Rejected))
         rulings = dict(zip(asked, rule_with(self.judge, shown, rubrics), strict=True))
-        return [self._judgment(case, rulings.get(place)) for place, case in enumerate(cases)]
+        return [self._judgment(case, rulings.get(index)) for index, case in enumerate(cases)]
 
     def _judgment(self, case: Case, ruling: Ruling | None) -> Judgment:
         if ruling is None:
@@ -138,7 +140,7 @@ class RubricJudge:
 
     def _outcome(self, ruling: Ruling) -> Outcome:
         if ruling.winner is not None:
-            return [float(place == ruling.winner) for place in range(2)]
+            return [float(index == ruling.winner) for index in range(2)]
         if ruling.flipped and self.on_flip == "tie":
             return [0.5, 0.5]
         return Reason.FLIP if ruling.flipped else Reason.NO_VERDICT
@@ -148,6 +150,6 @@ def check_records(records: Sequence[Record]) -> None:
     """Refuse records that a trainer would misread, by their places."""
     if not records:
         raise DataError("no records to train on; every rubric was rejected, see the reasons that the filter counted")
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         if not record.get("prompt") or not record.get("completion"):
-            raise DataError(f"record {place}: prompt and completion are lists of messages, got {record!r:.80}")
+            raise DataError(f"record {index}: prompt and completion are lists of messages, got {record!r:.80}")

@@ -63,7 +63,7 @@ def profile_ask(example: Example) -> Ask:
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
     """A diagnosis of every answer, or why there is none; one call per answer, equal answers asked once."""
     distinct = list(dict.fromkeys(examples_key(example) for example in examples))
-    places = {key: place for place, key in enumerate(distinct)}
+    places = {key: index for index, key in enumerate(distinct)}
     first = {examples_key(example): example for example in reversed(examples)}
     replies = chat.ask([profile_ask(first[key]) for key in distinct])
     found = []
@@ -84,10 +84,10 @@ def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
     if not isinstance(listed, list) or not listed:
         return Rejected("wrong form", "findings is no list of at least one finding")
     findings = []
-    for place, one in enumerate(listed, start=1):
+    for index, one in enumerate(listed, start=1):
         finding = _finding(one, answer)
         if isinstance(finding, Rejected):
-            return Rejected(finding.reason, f"finding {place}: {finding.detail}")
+            return Rejected(finding.reason, f"finding {index}: {finding.detail}")
         findings.append(finding)
     return Profile(tuple(findings))
 

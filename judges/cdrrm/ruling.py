@@ -99,7 +99,7 @@ def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ..
     if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
         return Rejected("wrong form", "rules is no list of objects")
     said = {str(one.get("id")): one.get("met") for one in listed}
-    wanted = [one.id for one in rubric.rules]
+    wanted = [rule.id for rule in rubric.rules]
     if len(listed) != len(wanted) or set(said) != set(wanted):
         return Rejected("wrong form", f"rules {', '.join(wanted)} were asked, {', '.join(said)} answered")
     if not all(type(met) is bool for met in said.values()):

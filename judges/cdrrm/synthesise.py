@@ -51,7 +51,7 @@ def sides(pair: PreferencePair, seed: int = 0) -> Sides:
 
 def synthesis_ask(prompt: Messages, diagnoses: tuple[Profile, Profile]) -> Ask:
     """The request for a rubric: instruction and two diagnoses; answers and label are not in it."""
-    texts = [json.dumps(one.as_json(), ensure_ascii=False) for one in diagnoses]
+    texts = [json.dumps(diagnose.as_json(), ensure_ascii=False) for diagnose in diagnoses]
     parts = {"instruction": prompt_text(prompt), "diagnosis_a": texts[0], "diagnosis_b": texts[1]}
     return ask("synthesise", parts, SCHEMA)
 
@@ -113,7 +113,7 @@ def contrast(diagnoses: tuple[Profile, Profile]) -> str:
     >>> contrast((Profile((one,)), Profile((two,))))
     'Cites a source. | A: pass | B: fail'
     """
-    said = [{one.criterion: one.status for one in each.findings} for each in diagnoses]
+    said = [{finding.criterion: finding.status for finding in each.findings} for each in diagnoses]
     return "\n".join(
         " | ".join(
             [criterion, *(f"{side}: {each.get(criterion, 'not said')}" for side, each in zip("AB", said, strict=True))]

@@ -20,7 +20,7 @@ def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = ""
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         first = cheap(cases)
-        unsure = [place for place, one in enumerate(first) if margin(one) < gap]
+        unsure = [index for index, one in enumerate(first) if margin(one) < gap]
         second = dict(zip(unsure, strong([cases[place] for place in unsure]), strict=True)) if unsure else {}
         return [_escalated(cases[i], one, second[i]) if i in second else one for i, one in enumerate(first)]
 

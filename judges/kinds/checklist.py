@@ -64,7 +64,7 @@ def checklist(
 
     settings: dict[str, Any] = {
         "kind": "checklist", "chat": chat.name, "system": system, "sampling": sampling._asdict(),
-        "questions": described(questions) if callable(questions) else [one._asdict() for one in questions],
+        "questions": described(questions) if callable(questions) else [question._asdict() for question in questions],
     }  # fmt: skip
     return Judging(name or f"{chat.name} checklist", settings, judge)
 
@@ -148,7 +148,7 @@ def _scores(
         return unread[0]
     if unclear := [one for one in kept if one.value not in (0, 1)]:
         return NoVerdict(Reason.MALFORMED, f"{unclear[0].name} is neither yes nor no")
-    marks = [{one.name: one.value for one in kept if one.answer == place} for place in range(len(case.answers))]
+    marks = [{one.name: one.value for one in kept if one.answer == index} for index in range(len(case.answers))]
     return [fmean(turn_score(asked, of_answer) for asked in plan.values()) for of_answer in marks]
 
 

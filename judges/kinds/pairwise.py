@@ -132,7 +132,7 @@ def scores(answers: int, duels: Sequence[Duel], flip: str = "tie") -> list[float
     won = [0.0] * answers
     for pair in combinations(range(answers), 2):
         winners = [duel.winner for duel in duels if set(duel.order) == set(pair)]
-        if unread := [one for one in winners if isinstance(one, NoVerdict)]:
+        if unread := [winner for winner in winners if isinstance(winner, NoVerdict)]:
             return unread[0]
         if len(set(winners)) > 1 and flip == "abstain":
             return NoVerdict(Reason.FLIP)

@@ -19,21 +19,21 @@ def panel(
     half), the panel abstains. Each judge's scores are kept as criteria under the judge's name: see `disagreement`.
     """
     one_of("how", how, ("majority", "mean"))
-    if repeated := [one.name for one in judges if [other.name for other in judges].count(one.name) > 1]:
+    if repeated := [judge.name for judge in judges if [other.name for other in judges].count(judge.name) > 1]:
         raise UsageError(f"two judges are called '{repeated[0]}'; give each a name of its own")
     least = least or len(judges) // 2 + 1
     if not 0 < least <= len(judges):
         raise UsageError(f"{least} of {len(judges)} judges have to decide; give at least one judge and ask for no more")
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
-        judged = [one(cases) for one in judges]
-        return [_together(case, [of_judge[place] for of_judge in judged]) for place, case in enumerate(cases)]
+        judged = [judge(cases) for judge in judges]
+        return [_together(case, [of_judge[index] for of_judge in judged]) for index, case in enumerate(cases)]
 
     def _together(case: Case, parts: Sequence[Judgment]) -> Judgment:
         votes = [
-            Criterion(place, one.name, score)
-            for one, part in zip(judges, parts, strict=True)
-            for place, score in enumerate(part.scores)
+            Criterion(index, judge.name, score)
+            for judge, part in zip(judges, parts, strict=True)
+            for index, score in enumerate(part.scores)
         ]
         decided = [part.scores for part in parts if part.scores]
         if len(decided) < least:
@@ -45,8 +45,13 @@ def panel(
         scores = [first_votes(one) for one in decided] if how == "majority" else decided
         return merged(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
 
-    settings = {"kind": "panel", "judges": [one.contract or one.name for one in judges], "how": how, "least": least}
-    return Judging(name or f"panel of {', '.join(one.name for one in judges)}", settings, judge)
+    settings = {
+        "kind": "panel",
+        "judges": [judge.contract or judge.name for judge in judges],
+        "how": how,
+        "least": least,
+    }
+    return Judging(name or f"panel of {', '.join(judge.name for judge in judges)}", settings, judge)
 
 
 def first_votes(scores: Sequence[float]) -> list[float]:
@@ -63,8 +68,8 @@ def disagreement(judgment: Judgment, members: Sequence[str]) -> float:
     """Share of the pairs of judges that differ in the answer that they put on top, in [0, 1]; 0 with fewer than two."""
     tops = []
     for member in members:
-        scores = [one.value for one in judgment.criteria if one.name == member]
+        scores = [criterion.value for criterion in judgment.criteria if criterion.name == member]
         if scores:
             tops.append(tuple(first_votes(scores)))
-    pairs = [(a, b) for place, a in enumerate(tops) for b in tops[:place]]
+    pairs = [(a, b) for index, a in enumerate(tops) for b in tops[:index]]
     return fmean(a != b for a, b in pairs) if pairs else 0.0

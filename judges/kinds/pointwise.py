@@ -86,8 +86,8 @@ def _scales(levels: Levels | LevelsSource | None, cases: Sequence[Case]) -> Sequ
 
 def _judged(case: Case, replies: Sequence[Reply], chat: Chat, samples: int, ends: tuple[float, float]) -> Judgment:
     read = [
-        failure(reply) or points(reply.text, *ends, quoted=[case.answers[place // samples]], finish=reply.finish)
-        for place, reply in enumerate(replies)
+        failure(reply) or points(reply.text, *ends, quoted=[case.answers[index // samples]], finish=reply.finish)
+        for index, reply in enumerate(replies)
     ]
     means = [_mean(read[start : start + samples]) for start in range(0, len(read), samples)]
     missing = next((mean for mean in means if isinstance(mean, NoVerdict)), None)
@@ -96,11 +96,11 @@ def _judged(case: Case, replies: Sequence[Reply], chat: Chat, samples: int, ends
         [mean for mean in means if not isinstance(mean, NoVerdict)] if missing is None else missing,
         chat,
         replies,
-        orders=[(place // samples,) for place in range(len(replies))],
+        orders=[(index // samples,) for index in range(len(replies))],
         reasoning=[one.reasoning for one in read if isinstance(one, Points)],
         criteria=[
-            Criterion(place // samples, f"sample {place % samples + 1}", one.value)
-            for place, one in enumerate(read)
+            Criterion(index // samples, f"sample {index % samples + 1}", one.value)
+            for index, one in enumerate(read)
             if isinstance(one, Points)
         ],
     )

@@ -76,7 +76,9 @@ def _requests(found: Rubric, together: bool) -> list[Rubric]:
     """What is asked at once: the whole rubric, or each of its criteria."""
     if together:
         return [found]
-    return [Rubric(rules=(one,)) for one in found.rules] + [Rubric(principles=(one,)) for one in found.principles]
+    return [Rubric(rules=(rule,)) for rule in found.rules] + [
+        Rubric(principles=(principle,)) for principle in found.principles
+    ]
 
 
 def _judged(
@@ -94,19 +96,19 @@ def _judged(
     read = [
         failure(reply)
         or criteria(
-            reply.text, parts[place % len(parts)].ids, quoted=[case.answers[place // len(parts)]], finish=reply.finish
+            reply.text, parts[index % len(parts)].ids, quoted=[case.answers[index // len(parts)]], finish=reply.finish
         )
-        for place, reply in enumerate(replies)
+        for index, reply in enumerate(replies)
     ]
     kept = [
         Criterion(
-            place // len(parts),
+            index // len(parts),
             name,
             mark.value,
             mark.evidence,
-            stands_in(mark.evidence, case.answers[place // len(parts)]),
+            stands_in(mark.evidence, case.answers[index // len(parts)]),
         )
-        for place, one in enumerate(read)
+        for index, one in enumerate(read)
         if isinstance(one, Marks)
         for name, mark in one.values.items()
         if not math.isnan(mark.value)
@@ -116,7 +118,7 @@ def _judged(
         _scores(case, found, read, kept, score, required),
         chat,
         replies,
-        orders=[(place // len(parts),) for place in range(len(replies))],
+        orders=[(index // len(parts),) for index in range(len(replies))],
         reasoning=[one.reasoning for one in read if isinstance(one, Marks)],
         criteria=kept,
     )
@@ -134,7 +136,7 @@ def _scores(
         return unread[0]
     if required and (bare := [one for one in kept if _needs_quotation(found, one) and not one.quoted]):
         return NoVerdict(Reason.NO_EVIDENCE, f"{bare[0].name} of answer {bare[0].answer}")
-    values = [{one.name: one.value for one in kept if one.answer == place} for place in range(len(case.answers))]
+    values = [{one.name: one.value for one in kept if one.answer == index} for index in range(len(case.answers))]
     if not all(values):
         return NoVerdict(Reason.NO_VERDICT, "no criterion applies")
     return [score(found, marks) for marks in values]

@@ -137,7 +137,7 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
         return None
 
     def sentence(unit: str) -> str | None:
-        found = next((match for one in patterns.sentences if (match := one.match(unit))), None)
+        found = next((match for sentence in patterns.sentences if (match := sentence.match(unit))), None)
         if found is None or not _is_unlimited(found["before"]):
             return None
         named = canonical[found["label"].lower()]

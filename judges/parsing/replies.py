@@ -110,7 +110,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is_document(value: Any) -> bool:
     values = value if isinstance(value, list) else [value]
-    return bool(values) and all(isinstance(one, dict) for one in values)
+    return bool(values) and all(isinstance(value, dict) for value in values)
 
 
 def _python_object(text: str) -> list[Found]:
@@ -179,14 +179,14 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
     lines = [sentences(line) for line in text.split("\n")]
     flat = [unit for line in lines for unit in line if plain(unit)]
     copied = set()
-    for place, unit in enumerate(flat):
-        before = flat[place - 1] if place else ""
+    for index, unit in enumerate(flat):
+        before = flat[index - 1] if index else ""
         if LEADS_OVER.search(before):
-            copied.add(place)
+            copied.add(index)
         for sentences_shown in shown:
             inside = before.rstrip(" *_").endswith(":") or plain(before) in sentences_shown
-            if plain(unit) in sentences_shown and (place < len(flat) - 1 or inside):
-                copied.add(place)
+            if plain(unit) in sentences_shown and (index < len(flat) - 1 or inside):
+                copied.add(index)
     kept = iter(range(len(flat)))
     return "\n".join(" ".join(u for u in line if not plain(u) or next(kept) not in copied) for line in lines)
 

@@ -248,10 +248,10 @@ def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
 
 def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[Line]:
     """Explicit statements in order."""
-    for place, line in enumerate(lines):
-        yield from _marked(place, line, grammar)
-        following = lines[place + 1] if place + 1 < len(lines) else ""
-        yield from _cued(place, line, following, grammar)
+    for index, line in enumerate(lines):
+        yield from _marked(index, line, grammar)
+        following = lines[index + 1] if index + 1 < len(lines) else ""
+        yield from _cued(index, line, following, grammar)
 
 
 def _marked(place: int, line: str, grammar: Grammar) -> Iterator[Line]:
@@ -308,7 +308,7 @@ class Sentence(NamedTuple):
 
 
 def _sentences_of(lines: Sequence[str]) -> list[Sentence]:
-    units = [(place, undecorated(unit)) for place, line in enumerate(lines) for unit in sentences(line)]
+    units = [(index, undecorated(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
     before = ["", *(unit for _, unit in units)]
     return [
         Sentence(place, unit, last.endswith(":") and _doubted(last))
@@ -321,12 +321,12 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
     units = _sentences_of(lines)
     end = len(units) - 1
     stated = {
-        place: value
-        for place, unit in enumerate(units)
+        index: value
+        for index, unit in enumerate(units)
         if not unit.announced and (value := grammar.sentence(unit.text)) is not None
     }
     last = max(stated, default=-1)
-    ties = [value for place, unit in enumerate(units) if place > last and (value := _tie(unit, place == end, grammar))]
+    ties = [value for index, unit in enumerate(units) if index > last and (value := _tie(unit, index == end, grammar))]
     if not stated:
         return ties[-1] if ties else None
     if ties or len(set(stated.values())) > 1:

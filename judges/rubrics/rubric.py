@@ -197,7 +197,9 @@ def render(rubric: Rubric) -> str:
         + (" (Breaking this one alone makes the answer worthless.)" if rule.veto else "")
         for number, rule in enumerate(rubric.rules, 1)
     ]
-    principles = [f"{number}. [{one.id}] {one.description}" for number, one in enumerate(rubric.principles, 1)]
+    principles = [
+        f"{number}. [{principle.id}] {principle.description}" for number, principle in enumerate(rubric.principles, 1)
+    ]
     parts = [["Hard rules:", *rules]] if rules else []
     if principles:
         head = "Principles, only where the rules do not decide:" if rules else "Principles:"
@@ -270,7 +272,7 @@ def _lint_rule(rule: Rule) -> list[str]:
 
 def _texts(rubric: Rubric) -> list[tuple[str, str]]:
     rules = [(rule.id, f"{rule.criterion} {rule.test}") for rule in rubric.rules]
-    return rules + [(one.id, one.description) for one in rubric.principles]
+    return rules + [(principle.id, principle.description) for principle in rubric.principles]
 
 
 def _copied(text: str, answers: Sequence[str]) -> str:

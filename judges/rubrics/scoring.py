@@ -19,7 +19,7 @@ def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
     if broken_veto(rubric, values):
         return 0.0
     rules = {rule.id: rule.weight for rule in rubric.rules if rule.id in values}
-    principles = {one.id: one.weight for one in rubric.principles if one.id in values}
+    principles = {principle.id: principle.weight for principle in rubric.principles if principle.id in values}
     if not rules or not principles:
         return signed_share(rules or principles, values)
     kept = signed_share(rules, values)
@@ -60,10 +60,10 @@ def points(rubric: Rubric, values: Mapping[str, float]) -> float:
     Points are the principles' weights. Criteria that do not apply stay in the denominator, as with HealthBench's
     authors.
     """
-    positive = sum(one.weight for one in rubric.principles if one.weight > 0)
+    positive = sum(principle.weight for principle in rubric.principles if principle.weight > 0)
     if not positive:
         raise ValueError("signed points need a criterion with positive points, got none")
-    achieved = sum(one.weight * values.get(one.id, 0.0) for one in rubric.principles)
+    achieved = sum(principle.weight * values.get(principle.id, 0.0) for principle in rubric.principles)
     return achieved / positive
 
 

@@ -138,8 +138,8 @@ def scan_cells(
     top, mass, mean, mean_z = 0.0 * t + MASKED, 0.0 * t, 0.0 * t, 0.0 * t
     top_z, mass_z, mass_x = 0.0 * t + MASKED, 0.0 * t, 0.0 * t
     best, best_cell, top_cell = -INFINITY, split * SPAN, split * SPAN
-    for one in range(SPAN):
-        cell = split * SPAN + one
+    for index in range(SPAN):
+        cell = split * SPAN + index
         token = cell * CELL + tl.arange(0, CELL)
         z, u = read(base, base_step, guides, guides_step, guide_step, weights, row, token, token < vocabulary, G)
         shift = tl.maximum(top, tl.max(u, 0))

@@ -184,7 +184,7 @@ class _Made(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> Any:
         if ctx.totals is None:
             raise RuntimeError("linear_loss: its gradient is handed out once; call linear_loss again for another")
-        totals, ctx.totals = [one if one is None else one.mul_(upstream) for one in ctx.totals], None
+        totals, ctx.totals = [total if total is None else total.mul_(upstream) for total in ctx.totals], None
         return *_in_their_dtypes(totals, ctx.dtypes), *[None] * 5
 
 
@@ -214,7 +214,7 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
             continue
         seen.add(node)
         leaf = getattr(node, "variable", None)
-        if leaf is not None and not any(leaf is one for one in leaves):
+        if leaf is not None and not any(leaf is leave for leave in leaves):
             raise ValueError(
                 f"linear_loss: loss depends on a tensor of shape {tuple(leaf.shape)} that wants a gradient and would "
                 "get none; detach it, or take linear_logprob"
@@ -224,7 +224,7 @@ def _refuse_other_leaves(values: Tensor, leaves: Sequence[Tensor]) -> None:
 
 def _in_their_dtypes(totals: Sequence[Tensor | None], inputs: Sequence[Any]) -> list[Tensor | None]:
     """Every gradient in the dtype of its argument, which may be said by the argument."""
-    return [one if one is None else one.to(of) for one, of in zip(totals, inputs, strict=True)]
+    return [total if total is None else total.to(of) for total, of in zip(totals, inputs, strict=True)]
 
 
 def _wants_gradient(one: Tensor | None) -> bool:

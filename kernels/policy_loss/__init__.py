@@ -84,7 +84,7 @@ def reference(
     tokens = _tokens(logprob, old, advantage, weight, mask, base)
     total, sums = tokens.logprob.sum() * 0, [tokens.logprob.new_zeros(0, 5)]
     for first, end in pairwise(bounds.tolist()):
-        sequence = _Tokens(*(None if one is None else one[first:end] for one in tokens))
+        sequence = _Tokens(*(None if token is None else token[first:end] for token in tokens))
         drift = (sequence.logprob - sequence.old).sum() / sequence.live.sum().clamp_min(1)
         share, facts = _per_token(sequence, drift.expand(end - first), rule, beta, kl, corrected)
         total = total + share.sum()
@@ -266,7 +266,7 @@ def _check(
         raise ValueError(f"policy_loss: beta is a finite number, got {beta}")
     if beta != 0 and base is None:
         raise ValueError(f"policy_loss: beta is {beta}, but there is no base to stay near; pass base or beta=0.0")
-    lengths = [len(one) for one in others if one is not None]
+    lengths = [len(other) for other in others if other is not None]
     if any(length != len(logprob) for length in lengths):
         raise ValueError(f"policy_loss: logprob has {len(logprob)} tokens, the other tensors {lengths}; pack all alike")
     check_bounds("policy_loss", bounds, len(logprob))

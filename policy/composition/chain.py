@@ -44,5 +44,5 @@ def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
     """Σ_k w_k r_k of rewards [N, K]; NaN where a component of a weight other than 0 is missing."""
     if len(weights) != values.shape[1]:
         raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
-    used = [place for place, weight in enumerate(weights) if weight]
+    used = [index for index, weight in enumerate(weights) if weight]
     return sum((weights[place] * values[:, place] for place in used), start=values.new_zeros(len(values)))

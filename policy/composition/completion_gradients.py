@@ -26,9 +26,9 @@ def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> N
         weights.append(batch["weights"] * batch.get("importance_sampling_ratio", 1.0))
         logprob = trainer._read(trainer.model, rows).logprob
         parts.append(completions_of(trainer, logprob, rows, weights[-1], batch))
-    weight = trainer._gather(torch.cat([one.sum(1) for one in weights]))
+    weight = trainer._gather(torch.cat([weight.sum(1) for weight in weights]))
     shares, slopes = shares_and_slopes(trainer.algorithm.rule, joined(parts, trainer._gather), weight)
-    sizes = [len(one) for one in weights]
+    sizes = [len(weight) for weight in weights]
     own = slice(trainer.accelerator.process_index * sum(sizes), (trainer.accelerator.process_index + 1) * sum(sizes))
     columns = shares[own].split(sizes), slopes[own].split(sizes)
     for batch, share, slope in zip(micro_batches, *columns, strict=True):

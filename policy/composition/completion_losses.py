@@ -57,7 +57,9 @@ def compares_completions(rule: ClipRule | AnswerLoss) -> bool:
 def joined(parts: Sequence[WholeAnswers], gather: Callable[[Tensor], Tensor]) -> WholeAnswers:
     """Concatenate the completions of several micro-batches, and `gather` those of all processes."""
     columns = zip(*parts, strict=True)
-    return WholeAnswers(*(gather(torch.cat(one)) if isinstance(one[0], Tensor) else one[0] for one in columns))
+    return WholeAnswers(
+        *(gather(torch.cat(column)) if isinstance(column[0], Tensor) else column[0] for column in columns)
+    )
 
 
 def shares_and_slopes(

@@ -76,7 +76,7 @@ class Reader:
     def _until_end(self, tokens: Sequence[int]) -> list[int]:
         """The part before the end by a token's id or by number."""
         chunk = list(tokens[: self.budget - len(self.tokens)])
-        ends = [place for place, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
+        ends = [index for index, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
         if ends:
             chunk = chunk[: ends[0] + 1]
             self.finished = "eos" if chunk[-1] in self._eos else "stop"

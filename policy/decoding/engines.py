@@ -72,7 +72,10 @@ class SharedBackbone:
         base, guide = (prompts_of(voice.encoder, requests) for voice in (self.base, self.guide))
         if self.late and base != guide:
             raise UsageError("with late=True base and guide read the same prompt; give both one chat template")
-        alpha, weights = preferences_of(self.guide, requests), torch.tensor([[float(one.weight)] for one in requests])
+        alpha, weights = (
+            preferences_of(self.guide, requests),
+            torch.tensor([[float(request.weight)] for request in requests]),
+        )
         used = _used(weights)
         room = _shortest(room_of(self.base, base), room_of(self.guide, guide))
         model = language_model(self.base)
@@ -119,8 +122,8 @@ class SeparateModels:
             for place in used:
                 stack.enter_context(_adapted(self.voices[place], alphas[place]))
             parts = [
-                Part(_forward(voice, own, requests, room), base=int(place == 0), guides=int(place > 0))
-                for place, (voice, own) in enumerate(zip(voices, prompts, strict=True))
+                Part(_forward(voice, own, requests, room), base=int(index == 0), guides=int(index > 0))
+                for index, (voice, own) in enumerate(zip(voices, prompts, strict=True))
             ]
             lengths = [*map(len, prompts[0])]
             yield Session(parts, weights[:, used], used, lengths, room, self.vocabulary, self.counters)
@@ -158,7 +161,7 @@ def _unadapted(voice: Voice, rows: int) -> AbstractContextManager[None]:
 
 def _used(weights: Float[Tensor, "N G"]) -> list[int]:
     """Guides with a weight in some row."""
-    return [place for place, column in enumerate(weights.T) if column.any()]
+    return [index for index, column in enumerate(weights.T) if column.any()]
 
 
 def _shortest(*rooms: Sequence[int]) -> list[int]:

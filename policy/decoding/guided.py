@@ -50,14 +50,14 @@ def decode(
     with tqdm(total=len(requests), desc="decoding", disable=None if progress is None else not progress) as bar:
         for first in range(0, len(order), batch_size):
             places = order[first : first + batch_size]
-            for piece in stream(engine, [requests[place] for place in places]):
+            for piece in stream(engine, [requests[position] for position in places]):
                 piece = piece._replace(row=places[piece.row])
                 if on_token is not None:
                     on_token(piece)
                 if piece.answer is not None:
                     answers[piece.row] = piece.answer
                     bar.update()
-    return [answers[place] for place in range(len(requests))]
+    return [answers[index] for index in range(len(requests))]
 
 
 @torch.inference_mode()
@@ -163,5 +163,5 @@ def _answer(reader: Reader, row: int, log: _Log, engine: Engine, session: Sessio
         finished=reader.finished,
         prompt_tokens=session.prompt_tokens[row],
         guides=guides,
-        **{name: facts[:, place] for place, name in enumerate(FACTS)},
+        **{name: facts[:, index] for index, name in enumerate(FACTS)},
     )

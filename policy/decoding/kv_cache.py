@@ -80,7 +80,7 @@ def branching(model: nn.Module, layer: int) -> Iterator[None]:
     layers = decoder_layers(model)
     twice = _Twice()
     hooks = [layers[layer].register_forward_pre_hook(twice.branch, with_kwargs=True)]
-    hooks += [one.register_forward_pre_hook(twice.follow, with_kwargs=True) for one in layers[layer + 1 :]]
+    hooks += [layer.register_forward_pre_hook(twice.follow, with_kwargs=True) for layer in layers[layer + 1 :]]
     try:
         yield
     finally:

@@ -54,7 +54,7 @@ def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
 
     π is the mixture of base and guide, the base alone, or what the tokens were drawn from.
     """
-    return lambda candidates: np.array([getattr(one.answer, of).mean() for one in candidates], float)
+    return lambda candidates: np.array([getattr(candidate.answer, of).mean() for candidate in candidates], float)
 
 
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
@@ -75,7 +75,7 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
     used = shares > 0  # what does not count may be NaN
 
     def score(candidates: Sequence[Candidate]) -> np.ndarray:
-        rewards = model.rate([Example(one.prompt, one.answer.text) for one in candidates])
+        rewards = model.rate([Example(candidate.prompt, candidate.answer.text) for candidate in candidates])
         return rewards[:, used] @ shares[used]
 
     return score
@@ -196,7 +196,7 @@ class _Steps:
     def continued(self, live: Sequence[Answer], step: int) -> list[_Chain]:
         """All that follows from each chain, branch by branch; of equal chains the first."""
         parents = [chain for chain in live for _ in range(self.branches)]
-        asked = [self._next(chain, step, place) for place, chain in enumerate(parents)]
+        asked = [self._next(chain, step, index) for index, chain in enumerate(parents)]
         pieces = decode(self.engine, asked, batch_size=len(asked), progress=False)
         chains = [self._longer(*pair) for pair in zip(parents, pieces, strict=True)]
         return [*{chain.answer.tokens: chain for chain in reversed(chains)}.values()][::-1]

@@ -295,7 +295,7 @@ def vllm_guided(
             own = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed + place} | sampling
             requests += _pair(prompts[place], f"{place}", weight, own, lora)
         answers |= zip(wave, _run(llm, requests)[::2], strict=True)
-    return [answers[place] for place in range(len(prompts))]
+    return [answers[index] for index in range(len(prompts))]
 
 
 def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any], lora: Any) -> Iterator[tuple]:
@@ -380,15 +380,15 @@ def waves(prompts: Sequence[int], answer: int, room: Room) -> Iterator[list[int]
     [[0, 1], [2]]
     """
     wave, left = [], room
-    for place, prompt in enumerate(prompts):
+    for index, prompt in enumerate(prompts):
         if not room.less(prompt, answer).enough:
             raise UsageError(
-                f"prompt {place} has {prompt} tokens, its answer up to {answer}; a pair of them is more than the "
+                f"prompt {index} has {prompt} tokens, its answer up to {answer}; a pair of them is more than the "
                 f"engine has room for: {room}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
             )
         if not left.less(prompt, answer).enough:
             yield wave
             wave, left = [], room
-        wave, left = [*wave, place], left.less(prompt, answer)
+        wave, left = [*wave, index], left.less(prompt, answer)
     if wave:
         yield wave

@@ -162,7 +162,9 @@ class OnlineFeedback:
         examples = [*cycle.examples]
         here, own = PartialState(), len(examples) // PartialState().num_processes
         examples = examples[here.process_index * own : (here.process_index + 1) * own]
-        found = next((one for one in reversed(self._annotations) if one.examples == examples), None)
+        found = next(
+            (annotation for annotation in reversed(self._annotations) if annotation.examples == examples), None
+        )
         if found is None:
             raise UsageError(
                 f"the reward model, at version {self.updates}, has not rated these {len(examples)} answers, and it "
@@ -191,8 +193,8 @@ class OnlineFeedback:
         places = lesson.rows[groups].flatten()
         tokens = lesson.tokens[places]
         if self.arguments.learns == "everything":
-            tokens = reward_tokens(self.model.body, [lesson.examples[place] for place in places])
-        found = self.model.rewards(tokens, [lesson.states[place] for place in places])
+            tokens = reward_tokens(self.model.body, [lesson.examples[position] for position in places])
+        found = self.model.rewards(tokens, [lesson.states[position] for position in places])
         return self._by_group(found.cpu(), lesson, places)
 
     def _by_group(
@@ -208,9 +210,9 @@ class OnlineFeedback:
         for groups in torch.randperm(number, generator=random).split(self.arguments.batch_groups or number):
             places = (groups[:, None] * K + torch.arange(K)).flatten()
             with torch.set_grad_enabled(self.optimizer is not None):
-                losses = self.loss(self._rewards(lesson, groups), Pairs(*(one[places] for one in pairs)))
+                losses = self.loss(self._rewards(lesson, groups), Pairs(*(pair[places] for pair in pairs)))
             self._step(losses.loss)
-            found.append([one.detach() for one in losses])
+            found.append([loss.detach() for loss in losses])
         return GroupLosses(*map(torch.cat, zip(*found, strict=True)))
 
     def _step(self, loss: Float[Tensor, " G"]) -> None:

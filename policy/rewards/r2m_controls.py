@@ -43,12 +43,12 @@ def noise(states: States, examples: Sequence[Example], generator: Generator) -> 
     """Normal noise with the mean and the standard deviation that each dimension has in the step; as long as before."""
     everything = torch.cat([*states]).float()
     mean, std = everything.mean(0), everything.std(0, correction=0)
-    return [mean + std * torch.randn(one.shape, generator=generator).to(mean.device) for one in states]
+    return [mean + std * torch.randn(state.shape, generator=generator).to(mean.device) for state in states]
 
 
 def fixed(states: States, examples: Sequence[Example], generator: Generator) -> States:
     """One vector of ones for all: what is read is a learnt constant."""
-    return [torch.ones_like(one[:1]) for one in states]
+    return [torch.ones_like(state[:1]) for state in states]
 
 
 # ---- settings ----

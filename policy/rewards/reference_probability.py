@@ -84,14 +84,14 @@ def reference_probabilities(
     is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
     """
     rows = [_row(encoder, *one) for one in zip(prompts, openings, references, strict=True)]
-    short = [place for place, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
+    short = [index for index, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
     found = torch.full((len(rows),), torch.nan, dtype=torch.float64)
     device, training = next(model.parameters()).device, model.training
     model.eval()
     try:
         for start in range(0, len(short), together):
             places = short[start : start + together]
-            found[places] = _read(model, [rows[place] for place in places], device, formula)
+            found[places] = _read(model, [rows[position] for position in places], device, formula)
     finally:
         model.train(training)
     return found

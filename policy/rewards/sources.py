@@ -117,12 +117,12 @@ class RewardSources:
         if len(rows) != len(examples):
             return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} answers", None)]
         faults = []
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             reasons = [reason for value in row if (reason := _wrong(value))]
             if reasons:
-                faults.append(Fault(name, place, reasons[0], examples[place]))
+                faults.append(Fault(name, index, reasons[0], examples[index]))
             else:
-                nothing[place] = [np.nan if value is None else float(value) for value in row]
+                nothing[index] = [np.nan if value is None else float(value) for value in row]
         return nothing, faults
 
     @property
@@ -155,7 +155,7 @@ class RewardSources:
         """Of the ensembles, NaN where a component comes from a single model or its ensemble has fewer members."""
         if not scores:
             return None
-        most = max(len(one) for one in scores.values())
+        most = max(len(score) for score in scores.values())
         found = np.full((number, len(self.names), most), np.nan)
         for name, one in scores.items():
             places = [self.names.index(component) for component in self._components(name)]
@@ -193,8 +193,8 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
         yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else np.nan
         yield f"rewards/{name}/missing", float(values.isnan().sum())
         yield f"rewards/{name}/frac_zero_std", (flat.sum() / found.valid.sum()).item()
-    for place, first in enumerate(rewards.names):
-        for second in rewards.names[place + 1 :]:
+    for index, first in enumerate(rewards.names):
+        for second in rewards.names[index + 1 :]:
             yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])
 
 

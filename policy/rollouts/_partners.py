@@ -78,7 +78,7 @@ def seeds_of(seed: int, asked: object, number: int) -> list[int]:
     answers are asked about with other noise.
     """
     step = int(content_hash(asked), 16)
-    return [derived(seed, step, place) for place in range(number)]
+    return [derived(seed, step, index) for index in range(number)]
 
 
 # ---- turns ----
@@ -112,20 +112,20 @@ class Side:
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
         ]
         found = decode(SeparateModels(self.who), asked, batch_size=TOGETHER, progress=False)
-        for place, one in enumerate(found):
-            self.tokens[place] += one.tokens
-            self.own[place] += [1] * len(one.tokens)
+        for index, one in enumerate(found):
+            self.tokens[index] += one.tokens
+            self.own[index] += [1] * len(one.tokens)
         return [one.text for one in found]
 
     def hear(self, texts: Sequence[str]) -> None:
         """A user's turn in every conversation, up to where the agent's next one begins."""
         ends = end_tokens(self.who)
-        for place, (prompt, text) in enumerate(zip(self.prompts, texts, strict=True)):
+        for index, (prompt, text) in enumerate(zip(self.prompts, texts, strict=True)):
             told = turn_behind(self.who, prompt, text)
-            if self.tokens[place][-1] in ends and told[:1] and told[0] in ends:
+            if self.tokens[index][-1] in ends and told[:1] and told[0] in ends:
                 told = told[1:]  # the agent ended its turn itself
-            self.tokens[place] += told
-            self.own[place] += [0] * len(told)
+            self.tokens[index] += told
+            self.own[index] += [0] * len(told)
 
 
 def turn_behind(who: Voice, prompt: Messages, text: str) -> list[int]:

@@ -38,13 +38,13 @@ def ccpo(
     text, who = read_role(role), open_partner(thinker, chat_template=chat_template)
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        plain, size = [as_prompt(one) for one in prompts], _size(trainer)
-        told = [place for place in range(len(plain)) if not alone or place % size < size // 2]
+        plain, size = [as_prompt(prompt) for prompt in prompts], _size(trainer)
+        told = [index for index in range(len(plain)) if not alone or index % size < size // 2]
         seeds = [derived(seed, trainer.state.global_step + 1, place) for place in told]
         thoughts = dict(
             zip(told, said(who, [in_role(plain[place], text) for place in told], seeds, longest), strict=True)
         )
-        shown = [with_thought(one, thoughts[place]) if place in thoughts else one for place, one in enumerate(plain)]
+        shown = [with_thought(one, thoughts[index]) if index in thoughts else one for index, one in enumerate(plain)]
         ids = _fitting(shown, trainer)
         trainer._note("ccpo/told", len(told) / len(plain))
         drawn = trainer._generate_single_turn(ids, None, {}, num_generations=1)[0]

@@ -44,7 +44,7 @@ def dacr(
 
         def turn(number: int) -> tuple[list[str], list[str]]:
             first, second = (
-                side.speak([derived(seed, step, 6 * place + 2 * number + which) for place in range(len(asked))])
+                side.speak([derived(seed, step, 6 * index + 2 * number + which) for index in range(len(asked))])
                 for which, side in enumerate(sides)
             )
             return first, second
@@ -87,7 +87,7 @@ def _tell(sides: tuple[Side, Side], words: str, said: tuple[list[str], list[str]
 
 def _listeners(trainer: Any) -> list[Any]:
     """The rewards that rate talks."""
-    found = [one for one in trainer.sources.sources.values() if hasattr(one, "listen")]
+    found = [source for source in trainer.sources.sources.values() if hasattr(source, "listen")]
     if not found:
         raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
     return found

@@ -35,16 +35,16 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
             raise UsageError(f"sage searches {r} answers of each group and a group has {size}; lower r or give it more")
         found: dict[int, list[int]] = {}
         if trainer.model.training:
-            asked = [as_prompt(one) for one in prompts[::size]]
+            asked = [as_prompt(prompt) for prompt in prompts[::size]]
             for place, answers in enumerate(_searched(trainer, [_request(trainer, *one) for one in enumerate(asked)])):
                 found |= {place * size + rank: answer for rank, answer in enumerate(answers)}
             trainer._note("sage/searched", len(found) / len(prompts))
-        others = [place for place in range(len(prompts)) if place not in found]
-        drawn = trainer._generate_single_turn([ids[place] for place in others], None, {}, num_generations=1)[0]
+        others = [index for index in range(len(prompts)) if index not in found]
+        drawn = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
         found |= dict(zip(others, drawn, strict=True))
         return {
             "prompt_ids": ids,
-            "completion_ids": [found[place] for place in range(len(prompts))],
+            "completion_ids": [found[index] for index in range(len(prompts))],
             "logprobs": None,
         }
 
@@ -64,8 +64,8 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         engine = SeparateModels(Voice(trainer.language_model, trainer.encoder))
         try:
             ranked = [
-                step_beam(engine, one, mean_logprob(), beam=m, finished=r, step_end=step_end, max_steps=max_steps)
-                for one in requests
+                step_beam(engine, request, mean_logprob(), beam=m, finished=r, step_end=step_end, max_steps=max_steps)
+                for request in requests
             ]
         finally:
             trainer.model.train()  # decoding left it in evaluation mode

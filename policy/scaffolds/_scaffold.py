@@ -29,8 +29,8 @@ class Hints(NamedTuple):
         """
         number = len(self.include) + len(self.avoid)
         kept = {*draw.sample(range(number), int(share * number + 0.5))}
-        include = tuple(text for place, text in enumerate(self.include) if place in kept)
-        return Hints(include, tuple(text for place, text in enumerate(self.avoid, len(self.include)) if place in kept))
+        include = tuple(text for index, text in enumerate(self.include) if index in kept)
+        return Hints(include, tuple(text for index, text in enumerate(self.avoid, len(self.include)) if index in kept))
 
 
 def hinted(prompt: Messages, hints: Hints) -> Messages:
@@ -79,7 +79,7 @@ def scaffolded(
     """
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        plain = [as_prompt(one) for one in prompts]
+        plain = [as_prompt(prompt) for prompt in prompts]
         shown = _shown(plain, trainer) if trainer.model.training else plain
         if written_by is not None:
             said = written_by(shown, trainer)["completion_ids"]
@@ -91,8 +91,8 @@ def scaffolded(
         step, size = trainer.state.global_step, int(trainer.num_generations)
         shares = schedule(min(1.0, step / max(1, trainer.state.max_steps - 1)), size)
         found = []
-        for place, prompt in enumerate(prompts):
-            some = hints(prompt).some(shares[place % size], Random(f"{seed} {step} {place}"))
+        for index, prompt in enumerate(prompts):
+            some = hints(prompt).some(shares[index % size], Random(f"{seed} {step} {index}"))
             with_them = hinted(prompt, some)
             fits = longest is None or len(trainer.encoder.encode_prompt(with_them)) <= longest
             found.append(with_them if fits else prompt)

@@ -24,7 +24,7 @@ def within_group(size: int) -> list[float]:
     >>> within_group(3), within_group(1)
     ([1.0, 0.5, 0.0], [1.0])
     """
-    return [(size - 1 - place) / (size - 1) for place in range(size)] if size > 1 else [1.0]
+    return [(size - 1 - index) / (size - 1) for index in range(size)] if size > 1 else [1.0]
 
 
 def decay(progress: float, steepness: float, middle: float) -> float:

@@ -72,15 +72,15 @@ def exchanged(
             raise UsageError(f"{agents} agents cannot share {size} answers to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
         asked = Asked(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
-        places = [folder / f"step-{step:06d}-agent-{one}.safetensors" for one in range(agents)]
-        mine = [one for place, one in enumerate(ids) if place % size < each]
+        places = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
+        mine = [one for index, one in enumerate(ids) if index % size < each]
         said = {agent: keep(places[agent], _write(trainer, mine, derived(seed, step + 1, agent)), asked)}
-        partners, started = [one for one in range(agents) if one != agent], time.monotonic()
+        partners, started = [index for index in range(agents) if index != agent], time.monotonic()
         for one in partners:
             wait(places[one], one, step, timeout, tell)
             said[one] = read(places[one], asked, groups * each)
         trainer._note("exchange/waited", time.monotonic() - started)
-        rows = [range(place * each, (place + 1) * each) for place in range(groups)]
+        rows = [range(index * each, (index + 1) * each) for index in range(groups)]
         whose = [(one, row) for own in rows for one in (agent, *partners) for row in own]
         return {
             "prompt_ids": ids,
@@ -121,7 +121,7 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
     if not path.exists():
         tensors = {
             "tokens": torch.tensor([*chain(*written.answers)], dtype=torch.int32),
-            "lengths": torch.tensor([len(one) for one in written.answers], dtype=torch.int32),
+            "lengths": torch.tensor([len(answer) for answer in written.answers], dtype=torch.int32),
             "logprobs": torch.tensor([*chain(*written.logprobs)], dtype=torch.float32),
         }
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -109,7 +109,7 @@ def own_states(states: Float[Tensor, "N W D"], rows: Answers) -> list[Float[Tens
 def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"]) -> list[Float[Tensor, "S D"]]:
     """Copies, so that nobody holds the padding."""
     lengths = attention.sum(1).tolist()
-    return [one[: length - 1].to("cpu", KEPT, copy=True) for one, length in zip(states, lengths, strict=True)]
+    return [state[: length - 1].to("cpu", KEPT, copy=True) for state, length in zip(states, lengths, strict=True)]
 
 
 @torch.no_grad()
@@ -119,8 +119,8 @@ def states_of(
     """What `own_states` has, of prompts and answers given as text: each answer is read as if it had ended by itself."""
     rows, found = [one.ids for one in encoder.encode_all(examples)], []
     device = next(model.parameters()).device
-    for place in range(0, len(rows), together):
-        batch = pad(rows[place : place + together])
+    for index in range(0, len(rows), together):
+        batch = pad(rows[index : index + together])
         tokens, attention = batch.tokens.to(device), batch.attention.to(device)
         states = model.get_decoder()(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
         found += _before_last(states.last_hidden_state, attention)

@@ -68,7 +68,7 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
-    """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN where there is none."""
+    """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN without any."""
     shares = [texts.repetition(answer, n) for answer in _answers(rollout)]
     return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
@@ -104,7 +104,9 @@ def best_of_n(rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: S
     ordered = rewards.sort(1).values
     below, up_to = (torch.searchsorted(ordered, rewards, right=right) for right in (False, True))
     chances = [_all_among(total, n).to(rewards.device) for n in ns]
-    return torch.stack([(values * (one[up_to] - one[below]) / (up_to - below)).sum(1).mean() for one in chances])
+    return torch.stack(
+        [(values * (chance[up_to] - chance[below]) / (up_to - below)).sum(1).mean() for chance in chances]
+    )
 
 
 def _all_among(total: int, n: int) -> Float[Tensor, " K"]:

@@ -80,9 +80,9 @@ def remembered(kept: Sequence[Kept], device: torch.device) -> Past:
     for one in kept:
         fields.append(one.rollout._asdict() | {"group": one.rollout.group + offset})
         offset = int(fields[-1]["group"].max()) + 1
-    columns = {name: [one[name] for one in fields] for name in Rollout._fields}
+    columns = {name: [field[name] for field in fields] for name in Rollout._fields}
     joint = {name: None if column[0] is None else _stacked(column, device) for name, column in columns.items()}
-    ages = [torch.full((len(one.clipped),), len(kept) - place) for place, one in enumerate(kept)]
+    ages = [torch.full((len(one.clipped),), len(kept) - index) for index, one in enumerate(kept)]
     return Past(
         _stacked([one.advantage for one in kept], device),
         Rollout(**joint),  # pyright: ignore[reportArgumentType]
@@ -116,9 +116,9 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
 
 def _stacked(parts: Sequence[Tensor], device: torch.device, left: bool = False) -> Tensor:
     """Rows below each other, as wide as the widest: filled up with 0 behind them, or before them."""
-    widest = max((one.shape[1] for one in parts if one.dim() > 1), default=0)
-    gaps = [widest - one.shape[1] if one.dim() > 1 else 0 for one in parts]
+    widest = max((part.shape[1] for part in parts if part.dim() > 1), default=0)
+    gaps = [widest - part.shape[1] if part.dim() > 1 else 0 for part in parts]
     return torch.cat([
-        pad(one.to(device), (gap, 0) if left else (0, gap)) if gap else one.to(device)
-        for one, gap in zip(parts, gaps, strict=True)
+        pad(part.to(device), (gap, 0) if left else (0, gap)) if gap else part.to(device)
+        for part, gap in zip(parts, gaps, strict=True)
     ])  # fmt: skip

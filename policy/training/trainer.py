@@ -148,7 +148,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     @torch.no_grad()
     def _read(self, model: Any, rows: Answers) -> Reading:
         """Some answers at a time, as in training."""
-        parts = zip(*(one.split(self.args.per_device_train_batch_size) for one in rows), strict=True)
+        parts = zip(*(row.split(self.args.per_device_train_batch_size) for row in rows), strict=True)
         found = [model(answers=Answers(*part)) for part in parts]
         return Reading(*(torch.cat(column) for column in zip(*found, strict=True)))
 
@@ -170,7 +170,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         texts = self.processing_class.batch_decode(
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
-        self._examples = [Example(as_prompt(one), text) for one, text in zip(prompts, texts, strict=True)]
+        self._examples = [Example(as_prompt(prompt), text) for prompt, text in zip(prompts, texts, strict=True)]
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):

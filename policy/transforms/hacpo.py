@@ -86,7 +86,7 @@ def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
 
 def agents_means(rewards: Float[Tensor, " N"], agent: Int[Tensor, " N"], agents: int) -> list[float | None]:
     """Each agent's mean reward; None where it has no reward."""
-    found = [rewards[(agent == one) & ~rewards.isnan()].double() for one in range(agents)]
+    found = [rewards[(agent == index) & ~rewards.isnan()].double() for index in range(agents)]
     return [one.mean().item() if len(one) else None for one in found]
 
 

@@ -175,7 +175,7 @@ class Block:
             self.x, self.shares = x, self.readers[place].shares(x[start:]) if place in self.readers else {}
         if place not in self.shares:
             places = [*self.shares, place]
-            readers = Readers(places, [self.adapters[one] for one in places])
+            readers = Readers(places, [self.adapters[position] for position in places])
             self.readers |= dict.fromkeys(places, readers)
             self.shares = readers.shares(x[start:])
         return self.shares[place]

@@ -256,7 +256,7 @@ class _Counting(NodeTransformer):
     def visit_Output(self, node: nodes.Output) -> nodes.Output:
         """Texts and expressions, counted as they are written."""
         self.generic_visit(node)
-        plain = [nodes.Const(one.data) if isinstance(one, nodes.TemplateData) else one for one in node.nodes]
+        plain = [nodes.Const(node.data) if isinstance(node, nodes.TemplateData) else node for node in node.nodes]
         node.nodes = [_called("put", [one], node.lineno) for one in plain]
         return node
 

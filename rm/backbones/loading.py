@@ -271,7 +271,7 @@ def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
 def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:
     config.num_labels = len(objectives)
     config.id2label = dict(enumerate(objectives))
-    config.label2id = {name: place for place, name in enumerate(objectives)}
+    config.label2id = {name: index for index, name in enumerate(objectives)}
     config.problem_type = "regression"
 
 
@@ -298,7 +298,7 @@ def folded(model: PeftModel) -> PreTrainedModel:
 def sharing(model: Any) -> Any:
     """A second model over the same weights, so that it can be adapted without a second copy of them."""
     tensors = (*model.parameters(), *model.buffers())
-    return copy.deepcopy(model, {id(one): one for one in tensors})
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
 @torch.no_grad()

@@ -54,7 +54,7 @@ def shared(first: Ids, second: Ids, least: int = LEAST) -> int:
     >>> shared([5, 6, 7], [5, 6, 8, 9], least=2)
     2
     """
-    same = next((place for place, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
+    same = next((index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
     same = min(len(first), len(second)) if same is None else same
     return same if same >= least else 0
 
@@ -200,7 +200,7 @@ def attend(
     found = []
     for part in packed.parts:
         places = (part.queries, part.keys, part.keys)
-        q, k, v = (one[place].transpose(1, 2) for one, place in zip(rows, places, strict=True))  # [N, H, S, D]
+        q, k, v = (row[position].transpose(1, 2) for row, position in zip(rows, places, strict=True))  # [N, H, S, D]
         mask = None
         if part.positions is not None:
             mask = torch.arange(k.shape[2], device=k.device) <= part.positions[:, None, :, None]
@@ -297,7 +297,7 @@ def _may_take(model: Any) -> bool:
 
 def _rotary_kinds(parameters: dict[str, Any]) -> set[str]:
     """Of all layers, or of every kind of layer."""
-    inner = [_rotary_kinds(one) for one in parameters.values() if isinstance(one, dict)]
+    inner = [_rotary_kinds(parameter) for parameter in parameters.values() if isinstance(parameter, dict)]
     return {str(parameters.get("rope_type"))}.union(*inner)
 
 
@@ -314,7 +314,7 @@ def _takes(model: Any) -> bool:
     a, b, c, d, e, f = torch.linspace(0, embedding_rows(model) - 1, 6).long().tolist()
     rows = [[b, c, d], [b, c, e, f], [d, a]]
     tokens = [torch.tensor([row], device=device) for row in rows]
-    alone = [_head_inputs(model, input_ids=one, attention_mask=torch.ones_like(one))[0, -1] for one in tokens]
+    alone = [_head_inputs(model, input_ids=token, attention_mask=torch.ones_like(token))[0, -1] for token in tokens]
     packed = Packed(rows, device, least=2)
     try:
         with packed_attention(model):

@@ -78,9 +78,9 @@ def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:
     width = max((len(row) for row in rows), default=0)
     tokens = torch.full((len(rows), width), filler, dtype=torch.long)
     attention = torch.zeros((len(rows), width), dtype=torch.bool)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row)] = torch.tensor(row, dtype=torch.long)
-        attention[place, : len(row)] = True
+    for index, row in enumerate(rows):
+        tokens[index, : len(row)] = torch.tensor(row, dtype=torch.long)
+        attention[index, : len(row)] = True
     return Batch(tokens, attention)
 
 
@@ -207,10 +207,10 @@ class Encoder:
         """The heads of a rendered conversation that end before and behind each run of tool results in its answer."""
         answer = completion_turns(example.answer)
         results, heads = [turn["role"] == "tool" for turn in answer], []
-        for place in range(1, len(answer)):
-            if results[place] != results[place - 1]:
-                turns = [*example.prompt, *answer[:place]]
-                heads.append(self.render_turns(turns, add_generation_prompt=not results[place]))
+        for index in range(1, len(answer)):
+            if results[index] != results[index - 1]:
+                turns = [*example.prompt, *answer[:index]]
+                heads.append(self.render_turns(turns, add_generation_prompt=not results[index]))
         if not all(text.startswith(head) for head in heads):
             raise DataError(
                 f"the chat template of '{self.tokenizer.name_or_path}' writes the beginning of a conversation "

@@ -120,8 +120,8 @@ def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any
             found = {mark: part for mark, part in found.items() if part != REASONING}
         marked.append(one)
         marks |= found
-    named = [_tool(f"zqtool{place}z") for place in range(len(tools))]
-    marks |= {f"zqtool{place}z": TOOLS for place in range(len(tools))}
+    named = [_tool(f"zqtool{index}z") for index in range(len(tools))]
+    marks |= {f"zqtool{index}z": TOOLS for index in range(len(tools))}
     try:
         text = render(marked, named)
     except Exception:  # what it raises for the conversation itself is told instead

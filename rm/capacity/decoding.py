@@ -77,8 +77,8 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
     doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
     read = Step(doubled, work.prompt, Answered(doubled), Precision(work.size, work.size))
     logits = work.rows * work.shape.vocabulary * (work.voices * work.size + SAMPLING * WIDE)
-    grown = max(cache_bytes(one, doubled, work.positions, work.size, layers=1) for one in work.models) // 2
-    reading = max(reading_bytes(one, read) for one in work.models)
+    grown = max(cache_bytes(model, doubled, work.positions, work.size, layers=1) for model in work.models) // 2
+    reading = max(reading_bytes(model, read) for model in work.models)
     moments = [
         {"KV cache": all_cache_bytes(work, work.prompt), "workspace": reading},
         {"KV cache": all_cache_bytes(work, work.positions), "head and logits": logits, "workspace": grown},
@@ -89,7 +89,7 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
 
 def decoding_read_bytes(work: Decoding) -> int:
     """What a token of every row reads: each weight but the embedding's other rows once, and the cache at half-way."""
-    weights = sum(work.size * one.trunk for one in work.models)  # of embedding and head one is read, tied or not
+    weights = sum(work.size * model.trunk for model in work.models)  # of embedding and head one is read, tied or not
     return weights + all_cache_bytes(work, work.prompt + work.completion // 2)
 
 

@@ -30,7 +30,7 @@ class Adapters(NamedTuple):
 
     def linears(self, shape: Shape) -> list[Linear]:
         """The adapted ones of a layer."""
-        return [one for one in shape.linears if self.on(one)]
+        return [linear for linear in shape.linears if self.on(linear)]
 
 
 class Answered(NamedTuple):
@@ -44,7 +44,7 @@ class Answered(NamedTuple):
 
 def linear_flops(shape: Shape) -> int:
     """Of one layer's matrices, per token:  Σ 2 m n."""
-    return sum(2 * one.inputs * one.outputs for one in shape.linears)
+    return sum(2 * linear.inputs * linear.outputs for linear in shape.linears)
 
 
 def attention_flops(shape: Shape, queries: int, keys: int) -> int:
@@ -55,7 +55,7 @@ def attention_flops(shape: Shape, queries: int, keys: int) -> int:
 def adapter_flops(adapters: Adapters, linears: list[Linear]) -> int:
     """Of adapters on these matrices, per token:  Σ 2 r (m + n), and 2 r² for a core between A and B."""
     core = 2 * adapters.rank**2 if adapters.kind == "pblora" else 0
-    return sum(2 * adapters.rank * (one.inputs + one.outputs) + core for one in linears)
+    return sum(2 * adapters.rank * (linear.inputs + linear.outputs) + core for linear in linears)
 
 
 def top_flops(shape: Shape, answered: Answered, tokens: int) -> int:
@@ -119,11 +119,13 @@ def training_flops(
 def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
     """Through frozen matrices to what they read, from the last layer to the first adapter; and of the adapters."""
     linears = adapters.linears(shape)
-    first = min((one.stage for one in linears), default=READS)
+    first = min((linear.stage for linear in linears), default=READS)
     layers = shape.layers - adapters.from_layer
     each = linear_flops(shape) + 2 * adapter_flops(adapters, linears)
-    unread = sum(2 * one.inputs * one.outputs for one in shape.linears if one.stage <= first)  # no one asks for dx
-    unread += sum(2 * adapters.rank * one.inputs for one in linears if one.stage == first)
+    unread = sum(
+        2 * linear.inputs * linear.outputs for linear in shape.linears if linear.stage <= first
+    )  # no one asks for dx
+    unread += sum(2 * adapters.rank * linear.inputs for linear in linears if linear.stage == first)
     attention = layers * attention_back - (attention_back if first >= MIXES else 0)
     return layers * each * tokens - unread * tokens + attention
 
@@ -137,7 +139,7 @@ def _adapted_backward_to_the_embedding(shape: Shape, adapters: Adapters, tokens:
 
 def _again(shape: Shape, adapters: Adapters | None, tokens: int, attention: int) -> int:
     """What checkpointing computes twice."""
-    last = [one for one in shape.linears if one.stage == NARROWS]
+    last = [linear for linear in shape.linears if linear.stage == NARROWS]
     product = tokens * sum(2 * one.inputs * one.outputs for one in last)
     found = shape.layers * (tokens * linear_flops(shape) + attention - product)
     if adapters:

@@ -157,7 +157,7 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
     if reads:
         states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}
         phases.append(_reading("log-probabilities", around | states, shape, step, rollouts, machine, times=reads))
-    phases += [_rewarding(one, around, step, rollouts, work, machine) for one in work.rewards]
+    phases += [_rewarding(reward, around, step, rollouts, work, machine) for reward in work.rewards]
     flops = work.accumulation * _training(shape, step)
     parts = step_parts(shape, step, spread, optimizer, accumulated=work.accumulation > 1) | others
     phases.append(Phase("update", parts, flops, machine.computing(flops, step)))
@@ -171,7 +171,7 @@ def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str
     critic    4 (D + 1) numbers: weight, gradient and AdamW's two states, in float32
     R2M       4 (2 D_r d + 2 D d) numbers with d = D: W_q, W_o [D_r, d] and W_k, W_v [D, d]        arXiv:2601.22664
     """
-    found = {"reward models": sum(work.reward_size * (one.trunk + one.width) for one in work.rewards)}
+    found = {"reward models": sum(work.reward_size * (reward.trunk + reward.width) for reward in work.rewards)}
     if work.reference and step.adapters is None:
         found["reference"] = shape.parameters * step.precision.weights // spread.shares
     if work.critic:

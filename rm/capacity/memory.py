@@ -79,14 +79,14 @@ def _read_bytes(shape: Shape, step: Step) -> int:
     size, copies = WIDE if narrow else c, narrow or _autocast(step)
     reads = sum(size * D * (len(some) if copies else 1) for D, some in _readers(linears))
     if narrow:  # attention's output in its own precision is there already; the copies for adapters are not
-        reads += sum(WIDE * one.inputs for one in linears if one.stage not in (READS, WIDENS, NARROWS))
+        reads += sum(WIDE * linear.inputs for linear in linears if linear.stage not in (READS, WIDENS, NARROWS))
     features = (1 if step.adapters.kind == "lora" else 2) * (c if _autocast(step) else WIDE)
     return reads + features * step.adapters.rank * len(linears)
 
 
 def _readers(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
     """Tensors that only matrices read, with their widths and those matrices; attention keeps its output anyway."""
-    stages = [[one for one in linears if one.stage == stage] for stage in (READS, WIDENS, NARROWS)]
+    stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 
 
@@ -110,7 +110,7 @@ def cast_bytes(shape: Shape, step: Step) -> int:
     if not _autocast(step):
         return 0
     layers = shape.layers - (step.adapters.from_layer if step.adapters else 0)
-    matrices = layers * sum(one.inputs * one.outputs for one in shape.linears)
+    matrices = layers * sum(linear.inputs * linear.outputs for linear in shape.linears)
     return step.precision.compute * (matrices + (adapter_parameters(shape, step.adapters) if step.adapters else 0))
 
 

@@ -108,7 +108,7 @@ def full_name(name: str) -> str | None:
     ('qwen2.5-7b', 'llama3-8b', None)
     """
     name = name.lower()
-    return next((one for one in SIZES if name in (one, one.partition("-")[2])), None)
+    return next((size for size in SIZES if name in (size, size.partition("-")[2])), None)
 
 
 def table_config(name: str) -> Any:
@@ -167,7 +167,7 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
     linears = _layer(model, text.num_hidden_layers, name)
     layer_parameters = sum(one.numel() for key, one in model.named_parameters() if _of_layer(key) == 0)
     heads = text.num_attention_heads
-    narrow = [one for one in linears if one.stage == NARROWS]
+    narrow = [linear for linear in linears if linear.stage == NARROWS]
     mlp = sum(one.inputs for one in narrow)
     return Shape(
         name=name,
@@ -182,7 +182,7 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
         mlp=mlp,
         vocabulary=model.get_input_embeddings().weight.shape[0],
         tied=model.get_output_embeddings().weight is model.get_input_embeddings().weight,
-        gated=sum(one.outputs for one in linears if one.stage == WIDENS) >= 2 * mlp,
+        gated=sum(linear.outputs for linear in linears if linear.stage == WIDENS) >= 2 * mlp,
         head_normed=any(key.endswith("q_norm") for key, _ in model.named_modules()),
         linears=linears,
         positions=getattr(text, "max_position_embeddings", None) or 0,

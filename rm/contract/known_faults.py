@@ -36,12 +36,12 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
     """Where the other way first reads another token than ours; empty where it reads the same or does not tell."""
     if tokens is None:
         return ""
-    for place, (encoded, theirs) in enumerate(zip(model.encoder.encode_all(examples), tokens, strict=True)):
+    for index, (encoded, theirs) in enumerate(zip(model.encoder.encode_all(examples), tokens, strict=True)):
         ours = encoded.ids
         for position in range(max(len(ours), len(theirs))):
             own, other = (ids[position] if position < len(ids) else None for ids in (ours, theirs))
             if own != other:
-                return f"conversation {place + 1}, token {position + 1}: {other} instead of {own}"
+                return f"conversation {index + 1}, token {position + 1}: {other} instead of {own}"
     return ""
 
 
@@ -116,7 +116,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 
 def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
     """Without what the template closes an answer with: where two different answers end alike."""
-    other = [Example(one.prompt, f"{one.answer} x") for one in examples]
+    other = [Example(example.prompt, f"{example.answer} x") for example in examples]
     closings = []
     for ids, theirs in zip(right, (one.ids for one in model.encoder.encode_all(other)), strict=True):
         same = 0
@@ -143,9 +143,9 @@ def whole_ids(model: Any, example: Example) -> list[int]:
 
 
 def _plain(model: Any, examples: Sequence[Example]) -> Ids:
-    turns = [one.turns for one in examples]
+    turns = [example.turns for example in examples]
     tokenizer = model.encoder.tokenizer
-    texts = [tokenizer.apply_chat_template(one, chat_template=PLAIN_TEMPLATE, tokenize=False) for one in turns]
+    texts = [tokenizer.apply_chat_template(turn, chat_template=PLAIN_TEMPLATE, tokenize=False) for turn in turns]
     return [model.encoder.finished(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False).input_ids]
 
 

@@ -114,7 +114,7 @@ def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
     """Alone, shuffled, padded on either side, with any pad token, its adapter merged: none of it may change a score."""
     ways: dict[str, Way] = {
-        "alone": lambda examples: Scored(np.concatenate([model.rate([one]) for one in examples])),
+        "alone": lambda examples: Scored(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: Scored(_shuffled(model, examples, seed)),
     }
     if not _has_tokens(model):
@@ -206,7 +206,7 @@ def _too_long(model: Any, example: Example) -> bool:
 
 def _long(model: Any, prompt: tuple[Message, ...]) -> Example:
     words = 8
-    while not _too_long(model, one := Example(prompt, " ".join(f"word{place}" for place in range(words)))):
+    while not _too_long(model, one := Example(prompt, " ".join(f"word{index}" for index in range(words)))):
         words *= 2
     return one
 

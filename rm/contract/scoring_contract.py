@@ -72,7 +72,7 @@ def _check(contract: ScoringContract) -> None:
     optional = (contract.tokenizer, contract.template, contract.backbone)
     length, beta = contract.max_length, contract.beta
     right = {
-        "kind, date_string, objectives": all(isinstance(one, str) for one in texts) and contract.objectives,
+        "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
         "tokenizer, template, backbone": all(one is None or isinstance(one, str) for one in optional),
         "dtype": contract.dtype in DTYPES,
         "bos, eos": {contract.bos, contract.eos} <= {"template", "once", None},

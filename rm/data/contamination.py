@@ -46,7 +46,9 @@ def overlaps(
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")
-    turns = [(row, n, normal_prompt(text)) for row, one in enumerate(prompts) for n, text in enumerate(_users(one))]
+    turns = [
+        (row, n, normal_prompt(text)) for row, prompt in enumerate(prompts) for n, text in enumerate(_users(prompt))
+    ]
     said = [text for _, _, text in turns]
     shingled = _shingles(said)
     for name, texts in benchmarks.items():
@@ -96,7 +98,7 @@ def _alike(
 ) -> Iterator[tuple[int, str, float]]:
     """(place of the text, the known text, likeness) of all that are the same or near."""
     same = {*known}
-    yield from ((place, text, 1.0) for place, text in enumerate(texts) if text in same)
+    yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
     others = _shingles(known)
     sizes, other_sizes = (np.asarray(one.sum(1)).ravel() for one in (shingled, others))
     for start in range(0, len(texts), BLOCK):

@@ -99,13 +99,13 @@ def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> 
     chosen, rejected = (sparse.csr_matrix(counter.transform(side)) for side in texts)
     apart = sparse.csc_matrix(sparse.diags_array(sides, dtype=np.int8) @ (chosen - rejected))
     apart.eliminate_zeros()
-    for place, word in enumerate(counter.get_feature_names_out()):
-        signs = apart.data[apart.indptr[place] : apart.indptr[place + 1]]
+    for index, word in enumerate(counter.get_feature_names_out()):
+        signs = apart.data[apart.indptr[index] : apart.indptr[index + 1]]
         if len(signs) < least:
             continue
         up = int((signs > 0).sum())
         kind, sign = _name(word, "chosen" if 2 * up >= len(signs) else "rejected")
-        rows = np.sort(apart.indices[apart.indptr[place] : apart.indptr[place + 1]])
+        rows = np.sort(apart.indices[apart.indptr[index] : apart.indptr[index + 1]])
         yield Leak(kind, sign, len(signs), max(up, len(signs) - up) / len(signs), tuple(rows.tolist()))
 
 

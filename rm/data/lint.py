@@ -50,15 +50,15 @@ class Linted(NamedTuple):
     @property
     def reasons(self) -> dict[str, int]:
         """Rows with each reason, most frequent first."""
-        rows = {(one.reason, one.row) for one in self.findings}
+        rows = {(finding.reason, finding.row) for finding in self.findings}
         return dict(Counter(reason for reason, _ in sorted(rows)).most_common())
 
     def left_out(self, kept: Iterable[str] = (TIE,)) -> dict[int, str]:
         """Row -> the first reason to leave it out; rows with the reasons `kept` alone stay."""
         found: dict[int, str] = {}
-        for one in self.findings:
-            if one.reason not in kept:
-                found.setdefault(one.row, one.reason)
+        for finding in self.findings:
+            if finding.reason not in kept:
+                found.setdefault(finding.row, finding.reason)
         return dict(sorted(found.items()))
 
 
@@ -76,7 +76,7 @@ def lint(
     """Every check, row by row and over the whole; rows are places in `pairs`.
 
     `encode` and `max_length` are a reward model's: without them nothing is said of truncation. `special` are further
-    tokens that no text should hold. `benchmarks` are prompts by the benchmark's name (`rm.data.contamination`), `near` how
+    tokens that no text should hold. `benchmarks` are prompts by benchmark (`rm.data.contamination`), `near` how
     like one of them a prompt may be, `alike` how like each other two answers may be, both in (0, 1]. `first` says of
     each pair whether the chosen answer stood first (`rm.data.leakage`).
     """
@@ -195,7 +195,7 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
     known = [re.escape(token) for token in special if token.strip()]
     pattern = re.compile("|".join([TOKENS.pattern, *known]))
     for row, pair in enumerate(pairs):
-        texts = {f"turn {place + 1} of the prompt": _raw(turn) for place, turn in enumerate(pair.prompt)}
+        texts = {f"turn {index + 1} of the prompt": _raw(turn) for index, turn in enumerate(pair.prompt)}
         for name in ("chosen", "rejected"):
             texts[name] = "\n".join(map(_raw, completion_turns(getattr(pair, name))))
         for name, text in texts.items():
@@ -207,7 +207,7 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
 def _raw(turn: Message) -> str:
     """What the data say in a message, without the marks that show a tool call as text."""
     functions = [call["function"] for call in turn.get("tool_calls", ())]
-    called = [f"{one['name']} {json.dumps(one['arguments'], ensure_ascii=False)}" for one in functions]
+    called = [f"{function['name']} {json.dumps(function['arguments'], ensure_ascii=False)}" for function in functions]
     thoughts = [turn["reasoning_content"]] if "reasoning_content" in turn else []
     return "\n".join([*thoughts, turn["content"], *called])
 
@@ -235,12 +235,12 @@ def markdown(found: Linted, places: Callable[[int], str], rows: int, shown: int 
         parts.append(table(header, [[one.benchmark, *(f"{n:,}" for n in one[1:])] for one in found.shared]))
     if not found.leaks:
         return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
-    leaks = [f"- {inert(f'{one.sentence} (first at {places(one.rows[0])})')}" for one in found.leaks[: 3 * shown]]
+    leaks = [f"- {inert(f'{leak.sentence} (first at {places(leak.rows[0])})')}" for leak in found.leaks[: 3 * shown]]
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 
 def _first(found: Linted, reason: str, places: Callable[[int], str], shown: int) -> str:
-    own = [one for one in found.findings if one.reason == reason]
+    own = [finding for finding in found.findings if finding.reason == reason]
     told = "; ".join(f"{places(one.row)} ({_detail(one, places)})" for one in own[:shown])
     return told + (" ..." if len(own) > shown else "")
 

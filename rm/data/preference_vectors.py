@@ -58,7 +58,7 @@ def preference_vector(preference: Preference | None, objectives: Sequence[str]) 
 
 def preference_matrix(preferences: Sequence[Preference | None], objectives: Sequence[str]) -> np.ndarray:
     """α [N, K], one row per request."""
-    return np.stack([preference_vector(one, objectives) for one in preferences])
+    return np.stack([preference_vector(preference, objectives) for preference in preferences])
 
 
 def simplex_grid(objectives: int, steps: int) -> np.ndarray:

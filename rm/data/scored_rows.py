@@ -31,7 +31,9 @@ def load_judged(
     column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
     """
     rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
-    return Judged([pair for row in rows for pair in row.pairs], [one for row in rows for one in row.answers]), report
+    return Judged(
+        [pair for row in rows for pair in row.pairs], [answer for row in rows for answer in row.answers]
+    ), report
 
 
 def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:

@@ -92,7 +92,7 @@ class PairStream(IterableDataset):
 
     def place_after(self, rows: int) -> dict[str, Any]:
         """JSON-able: where to go on when so many rows, since the very beginning, were trained on."""
-        block = next(one for one in reversed(self._blocks) if one.first <= rows)
+        block = next(block for block in reversed(self._blocks) if block.first <= rows)
         return {"rows": rows, "first": block.first, "place": block.place._asdict(), "of": self._made()}
 
     def go_on(self, state: Mapping[str, Any]) -> None:

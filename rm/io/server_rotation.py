@@ -44,7 +44,7 @@ class Rotation:
     def choose(self, now: float, but: Collection[int] = ()) -> int:
         """The next that is up and not in `but`; where none is, the one whose rest ends first, of the others if any."""
         found = self.up(now, but)
-        others = [one for one in range(self.number) if one not in but] or range(self.number)
+        others = [index for index in range(self.number) if index not in but] or range(self.number)
         place = found[0] if found else min(others, key=lambda one: self.rests[one].until)
         self.turn = (place + 1) % self.number
         return place

@@ -22,7 +22,7 @@ OTHER = "other"
 
 def learnt(losses: Sequence[Any]) -> nn.ModuleDict:
     """The losses that learn, by their places: modules with a `learning_rate`, and `fit(longer)` before training."""
-    modules = {str(place): loss for place, loss in enumerate(losses) if isinstance(loss, nn.Module)}
+    modules = {str(index): loss for index, loss in enumerate(losses) if isinstance(loss, nn.Module)}
     for loss in modules.values():
         if not (hasattr(loss, "learning_rate") and hasattr(loss, "fit")):
             raise UsageError(f"{type(loss).__name__} learns, and has no learning_rate or no fit(longer); add them")

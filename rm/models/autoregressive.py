@@ -112,8 +112,8 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_
         for places in tqdm(
             batches_of([len(row.ids) for row in rows], batch_tokens), desc="scoring", disable=None, delay=1
         ):
-            batch = pad([rows[place].ids for place in places])
-            start = torch.tensor([rows[place].start for place in places])
+            batch = pad([rows[position].ids for position in places])
+            start = torch.tensor([rows[position].start for position in places])
             logprobs = answer_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
             for place, values in zip(places, logprobs.double().cpu().numpy(), strict=True):
                 for told in rows[place].told:

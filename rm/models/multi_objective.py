@@ -110,7 +110,7 @@ def checked_weights(weights: Mapping[str, float], objectives: Sequence[str]) -> 
             raise UsageError(f"no objective '{name}' to weigh; {did_you_mean(name, objectives)}")
     if absent := [name for name in objectives if name not in weights]:
         raise UsageError(f"the weights {dict(weights)} leave out {', '.join(absent)}; say {absent[0]}=0 for none")
-    if not all(np.isfinite(one) for one in weights.values()) or not any(weights.values()):
+    if not all(np.isfinite(weight) for weight in weights.values()) or not any(weights.values()):
         raise UsageError(f"weights are finite numbers and not all 0, got {dict(weights)}")
     return {name: float(weights[name]) for name in objectives}
 
@@ -169,13 +169,13 @@ def _last_linear(model: nn.Module, outputs: int) -> nn.Linear:
 def _check_sum(model: MultiObjectiveRewardModel) -> None:
     """The overall reward of a few tokens is the weighted sum, as far as the precision goes."""
     device = next(model.model.parameters()).device
-    ids = [place % model.model.config.get_text_config().vocab_size for place in range(1, 9)]
+    ids = [index % model.model.config.get_text_config().vocab_size for index in range(1, 9)]
     batch = pad([ids, ids[:3]])
     model.model.eval()
     with torch.inference_mode():
         *single, overall = model.score(batch.tokens.to(device), batch.attention.to(device)).double().cpu().unbind(1)
     parts = [weight * one for weight, one in zip(model.weights.values(), single, strict=True)]
-    size = torch.stack([one.abs() for one in parts]).sum(0) + 1e-6
+    size = torch.stack([part.abs() for part in parts]).sum(0) + 1e-6
     tolerance = 1e-4 if model.contract.dtype in ("float32", "float64") else 5e-2
     if not ((overall - torch.stack(parts).sum(0)).abs() <= tolerance * size).all():
         raise DataError(

@@ -90,7 +90,7 @@ class FeedbackRewardModel:
 
     def rewards(self, tokens: Float[Tensor, "N D"], states: Sequence[Float[Tensor, "S P"]]) -> Float[Tensor, "N K"]:
         """The head on reward tokens; differentiable."""
-        lengths = torch.tensor([len(one) for one in states])
+        lengths = torch.tensor([len(state) for state in states])
         return self.head(
             tokens, torch.cat([*states]).to(tokens.device), bounds_of(lengths).to(tokens.device), self.omega
         )
@@ -150,10 +150,10 @@ def reward_tokens(
     body.model.eval()
     order, found = [], []
     for places in batches_of([len(row) for row in distinct], batch_tokens):
-        batch = pad([distinct[place] for place in places])
+        batch = pad([distinct[position] for position in places])
         found.append(tokens_before_head(body.model, batch.tokens.to(device), batch.attention.to(device)))
-        order += [distinct[place] for place in places]
-    place_of = {row: place for place, row in enumerate(order)}
+        order += [distinct[position] for position in places]
+    place_of = {row: index for index, row in enumerate(order)}
     return torch.cat(found)[[place_of[row] for row in rows]]
 
 

@@ -80,7 +80,7 @@ class ScalarRewardModel:
             for some in prefix_batches(short, batch_tokens):
                 yield some, packed_scores(self.model, Packed(some, device))
         for places in batches_of([*map(len, long)], batch_tokens):
-            some = [long[place] for place in places]
+            some = [long[position] for position in places]
             batch = pad(some)
             yield some, self.score(batch.tokens.to(device), batch.attention.to(device))
 
@@ -191,7 +191,7 @@ def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
     language_model = any(name.endswith("ForCausalLM") for name in config.architectures or ())  # its labels mean nothing
     if len(names) == 1 or language_model:
         return OBJECTIVES
-    objectives = tuple(names[place] for place in sorted(names))
+    objectives = tuple(names[name] for name in sorted(names))
     if all(re.fullmatch(r"LABEL_\d+", name) for name in objectives):
         raise DataError(
             f"{source}: a classifier of {len(names)} classes ({', '.join(objectives)}), whose outputs are no rewards; "

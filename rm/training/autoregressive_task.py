@@ -39,7 +39,7 @@ def encode_preferences(
     encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
     """Token rows of the pairs that are labelled for at least one of the objectives, in order."""
-    places = {id(pair): place for place, pair in enumerate(pairs)}
+    places = {id(pair): index for index, pair in enumerate(pairs)}
 
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
         gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
@@ -142,7 +142,7 @@ class PreferenceTask:
         for one in self.grid.to(wins):
             alpha = one.expand(len(wins), -1)
             losses.append(self.sequence_logistic(self.gap(model, inputs, alpha), wins, alpha, **extra).mean())
-        at_vertex = [self.gap(model, inputs, one.expand(len(wins), -1)) for one in vertices]
+        at_vertex = [self.gap(model, inputs, vertex.expand(len(wins), -1)) for vertex in vertices]
         return torch.stack(losses).mean(), torch.stack(at_vertex, dim=1)
 
     def gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:

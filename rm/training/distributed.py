@@ -76,6 +76,6 @@ def same_start(module: nn.Module) -> None:
 
 def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:
     """The mean or the sum of all processes' gradients everywhere."""
-    for one in parameters:
-        if one.grad is not None:
-            one.grad = reduce(one.grad, how)  # pyright: ignore[reportAttributeAccessIssue]
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad = reduce(parameter.grad, how)  # pyright: ignore[reportAttributeAccessIssue]

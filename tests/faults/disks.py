@@ -110,7 +110,7 @@ def _full_scores(world: World, suffix: str) -> Seen:
     before = scores.read_bytes()
 
     def owner() -> Any:
-        from rewardlab.apps.commands.eval import run as jobs
+        from rewardlab.apps.commands.score import run as jobs
 
         return jobs
 

@@ -75,7 +75,7 @@ def read_prompts(source: str) -> list[tuple[str, Messages]]:
     """(id, prompt) of a file of rows with a `prompt`, of a text file or of stdin with one prompt a line."""
     if source != "-" and not source.endswith(".txt"):
         rows, _ = collect(source, lambda row: (row.get("id"), row_prompt(row)))
-        return [(str(place if name is None else name), prompt) for place, (name, prompt) in enumerate(rows)]
+        return [(str(index if name is None else name), prompt) for index, (name, prompt) in enumerate(rows)]
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -165,9 +165,9 @@ def _asked(config: DecodeConfig, prompts: Sequence[tuple[str, Messages]], object
         name: getattr(config, name) for name in ("weight", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
     }
     return [
-        _ask(name, Request(prompt, preference, seed=config.seed + place, stop=tuple(config.stop), **rules), config)
+        _ask(name, Request(prompt, preference, seed=config.seed + index, stop=tuple(config.stop), **rules), config)
         for preference in _preferences(config, objectives)
-        for place, (name, prompt) in enumerate(prompts)
+        for index, (name, prompt) in enumerate(prompts)
     ]
 
 

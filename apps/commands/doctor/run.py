@@ -71,7 +71,7 @@ def doctor(config: DoctorConfig) -> dict[str, Any]:
 
 def devices() -> list[str]:
     """Every GPU, with its memory in gigabytes and its compute capability."""
-    found = [torch.cuda.get_device_properties(place) for place in range(torch.cuda.device_count())]
+    found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return [f"{one.name}, {one.total_memory / GIGABYTE:.0f} GB, capability {one.major}.{one.minor}" for one in found]
 
 
@@ -83,7 +83,7 @@ def extras() -> dict[str, dict[str, Any]]:
             wanted[name].append(requirement.name)
     return {
         name: {
-            "present": not (absent := sorted(one for one in packages if _version(one) is None)),
+            "present": not (absent := sorted(package for package in packages if _version(package) is None)),
             "absent": absent,
             "install": f"pip install '{PROJECT}[{name}]'",
         }

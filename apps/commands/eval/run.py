@@ -95,7 +95,7 @@ def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
 
 
 def _kept(models: list[RewardScorer], work: Path, here: Process) -> list[Kept]:
-    return [Kept(model, work / PROGRESS / f"{place:03d}", here) for place, model in enumerate(models)]
+    return [Kept(model, work / PROGRESS / f"{index:03d}", here) for index, model in enumerate(models)]
 
 
 def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process) -> dict[str, Any]:

@@ -32,14 +32,14 @@ def names_of(
             raise UsageError(f"--names {text}: none of the answers is by '{own}'; {did_you_mean(own, wrote)}")
         named = [*_called(judges, key, shorts.get(key, key))]
         if not named:
-            raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [one.name for one in judges])}")
+            raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [judge.name for judge in judges])}")
         found |= dict.fromkeys(named, Names(own, config.other_author or _other(text, own, wrote)))
     return found
 
 
 def _called(judges: Sequence[BatchJudge], key: str, short: str) -> Iterator[str]:
     """The judge of that name, or all that ask the model."""
-    return (one.name for one in judges if one.name == key or one.name.startswith(f"{short} "))
+    return (judge.name for judge in judges if judge.name == key or judge.name.startswith(f"{short} "))
 
 
 def _other(text: str, own: str, wrote: Counter[str]) -> str:

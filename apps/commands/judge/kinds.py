@@ -129,6 +129,6 @@ def joined(text: str, judges: Sequence[BatchJudge]) -> BatchJudge:
     if len(wanted) != len(judges):
         raise UsageError(
             f"{source} joins {len(wanted)} judges ({', '.join(wanted)}) and there are {len(judges)}: "
-            f"{', '.join(one.name for one in judges) or 'none'}"
+            f"{', '.join(judge.name for judge in judges) or 'none'}"
         )
     return build(KINDS, source, name=name, **dict(zip(wanted, judges, strict=True)))

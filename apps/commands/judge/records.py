@@ -71,7 +71,7 @@ def parse_case(values: Mapping[str, Any]) -> Case:
     if not all(answer.strip() for answer in answers):
         raise ValueError("'answers' is a list of texts, and one of them is empty")
     places = best if isinstance(best, list) else [best]
-    if not all(type(place) is int for place in places):
+    if not all(type(position) is int for position in places):
         raise ValueError(f"'best' is the place of the right answer or a list of places, got {best!r}")
     return Case(
         id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
@@ -96,7 +96,7 @@ def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Cas
     if limit is None or limit >= len(cases):
         return list(cases), []
     places = sorted(Random(seed).sample(range(len(cases)), limit))
-    return [cases[place] for place in places], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
+    return [cases[position] for position in places], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
 
 
 # ---- what is said of a judge ----
@@ -166,16 +166,16 @@ def account(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) 
     right = credits_of(suite, cases, judgments)[:, 0]
     return Account(
         cases=len(cases),
-        answered=sum(not one.abstained for one in judgments),
+        answered=sum(not judgment.abstained for judgment in judgments),
         right=float(np.nansum(right)),
-        reasons=dict(Counter(one.reason for one in judgments if one.abstained).most_common()),
-        flips=[flip for one in judgments for flip in comparison_flips(one)],
-        first=[credit for one in judgments for credit in first_credits(one)],
-        requests=sum(len(one.raw) for one in judgments),
-        prompt_tokens=sum(one.tokens[0] for one in judgments),
-        completion_tokens=sum(one.tokens[1] for one in judgments),
-        seconds=sum(one.seconds for one in judgments),
-        cost=sum(one.cost for one in judgments),
+        reasons=dict(Counter(judgment.reason for judgment in judgments if judgment.abstained).most_common()),
+        flips=[flip for judgment in judgments for flip in comparison_flips(judgment)],
+        first=[credit for judgment in judgments for credit in first_credits(judgment)],
+        requests=sum(len(judgment.raw) for judgment in judgments),
+        prompt_tokens=sum(judgment.tokens[0] for judgment in judgments),
+        completion_tokens=sum(judgment.tokens[1] for judgment in judgments),
+        seconds=sum(judgment.seconds for judgment in judgments),
+        cost=sum(judgment.cost for judgment in judgments),
     )
 
 

@@ -110,6 +110,6 @@ def judged(
         seed=seed,
         progress=lambda name: say(f"judging {len(cases)} cases with {name}"),
     )
-    told = [account(suite, cases, evaluation.judgments[one.name]).sentence(one.name) for one in judges]
+    told = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
     report = evaluation.report
     return evaluation._replace(report=replace(report, notes=(*report.notes, *told)))

@@ -50,7 +50,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         facts = _facts(read, found)
         if work is not None:
             (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")
-            write_rows(work / FINDINGS, (_told(read, one) for one in found.findings))
+            write_rows(work / FINDINGS, (_told(read, finding) for finding in found.findings))
             data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
             write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
@@ -69,7 +69,7 @@ def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
 
 
 def _facts(read: Read, found: Linted) -> dict[str, Any]:
-    facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [one.sentence for one in found.leaks]}
+    facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [leak.sentence for leak in found.leaks]}
     facts |= {"ignored": dict(sorted(read.ignored.ignored.items()))} if read.ignored.ignored else {}
     return facts | ({"shared": [one._asdict() for one in found.shared]} if found.shared else {})
 
@@ -100,7 +100,7 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
     if "answers" not in values:
         return parse_pair(values), None
     case = parse_case(values)
-    wrong = [answer for place, answer in enumerate(case.answers) if place not in case.best]
+    wrong = [answer for index, answer in enumerate(case.answers) if index not in case.best]
     if not wrong:
         raise ValueError("every answer is right, so none is preferred")
     chosen = case.answers[case.best[0]]
@@ -118,9 +118,9 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
         alike=config.alike,
         **_reading(config),
     )
-    findings = [_moved(one, read.places) for one in found.findings]
+    findings = [_moved(finding, read.places) for finding in found.findings]
     told = sorted([*read.unusable, *findings], key=lambda one: one.row)
-    signs = [one._replace(rows=tuple(read.places[row] for row in one.rows)) for one in found.leaks]
+    signs = [leak._replace(rows=tuple(read.places[row] for row in leak.rows)) for leak in found.leaks]
     return Linted(tuple(told), tuple(signs), found.shared)
 
 
@@ -178,7 +178,7 @@ def _fixed(fix: str) -> tuple[Path, Path]:
 
 def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     """The rows that stay, as they were, and a list of the others with their reasons."""
-    kept = [row.values for place, row in enumerate(read.rows) if place not in reasons]
+    kept = [row.values for index, row in enumerate(read.rows) if index not in reasons]
     if not kept:
         raise DataError(f"no row is left of {len(read.rows)}; nothing was written")
     clean, left_out = _fixed(str(path))

@@ -86,7 +86,7 @@ def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
 
     def way(examples: Sequence[Example]) -> Scored:
         scores, tokens = [], []
-        size = 1 if any(tools_of(one.prompt) for one in examples) else together  # a call takes one set of tools
+        size = 1 if any(tools_of(example.prompt) for example in examples) else together  # a call takes one set of tools
         try:
             for start in range(0, len(examples), size):
                 some = examples[start : start + size]
@@ -131,7 +131,9 @@ def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: 
     def way(examples: Sequence[Example]) -> Scored:
         with tempfile.TemporaryDirectory() as folder:
             data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
-            rows = ({"prompt": list(one.prompt), "completion": completion_json(one.answer)} for one in examples)
+            rows = (
+                {"prompt": list(example.prompt), "completion": completion_json(example.answer)} for example in examples
+            )
             data.write_text("".join(json.dumps(row) + "\n" for row in rows))
             command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]
             command += ["--on_long", "truncate"]

@@ -95,7 +95,7 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
         cut = cut if contract.max_length else {}
         for one in examples:
             found += server.classify(**chat_body(one), use_activation=False, **cut)
-        read = [server.tokens(one) for one in examples]
+        read = [server.tokens(example) for example in examples]
         tokens = None if None in read else [model.encoder.truncated(ids) for ids in read if ids is not None]
         return Scored(np.array(found, float), tokens)
 

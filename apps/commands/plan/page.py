@@ -99,14 +99,14 @@ def figure(facts: Mapping[str, Any]) -> Figure:
     drawing = Figure(figsize=(2.5 + 1.6 * len(facts["phases"]), 4.5), layout="constrained")
     axes = drawing.subplots()
     named: set[str] = set()
-    for place, phase in enumerate(facts["phases"]):
+    for index, phase in enumerate(facts["phases"]):
         below = 0.0
         for part, size in phase["gigabytes"].items():
             label = None if part in named else part
-            axes.bar(place, size, bottom=below, width=0.6, color=COLOURS.get(part, OTHER), label=label)
+            axes.bar(index, size, bottom=below, width=0.6, color=COLOURS.get(part, OTHER), label=label)
             named.add(part)
             below += size
-        axes.text(place, below, f"{below:.1f}", ha="center", va="bottom", fontsize=9)
+        axes.text(index, below, f"{below:.1f}", ha="center", va="bottom", fontsize=9)
     axes.axhline(facts["room_gigabytes"], color="#222222", linestyle="--", linewidth=1, label="room on a GPU")
     axes.set_xticks(range(len(facts["phases"])), [phase["name"].replace(" of ", "\nof ") for phase in facts["phases"]])
     axes.set_ylabel("GB on each GPU")

@@ -171,8 +171,8 @@ def _adapters(config: PlanConfig, shape: Shape) -> Adapters | None:
     follows = config.job == "decode" or (config.job == "train" and config.kind == "autoregressive")
     targets = tuple(config.lora_target_modules) or (QKV if follows else ("all-linear",))
     targets = () if targets == ("all-linear",) else targets
-    known = [one.name for one in shape.linears]
-    if missing := [one for one in targets if one not in known]:
+    known = [linear.name for linear in shape.linears]
+    if missing := [target for target in targets if target not in known]:
         raise UsageError(f"no layer of {shape.name} is called {missing[0]}; its layers are {', '.join(known)}")
     late = shape.layers * 3 // 4 if shares and config.guide == "late" else 0
     layer = late if config.from_layer is None else config.from_layer

@@ -13,8 +13,8 @@ def hints_of(rubric: Rubric) -> Hints:
     >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
     Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
     """
-    rules = [(one.criterion, one.type == "must") for one in rubric.rules]
-    told = [*rules, *((one.description, one.weight > 0) for one in rubric.principles)]
+    rules = [(rule.criterion, rule.type == "must") for rule in rubric.rules]
+    told = [*rules, *((principle.description, principle.weight > 0) for principle in rubric.principles)]
     include, avoid = (tuple(text for text, good in told if good is wanted) for wanted in (True, False))
     return Hints(include, avoid)
 

@@ -118,7 +118,7 @@ def read_checklist(source: str) -> list[Question]:
     """`[[questions]]` of a TOML file: id, text, and any other field of `checklist.Question`."""
     try:
         values = toml_values(Path(source).read_text(encoding="utf-8"))["questions"]
-        return [Question(**{**one, "depends_on": tuple(one.get("depends_on", ()))}) for one in values]
+        return [Question(**{**value, "depends_on": tuple(value.get("depends_on", ()))}) for value in values]
     except OSError as error:
         raise UsageError(f"cannot read the checklist {source}: {error}") from error
     except UNREADABLE as error:

@@ -42,9 +42,9 @@ def train_model(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict
     """Fine-tune a language model on what `build` wrote; `--local` reads its folder."""
     started = time.time()
     files = [_records_file(source, config.learn) for source in config.data]
-    records, rows = collect([str(one) for one in files], _record, config.on_bad_row)
+    records, rows = collect([str(file) for file in files], _record, config.on_bad_row)
     tell_rows("data", rows)
-    recipe = config.identity() | asdict(how) | {"data_sha256": {str(one): data_hash(str(one)) for one in files}}
+    recipe = config.identity() | asdict(how) | {"data_sha256": {str(file): data_hash(str(file)) for file in files}}
     with run_folder(config.output, recipe, overwrite=config.overwrite) as work:
         model, tokenizer = _base(config, chats)
         train(model, records, work, how, tokenizer)
@@ -71,7 +71,9 @@ def _records_file(source: str, learn: str) -> Path:
 def _record(values: Any) -> Record:
     for name in ("prompt", "completion"):
         turns = values.get(name)
-        if not (isinstance(turns, list) and turns and all(isinstance(one, dict) and "content" in one for one in turns)):
+        if not (
+            isinstance(turns, list) and turns and all(isinstance(turn, dict) and "content" in turn for turn in turns)
+        ):
             raise ValueError(f"'{name}' is a list of messages, got {json.dumps(turns)[:60]}")
     return {"prompt": values["prompt"], "completion": values["completion"]}
 

@@ -43,7 +43,7 @@ def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> di
         stages = [load_reward_model(name, **trust(config)) for name in names]
         model = BoostedRewardModel.fitted(stages, names, pairs, objective=config.objective)
         model.save(work)
-        write_golden(model, [pair.examples[place % 2] for place, pair in enumerate(pairs)][: config.golden], work)
+        write_golden(model, [pair.examples[index % 2] for index, pair in enumerate(pairs)][: config.golden], work)
         facts: dict[str, Any] = {"weights": dict(zip(names, model.weights, strict=True))}
         facts["losses"] = model.losses(pairs, config.objective)
         facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)

@@ -48,7 +48,9 @@ def objectives_of(config: TrainConfig, guide: GuideConfig) -> list[str]:
 
 def shown(data: Judged) -> list[Example]:
     """A conversation of every pair, chosen and rejected in turn, or else the rated answers."""
-    return [pair.examples[place % 2] for place, pair in enumerate(data.pairs)] or [one.example for one in data.answers]
+    return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [
+        answer.example for answer in data.answers
+    ]
 
 
 def prepare_scalar(
@@ -155,9 +157,9 @@ def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged,
     if config.lora:
         raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
     examples = [example for pair in data.pairs for example in pair.examples]
-    examples += [one.example for one in data.answers]
+    examples += [answer.example for answer in data.answers]
     texts = [message_text(turn) for pair in data.pairs for turn in pair.prompt]
-    texts += [message_text(turn) for one in data.answers for turn in one.example.prompt]
+    texts += [message_text(turn) for answer in data.answers for turn in answer.example.prompt]
     texts += [example.answer for example in examples]
     tokenizer = small_tokenizer(texts, config.small_vocabulary)
     shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)

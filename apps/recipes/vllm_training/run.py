@@ -79,7 +79,9 @@ def judge_lessons(answers: Sequence[Example]) -> list[Example]:
     places = golds.argsort(kind="stable").argsort(kind="stable")
     marks = LOWEST + places * (HIGHEST - LOWEST + 1) // len(answers)
     chat = scripted(lambda ask: '{"reasoning": "so", "score": 1}')
-    pointwise(chat)([Case(str(place), one.prompt, (one.answer,) * 2, best=(0, 1)) for place, one in enumerate(answers)])
+    pointwise(chat)(
+        [Case(str(index), answer.prompt, (answer.answer,) * 2, best=(0, 1)) for index, answer in enumerate(answers)]
+    )
     replies = [json.dumps({"reasoning": "so", "score": int(mark)}) for mark in marks]
     return [Example(ask.messages, reply) for ask, reply in zip(chat.asked[::2], replies, strict=True)]
 
@@ -135,7 +137,7 @@ def judged(url: str, number: int = 96) -> dict[str, float]:
     """The judge's marks of answers it was not taught, beside their gold rewards."""
     answers = garden.supervised(number, seed=2)
     said = judge(run=None, endpoint=f"{url}/v1", model="judge", max_tokens=32)(answers)  # type: ignore[arg-type]
-    known = [place for place, one in enumerate(said) if one is not None]
+    known = [index for index, one in enumerate(said) if one is not None]
     marks = np.array([said[place] for place in known], float)
     gold = garden.gold().rate([answers[place] for place in known])[:, 0]
     return {"asked": number, "marked": len(known), "correlation_with_gold": float(np.corrcoef(marks, gold)[0, 1])}

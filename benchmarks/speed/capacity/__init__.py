@@ -312,7 +312,7 @@ def measure(say: Callable[[str], object]) -> dict[str, Any]:
 
 def worst(rows: Sequence[Mapping[str, Any]], bound: str) -> float:
     """The largest share that a formula is off."""
-    return max(abs(one["off"]) for one in rows if one["what"].startswith(bound))
+    return max(abs(row["off"]) for row in rows if row["what"].startswith(bound))
 
 
 def markdown(found: Mapping[str, Any]) -> str:

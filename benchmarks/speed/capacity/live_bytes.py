@@ -27,9 +27,9 @@ class LiveBytes(TorchDispatchMode):
 
     def see(self, tensors: Iterable[Any]) -> None:
         """Count these too, such as weights that were there before."""
-        for one in tensors:
-            if isinstance(one, Tensor):
-                self._add(one.untyped_storage())
+        for tensor in tensors:
+            if isinstance(tensor, Tensor):
+                self._add(tensor.untyped_storage())
 
     def restart(self) -> None:
         """Forget the peak."""

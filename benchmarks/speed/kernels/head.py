@@ -25,11 +25,11 @@ class WithoutEntropy(Batch):
 
 def output_head(bench: Bench) -> Iterator[Case]:
     """Tables B1, B2 and B3."""
-    for place, tokens in enumerate(bench.size.tokens):
+    for index, tokens in enumerate(bench.size.tokens):
         given = cache(partial(inputs, bench, tokens))
         title = "N={}, D={}, V={}".format(tokens, *bench.size.head)
         yield Case("B1", title, bench.timed(partial(scoring, bench, given)))
-        if not place:
+        if not index:
             yield Case("B3", title, partial(ratios, bench, given))
         true = cache(lambda of, given=given: [one.float() for one in truth(of(*given()))])
         for frozen in (False, True):

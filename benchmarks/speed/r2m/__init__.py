@@ -174,7 +174,7 @@ def overhead(size: Size, folder: str) -> dict[str, Any]:
         "learn": {name: one.learn.seconds[WARM:] for name, one in arms.items() if one.learn},
         "generation": [generation(asked, answers, start, size) for _ in range(3)],
     }
-    same = all([*one.rate.given] == [*arms["r2m"].rate.given] for one in arms.values())
+    same = all([*arm.rate.given] == [*arms["r2m"].rate.given] for arm in arms.values())
     r2m, step = arms["r2m"], seconds["step"]
     numbers = {"policy": start, "reward model": r2m.source.model.body.model, "head": r2m.source.model.head}
     return {
@@ -270,8 +270,8 @@ def _told_bytes(held: Mapping[str, Any]) -> str:
     lines = ["| bytes | counted | formula | at the paper's size |", "|---" * 4 + "|"]
     columns = [held[name] for name in ("counted", "formula", "at the paper's size")]
     for name in columns[0]:
-        lines.append(f"| {name} | " + " | ".join(f"{one[name]:,}" for one in columns) + " |")
-    lines.append("| together | " + " | ".join(f"{sum(one.values()):,}" for one in columns) + " |")
+        lines.append(f"| {name} | " + " | ".join(f"{column[name]:,}" for column in columns) + " |")
+    lines.append("| together | " + " | ".join(f"{sum(column.values()):,}" for column in columns) + " |")
     return "\n".join([*lines, f"\nlast pass: {held['last pass']:,}"])
 
 

@@ -76,7 +76,7 @@ def held_bytes(source: OnlineFeedback, cycle: Cycle) -> dict[str, int]:
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Of the memory behind them: of a view all that it keeps alive, what is shared once."""
-    behind = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors}
+    behind = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(behind.values())
 
 

@@ -64,7 +64,7 @@ class Corpus(Job):
         written = [*map(Synthesis, generate(teacher, shown))] if self.leaky else synthesise(teacher, shown)
         judge = SimulatedJudge(seed=self.seed)
         found = verify(judge, shown, written) if self.filtered else [*map(_unfiltered, shown, written)]
-        kept = {place: one for place, one in enumerate(found) if isinstance(one, Kept)}
+        kept = {index: one for index, one in enumerate(found) if isinstance(one, Kept)}
         return {
             "place": np.array([*kept], int),
             "rubric": np.array([rubric_json(one.rubric) for one in kept.values()]),
@@ -181,7 +181,7 @@ class Simulated(Source):
         demands = [demanded(prompt_text(one.prompt)) for one in shown]
         if self.arm == "oracle":
             return [rubric_of(names) for names in demands]
-        return [rubric_of(_foreign(names, demands, place)) for place, names in enumerate(demands)]
+        return [rubric_of(_foreign(names, demands, index)) for index, names in enumerate(demands)]
 
 
 def _foreign(names: Sequence[str], demands: Sequence[Sequence[str]], place: int) -> Sequence[str]:
@@ -228,12 +228,12 @@ class Judged(Job):
         shown = self.asked.shown()
         rubrics = self._rubrics(cache, len(shown))
         rulings = rule_with(SimulatedJudge(self.biases, self.asked.seed), shown, rubrics)
-        counts = [len(one.rules) for one in rubrics if isinstance(one, Rubric)]
+        counts = [len(rubric.rules) for rubric in rubrics if isinstance(rubric, Rubric)]
         return {
-            "won": np.array([_won(one, pair) for one, pair in zip(rulings, shown, strict=True)]),
-            "slot": np.array([_slot(one) for one in rulings]),
+            "won": np.array([_won(ruling, pair) for ruling, pair in zip(rulings, shown, strict=True)]),
+            "slot": np.array([_slot(ruling) for ruling in rulings]),
             "rules": np.array(np.mean(counts) if counts else np.nan),
-            "without": np.array(np.mean([isinstance(one, Rejected) for one in rubrics])),
+            "without": np.array(np.mean([isinstance(rubric, Rejected) for rubric in rubrics])),
         }
 
     def _rubrics(self, cache: Path, pairs: int) -> list[Rubric | Rejected]:

@@ -124,8 +124,8 @@ def shown(won: list[np.ndarray], leaky: bool) -> list[np.ndarray]:
 
 
 def _nulls(results: Results) -> Iterable[Claim]:
-    for place, (name, won) in enumerate(results.nulls.items()):
-        leaky = place > 2
+    for index, (name, won) in enumerate(results.nulls.items()):
+        leaky = index > 2
         one = share(shown(won, leaky))
         contains = one.low <= 0.5 <= one.high
         claim = f"6 null pairs, {name}: not ½" if leaky else f"5 null pairs, {name}: ½"

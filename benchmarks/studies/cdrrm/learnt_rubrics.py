@@ -18,7 +18,7 @@ from ...worlds.simulated_judge import answered, written
 from ...worlds.simulated_teacher import MOST_RULES
 
 NAMES = tuple(CHECKS)
-PLACES = {check.criterion: place for place, check in enumerate(CHECKS.values())}
+PLACES = {check.criterion: index for index, check in enumerate(CHECKS.values())}
 
 
 class Shown(NamedTuple):
@@ -75,7 +75,7 @@ class LearntGenerator:
 
 def _signs(pairs: Sequence[Shown]) -> np.ndarray:
     """[N, C]: 1 where A passes a check and B does not, -1 the other way round, else 0."""
-    return np.array([[check.passes(one.a) - check.passes(one.b) for check in CHECKS.values()] for one in pairs])
+    return np.array([[check.passes(pair.a) - check.passes(pair.b) for check in CHECKS.values()] for pair in pairs])
 
 
 def _with_sign(features: sparse.csr_matrix, signs: np.ndarray) -> sparse.csr_matrix:

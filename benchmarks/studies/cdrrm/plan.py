@@ -156,8 +156,8 @@ class Plan:
         judged = [job for s in self.places for job in (*self.sweep(s).values(), *self.middle(s).values())]
         nulls = [job for s in self.places for job in self.nulls_of(s).values()]
         sources = [one.source for one in [*judged, *nulls] if one.source is not None]
-        models = [one for one in sources if isinstance(one, LanguageModel)]
-        others = [one for one in sources if not isinstance(one, LanguageModel)]
+        models = [source for source in sources if isinstance(source, LanguageModel)]
+        others = [source for source in sources if not isinstance(source, LanguageModel)]
         return [
             ("teacher and filter", corpora),
             ("rubrics", others),

@@ -99,8 +99,8 @@ def _masked(results: Results) -> list[str]:
 def _leaks(results: Results) -> list[str]:
     most = f"{TRAINED} {results.plan.most}"
     nulls = [
-        [name, _plain(share(shown(won, place > 2)), 3), str(sum(map(len, won)))]
-        for place, (name, won) in enumerate(results.nulls.items())
+        [name, _plain(share(shown(won, index > 2)), 3), str(sum(map(len, won)))]
+        for index, (name, won) in enumerate(results.nulls.items())
     ]
     arms = (most, "leak, shuffled", "leak, chosen first")
     agree = t_interval(

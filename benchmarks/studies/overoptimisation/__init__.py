@@ -135,7 +135,7 @@ def overoptimisation(
 
 def _records(arms: Mapping[str, Sequence[Loop]], best: Sequence[BestOfN], cache: Path) -> list[Record]:
     """Of every run and step, and of best-of-n."""
-    found = [_rows(one.result(cache), arm, one.base.seed) for arm, runs in arms.items() for one in runs]
+    found = [_rows(run.result(cache), arm, run.base.seed) for arm, runs in arms.items() for run in runs]
     found += [_rows(one.result(cache), BEST_OF_N, one.proxy.base.seed) for one in best]
     return [record for rows in found for record in rows]
 
@@ -174,8 +174,8 @@ def criteria(results: Results) -> list[Criterion]:
         holds = bool(gains[arm].value >= GAIN and gains[arm].low > 0 and most < MOST_KL)
         found.append(Criterion(claim, f"{_told(gains[arm])}, KL at most {most:.1f}", holds))
     accuracies = results.accuracies["weak"][HELD_OUT]
-    within = all(ACCURACY[0] <= one <= ACCURACY[1] for one in accuracies)
-    told = ", ".join(f"{one:.3f}" for one in accuracies)
+    within = all(ACCURACY[0] <= accuracy <= ACCURACY[1] for accuracy in accuracies)
+    told = ", ".join(f"{accuracy:.3f}" for accuracy in accuracies)
     found.append(Criterion(f"the weak proxies' accuracy lies in {ACCURACY[0]} to {ACCURACY[1]:.2f}", told, within))
     one = hump(results.weak)["GRPO, weak proxy, no KL"]
     told = f"gold lost since its peak {_told(one.fall)}, proxy gained meanwhile {_told(one.rise)}"

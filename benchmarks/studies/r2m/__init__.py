@@ -141,21 +141,21 @@ def stages(runs: Mapping[str, Sequence[FeedbackRun]]) -> list[Sequence[Job]]:
     turn = {run: run.loop.base.seed + AHEAD * (arm in OTHER_ARMS) for arm, some in runs.items() for run in some}
     proxies = [proxy for run in every for proxy in run.arm.proxies(run.loop)]
     taught = [run.arm.taught(run.loop) for run in every if run.arm.body == "pretrained"]
-    return [[one.base for one in proxies], [*proxies], [*taught], sorted(every, key=turn.__getitem__)]
+    return [[proxy.base for proxy in proxies], [*proxies], [*taught], sorted(every, key=turn.__getitem__)]
 
 
 def results(plan: Plan, runs: Mapping[str, Sequence[FeedbackRun]], cache: Path) -> Results:
     """Read from the cache."""
     found = {arm: [(run.loop.base.seed, run.result(cache)) for run in some] for arm, some in runs.items()}
     records = [
-        {"arm": arm, "seed": seed} | {name: values[place].item() for name, values in result.items() if values.ndim}
+        {"arm": arm, "seed": seed} | {name: values[index].item() for name, values in result.items() if values.ndim}
         for arm, some in found.items()
         for seed, result in some
-        for place in range(len(result["step"]))
+        for index in range(len(result["step"]))
     ]
     calls = {arm: float(np.mean([result["calls"] for _, result in some])) for arm, some in found.items()}
     proxies = [run.arm.proxies(run.loop)[0].result(cache) for run in runs["frozen"]]
-    return Results(plan, records, calls, {name: [float(one[name]) for one in proxies] for name in (HELD_OUT, OWN)})
+    return Results(plan, records, calls, {name: [float(proxy[name]) for proxy in proxies] for name in (HELD_OUT, OWN)})
 
 
 def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
@@ -174,14 +174,14 @@ def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
 def told(results: Results) -> Study:
     """The report, its figures and its facts."""
     found = claims(results.records)
-    drawn = {name: [one for one in results.records if one["arm"] in arms] for name, arms in FIGURES.items()}
+    drawn = {name: [record for record in results.records if record["arm"] in arms] for name, arms in FIGURES.items()}
     figures = {name: figure(records) for name, records in drawn.items()}
     kept = {
         "plan": asdict(results.plan),
         "claims": [one._asdict() | {"holds": one.verdict} for one in found],
         "arms": {arm: facts(results.records, arm) for arm in results.calls},
         "calls": results.calls,
-        "records": [_rounded(one) for one in results.records],
+        "records": [_rounded(record) for record in results.records],
         "accuracies": results.accuracies,
     }
     return Study(text(results, found), [], figures, {}, kept)

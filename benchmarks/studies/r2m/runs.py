@@ -75,7 +75,7 @@ class Pretrained(Job):
     def work(self, cache: Path) -> Arrays:
         """Its weights."""
         seed, seen, model = self.proxy.seed, split_prompts()[0], self.proxy.load(cache)
-        asked = [seen[place % len(seen)] for place in range(self.labels) for _ in range(2)]
+        asked = [seen[index % len(seen)] for index in range(self.labels) for _ in range(2)]
         said = sample(self.proxy.base.load(cache), asked, seed=100 + seed)
         rows = encode_pairs(model.encoder, [*map(_labelled, said[::2], said[1::2])], OVERALL).rows
         steps = max(1, EPOCHS * len(rows) // WEAK.batch)
@@ -184,12 +184,12 @@ class _Judged:
         self.source, self.frozen = source, frozen
         self.encoder: Encoder = voice(start, tokenizer()).encoder
         unseen = split_prompts()[1]
-        self.samples = sample(start, [unseen[place % len(unseen)] for place in range(SAMPLES)], seed=500 + seed)
+        self.samples = sample(start, [unseen[index % len(unseen)] for index in range(SAMPLES)], seed=500 + seed)
         self.truth = garden.gold().rate(self.samples)[:, 0]
 
     def __call__(self, policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:
         """Answers to one prompt are put beside each other, as in training."""
-        texts = [prompt_text(one.prompt) for one in answers]
+        texts = [prompt_text(answer.prompt) for answer in answers]
         order = sorted(range(len(answers)), key=texts.__getitem__)
         answers, gold = [answers[place] for place in order], gold[order]
         group = np.unique([texts[place] for place in order], return_inverse=True)[1]

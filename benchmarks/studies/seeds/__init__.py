@@ -175,12 +175,12 @@ def figure(found: Mapping[str, Beside]) -> Figure:
     drawing = Figure(figsize=(7.2, 0.9 + 0.9 * len(shown) + 0.3 * len(found)), layout="constrained")
     panels = drawing.subplots(len(shown), 1, squeeze=False, height_ratios=[len(some) + 1 for some in shown.values()])
     for panel, (measure, some) in zip(panels[:, 0], shown.items(), strict=True):
-        for place, (_, one) in enumerate(some):
+        for index, (_, one) in enumerate(some):
             effect = one.effect
-            panel.plot(one.system - one.plain, np.full(len(one.plain), place), "o", color=CONTROL, markersize=3)
+            panel.plot(one.system - one.plain, np.full(len(one.plain), index), "o", color=CONTROL, markersize=3)
             if np.isfinite(effect.low):
-                panel.plot([effect.low, effect.high], [place, place], color=COLOURS[0], linewidth=2)
-            panel.plot(effect.value, place, "D", color=COLOURS[0], markersize=5)
+                panel.plot([effect.low, effect.high], [index, index], color=COLOURS[0], linewidth=2)
+            panel.plot(effect.value, index, "D", color=COLOURS[0], markersize=5)
         panel.axvline(0, color="#444444", linewidth=0.6)
         panel.set_yticks(range(len(some)), [name for name, _ in some], fontsize=8)
         panel.set_ylim(len(some) - 0.5, -0.5)

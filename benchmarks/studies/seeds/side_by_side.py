@@ -161,10 +161,10 @@ class Side(Job):
         kept = folder / "policy" if (folder / "policy").is_dir() else folder  # supervised training has one model alone
         trained = AutoModelForCausalLM.from_pretrained(kept, use_safetensors=True).eval()
         unseen = split_prompts()[1]
-        asked = [unseen[place % len(unseen)] for place in range(self.budget.asked)]
+        asked = [unseen[index % len(unseen)] for index in range(self.budget.asked)]
         requests = [
-            Request(prompt, seed=self.base.seed * 1_000_000 + place, max_new_tokens=LONGEST)
-            for place, prompt in enumerate(asked)
+            Request(prompt, seed=self.base.seed * 1_000_000 + index, max_new_tokens=LONGEST)
+            for index, prompt in enumerate(asked)
         ]
         said = decode(SeparateModels(voice(trained, tokenizer())), requests, batch_size=TOGETHER, progress=False)
         answers = [Example(prompt, one.text) for prompt, one in zip(asked, said, strict=True)]
@@ -206,8 +206,8 @@ def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dic
     Where one fails the others are ended, and its own words are told.
     """
     number = sum(name.isdigit() for name in places)
-    made = {str(number + place): str(folder / str(number + place)) for place in range(len(commands))}
-    lines = [shlex.split(filled(one, places)) for one in commands]
+    made = {str(number + index): str(folder / str(number + index)) for index in range(len(commands))}
+    lines = [shlex.split(filled(command, places)) for command in commands]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with ExitStack() as stack:
         errors = [stack.enter_context(TemporaryFile("w+")) for _ in lines]
@@ -217,7 +217,7 @@ def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dic
             )
             for words, output, error in zip(lines, made.values(), errors, strict=True)
         ]
-        while None in (ends := [one.poll() for one in programs]) and not any(ends):
+        while None in (ends := [program.poll() for program in programs]) and not any(ends):
             time.sleep(POLL)
         for one in programs:
             one.terminate()  # nothing, where it has ended
@@ -262,7 +262,7 @@ def _demonstration(pair: PreferencePair) -> dict[str, Any]:
 
 
 def _rows(pairs: Sequence[PreferencePair]) -> list[dict[str, Any]]:
-    return [pair_row(one) for one in pairs]
+    return [pair_row(pair) for pair in pairs]
 
 
 def _children() -> float:

@@ -104,13 +104,13 @@ def figures(results: Results) -> dict[str, Figure]:
 
 
 def _weight_figure(methods: Mapping[str, Measured]) -> Figure:
-    ends = np.array([one.ends() for one in methods.values()])
+    ends = np.array([method.ends() for method in methods.values()])
     panels = {
         UNITS: {f"{name} at its vertex": ends[:, axis].tolist() for axis, name in enumerate(TWO)},
-        "share of repeated 3-grams": {"repetition": [one.means["repetition"] for one in methods.values()]},
+        "share of repeated 3-grams": {"repetition": [method.means["repetition"] for method in methods.values()]},
         "nats per token": {
-            "from the base": [one.means["divergence"] for one in methods.values()],
-            "surprise of the base": [-one.means["base_logprob"] for one in methods.values()],
+            "from the base": [method.means["divergence"] for method in methods.values()],
+            "surprise of the base": [-method.means["base_logprob"] for method in methods.values()],
         },
     }
     return weight_figure(WEIGHTS, panels)

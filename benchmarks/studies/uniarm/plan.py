@@ -94,7 +94,7 @@ class Plan:
 
     def by_seed(self, make: Callable[[int], Front], seeds: int) -> list[Front]:
         """The same at so many seeds."""
-        return [make(self.seed + place) for place in range(seeds)]
+        return [make(self.seed + index) for index in range(seeds)]
 
 
 Fronts = dict[str, list[Front]]

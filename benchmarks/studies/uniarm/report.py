@@ -296,7 +296,7 @@ def _three(results: Results) -> list[str]:
 def _tried(_results: Results) -> list[str]:
     header = ["β_r", "learning rate", "steps", "UniARM", "random vectors", "random vectors, trunk", "PARM", "GenARM"]
     lines = [
-        [f"{beta:g}", f"{rate:g}", steps, *("–" if one is None else f"{one:.2f}" for one in volumes)]
+        [f"{beta:g}", f"{rate:g}", steps, *("–" if volume is None else f"{volume:.2f}" for volume in volumes)]
         for beta, rate, steps, *volumes in TRIED
     ]
     return [

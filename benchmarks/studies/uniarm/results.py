@@ -20,8 +20,8 @@ def measure(fronts: Sequence[Front], cache: Path) -> Measured:
     """Of a method's results at every seed."""
     results = [front.result(cache) for front in fronts]
     names = [name for name in results[0] if name != "rewards"]
-    means = {name: float(np.nanmean([one[name] for one in results])) for name in names}
-    return Measured(fronts[0].preferences, np.stack([one["rewards"] for one in results]), means)
+    means = {name: float(np.nanmean([result[name] for result in results])) for name in names}
+    return Measured(fronts[0].preferences, np.stack([result["rewards"] for result in results]), means)
 
 
 class Results(NamedTuple):
@@ -57,7 +57,7 @@ def exact_results(jobs: Mapping[str, Sequence[Exact]], cache: Path) -> dict[str,
     found = {}
     for name, of_method in jobs.items():
         results = [job.result(cache) for job in of_method]
-        arrays = (np.stack([one[field] for one in results]) for field in ("guided", "base", "ideal"))
+        arrays = (np.stack([result[field] for result in results]) for field in ("guided", "base", "ideal"))
         found[name] = ExactResult(*arrays, of_method[0].seen, of_method[0].preferences[:, 0])
     return found
 

@@ -45,8 +45,8 @@ def server_rollouts(
         choices = [drawn[row] for row in range(len(ids))]
         return {
             "prompt_ids": ids,
-            "completion_ids": [one["token_ids"] for one in choices],
-            "logprobs": [_logprobs(one) for one in choices],
+            "completion_ids": [choice["token_ids"] for choice in choices],
+            "logprobs": [_logprobs(choice) for choice in choices],
             "writer": ["server"] * len(choices),
         }
 
@@ -77,7 +77,7 @@ def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout
     choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda one: one["index"])
     if len(choices) != len(ids):
         raise DataError(f"{url}: {len(choices)} answers to {len(ids)} prompts")
-    if not all(one.get("token_ids") for one in choices):
+    if not all(choice.get("token_ids") for choice in choices):
         raise UsageError(f"{url}: its answers have no token_ids; take a server that knows return_token_ids, as vLLM's")
     return choices
 

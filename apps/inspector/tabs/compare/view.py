@@ -65,7 +65,7 @@ def tab(site: Site) -> None:
 
     everything = [*sides, *found, *listed]
     events = [opening(site, "compare", arrive, sides, everything)]
-    events += [one.input(chosen, sides, everything, **QUIET) for one in sides]
+    events += [side.input(chosen, sides, everything, **QUIET) for side in sides]
     for event in events:  # then the statistics, which take longest
         event.then(None, sides, None, js=address("compare", *NAMES), **QUIET)
         event.then(lambda *asked: _statistics(site, asked), sides, statistics, **STATISTICS)
@@ -76,8 +76,8 @@ def tab(site: Site) -> None:
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
     """Updates of the four lists, and what is chosen in them: what was asked for, where it is there."""
     lists, chosen = [], []
-    for place, (wanted, scorer) in enumerate((asked[:2], asked[2:])):
-        run = pick(site, wanted, JUDGED, place=place)
+    for index, (wanted, scorer) in enumerate((asked[:2], asked[2:])):
+        run = pick(site, wanted, JUDGED, place=index)
         names, scorer = scorers(site, run, scorer)
         lists += [run_list(site, run, JUDGED), gr.Dropdown(names, value=scorer)]
         chosen += [run, scorer]

@@ -131,13 +131,15 @@ def _parsed(line: bytes) -> Annotation | None:
 def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
     """Those of a case whose texts are still the same, the newest first."""
     texts = texts_of(item)
-    return [one for one in reversed(annotations) if one.case == item.case and one.texts == texts]
+    return [
+        annotation for annotation in reversed(annotations) if annotation.case == item.case and annotation.texts == texts
+    ]
 
 
 def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
     """Who said what of the case."""
     known = of(item, annotations)
-    stale = sum(one.case == item.case for one in annotations) - len(known)
+    stale = sum(annotation.case == item.case for annotation in annotations) - len(known)
     rows = [
         f'<div class="turn"><b>{shown(one.verdict)}</b> <span class="faint">{shown(one.who)}, {shown(one.when)}, '
         f'{shown(one.outcome)} by {shown(one.scorer)}</span><div class="text">{shown(one.note)}</div></div>'

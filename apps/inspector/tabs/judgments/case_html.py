@@ -11,7 +11,7 @@ from .diff import WORDS, pieces_html, word_diff
 def item_html(item: Item, *, diff: bool = False, star: bool = False, run: str = "") -> str:
     """`diff` marks the words that only one of two answers has; `run` is the run's id for a link to this item."""
     texts, told = _texts(item, diff)
-    answers = "".join(_answer_html(item, place, text) for place, text in enumerate(texts))
+    answers = "".join(_answer_html(item, index, text) for index, text in enumerate(texts))
     return (
         f'{STYLE}<div class="rl">{_prompt_html(item, star, run)}{told}<div class="answers">{answers}</div>'
         f'<div class="box scores">{_scores_html(item)}</div></div>'
@@ -71,7 +71,7 @@ def _answer_html(item: Item, place: int, text: str) -> str:
 
 
 def _scores_html(item: Item) -> str:
-    heads = [f"Answer {place + 1}{' ✓' if place in item.best else ''}" for place in range(len(item.answers))]
+    heads = [f"Answer {index + 1}{' ✓' if index in item.best else ''}" for index in range(len(item.answers))]
     head = "".join(f"<th>{name}</th>" for name in ["Scorer", *heads, "Margin", "Outcome"])
     rows = "".join(_verdict_html(verdict, len(item.answers), item.scorer) for verdict in item.verdicts)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

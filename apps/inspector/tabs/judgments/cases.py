@@ -50,7 +50,7 @@ class Item:
 
         Without scores the first of each; None where every answer is right.
         """
-        wrong = [place for place in range(len(self.answers)) if place not in self.best]
+        wrong = [index for index in range(len(self.answers)) if index not in self.best]
         if not (wrong and self.best):
             return None
         scores = self.verdict.scores if self.verdict and self.verdict.scores else [0.0] * len(self.answers)
@@ -100,7 +100,7 @@ def _judged(tables: Index, run: Run, cases: dict[str, int]) -> dict[str, dict[st
     """
     columns = f'"case", scorer, {OUTCOME}, margin, scores, abstained'
     ((total,),) = tables.query("SELECT count(*) FROM cases")
-    lines = [place * total + row for place in range(len(run.scorers)) for row in cases.values()]
+    lines = [index * total + row for index in range(len(run.scorers)) for row in cases.values()]
     rows = [row for row in tables.rows(SCORE_TABLE, columns, lines).values() if row[0] in cases]
     if len(rows) < len(lines):
         text = f'SELECT {columns} FROM {SCORE_TABLE} WHERE list_contains($cases::VARCHAR[], "case")'

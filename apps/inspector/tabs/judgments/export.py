@@ -47,7 +47,7 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
     if format not in FORMATS.values() or labels not in LABELS:
         raise UsageError(f"no format '{format}' with labels of '{labels}'; there is {', '.join(FORMATS.values())}")
     if labels == "readers":
-        annotated = {one.case for one in annotations}
+        annotated = {annotation.case for annotation in annotations}
         among = annotated if filter.among is None else annotated & set(filter.among)
         filter = replace(filter, among=sorted(among))
     wanted = _items(run, filter)

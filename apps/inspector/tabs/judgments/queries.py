@@ -194,7 +194,7 @@ def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items"
 
 
 def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
-    wrong = [place for place in range(len(scores or ())) if place not in best]
+    wrong = [index for index in range(len(scores or ())) if index not in best]
     chosen = min((scores[place] for place in best), default=None) if scores else None
     rejected = max((scores[place] for place in wrong), default=None)
     return Line(case, subset, outcome, margin, chosen, rejected, _beginning(prompt))

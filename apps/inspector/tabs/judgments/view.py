@@ -33,7 +33,7 @@ def tab(site: Site) -> None:
     controls, shown, buttons, diff = layout(site)
     explained = why.section(site)
     marks = gr.BrowserState({}, storage_key="rewardlab-marks")
-    filters = [one for one in controls if one is not controls.run]
+    filters = [control for control in controls if control is not controls.run]
     exporting.section(site, [*controls, marks], lambda *asked: _exported(site, asked))
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="report")

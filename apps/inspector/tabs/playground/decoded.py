@@ -72,6 +72,8 @@ def _check_row(row: Mapping[str, Any]) -> None:
         raise ValueError(f"its lists have {sorted(lengths)} values")
     if not all(isinstance(text, str) for text in (row["answer"], row["finished"], *row.get("pieces", ()))):
         raise ValueError("its answer is no text")
+    if "prompt" in row:
+        prompt_text(row["prompt"])  # raises if a message is no object
     if not all(type(id) is int and id >= 0 for id in row["tokens"]):
         raise ValueError("its tokens are no numbers of tokens")
     float(row.get("weight", 0))

@@ -82,8 +82,8 @@ def colours_of(answers: Sequence[Told]) -> list[str]:
 
 def _parted(answers: Sequence[Told]) -> list[str]:
     """The guides that have a part of some push, in the engine's order, so that each keeps its colour."""
-    found = {name for one in answers for name in one.by_guide}
-    return [name for name in dict.fromkeys(name for one in answers for name in one.guides) if name in found]
+    found = {name for answer in answers for name in answer.by_guide}
+    return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in found]
 
 
 def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
@@ -91,9 +91,9 @@ def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
     if colour == WHO:
         boxes, legend = _who(answers)
     else:
-        values = [_values(one, colour) for one in answers]
+        values = [_values(answer, colour) for answer in answers]
         scale = scale_of(values)
-        boxes = [_box(one, shades(row, scale)) for one, row in zip(answers, values, strict=True)]
+        boxes = [_box(answer, shades(row, scale)) for answer, row in zip(answers, values, strict=True)]
         legend = legend_html(scale, unit="nats", low="", high=colour)
     return f'{html.STYLE}{tokens.STYLE}<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
 
@@ -106,7 +106,7 @@ def _values(one: Told, colour: str) -> np.ndarray:
 def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
     """Every token in the colour of the guide that pushed it up most, as strong as its push."""
     names = _parted(answers)
-    parts = [_stacked(one, names) for one in answers]
+    parts = [_stacked(answer, names) for answer in answers]
     scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])
     boxes = []
     for one, part in zip(answers, parts, strict=True):
@@ -137,11 +137,11 @@ def _titles(one: Told) -> list[str]:
     """The numbers of every token, in nats."""
     parts = one.by_guide
     rows = []
-    for place, push in enumerate(one.push):
-        said = [f"push {push:+.3f}", *(f"{name} {part[place]:+.3f}" for name, part in parts.items())]
-        said += [f"log p: base {one.base[place]:.3f}, mixed {one.mixed[place]:.3f}"]
-        said += [f"{name} {row[place]:.3f}" for name, row in one.guides.items() if np.isfinite(row[place])]
-        rows.append(", ".join([*said, f"KL {one.kl[place]:.3f}", f"entropy {one.entropy[place]:.3f}"]))
+    for index, push in enumerate(one.push):
+        said = [f"push {push:+.3f}", *(f"{name} {part[index]:+.3f}" for name, part in parts.items())]
+        said += [f"log p: base {one.base[index]:.3f}, mixed {one.mixed[index]:.3f}"]
+        said += [f"{name} {row[index]:.3f}" for name, row in one.guides.items() if np.isfinite(row[index])]
+        rows.append(", ".join([*said, f"KL {one.kl[index]:.3f}", f"entropy {one.entropy[index]:.3f}"]))
     return rows
 
 

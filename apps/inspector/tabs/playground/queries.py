@@ -82,14 +82,14 @@ def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> l
 
 def axes_of(names: Sequence[str]) -> list[str]:
     """What may be swept."""
-    pairs = [f"{first} → {second}" for place, first in enumerate(names) for second in names[place + 1 :]]
+    pairs = [f"{first} → {second}" for index, first in enumerate(names) for second in names[index + 1 :]]
     return [*pairs, WEIGHT]
 
 
 def ends(over: str, names: Sequence[str]) -> tuple[str, str]:
     """Both objectives of one of `axes_of`."""
-    for place, first in enumerate(names):
-        for second in names[place + 1 :]:
+    for index, first in enumerate(names):
+        for second in names[index + 1 :]:
             if over == f"{first} → {second}":
                 return first, second
     raise UsageError(f"no sweep '{over}'; there is {', '.join(axes_of(names))}")
@@ -117,9 +117,9 @@ def measures(answers: Sequence[Told], rewards: Mapping[str, Sequence[float]]) ->
     up to the factor β. NaN where a guide was not read.
     """
     found = {name: list(values) for name, values in rewards.items()}
-    found[BASE] = [float(np.mean(one.base)) for one in answers]
-    for name in dict.fromkeys(name for one in answers for name in one.guides):
-        rows = [one.guides.get(name, np.full(1, np.nan)) for one in answers]
+    found[BASE] = [float(np.mean(answer.base)) for answer in answers]
+    for name in dict.fromkeys(name for answer in answers for name in answer.guides):
+        rows = [answer.guides.get(name, np.full(1, np.nan)) for answer in answers]
         found[f"reward of {name} (nats)"] = [float(row.sum()) for row in rows]
     return found
 

@@ -296,4 +296,6 @@ def _recoloured(decoded: Decoded | None, colour: str) -> str:
 def _redrawn(decoded: Decoded | None, x: str, y: str) -> Any:
     if decoded is None:
         raise UsageError("nothing is decoded yet; press Decode or Sweep")
-    return gr.Plot(views.sweep_figure([one.title for one in decoded.answers], decoded.measured, x, y), visible=True)
+    return gr.Plot(
+        views.sweep_figure([answer.title for answer in decoded.answers], decoded.measured, x, y), visible=True
+    )

@@ -83,8 +83,8 @@ def _colours(rows: Sequence[Row]) -> dict[str, str]:
     nulls = [row.scorer for row in rows if row.role == "null"]
     others = [row.scorer for row in rows if row.role != "null"]
     bright = [colour for colour in PALETTE if colour not in GREYS]
-    return {name: bright[place % len(bright)] for place, name in enumerate(others)} | {
-        name: GREYS[place % len(GREYS)] for place, name in enumerate(nulls)
+    return {name: bright[index % len(bright)] for index, name in enumerate(others)} | {
+        name: GREYS[index % len(GREYS)] for index, name in enumerate(nulls)
     }
 
 

@@ -71,7 +71,7 @@ def _lines(path: Path, _stamp: Any) -> Steps:
         *whole, _unfinished = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
-    return tuple(row for place, line in enumerate(whole, 1) if "step" in (row := _line(path, place, line)))
+    return tuple(row for index, line in enumerate(whole, 1) if "step" in (row := _line(path, index, line)))
 
 
 def _line(path: Path, place: int, line: bytes) -> dict[str, float]:
@@ -156,10 +156,10 @@ def _known(steps: Steps, column: str) -> bool:
 def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
     """A line for every column; what is only watched is dashed."""
     figure = go.Figure()
-    for place, line in enumerate(panel.lines[:MOST_LINES]):
+    for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = series(steps, line.column)
-        colour, every = PALETTE[place % len(PALETTE)], _every(len(x))
-        if panel.error and place == 0 and window == 1:
+        colour, every = PALETTE[index % len(PALETTE)], _every(len(x))
+        if panel.error and index == 0 and window == 1:
             figure.add_trace(_band(steps[::every], line.column, panel.error, colour))
         name = f"{line.name} (watched)" if line.watched else line.name
         name = name if every == 1 else f"{name}, 1 step of {every}"
@@ -210,9 +210,9 @@ def _band(steps: Steps, column: str, error: str, colour: str) -> go.Scatter:
 def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
     """The panel's columns against how far the policy has moved: where proxy and gold part, the reward is hacked."""
     figure = go.Figure()
-    for place, line in enumerate(panel.lines[:MOST_LINES]):
+    for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = (smoothed(values, window) for values in series(steps, line.column, "watch/kl"))
-        trace = _trace(x, y, line.name, PALETTE[place % len(PALETTE)], DASHES[0])
+        trace = _trace(x, y, line.name, PALETTE[index % len(PALETTE)], DASHES[0])
         figure.add_trace(trace.update(mode="markers", marker={"size": 6, "symbol": SYMBOLS[line.watched]}))
     return titled(layout(figure, x="KL to the reference, nats an answer", y=panel.unit, height=260), panel.title)
 

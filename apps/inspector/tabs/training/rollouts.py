@@ -70,7 +70,7 @@ def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout
     file = _file(folder, step)
     left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
     rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
-    return [_rollout(step, start + place, row) for place, row in enumerate(rows)]
+    return [_rollout(step, start + index, row) for index, row in enumerate(rows)]
 
 
 def read_answer(folder: Path, step: int, place: int) -> Rollout:
@@ -173,14 +173,14 @@ def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
     """The answers as the table shows them: rewards after the last transform, the advantage's mean over tokens."""
     return [
         [
-            _beginning(one.prompt.removeprefix("user: ")),
-            _beginning(one.answer),
-            *(_missing(value) for value in ([*one.rewards.values()] or [{}])[-1].values()),
-            _missing(total(one, sources)),
-            _missing(advantage(one)),
-            "yes" if one.finished else "no",
+            _beginning(rollout.prompt.removeprefix("user: ")),
+            _beginning(rollout.answer),
+            *(_missing(value) for value in ([*rollout.rewards.values()] or [{}])[-1].values()),
+            _missing(total(rollout, sources)),
+            _missing(advantage(rollout)),
+            "yes" if rollout.finished else "no",
         ]
-        for one in rollouts
+        for rollout in rollouts
     ]
 
 
@@ -258,7 +258,7 @@ def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
     every = token_series(rollout)
     values = every[by][:MOST_TOKENS]
     scale = scale_of([values])
-    titles = [_title(rollout, every, place) for place in range(len(values))]
+    titles = [_title(rollout, every, index) for index in range(len(values))]
     unit = "nats" if by == "log π - log base" else "reward's unit" if by == "value" else ""
     cut = len(rollout.tokens) - len(values)
     return (
@@ -282,7 +282,7 @@ def _title(rollout: Rollout, every: Mapping[str, np.ndarray], place: int) -> str
 def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
     """The text of each token by the run's own tokenizer, or its id where the run holds none yet."""
     homes = [folder / "policy", *sorted(folder.glob("checkpoint-*"))]
-    home = next((one for one in homes if (one / "tokenizer.json").is_file()), None)
+    home = next((home for home in homes if (home / "tokenizer.json").is_file()), None)
     if home is None:
         return [f"{token} " for token in tokens]
     return pieces(_tokenizer(home, (home / "tokenizer.json").stat().st_mtime_ns), list(tokens[:MOST_TOKENS]))

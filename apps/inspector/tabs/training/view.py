@@ -91,7 +91,7 @@ def _story() -> Story:
             own = gr.Plot(show_label=False, visible=False, elem_id="own")
     with gr.Accordion("Rewards that learn or ask", open=True):
         teller = filled_list("Reward", visible=False)
-        learner = tuple(_plots([f"telling-{place}" for place in range(TELLING)]))
+        learner = tuple(_plots([f"telling-{index}" for index in range(TELLING)]))
         told = gr.HTML(elem_id="told", apply_default_css=False)
     return Story(note, progress, panels, over_kl, column, own, teller, learner, told, gr.Timer(SECONDS, active=False))
 

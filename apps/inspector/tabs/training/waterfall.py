@@ -57,8 +57,8 @@ def _weighted(name: str, weight: float) -> str:
 
 def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
     before = reward
-    for place, (stage, mean) in enumerate(means.items()):
-        yield Bar(stage if place else "estimator", mean - before, RELATIVE)
+    for index, (stage, mean) in enumerate(means.items()):
+        yield Bar(stage if index else "estimator", mean - before, RELATIVE)
         before = mean
     yield Bar("advantage", before, TOTAL)
 

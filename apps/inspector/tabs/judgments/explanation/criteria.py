@@ -45,7 +45,10 @@ class Grounds(NamedTuple):
 
     def values(self, answers: int) -> list[dict[str, float]]:
         """Each answer's value by criterion."""
-        return [{one.name: one.value for one in self.criteria if one.answer == place} for place in range(answers)]
+        return [
+            {criterion.name: criterion.value for criterion in self.criteria if criterion.answer == index}
+            for index in range(answers)
+        ]
 
 
 def grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
@@ -113,8 +116,8 @@ def marked(answer: str, criteria: Sequence[Criterion]) -> str:
 def _mark(text: str, criteria: Sequence[Criterion]) -> str:
     if not criteria:
         return shown(text)
-    worst = min(one.value for one in criteria)
-    names = ", ".join(f"{one.name}: {_word(one.value)}" for one in criteria)
+    worst = min(criterion.value for criterion in criteria)
+    names = ", ".join(f"{criterion.name}: {_word(criterion.value)}" for criterion in criteria)
     return f'<mark class="{_colour(worst)}" title="{escape(names)}">{shown(text)}</mark>'
 
 
@@ -138,13 +141,13 @@ def grounds_html(found: Grounds, answers: Sequence[str]) -> str:
 
 
 def _criteria_html(found: Grounds, answers: int) -> str:
-    names = dict.fromkeys(one.name for one in found.criteria)
-    by_place = {(one.name, one.answer): one for one in found.criteria}
-    marks = any(one.evidence for one in found.criteria)
-    head = "".join(f"<th>Answer {place + 1}</th>" for place in range(answers))
+    names = dict.fromkeys(criterion.name for criterion in found.criteria)
+    by_place = {(criterion.name, criterion.answer): criterion for criterion in found.criteria}
+    marks = any(criterion.evidence for criterion in found.criteria)
+    head = "".join(f"<th>Answer {index + 1}</th>" for index in range(answers))
     rows = "".join(
         f"<tr><td>{shown(name)}</td>"
-        + "".join(_verdict(by_place.get((name, place)), marks) for place in range(answers))
+        + "".join(_verdict(by_place.get((name, index)), marks) for index in range(answers))
         + "</tr>"
         for name in names
     )
@@ -165,8 +168,11 @@ def _verdict(one: Criterion | None, marks: bool) -> str:
 
 def _answers_html(found: Grounds, answers: Sequence[str]) -> str:
     boxes = "".join(
-        _box(f"Answer {place + 1}", marked(text, [one for one in found.criteria if one.answer == place]))
-        for place, text in enumerate(answers)
+        _box(
+            f"Answer {index + 1}",
+            marked(text, [criterion for criterion in found.criteria if criterion.answer == index]),
+        )
+        for index, text in enumerate(answers)
     )
     return f'<div class="answers evidence">{boxes}</div>'
 
@@ -185,8 +191,8 @@ def _reasoning_html(found: Grounds) -> str:
 def _replies_html(found: Grounds, answers: Sequence[str]) -> str:
     """Replies beside each other: of a comparison in both orders these are the two orders."""
     boxes = "".join(
-        _box(_request(place, _at(found.orders, place), raw, answers), shown(raw), "reply")
-        for place, raw in enumerate(found.raw)
+        _box(_request(index, _at(found.orders, index), raw, answers), shown(raw), "reply")
+        for index, raw in enumerate(found.raw)
     )
     turned = _flips(found, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""

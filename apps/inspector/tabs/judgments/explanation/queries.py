@@ -85,10 +85,10 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
     read = [one.logprobs(examples) for one in _readings(model)]
     encoder = model.encoder
     found = []
-    for place, example in enumerate(examples):
+    for index, example in enumerate(examples):
         row = encoder.encode_answer(example)
         texts = pieces(encoder.tokenizer, row.ids[row.start :])
-        values = model.contract.beta * np.stack([of_objective[place] for of_objective in read])
+        values = model.contract.beta * np.stack([of_objective[index] for of_objective in read])
         found.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
     return tuple(found)
 
@@ -130,7 +130,7 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
     parts = sentences(example.answer)
     most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.answer)))
     tried = min(len(parts), most) if len(parts) > 1 else 0
-    shorter = [Example(example.prompt, _without(parts, place)) for place in range(tried)]
+    shorter = [Example(example.prompt, _without(parts, index)) for index in range(tried)]
     effects = (model.rate(shorter) - reward).T if tried else np.empty((len(reward), 0))
     rest = "".join(parts[tried:])
     unknown = np.full((len(reward), 1 if rest else 0), np.nan)
@@ -186,10 +186,10 @@ def explanation_html(explanation: Explanation, objective: int, *, centred: bool 
     rows = [part.values[objective] for part in explanation.parts]
     scale = scale_of(rows, _mean(rows) if centred else 0.0)
     boxes = "".join(
-        f'<div class="box"><div class="head"><span>Answer {place + 1}</span>'
-        f'<span class="end">{number(explanation.rewards[place, objective])}</span></div>'
+        f'<div class="box"><div class="head"><span>Answer {index + 1}</span>'
+        f'<span class="end">{number(explanation.rewards[index, objective])}</span></div>'
         f'<div class="body">{_part_html(part, objective, scale)}</div></div>'
-        for place, part in enumerate(explanation.parts)
+        for index, part in enumerate(explanation.parts)
     )
     return (
         f'{html.STYLE}{tokens.STYLE}<div class="rl">{_lead(explanation, objective, scale)}'
@@ -247,10 +247,10 @@ def _untried(part: SentenceEffects) -> str:
 def sums_figure(explanation: Explanation, objective: int) -> go.Figure:
     """The running sum of the tokens' rewards, a line per answer."""
     figure = go.Figure()
-    for place, part in enumerate(explanation.parts):
+    for index, part in enumerate(explanation.parts):
         sums = part.values[objective].cumsum()
-        colour = PALETTE[place % len(PALETTE)]
-        figure.add_scatter(y=sums, x=np.arange(1, len(sums) + 1), name=f"Answer {place + 1}", line={"color": colour})
+        colour = PALETTE[index % len(PALETTE)]
+        figure.add_scatter(y=sums, x=np.arange(1, len(sums) + 1), name=f"Answer {index + 1}", line={"color": colour})
     return figures.layout(figure, x="tokens of the answer", y="reward so far")
 
 
@@ -258,6 +258,6 @@ def objectives_figure(explanation: Explanation) -> go.Figure:
     """Every objective's reward as bars, one colour per answer."""
     figure = go.Figure()
     names = [*map(figures.plain, explanation.objectives)]
-    for place, rewards in enumerate(explanation.rewards):
-        figure.add_bar(x=names, y=rewards, name=f"Answer {place + 1}", marker_color=PALETTE[place % len(PALETTE)])
+    for index, rewards in enumerate(explanation.rewards):
+        figure.add_bar(x=names, y=rewards, name=f"Answer {index + 1}", marker_color=PALETTE[index % len(PALETTE)])
     return figures.layout(figure, x="objective", y="reward")

@@ -120,11 +120,11 @@ def rescore(
     """Every answer under the edited rubric, from the verdicts that were given; removed rules no longer count."""
     return [
         Rescored(
-            recorded[place] if recorded else None,
+            recorded[index] if recorded else None,
             _score(judged, marks, score) if judged else None,
             _score(edited, marks, score),
         )
-        for place, marks in enumerate(values)
+        for index, marks in enumerate(values)
     ]
 
 
@@ -163,8 +163,8 @@ def rescored_html(rows: Sequence[Rescored], told: Sequence[str], doubts: Sequenc
     """Scores before and after, who is best before and after, and what is to be said of it."""
     heads = ("", "in the run", "same rubric", "edited rubric")
     body = "".join(
-        f"<tr><td>Answer&nbsp;{place + 1}</td>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>"
-        for place, row in enumerate(rows)
+        f"<tr><td>Answer&nbsp;{index + 1}</td>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>"
+        for index, row in enumerate(rows)
     )
     table = (
         f"<table><thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table>"
@@ -197,5 +197,5 @@ def _best(scores: Sequence[float | None]) -> str | None:
     known = [score for score in scores if score is not None]
     if not scores or len(known) < len(scores):
         return None
-    top = [str(place + 1) for place, score in enumerate(known) if score == max(known)]
+    top = [str(index + 1) for index, score in enumerate(known) if score == max(known)]
     return f"answer {top[0]}" if len(top) == 1 else f"answers {' and '.join(top)} alike"
