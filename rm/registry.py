@@ -8,6 +8,12 @@ from typing import Any
 from .errors import UsageError, did_you_mean
 
 ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, from the package that this file stands in
+RENAMED = {
+    "rm.models": {"feedback": "r2m"},
+    "policy.aggregations": {"answer_mean": "completion_mean"},
+    "benchmarks.speed": {"feedback": "r2m"},
+}
+"""Names of earlier versions, which settings and files of theirs still hold, and the names now."""
 
 
 def names(folder: str) -> list[str]:
@@ -31,6 +37,7 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     """
     if ":" in name:
         return _from_anywhere(name)
+    name = RENAMED.get(folder, {}).get(name, name)
     if name not in (choices := names(folder)):
         raise UsageError(f"no '{name}' in {folder}; {did_you_mean(name, choices)}")
     return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)

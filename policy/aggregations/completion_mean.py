@@ -6,7 +6,7 @@ from torch import Tensor
 from ..types import Aggregation
 
 
-def answer_mean() -> Aggregation:
+def completion_mean() -> Aggregation:
     """w_it = 1 / (N n_i)                                                 GRPO, arXiv:2402.03300, eq. 3"""
 
     def weigh(response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:

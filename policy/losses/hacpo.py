@@ -30,7 +30,7 @@ def hacpo(
     and no power of it, as in the authors' code.
 
     Of `agents` agents the learner wrote a group's first answers (`whole_answers.own_answers`). The paper aggregates by
-    `aggregations.answer_mean`; the factor P_j/P_k is in A (`transforms.hacpo`). A NaN advantage has no loss.
+    `aggregations.completion_mean`; the factor P_j/P_k is in A (`transforms.hacpo`). A NaN advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:
         raise ValueError(

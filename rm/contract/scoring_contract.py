@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -63,6 +63,8 @@ class ScoringContract:
 _DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
 
 
+RENAMED_KINDS = {"feedback": "r2m"}
+"""Kinds under their names in folders of earlier versions, and their names now."""
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
@@ -100,4 +102,4 @@ def load_contract(folder: Path) -> ScoringContract:
         raise DataError(
             f"{path}: the hash {stated} does not belong to these fields; restore the file that was saved with the model"
         )
-    return contract
+    return replace(contract, kind=RENAMED_KINDS.get(contract.kind, contract.kind))

@@ -69,7 +69,7 @@ class FeedbackRewardModel:
 
     def __init__(self, body: ScalarRewardModel, head: FeedbackHead, omega: float = 1.0):
         self.body, self.head, self.omega = body, head, omega
-        self.contract = replace(body.contract, kind="feedback")
+        self.contract = replace(body.contract, kind="r2m")
 
     @classmethod
     def on(
@@ -104,7 +104,7 @@ class FeedbackRewardModel:
         self.contract.save(folder)
 
 
-def feedback(source: str, **options: Any) -> FeedbackRewardModel:
+def r2m(source: str, **options: Any) -> FeedbackRewardModel:
     """The reward model in a folder that `FeedbackRewardModel.save` wrote; options are those of `scalar`."""
     folder = Path(source)
     body = scalar(str(folder / BODY), **options)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ....benchmarks import speed
 from ....rm.errors import CheckFailed, UsageError, did_you_mean
+from ....rm.registry import RENAMED
 
 
 def names() -> list[str]:
@@ -22,13 +23,16 @@ def overview() -> str:
 
 
 def _about(name: str) -> str:
-    source = Path(speed.__path__[0], f"{name}.py").read_text(encoding="utf-8")
+    folder = Path(speed.__path__[0])
+    file = folder / name / "__init__.py" if (folder / name).is_dir() else folder / f"{name}.py"
+    source = file.read_text(encoding="utf-8")
     return ast.get_docstring(ast.parse(source)) or ""
 
 
 def run_bench(words: Sequence[str]) -> dict[str, Any]:
     """Run a script with its own words; one that finds its figures wrong fails the check."""
     name = words[0] if words else ""
+    name = RENAMED["benchmarks.speed"].get(name, name)
     if name not in names():
         raise UsageError(f"no benchmark '{name}'; {did_you_mean(name, names())}")
     try:

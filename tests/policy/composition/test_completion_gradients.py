@@ -80,7 +80,7 @@ def gradients(base, words, tmp_path):
             | made
             | {"max_completion_length": 8, "per_device_train_batch_size": micro_batch, "output_dir": str(tmp_path)}
         )
-        formulas = load("policy.advantages", "dr_grpo")(), rule, load("policy.aggregations", "answer_mean")()
+        formulas = load("policy.advantages", "dr_grpo")(), rule, load("policy.aggregations", "completion_mean")()
         trainer = PolicyTrainer(
             copy.deepcopy(base).double(), RewardSources({"gold": garden.gold()}), Algorithm(*formulas),
             PolicyArguments(**arguments), data, tokenizer=words, callbacks=[seen],

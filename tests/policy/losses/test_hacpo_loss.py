@@ -133,7 +133,7 @@ def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(base, words,
 
     data = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(16, 0)])
     arguments = {"output_dir": str(tmp_path), "steps_per_generation": 4, "max_steps": 4, "rollout_steps": 2}
-    advantage, aggregation = load("policy.advantages", "grpo")(), load("policy.aggregations", "answer_mean")()
+    advantage, aggregation = load("policy.advantages", "grpo")(), load("policy.aggregations", "completion_mean")()
     trainer = PolicyTrainer(
         copy.deepcopy(base),
         RewardSources({"gold": garden.gold()}),

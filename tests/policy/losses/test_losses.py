@@ -3,7 +3,7 @@
 import pytest
 import torch
 from rewardlab.kernels.policy_loss import policy_loss
-from rewardlab.policy.aggregations.completion_mean import answer_mean
+from rewardlab.policy.aggregations.completion_mean import completion_mean
 from rewardlab.policy.aggregations.fixed_length import fixed_length
 from rewardlab.policy.aggregations.token_mean import token_mean
 from rewardlab.rm.registry import load, names
@@ -70,14 +70,14 @@ def test_cispo_wants_its_bound():
 def test_aggregations_worked_out_by_hand():
     response = torch.tensor([[True, True, True, False], [True, False, False, False]])
     assert token_mean()(response, 2.0, 4.0).tolist() == [[0.25] * 3 + [0], [0.25, 0, 0, 0]]
-    assert answer_mean()(response, 2.0, 4.0)[:, 0].tolist() == pytest.approx([1 / 6, 1 / 2])
+    assert completion_mean()(response, 2.0, 4.0)[:, 0].tolist() == pytest.approx([1 / 6, 1 / 2])
     assert fixed_length(5)(response, 2.0, 4.0)[:, 0].tolist() == pytest.approx([0.1, 0.1])
-    assert not any(weigh(response, 2.0, 4.0)[~response].any() for weigh in (answer_mean(), fixed_length(5)))
+    assert not any(weigh(response, 2.0, 4.0)[~response].any() for weigh in (completion_mean(), fixed_length(5)))
     with pytest.raises(ValueError, match="at least 1, got 0"):
         fixed_length(0)
 
 
-@pytest.mark.parametrize(("weigh", "total"), [(token_mean(), 1), (answer_mean(), 1), (fixed_length(5), 11 / 20)])
+@pytest.mark.parametrize(("weigh", "total"), [(token_mean(), 1), (completion_mean(), 1), (fixed_length(5), 11 / 20)])
 def test_micro_batches_add_up_to_the_step(weigh, total):
     response = torch.arange(5) < torch.tensor([3, 1, 5, 2])[:, None]
     parts = torch.cat([weigh(response[:1], 4.0, 11.0), weigh(response[1:], 4.0, 11.0)])

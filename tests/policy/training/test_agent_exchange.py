@@ -43,7 +43,7 @@ def agent(base, llama, words, tmp_path):
         algorithm = Algorithm(
             load("policy.advantages", "grpo")(),
             lambda answers: (seen.append(answers), loss(answers))[1],
-            load("policy.aggregations", "answer_mean")(),
+            load("policy.aggregations", "completion_mean")(),
             advantage_transforms={"hacpo": hacpo(floor=0.05, agents=2)},
         )
         settings = {"output_dir": str(tmp_path / f"{output}-{number}"), "max_steps": STEPS, "rollout_steps": 1}

@@ -178,7 +178,7 @@ def test_a_saved_model_gives_the_same_rewards(body, examples, states, tmp_path):
     model = on(body, 0.7, seed=5)
     model.save(tmp_path / "r2m")
     again = load_reward_model(str(tmp_path / "r2m"))
-    assert again.contract == model.contract and again.contract.kind == "feedback"
+    assert again.contract == model.contract and again.contract.kind == "r2m"
     np.testing.assert_allclose(again.rate(examples, states), model.rate(examples, states), atol=1e-6, rtol=0)
 
 

@@ -11,7 +11,7 @@ VERDICT = "verdict=tests.apps.commands.rl.test_methods:verdict"
 SAID = "said=tests.apps.commands.rl.test_methods:said"
 NOISY = "noise_backward(reward=verdict, false_positive=0.1, false_negative=0.2)"
 TRANSFORMS = ["ha_dw", "nsr(positive=0.1)", "ace(alpha=1.0)", "resrl(rank=4)", "entropy_mask"]
-ANSWERS = ["--advantage", "dr_grpo", "--aggregation", "answer_mean", "--num_iterations", 2]
+ANSWERS = ["--advantage", "dr_grpo", "--aggregation", "completion_mean", "--num_iterations", 2]
 BANDIT = "longest=16, penalty=0.1, ceiling=2.0, warm_up=1"
 METHODS = {
     "debiased": ["--advantage", "debiased"],

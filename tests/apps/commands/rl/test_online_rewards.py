@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.models.r2m import feedback
+from rewardlab.rm.models.r2m import r2m
 from rewardlab.rm.types import Example, user_turn
 
 from tests.apps.conftest import cut_off_at, rollouts_of, steps_of
@@ -44,7 +44,7 @@ def test_every_reward_says_which_model_gave_it(rl, rl_world):
 def test_what_it_became_is_in_the_run_folder(rl, rl_world):
     code, _, _, folder = rl("--reward", f"r2m(model={rl_world / 'rm'}, {R2M})", "--max_steps", 2)
     assert code == 0
-    model = feedback(str(folder / "rewards" / "r2m"))
+    model = r2m(str(folder / "rewards" / "r2m"))
     before = load_reward_model(str(rl_world / "rm")).model.get_parameter("score.weight")
     assert not np.allclose(model.head.score.weight.detach(), before.detach())
 
