@@ -93,21 +93,21 @@ test-triton36: $(TRITON36)/ready  ## The kernels' tests and their compilation wi
 GPU_PYTHON ?= $(BIN)/python
 RESULTS ?= benchmarks/results
 GPU = $(shell nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | tr 'A-Z ' 'a-z-')
-SPEED = $(GPU_PYTHON) -m rewardlab.benchmarks.speed
+SPEED = $(GPU_PYTHON) -m rewardlab.apps.cli bench
 
 gpu-s1:  ## On a GPU: every kernel against PyTorch, then guided sampling (table A)
 	timeout 290 $(GPU_PYTHON) -m pytest -q -m gpu tests/kernels; tests=$$?; \
-	timeout 300 $(SPEED).kernels --device cuda --tables A --budget 270 --output $(RESULTS)/$(GPU)-sampling.json \
+	timeout 300 $(SPEED) kernels --device cuda --tables A --budget 270 --output $(RESULTS)/$(GPU)-sampling.json \
 	    && exit $$tests
 
 gpu-s2:  ## On a GPU: the output head (table B)
-	timeout 590 $(SPEED).kernels --device cuda --tables B --budget 540 --output $(RESULTS)/$(GPU)-head.json
+	timeout 590 $(SPEED) kernels --device cuda --tables B --budget 540 --output $(RESULTS)/$(GPU)-head.json
 
 gpu-s3:  ## On a GPU: guided decoding (table D)
-	timeout 590 $(SPEED).decoding --device cuda --budget 420 --output $(RESULTS)/$(GPU)-decoding.json
+	timeout 590 $(SPEED) decoding --device cuda --budget 420 --output $(RESULTS)/$(GPU)-decoding.json
 
 gpu-s4:  ## On a GPU: policy loss, scan, feedback attention, row-modulated LoRA (table C)
-	timeout 590 $(SPEED).kernels --device cuda --tables C,lora --budget 420 --output $(RESULTS)/$(GPU)-losses.json
+	timeout 590 $(SPEED) kernels --device cuda --tables C,lora --budget 420 --output $(RESULTS)/$(GPU)-losses.json
 
 screenshots: $(VENV)/dev  ## The inspector's pictures in docs/, of what the README's commands wrote to runs/
 	mkdir -p runs/studies

@@ -161,7 +161,7 @@ VERBS = {
     "inspect": Verb(
         "Look at runs in the browser: every judgment, every reward, every step.",
         InspectConfig,
-        "inspector:serve",
+        "inspector.server:serve",
         "rewardlab inspect runs",
         positional="run",
     ),

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from playwright.sync_api import Page, sync_playwright
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector import build, launch
+from rewardlab.apps.inspector.server import launch
+from rewardlab.apps.inspector.site import build
 
 WIDTHS = {1280: 1000, 390: 1400}
 """Width and height of the windows, in CSS pixels."""

@@ -1,10 +1,5 @@
-"""The inspector in the browser: components and events only; `inspector_views` knows what they show."""
+"""The inspector, a web page for runs. Each tab has a view (Gradio) and queries (no Gradio); `server` starts it."""
 
 import os
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # Gradio reads it before every message to its makers
-
-from .server import launch, serve
-from .site import build
-
-__all__ = ["build", "launch", "serve"]

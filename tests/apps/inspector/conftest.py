@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector import build, launch
+from rewardlab.apps.inspector.server import launch
+from rewardlab.apps.inspector.site import build
 
 from tests.conftest import PATIENCE
 

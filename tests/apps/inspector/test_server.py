@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from gradio import networking, route_utils
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector import build, launch, serve
+from rewardlab.apps.inspector.server import launch, serve
+from rewardlab.apps.inspector.site import build
 from rewardlab.rm.errors import UsageError
 
 from tests.apps.inspector.ponds import write_run

@@ -13,7 +13,14 @@ from tests.apps.conftest import steps_of
 from tests.conftest import PATIENCE
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
-FORMULAS = ["--advantage_transform", "hacpo(floor=0.05)", "--loss", "hacpo(delta=0.8)", "--aggregation", "completion_mean"]
+FORMULAS = [
+    "--advantage_transform",
+    "hacpo(floor=0.05)",
+    "--loss",
+    "hacpo(delta=0.8)",
+    "--aggregation",
+    "completion_mean",
+]
 METHOD = ["--reward", "even=tests.apps.commands.rl.test_agent_exchange:even", *FORMULAS]
 RUN = "import sys; from rewardlab.apps.cli import main; sys.exit(main(sys.argv[1:]))"
 COMPARED = ("loss", "reward", "reward_own", "watch/kl", "grad_norm", "rewards/even/mean")

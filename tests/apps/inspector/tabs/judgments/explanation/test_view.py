@@ -7,10 +7,10 @@ from pathlib import Path
 import gradio as gr
 import pytest
 from rewardlab.apps.commands.inspect.settings import InspectConfig
-from rewardlab.apps.inspector import launch
 from rewardlab.apps.inspector.components import QUIET, Site, sentences
 from rewardlab.apps.inspector.models import Models
 from rewardlab.apps.inspector.run_list import open_root
+from rewardlab.apps.inspector.server import launch
 from rewardlab.apps.inspector.tabs.judgments.explanation import view as why
 
 from tests.apps.inspector.court import RUBRIC, TEXT, write_court
