@@ -18,7 +18,20 @@ ROOT = Path(__file__).resolve().parent.parent
 LEVELS = {"kernels": 0, "rm": 1, "judges": 2, "policy": 2, "benchmarks": 3, "apps": 4}
 SOURCES = sorted(path for level in LEVELS for path in (ROOT / level).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-REGISTRIES = ["rm.models", "rm.losses", "judges.kinds", "benchmarks.suites", "benchmarks.studies", "apps.rewards"]
+FORMULAS = ("advantages", "losses", "aggregations", "transforms", "schedulers", "replays", "curricula", "scaffolds")
+REGISTRIES = [
+    "rm.models",
+    "rm.losses",
+    "judges.kinds",
+    "policy.rollouts",
+    *(f"policy.{folder}" for folder in FORMULAS),
+    "benchmarks.suites",
+    "benchmarks.studies",
+    "apps.rewards",
+]
+GROWING = {*(name.replace(".", "/") for name in REGISTRIES), "benchmarks/speed", "apps/commands"}
+"""Folders with an entry for every formula, kind, benchmark or verb: they may have any number of entries."""
+MOST_ENTRIES = 14
 
 
 def imported_rooms(path: Path) -> list[str]:
@@ -59,6 +72,30 @@ def test_no_module_stands_at_the_root_and_kernels_has_no_init():
     assert not (ROOT / "kernels" / "__init__.py").exists()
     for folder in {path.parent for path in SOURCES} - {ROOT / "kernels"}:
         assert (folder / "__init__.py").exists(), folder
+
+
+def source_folders() -> set[Path]:
+    """Every folder of the package, relative to the checkout."""
+    folders = {path.relative_to(ROOT).parent for path in SOURCES}
+    return folders | {parent for folder in folders for parent in folder.parents if parent.parts}
+
+
+@pytest.mark.parametrize("folder", sorted(source_folders()), ids=str)
+def test_a_folder_is_one_subject(folder):
+    entries = [
+        entry
+        for entry in (ROOT / folder).iterdir()
+        if entry.name != "__init__.py" and (entry.is_file() or any(entry.rglob("*.[!p]*")))
+    ]
+    assert str(folder) in GROWING or len(entries) <= MOST_ENTRIES, sorted(entry.name for entry in entries)
+
+
+def test_the_tests_mirror_the_folders():
+    folders = {str(folder) for folder in source_folders()}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        folder = path.relative_to(ROOT / "tests").parent
+        if folder.parts and folder.parts[0] in LEVELS:
+            assert str(folder) in folders, f"{path}: there is no folder {folder}"
 
 
 def test_types_import_no_torch(script):

@@ -9,7 +9,7 @@ from ..rubrics.files import rubric_of_row
 def hints_of(rubric: Rubric) -> Hints:
     """What a rubric rewards is to be included, and what it forbids or takes points for avoided.
 
-    >>> from ...judges.rubric import Principle
+    >>> from ....judges.rubrics.rubric import Principle
     >>> hints_of(Rubric((), (Principle("c1", "Advises rest.", 4.0), Principle("c2", "Invents a dose.", -1.0))))
     Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
     """
