@@ -8,6 +8,8 @@ import sys
 import time
 import types
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,17 @@ install_import_hook(
     ],
     "beartype.beartype",
 )
+
+
+class TritonSources(MetaPathFinder):
+    """Import modules of Triton kernels as they are: Triton reads their source and knows no type checker."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        kernels = fullname.startswith("rewardlab.kernels.") and fullname.rpartition(".")[2].startswith("triton")
+        return PathFinder.find_spec(fullname, path) if kernels else None
+
+
+sys.meta_path.insert(0, TritonSources())
 
 
 LONG_FILES = ("test_readme.py", "test_processes.py", "test_offline.py")
