@@ -46,7 +46,7 @@ def test_the_commit_of_a_data_set_stands_in_its_files_addresses(tmp_path):
 
 PROGRAM = """
 import json
-from rewardlab.rm import hub
+from rewardlab.rm.backbones import hub
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 

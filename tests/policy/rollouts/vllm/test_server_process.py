@@ -100,7 +100,7 @@ def test_a_parent_that_is_killed_leaves_nobody_behind(model, script, sign, monke
     monkeypatch.setenv("FAKE_VLLM", "stubborn")
     text = f"""
 from pathlib import Path
-from rewardlab.policy import kept_server
+from rewardlab.policy.rollouts.vllm import server_process as kept_server
 server = kept_server.KeptServer(Path({str(model / "log")!r}), seconds=300)
 server.start(lambda port: [sys.executable, "-m", {SERVER!r}, "--model", {str(model)!r}, "--port", port])
 print("up", flush=True)
