@@ -114,33 +114,33 @@ def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Ru
     """The same rubric for every case, or each case's own."""
     if isinstance(rubric, Rubric):
         return [rubric] * len(cases)
-    found = list(rubric(cases))
-    if len(found) != len(cases):
+    rubrics = list(rubric(cases))
+    if len(rubrics) != len(cases):
         raise UsageError(
-            f"{described(rubric)} gave {len(found)} rubrics for {len(cases)} cases; give one each, or None"
+            f"{described(rubric)} gave {len(rubrics)} rubrics for {len(cases)} cases; give one each, or None"
         )
-    return found
+    return rubrics
 
 
-def by_case(things: Mapping[str, Thing], name: str = "by case") -> Callable[[Sequence[Case]], list[Thing | None]]:
+def by_case(items: Mapping[str, Thing], name: str = "by case") -> Callable[[Sequence[Case]], list[Thing | None]]:
     """Rubrics, or other things, by case id."""
 
     def source(cases: Sequence[Case]) -> list[Thing | None]:
-        return [things.get(case.id) for case in cases]
+        return [items.get(case.id) for case in cases]
 
-    source.__qualname__ = f"{name} {content_hash({id: described(one) for id, one in things.items()})}"
+    source.__qualname__ = f"{name} {content_hash({id: described(item) for id, item in items.items()})}"
     return source
 
 
-def described(thing: Any) -> Any:
+def described(item: Any) -> Any:
     """What a setting is in a contract: a rubric's content, the name of anything that can be called, else itself."""
-    if isinstance(thing, Rubric):
-        return asdict(thing)
-    if isinstance(thing, Levels):
-        return thing.render()
-    if callable(thing):
-        return getattr(thing, "name", None) or getattr(thing, "__qualname__", None) or type(thing).__qualname__
-    return thing
+    if isinstance(item, Rubric):
+        return asdict(item)
+    if isinstance(item, Levels):
+        return item.render()
+    if callable(item):
+        return getattr(item, "name", None) or getattr(item, "__qualname__", None) or type(item).__qualname__
+    return item
 
 
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:

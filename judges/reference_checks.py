@@ -19,7 +19,7 @@ def matched(text: str, keywords: Sequence[str]) -> list[str]:
     """
     longest_first = sorted(keywords, key=len, reverse=True)
     pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
-    return [found.lower() for found in re.findall(pattern, text, re.IGNORECASE)] if keywords else []
+    return [keyword.lower() for keyword in re.findall(pattern, text, re.IGNORECASE)] if keywords else []
 
 
 def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
@@ -50,8 +50,8 @@ def content(answer: str, references: Sequence[str], points: Sequence[KeyPoint]) 
 
 
 def _shared(answer: str, reference: str, keywords: Sequence[str]) -> float:
-    said, wanted = matched(answer, keywords), matched(reference, keywords)
-    return longest_common(said, wanted) / max(len(said), len(wanted), 1)
+    in_reference, in_answer = matched(answer, keywords), matched(reference, keywords)
+    return longest_common(in_reference, in_answer) / max(len(in_reference), len(in_answer), 1)
 
 
 # ---- style ----
@@ -117,18 +117,18 @@ def checks_of(values: Any) -> tuple[Check, ...]:
     return tuple(_check(value, f"check {number}") for number, value in enumerate(values, 1))
 
 
-def _check(values: Any, place: str) -> Check:
+def _check(values: Any, location: str) -> Check:
     if not isinstance(values, Mapping) or values.keys() - {*Check._fields} or "weight" not in values:
-        raise ValueError(f"{place} has a weight and some of {', '.join(Check._fields[1:])}, got {str(values)[:60]}")
+        raise ValueError(f"{location} has a weight and some of {', '.join(Check._fields[1:])}, got {str(values)[:60]}")
     for name, kind in (("weight", (int, float)), ("has", str), ("lacks", str), ("least", int), ("most", int)):
         if name in values and not isinstance(values[name], kind):
-            raise ValueError(f"{place}: '{name}' is of the wrong type, {values[name]!r}")
+            raise ValueError(f"{location}: '{name}' is of the wrong type, {values[name]!r}")
     check = Check(**values)
     for pattern in (check.has, check.lacks):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{place}: no regular expression: {pattern!r} ({error})") from error
+            raise ValueError(f"{location}: no regular expression: {pattern!r} ({error})") from error
     if check[1:] == Check(0.0)[1:]:
-        raise ValueError(f"{place} asks for nothing; give it has, lacks, least or most")
+        raise ValueError(f"{location} asks for nothing; give it has, lacks, least or most")
     return check

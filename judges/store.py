@@ -31,12 +31,12 @@ def key(chat: str, ask: Ask, sample: int) -> str:
 def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
     """One key per ask of a call; equal asks are samples 0, 1, 2 ... in their order."""
     seen: Counter[str] = Counter()
-    found = []
+    hashes = []
     for ask in asks:
         first = key(chat, ask, 0)
-        found.append(key(chat, ask, seen[first]) if seen[first] else first)
+        hashes.append(key(chat, ask, seen[first]) if seen[first] else first)
         seen[first] += 1
-    return found
+    return hashes
 
 
 class Store:
@@ -122,27 +122,29 @@ def _drop_torn_line(file: Any, path: Path) -> None:
     """Cut off what follows the last line's end."""
     file.seek(0)
     content = file.read()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        file.truncate(whole)
-        warnings.warn(f"{path}: the last line was cut off ({len(content) - whole} bytes) and is dropped", stacklevel=3)
+    complete = content.rfind(b"\n") + 1
+    if complete < len(content):
+        file.truncate(complete)
+        warnings.warn(
+            f"{path}: the last line was cut off ({len(content) - complete} bytes) and is dropped", stacklevel=3
+        )
 
 
 def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
     """Every kept reply by its key, in the order of arrival; and what all of them cost."""
-    found: dict[str, Reply] = {}
+    replies: dict[str, Reply] = {}
     spent = 0.0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             key, reply, cost = _parsed(line, f"{path} line {number}")
-            if key in found:
+            if key in replies:
                 raise DataError(f"{path} line {number}: the reply '{key}' is there twice; delete one of the two lines")
-            found[key] = reply
+            replies[key] = reply
             spent += cost
-    return found, spent
+    return replies, spent
 
 
-def _parsed(line: bytes, place: str) -> tuple[str, Reply, float]:
+def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
     try:
         values = from_json(line)
         key, cost = values.pop("key"), float(values.pop("cost", 0.0))
@@ -151,7 +153,7 @@ def _parsed(line: bytes, place: str) -> tuple[str, Reply, float]:
             raise ValueError(f"{', '.join(sorted(wrong)) or 'key'} of the wrong type")
         return key, Reply(**values), cost
     except UNREADABLE as error:
-        raise DataError(f"{place}: no kept reply ({error}); delete the line, and it is asked again") from error
+        raise DataError(f"{location}: no kept reply ({error}); delete the line, and it is asked again") from error
 
 
 class Kept:
@@ -179,16 +181,16 @@ class Kept:
         with _Bar(self.name, len(asks), len(waiting), self.prices, self.progress) as bar:
 
             def keep(index: int, reply: Reply) -> None:
-                place = waiting[index]
-                replies[place] = reply
+                index_ = waiting[index]
+                replies[index_] = reply
                 if not reply.error:
-                    self.store.add(names[place], reply, self.prices.of(reply))
+                    self.store.add(names[index_], reply, self.prices.of(reply))
                 bar.count(reply)
                 if arrived is not None:
-                    arrived(place, reply)
+                    arrived(index_, reply)
 
-            told = self.chat.ask([asks[place] for place in waiting], keep) if waiting else []
-            for index, reply in enumerate(told):
+            answered = self.chat.ask([asks[index] for index in waiting], keep) if waiting else []
+            for index, reply in enumerate(answered):
                 if waiting[index] not in replies:  # a chat that does not tell what has arrived
                     keep(index, reply)
         return [replies[index] for index in range(len(asks))]

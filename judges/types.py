@@ -39,7 +39,7 @@ class Case:
                 raise ValueError(f"case '{self.id}': {len(known)} {name} for {len(self.answers)} answers")
         if self.sets and sum(self.sets) != len(self.answers):
             raise ValueError(f"case '{self.id}': sets {self.sets} do not cover {len(self.answers)} answers")
-        if not self.best or not all(0 <= place < len(self.answers) for place in self.best):
+        if not self.best or not all(0 <= index < len(self.answers) for index in self.best):
             raise ValueError(f"case '{self.id}': best {self.best} does not name answers 0 to {len(self.answers) - 1}")
 
 

@@ -36,10 +36,10 @@ def backend() -> str:
     """What serves float32 tensors on this machine's best device, in words for people."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = way(torch.empty(0, device=device))
+        name = way(torch.empty(0, device=device))
     except ValueError as error:
         return f"none: {error}"
-    return "triton's interpreter" if found == "triton" and device == "cpu" else found
+    return "triton's interpreter" if name == "triton" and device == "cpu" else name
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

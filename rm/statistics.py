@@ -55,9 +55,9 @@ def mean_estimate(
     count = np.bincount(cluster, known)
     with np.errstate(invalid="ignore"):
         means = (drawn @ total) / (drawn @ count)
-    found = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
+    bounds = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
     score = score_interval(total[count > 0], count[count > 0], ends, level)
-    low, high = float(min(found[0], score[0])), float(max(found[1], score[1]))
+    low, high = float(min(bounds[0], score[0])), float(max(bounds[1], score[1]))
     return Estimate(float(values[known].mean()), low, high, int(known.sum()))
 
 
@@ -134,19 +134,19 @@ def estimate(
     where fewer than half of the samples have a value; where no two samples differ it reaches for the `ends`, as
     `score_interval` does.
     """
-    places = np.arange(len(clusters))
-    items = len(places) if known is None else int(known.sum())
-    value = float(measure(places)) if len(places) else np.nan
+    indices = np.arange(len(clusters))
+    items = len(indices) if known is None else int(known.sum())
+    value = float(measure(indices)) if len(indices) else np.nan
     if value != value:
         return Estimate(np.nan, np.nan, np.nan, items)
     names, cluster = np.unique(clusters, return_inverse=True)
     drawn = cluster_counts(len(names), samples, seed)
-    found = np.array([measure(np.repeat(places, counts[cluster])) for counts in drawn])
-    found = found[~np.isnan(found)]
-    if len(found) < LEAST_KNOWN * samples:
+    values = np.array([measure(np.repeat(indices, counts[cluster])) for counts in drawn])
+    values = values[~np.isnan(values)]
+    if len(values) < LEAST_KNOWN * samples:
         return Estimate(value, np.nan, np.nan, items)
-    if np.ptp(found) < 1e-9:
+    if np.ptp(values) < 1e-9:
         all_alike = np.full(len(names), value), np.ones(len(names))
         return Estimate(value, *score_interval(*all_alike, ends, level), items)
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(value, float(low), float(high), items)

@@ -129,10 +129,10 @@ class Completion(str):
 
 def completion(turns: Iterable[Message]) -> str:
     """Return the messages of a completion as its text where that is all there is to them, else as a `Completion`."""
-    whole = tuple(turns)
-    if len(whole) == 1 and whole[0].keys() == {"role", "content"} and whole[0]["role"] == "assistant":
-        return whole[0]["content"]
-    return Completion(whole)
+    messages = tuple(turns)
+    if len(messages) == 1 and messages[0].keys() == {"role", "content"} and messages[0]["role"] == "assistant":
+        return messages[0]["content"]
+    return Completion(messages)
 
 
 def completion_turns(answer: str) -> Messages:

@@ -101,18 +101,18 @@ def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: l
 
 
 def chooser(
-    site: Site, *kinds: str, label: str = "Run", name: str = "run", place: int = 0, **options: Any
+    site: Site, *kinds: str, label: str = "Run", name: str = "run", index: int = 0, **options: Any
 ) -> gr.Dropdown:
     """A list of the runs of some kinds, which grows as runs are written; the address may name one: `?run=ID`.
 
     Until one is chosen it is the one at `place`, or the last.
     """
     choices = _choices(site, kinds)
-    dropdown = gr.Dropdown(choices, value=_known(None, choices, place), label=label, **options)
+    dropdown = gr.Dropdown(choices, value=_known(None, choices, index), label=label, **options)
 
     def look(chosen: str | None) -> Any:
         now = _choices(site, kinds)
-        return gr.Dropdown(now, value=_known(chosen, now, place))
+        return gr.Dropdown(now, value=_known(chosen, now, index))
 
     def arrive(request: gr.Request) -> Any:
         return look(request.query_params.get(name))
@@ -122,17 +122,17 @@ def chooser(
     return dropdown
 
 
-def _known(chosen: str | None, choices: list[tuple[str, str]], place: int) -> str | None:
+def _known(chosen: str | None, choices: list[tuple[str, str]], index: int) -> str | None:
     ids = [id for _, id in choices]
-    return chosen if chosen in ids else (ids[min(place, len(ids) - 1)] if ids else None)
+    return chosen if chosen in ids else (ids[min(index, len(ids) - 1)] if ids else None)
 
 
-def pick(site: Site, wanted: str | None, *kinds: str, place: int = 0) -> str | None:
+def pick(site: Site, preferred: str | None, *kinds: str, index: int = 0) -> str | None:
     """The id of the run that is wanted if it is there, else of the one at `place` or the last; None for no run."""
-    return _known(wanted, _choices(site, kinds), place)
+    return _known(preferred, _choices(site, kinds), index)
 
 
-def scorers(site: Site, run: str | None, wanted: str | None) -> tuple[list[tuple[str, str]], str | None]:
+def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
     """A list of a run's scorers with their roles, and the one that is wanted, or the first model.
 
     Both are empty for a run that cannot be read: whoever shows it tells why.
@@ -142,7 +142,7 @@ def scorers(site: Site, run: str | None, wanted: str | None) -> tuple[list[tuple
     except ValueError:
         return [], None
     names = [(f"{name} ({role})", name) for name, role in heading.scorers.items()]
-    return names, wanted if wanted in heading.scorers else heading.first()
+    return names, preferred if preferred in heading.scorers else heading.first()
 
 
 def run_list(site: Site, run: str | None, *kinds: str) -> gr.Dropdown:

@@ -57,8 +57,8 @@ def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -
         return sentence
     if path.startswith(FILE):
         return "" if _is_cached(path.removeprefix(FILE)) else "there is no such file here"
-    whole = path.rstrip("/") or "/"
-    return "" if whole in PAGES or path.startswith(FOLDERS) else "there is nothing here"
+    normal_path = path.rstrip("/") or "/"
+    return "" if normal_path in PAGES or path.startswith(FOLDERS) else "there is nothing here"
 
 
 def _is_cached(path: str) -> bool:

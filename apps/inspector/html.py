@@ -56,8 +56,8 @@ def shown(text: str, longest: int = LONGEST) -> str:
     return HIDDEN.sub(_visible, escape(text[:longest])) + cut
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 32:
         return chr(0x2400 + code)
     return f'<span class="mark">U+{code:04X}</span>'

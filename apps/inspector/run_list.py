@@ -40,8 +40,8 @@ class Root:
 
     def entries(self, *kinds: str) -> list[Entry]:
         """The runs of some kinds, or all, by id."""
-        found = sorted(_entries(self.folder, "", DEPTH), key=lambda entry: entry.id)
-        return [entry for entry in found if not kinds or entry.kind in kinds]
+        listed = sorted(_entries(self.folder, "", DEPTH), key=lambda entry: entry.id)
+        return [entry for entry in listed if not kinds or entry.kind in kinds]
 
     def entry(self, id: str | None, *kinds: str) -> Entry:
         """A run that `entries` lists; anything else is refused."""

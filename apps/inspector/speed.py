@@ -171,10 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             writer = multiprocessing.get_context("spawn").Process(target=write_run, args=(folder, options.cases))
             writer.start()
             writer.join()
-        found = json.dumps(measure(folder, options.cases), indent=2)
+        results = json.dumps(measure(folder, options.cases), indent=2)
     if options.output is not None:
-        options.output.write_text(found + "\n", encoding="utf-8")
-    print(found)
+        options.output.write_text(results + "\n", encoding="utf-8")
+    print(results)
 
 
 if __name__ == "__main__":

@@ -91,14 +91,14 @@ def _row(stored: Mapping[str, Any]) -> Row:
         role=str(stored["role"]),
         contract=str(stored["contract"]),
         overall=_interval(stored["overall"]),
-        sections={name: _interval(one) for name, one in stored["sections"].items()},
-        subsets={name: _interval(one) for name, one in stored["subsets"].items()},
+        sections={name: _interval(interval) for name, interval in stored["sections"].items()},
+        subsets={name: _interval(interval) for name, interval in stored["subsets"].items()},
         scored=int(stored["scored"]),
         ties=int(stored["ties"]),
         unscored=int(stored["unscored"]),
-        style={name: _number(one) for name, one in stored.get("style", {}).items()},
+        style={name: _number(number) for name, number in stored.get("style", {}).items()},
         minus_null={
-            null: {area: Difference(*map(_number, one)) for area, one in areas.items()}
+            null: {area: Difference(*map(_number, values)) for area, values in areas.items()}
             for null, areas in stored.get("minus_null", {}).items()
         },
     )

@@ -41,8 +41,8 @@ def scale_of(rows: Sequence[np.ndarray], centre: float = 0.0, quantile: float = 
     >>> scale_of([np.array([-1.0, 2.0]), np.array([np.nan, 4.0])], quantile=1.0)
     Scale(centre=0.0, limit=4.0)
     """
-    found = np.concatenate([*rows, np.empty(0)])
-    away = np.abs(found[np.isfinite(found)] - centre)
+    values = np.concatenate([*rows, np.empty(0)])
+    away = np.abs(values[np.isfinite(values)] - centre)
     limit = float(np.quantile(away, quantile)) if len(away) else 0.0
     return Scale(float(centre), limit or (float(away.max()) if len(away) else 0.0) or 1.0)
 
@@ -65,7 +65,7 @@ def shades(values: Sequence[float], scale: Scale) -> list[Shade]:
 
 def heat_html(texts: Sequence[str], colours: Sequence[Shade], titles: Sequence[str]) -> str:
     """A text whose parts have a colour and a title each."""
-    spans = (_span(*one) for one in zip(texts, colours, titles, strict=True))
+    spans = (_span(*span) for span in zip(texts, colours, titles, strict=True))
     return f'<div class="heat">{"".join(spans)}</div>'
 
 

@@ -43,8 +43,8 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
 
     With a folder `replies` they are kept there, and not asked again by whoever takes the same folder.
     """
-    known = {one.name for one in fields(ChatConfig)}
-    config = ChatConfig(**{name: one for name, one in settings.items() if name in known})
+    known = {setting.name for setting in fields(ChatConfig)}
+    config = ChatConfig(**{name: value for name, value in settings.items() if name in known})
     if len(config.names) != 1:
         raise UsageError(
             f"a judge as a reward asks one model, got {len(config.names)}; give endpoint=URL and model=NAME, or "
@@ -52,7 +52,7 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
         )
     config.validate()
     spec = parse_spec(kind)
-    written = spec.arguments | {name: str(one) for name, one in settings.items() if name not in known}
+    written = spec.arguments | {name: str(value) for name, value in settings.items() if name not in known}
     source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
     ((short, chat),) = open_chats(config).items()
     prices = prices_of(short_names(config.names)[short], config)
@@ -73,11 +73,11 @@ _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
 
 def _store(folder: Path) -> Store:
     """One for each folder in this process, shared by all judges that keep their replies there."""
-    place = folder.resolve()
-    found = _OPEN.get(place)
-    if found is None or found.closed:
-        found = _OPEN[place] = Store(folder)
-    return found
+    folder_path = folder.resolve()
+    opened = _OPEN.get(folder_path)
+    if opened is None or opened.closed:
+        opened = _OPEN[folder_path] = Store(folder)
+    return opened
 
 
 class Once:
@@ -91,10 +91,10 @@ class Once:
         keys = [key(self.name, ask, 0) for ask in asks]
         distinct = dict(zip(keys, asks, strict=True))
         replies = dict(zip(distinct, self.chat.ask([*distinct.values()]), strict=True))
-        found = [replies[name] for name in keys]
-        for place, reply in enumerate(found) if arrived else ():
-            arrived(place, reply)  # type: ignore[misc]
-        return found
+        replies_found = [replies[name] for name in keys]
+        for index, reply in enumerate(replies_found) if arrived else ():
+            arrived(index, reply)  # type: ignore[misc]
+        return replies_found
 
 
 # ---- a reward ----
@@ -119,15 +119,15 @@ class JudgeReward:
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
         """One score per answer; that nobody replies at all is a `DataError`."""
         self._before = self._so_far()
-        found = self._tournaments(examples) if self.compares else self._alone(examples)
+        judgments = self._tournaments(examples) if self.compares else self._alone(examples)
         facts = self.facts()
         if 0 < facts["calls"] == facts["without_reply"]:
             last = next(reversed(self.asked.faults))
             raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:SHOWN]}")
-        self.answers += len(found)
-        self.missing += found.count(None)
+        self.answers += len(judgments)
+        self.missing += judgments.count(None)
         say(self.told())
-        return found
+        return judgments
 
     def facts(self) -> dict[str, float]:
         """Requests, those without a reply, tokens and cost; judgments and how many of them are abstentions."""
@@ -140,7 +140,7 @@ class JudgeReward:
         shown = [replace(case, reference=self.references.get(prompt_text(case.prompt), "")) for case in cases]
         judged = self.judge(shown) if shown else []
         self.judgments += len(judged)
-        self.abstentions += sum(bool(one.abstained) for one in judged)
+        self.abstentions += sum(bool(judgment.abstained) for judgment in judged)
         return judged
 
     def told(self) -> str:
@@ -154,22 +154,22 @@ class JudgeReward:
     def _alone(self, examples: Sequence[Example]) -> list[float | None]:
         distinct = {_text(example): example for example in examples}
         cases = [  # a case has two answers; the judge is asked once about the same text
-            Case(str(index), one.prompt, (one.answer, one.answer), best=(0, 1))
-            for index, one in enumerate(distinct.values())
+            Case(str(index), example.prompt, (example.answer, example.answer), best=(0, 1))
+            for index, example in enumerate(distinct.values())
         ]
         scores = dict(zip(distinct, map(_first, self._judged(cases)), strict=True))
         return [scores[_text(example)] for example in examples]
 
     def _tournaments(self, examples: Sequence[Example]) -> list[float | None]:
         groups: dict[str, list[int]] = defaultdict(list)
-        for place, one in enumerate(examples):
-            groups[prompt_text(one.prompt)].append(place)
-        duels = [duel for places in groups.values() for duel in _duels(examples, places)]
+        for example, index in enumerate(examples):
+            groups[prompt_text(index.prompt)].append(example)
+        duels = [duel for indices in groups.values() for duel in _duels(examples, indices)]
         judged = self._judged([_duel(examples, *duel, name) for duel, name in zip(duels, count())])
         shares: dict[tuple[str, str, str], float | None] = {}
-        for (i, j), one in zip(duels, judged, strict=True):
-            for place, other, score in ((i, j, _first(one)), (j, i, _second(one))):
-                shares[(*_text(examples[place]), examples[other].answer)] = score
+        for (i, j), index in zip(duels, judged, strict=True):
+            for example, other, score in ((i, j, _first(index)), (j, i, _second(index))):
+                shares[(*_text(examples[example]), examples[other].answer)] = score
 
         def won(i: int) -> float | None:
             others = [j for j in groups[prompt_text(examples[i].prompt)] if j != i]
@@ -188,13 +188,13 @@ def win_share(shares: Sequence[float | None]) -> float | None:
     return fmean(known) if known and len(known) == len(shares) else None
 
 
-def _text(one: Example) -> tuple[str, str]:
-    return prompt_text(one.prompt), one.answer
+def _text(example: Example) -> tuple[str, str]:
+    return prompt_text(example.prompt), example.answer
 
 
-def _duels(examples: Sequence[Example], places: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _duels(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Every two different texts among the answers to a prompt, once."""
-    distinct = list({examples[position].answer: position for position in places}.values())
+    distinct = list({examples[position].answer: position for position in indices}.values())
     return combinations(distinct, 2)
 
 
@@ -202,16 +202,16 @@ def _duel(examples: Sequence[Example], first: int, second: int, name: int) -> Ca
     return Case(str(name), examples[first].prompt, (examples[first].answer, examples[second].answer))
 
 
-def _share(shares: Mapping[tuple[str, str, str], float | None], one: Example, other: Example) -> float | None:
-    return 0.5 if one.answer == other.answer else shares[(*_text(one), other.answer)]
+def _share(shares: Mapping[tuple[str, str, str], float | None], example: Example, other: Example) -> float | None:
+    return 0.5 if example.answer == other.answer else shares[(*_text(example), other.answer)]
 
 
-def _first(one: Judgment) -> float | None:
-    return one.scores[0] if one.scores else None
+def _first(judgment: Judgment) -> float | None:
+    return judgment.scores[0] if judgment.scores else None
 
 
-def _second(one: Judgment) -> float | None:
-    return one.scores[1] if one.scores else None
+def _second(judgment: Judgment) -> float | None:
+    return judgment.scores[1] if judgment.scores else None
 
 
 # ---- a labeller ----
@@ -223,9 +223,9 @@ def by_judge(judge: BatchJudge) -> Labeller:
     def label(prompt: Messages, answers: tuple[str, str]) -> float:
         if answers[0] == answers[1]:
             return 0.5
-        (one,) = judge([Case("pair", prompt, answers)])
-        if one.abstained:
+        (judgment,) = judge([Case("pair", prompt, answers)])
+        if judgment.abstained:
             return math.nan
-        return (1 + (one.scores[0] > one.scores[1]) - (one.scores[0] < one.scores[1])) / 2
+        return (1 + (judgment.scores[0] > judgment.scores[1]) - (judgment.scores[0] < judgment.scores[1])) / 2
 
     return label

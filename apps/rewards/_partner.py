@@ -23,11 +23,11 @@ def open_rate(source: str, run: RunFacts) -> Rate:
 
     One that learns, or reads the policy's states, knows the policy's own answers only: a `UsageError`.
     """
-    found = open_rewards(RlConfig(reward=[f"{NAME}={source}"]), run, Path(os.devnull)).sources
-    if len(found.names) != 1:
+    sources = open_rewards(RlConfig(reward=[f"{NAME}={source}"]), run, Path(os.devnull)).sources
+    if len(sources.names) != 1:
         raise UsageError(
-            f"{source} has {len(found.names)} components ({', '.join(found.names)}); take one that has one"
+            f"{source} has {len(sources.names)} components ({', '.join(sources.names)}); take one that has one"
         )
-    if found.learners or found.reads_states:
+    if sources.learners or sources.reads_states:
         raise UsageError(f"{source} learns from the policy's own answers and cannot rate a partner's; take another one")
-    return lambda examples: found(examples)[0].values[:, 0].numpy()
+    return lambda examples: sources(examples)[0].values[:, 0].numpy()

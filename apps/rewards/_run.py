@@ -27,13 +27,13 @@ class RunFacts(NamedTuple):
 
     def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
         """What `parse` makes of every row, by the prompt's text; a row that it refuses would never have a reward."""
-        found: dict[str, list[T]] = {}
+        values_by_prompt: dict[str, list[T]] = {}
         for text, rows in self.rows.items():
             try:
-                found[text] = [parse(row) for row in rows]
+                values_by_prompt[text] = [parse(row) for row in rows]
             except ValueError as error:
                 raise DataError(f"the row of the prompt {text[:SHOWN]!r}: {error}") from error
-        return found
+        return values_by_prompt
 
     def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
         """The same where all rows of a prompt have to say the same, for an answer knows only its prompt's text."""

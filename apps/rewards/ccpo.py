@@ -56,6 +56,6 @@ class WithAndWithout:
         seeds = seeds_of(self.seed, [[[*example.prompt], example.answer] for example in examples], len(shown))
         answers = said(self.solver, shown, seeds, self.longest)
         rated = self.rating(
-            [Example(one.prompt, answer) for one, answer in zip([*examples, *examples], answers, strict=True)]
+            [Example(example.prompt, answer) for example, answer in zip([*examples, *examples], answers, strict=True)]
         )
         return rated.reshape(2, len(examples)).T

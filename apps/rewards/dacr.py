@@ -32,16 +32,18 @@ class OfTalks:
         self.rating = rating
         self.talk: Talk | None = None
 
-    def listen(self, talk: Talk) -> None:
+    def listen(self, conversation: Talk) -> None:
         """What is going to be rated next."""
-        self.talk = talk
+        self.talk = conversation
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
         """The four rewards of every talk; other answers than the talks' are a `DataError`."""
-        talk = self.talk
-        if talk is None or talk.prompts != tuple(example.prompt for example in examples):
+        conversation = self.talk
+        if conversation is None or conversation.prompts != tuple(example.prompt for example in examples):
             raise DataError("dacr heard no talk about these prompts; give --rollouts 'dacr(partner=PATH)'")
-        own, partner = zip(talk.answers, talk.rewrites, strict=True)
-        texts = [*own, *partner]
-        asked = [Example(prompt, text) for column in texts for prompt, text in zip(talk.prompts, column, strict=True)]
+        own_rewrites, partner = zip(conversation.answers, conversation.rewrites, strict=True)
+        texts = [*own_rewrites, *partner]
+        asked = [
+            Example(prompt, text) for column in texts for prompt, text in zip(conversation.prompts, column, strict=True)
+        ]
         return self.rating(asked).reshape(len(texts), len(examples)).T

@@ -33,12 +33,12 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
         prompts, answers = [example.prompt for example in examples], [example.answer + end for example in examples]
-        said = reference_probabilities(
+        probabilities = reference_probabilities(
             model, encoder, prompts, answers, [token] * len(examples), together=together, longest=longest,
             formula=total_logprob,
         ).tolist()  # fmt: skip
-        if unread := sum(map(isnan, said)):
+        if unread := sum(map(isnan, probabilities)):
             say(f"laser: behind {unread} of {len(examples)} answers the policy has no room for {token!r}")
-        return [None if isnan(one) else one for one in said]
+        return [None if isnan(value) else value for value in probabilities]
 
     return rate

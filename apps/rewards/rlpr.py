@@ -47,18 +47,18 @@ def rlpr(
         opened = {
             index: z for index, example in enumerate(examples) if (z := reasoning(example.answer, tags)) is not None
         }
-        asked = [examples[place].prompt for place in opened]
+        asked = [examples[index].prompt for index in opened]
         distinct = {prompt_text(prompt): prompt for prompt in asked}
         before = dict(zip(distinct, chances([*distinct.values()], [nothing] * len(distinct)), strict=True))
         alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in asked], dtype=torch.float64)
         gains = dict(zip(opened, debiased(chances(asked, [*opened.values()]), alone).tolist(), strict=True))
         if unread := sum(map(isnan, gains.values())):
             say(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
-        found = [
+        rewards = [
             (1 - form) * gains.get(index, 0.0) + form * formed(example.answer, tags)
             for index, example in enumerate(examples)
         ]
-        return [None if isnan(one) else one for one in found]
+        return [None if isnan(reward) else reward for reward in rewards]
 
     return rate
 

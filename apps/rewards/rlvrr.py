@@ -36,17 +36,17 @@ def rlvrr(
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")
 
     def wanted(row: Row) -> _Wanted:
-        said = column(row, reference)
-        texts = said if isinstance(said, list) else [said]
+        stated = column(row, reference)
+        texts = stated if isinstance(stated, list) else [stated]
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ValueError(f"'{reference}' is a text or a list of texts, got {str(said)[:60]!r}")
+            raise ValueError(f"'{reference}' is a text or a list of texts, got {str(stated)[:60]!r}")
         return _Wanted(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
 
     known = run.by_prompt(wanted)
 
-    def worth(answer: str, one: _Wanted) -> float:
-        said = content(answer, one.references, one.points)
-        return content_weight * said + style_weight * style(answer, one.checks)
+    def worth(answer: str, reference_: _Wanted) -> float:
+        content_share = content(answer, reference_.references, reference_.points)
+        return content_weight * content_share + style_weight * style(answer, reference_.checks)
 
     def rate(examples: Sequence[Example]) -> list[float]:
         return [max(worth(example.answer, row) for row in known[prompt_text(example.prompt)]) for example in examples]

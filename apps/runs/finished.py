@@ -30,8 +30,8 @@ class Finished:
 
     def of(self, scorer: str, cases: Sequence[Case]) -> list[Judgment]:
         """A scorer's judgments of the cases, in their order."""
-        found = self.judgments.get(scorer, {})
-        return [found.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
+        by_case = self.judgments.get(scorer, {})
+        return [by_case.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
 
     def model(self, name: str | None) -> str:
         """The scorer that was named, or the only model."""
@@ -76,7 +76,7 @@ def _checked(run: Finished) -> Finished:
                 )
     names = [row["scorer"] for row in run.summary["rows"]]
     absent = [name for name in names if len(run.judgments.get(name, {})) < len(run.cases)]
-    filled = {name: {one.case: one for one in run.of(name, run.cases)} for name in absent}
+    filled = {name: {judgment.case: judgment for judgment in run.of(name, run.cases)} for name in absent}
     return replace(run, judgments=run.judgments | filled)
 
 

@@ -122,13 +122,13 @@ def told_by_leader(value: Any) -> Any:
     return broadcast_object_list(box)[0] if PartialState().num_processes > 1 else value
 
 
-def gathered_columns(own: Mapping[str, list[Any]], rows: int, here: Process) -> dict[str, list[Any]]:
+def gathered_columns(columns: Mapping[str, list[Any]], rows: int, here: Process) -> dict[str, list[Any]]:
     """Columns of all rows, of which process r of w has those at r, r + w, r + 2 w, ...; every process takes part."""
     if here.world == 1:
-        return dict(own)
+        return dict(columns)
     PartialState(cpu=not torch.cuda.is_available())  # which joins the processes
-    found = {name: [None] * rows for name in own}
-    for rank, part in enumerate(gather_object([dict(own)])):
+    gathered = {name: [None] * rows for name in columns}
+    for rank, part in enumerate(gather_object([dict(columns)])):
         for name, values in part.items():
-            found[name][rank :: here.world] = values
-    return found
+            gathered[name][rank :: here.world] = values
+    return gathered

@@ -34,19 +34,19 @@ class Kept:
         """Make this process's chunks that are not there yet."""
         self.folder.mkdir(parents=True, exist_ok=True)
         chunks = list(enumerate(range(0, len(cases), CHUNK)))[self.process.rank :: self.process.world]
-        for place, start in tqdm(chunks, desc=self.name, disable=None):
-            if not self._file(place).exists():
+        for index, start in tqdm(chunks, desc=self.name, disable=None):
+            if not self._file(index).exists():
                 judged = self.scorer(cases[start : start + CHUNK])
-                lines = [json.dumps(one.abstained or one.scores) for one in judged]
-                replace_text(self._file(place), "\n".join(lines))
+                lines = [json.dumps(judgment.abstained or judgment.scores) for judgment in judged]
+                replace_text(self._file(index), "\n".join(lines))
 
-    def _file(self, place: int) -> Path:
-        return self.folder / f"{place:06d}.jsonl"
+    def _file(self, index: int) -> Path:
+        return self.folder / f"{index:06d}.jsonl"
 
-    def _read(self, place: int, cases: Sequence[Case], start: int) -> list[Judgment]:
-        wait_for(self._file(place))
-        found = [json.loads(line) for line in self._file(place).read_text("utf-8").split("\n")]
+    def _read(self, index: int, cases: Sequence[Case], start: int) -> list[Judgment]:
+        wait_for(self._file(index))
+        rows = [json.loads(line) for line in self._file(index).read_text("utf-8").split("\n")]
         return [
-            Judgment(case.id, abstained=one) if isinstance(one, str) else Judgment(case.id, scores=tuple(one))
-            for case, one in zip(cases[start : start + CHUNK], found, strict=True)
+            Judgment(case.id, abstained=stored) if isinstance(stored, str) else Judgment(case.id, scores=tuple(stored))
+            for case, stored in zip(cases[start : start + CHUNK], rows, strict=True)
         ]

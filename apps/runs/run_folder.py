@@ -130,17 +130,17 @@ def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and not any(folder.iterdir())
 
 
-def _check_same(kept: Path, config: Mapping[str, Any]) -> None:
+def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
     """A run continues under the settings it began with."""
     try:
-        before = yaml.safe_load(kept.read_text(encoding="utf-8")) or {}
+        before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
-        raise UsageError(f"{kept.parent} cannot be resumed ({error}); start over with --overwrite") from error
+        raise UsageError(f"{stored_path.parent} cannot be resumed ({error}); start over with --overwrite") from error
     now = yaml.safe_load(yaml.safe_dump(dict(config)))
     if different := [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]:
         name = different[0]
         raise UsageError(
-            f"{kept.parent} was begun with {name} = {before.get(name)!r} and is now given {now.get(name)!r}; "
+            f"{stored_path.parent} was begun with {name} = {before.get(name)!r} and is now given {now.get(name)!r}; "
             "resume with the same settings, or start over with --overwrite"
         )
 
@@ -187,9 +187,9 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def plain(value: Any) -> Any:
     """The value as JSON has it: a number that is not finite is null."""
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -224,13 +224,13 @@ def seconds_since(started: float) -> float:
 
 def versions() -> dict[str, str]:
     """Installed versions of the packages that can change a number."""
-    found = {}
+    packages = {}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            packages[name] = "not installed"
+    return packages
 
 
 def _commit() -> str | None:

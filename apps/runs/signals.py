@@ -16,11 +16,11 @@ class Terminated(KeyboardInterrupt):
 
     def __init__(
         self,
-        told: str = "; nothing half-written was left, start again with the same command",
+        advice: str = "; nothing half-written was left, start again with the same command",
         sign: int = signal.SIGTERM,
     ):
         self.by = SIGNALS[signal.Signals(sign)]
-        super().__init__(f"ended by {self.by}{told}")
+        super().__init__(f"ended by {self.by}{advice}")
 
     def goes_on(self) -> None:
         """What was done so far is kept."""

@@ -53,10 +53,10 @@ def messages_json(case: Case) -> str:
 
 def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
     """Prompt and answers from what `messages_json` wrote and the answers' texts."""
-    kept = from_json(messages)
-    if not isinstance(kept, dict):
-        return as_prompt(kept), tuple(answers)
-    return as_prompt(kept["prompt"]), tuple(as_completion(answer, "answers") for answer in kept["answers"])
+    stored = from_json(messages)
+    if not isinstance(stored, dict):
+        return as_prompt(stored), tuple(answers)
+    return as_prompt(stored["prompt"]), tuple(as_completion(answer, "answers") for answer in stored["answers"])
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:
@@ -86,9 +86,9 @@ def read_items(folder: Path) -> list[Case]:
 
 def _case(row: Mapping[str, Any]) -> Case:
     texts = {name: row[name] for name in ("subset", "cluster")} | {"id": row["case"]}
-    if not all(isinstance(one, str) for one in (*texts.values(), *row["answers"])):
+    if not all(isinstance(text, str) for text in (*texts.values(), *row["answers"])):
         raise ValueError("a case's id, subset, cluster and answers are texts")
-    if not all(type(place) is int for place in (*row["best"], *row["sets"])):
+    if not all(type(index) is int for index in (*row["best"], *row["sets"])):
         raise ValueError("the right answers and the sets are whole numbers")
     return Case(
         **texts,
@@ -109,11 +109,11 @@ def _read(parse: Callable[[Mapping[str, Any]], Thing], row: Mapping[str, Any], p
 
 def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
     """Scorer -> case -> judgment."""
-    found: dict[str, dict[str, Judgment]] = {}
+    by_scorer: dict[str, dict[str, Judgment]] = {}
     for number, row in enumerate(_rows(folder / SCORES), start=1):
         scorer, judgment = _read(_judgment, row, folder / SCORES, number)
-        found.setdefault(scorer, {})[judgment.case] = judgment
-    return found
+        by_scorer.setdefault(scorer, {})[judgment.case] = judgment
+    return by_scorer
 
 
 def _judgment(row: Mapping[str, Any]) -> tuple[str, Judgment]:

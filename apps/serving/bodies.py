@@ -13,7 +13,7 @@ EACH = 256
 """Conversations of one request, where the server allows as many."""
 
 
-def row(place: int, example: Example) -> bytes:
+def row(index: int, example: Example) -> bytes:
     """One conversation; `place` is for the message about one that cannot be sent."""
     answer = completion_turns(example.answer)
     marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
@@ -22,7 +22,7 @@ def row(place: int, example: Example) -> bytes:
         return json.dumps(turns, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise DataError(
-            f"conversation {place}: half a character cannot be written as UTF-8 ({error.reason})"
+            f"conversation {index}: half a character cannot be written as UTF-8 ({error.reason})"
         ) from error
 
 
@@ -34,16 +34,16 @@ def requests(sizes: Sequence[int], limits: Mapping[str, int], each: int = EACH) 
     ([[0, 1], [2], [3], [4]], [[0, 1], [2]])
     """
     most = min(limits["body_bytes"] // 2, limits["request_tokens"])
-    places: list[int] = []
+    batch: list[int] = []
     held = 0
     for index, size in enumerate(sizes):
-        if places and (len(places) >= min(each, limits["request_items"]) or held + size > most):
-            yield places
-            places, held = [], 0
-        places.append(index)
+        if batch and (len(batch) >= min(each, limits["request_items"]) or held + size > most):
+            yield batch
+            batch, held = [], 0
+        batch.append(index)
         held += size
-    if places:
-        yield places
+    if batch:
+        yield batch
 
 
 def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
@@ -54,11 +54,11 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
 
 def truncated_of(answer: Mapping[str, Any]) -> list[bool]:
     """Whether each conversation was cut."""
-    return [bool(one.get("truncated")) for one in answer["results"]]
+    return [bool(result.get("truncated")) for result in answer["results"]]
 
 
 def rewards_of(answer: Mapping[str, Any], objectives: Sequence[str]) -> np.ndarray:
     """[N, K] in float64; NaN where the model has no finite score."""
-    scores = [one["scores"] for one in answer["results"]]
-    found = [[np.nan if (value := score[name]) is None else value for name in objectives] for score in scores]
-    return np.array(found, float).reshape(len(scores), len(objectives))
+    scores = [result["scores"] for result in answer["results"]]
+    values = [[np.nan if (value := score[name]) is None else value for name in objectives] for score in scores]
+    return np.array(values, float).reshape(len(scores), len(objectives))

@@ -61,15 +61,15 @@ class ScoringClient:
         self.http = http or httpx.Client(timeout=timeout, trust_env=not here)
         self.headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {token}"} if token else {})
         try:
-            told = self.http.get(f"{self.url}/health").json()
-            stated = told["scoring"]
+            health = self.http.get(f"{self.url}/health").json()
+            stated = health["scoring"]
             self.contract = ScoringContract(**stated | {"objectives": tuple(stated["objectives"])})
-            self.limits: dict[str, int] = told["limits"]
+            self.limits: dict[str, int] = health["limits"]
         except httpx.HTTPError as error:
             raise UsageError(f"{self.url}: no answer ({error}); is rewardlab serve running there?") from error
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{self.url}/health: not what rewardlab serve answers ({error}); check it") from error
-        self._check_contract(told["contract"])
+        self._check_contract(health["contract"])
 
     def __enter__(self) -> "ScoringClient":
         return self
@@ -95,8 +95,8 @@ class ScoringClient:
 
         def reward(prompts: Sequence[Any], completions: Sequence[Any], **_: Any) -> list[float | None]:
             examples = [_example(*two) for two in zip(prompts, completions, strict=True)]
-            found = one_number(self._rated(examples, skip_long=True), self.contract.objectives, objective)
-            return [float(value) if np.isfinite(value) else None for value in found]
+            rewards_ = one_number(self._rated(examples, skip_long=True), self.contract.objectives, objective)
+            return [float(value) if np.isfinite(value) else None for value in rewards_]
 
         reward.__name__ = objective or "reward"
         return reward
@@ -106,15 +106,15 @@ class ScoringClient:
     def _rated(self, examples: Sequence[Example], *, skip_long: bool) -> np.ndarray:
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
         rows = [row(index, example) for index, example in enumerate(examples)]
-        for places in requests([len(tokens) for tokens in rows], self.limits):
+        for indices in requests([len(tokens) for tokens in rows], self.limits):
             try:
-                rewards[places] = self._asked([rows[position] for position in places])
+                rewards[indices] = self._asked([rows[position] for position in indices])
             except TooLong as error:
                 if not skip_long:
                     raise
-                short = [p for p, length in zip(places, error.lengths, strict=True) if length <= error.limit]
+                short = [p for p, length in zip(indices, error.lengths, strict=True) if length <= error.limit]
                 if short:
-                    rewards[short] = self._asked([rows[place] for place in short])
+                    rewards[short] = self._asked([rows[index] for index in short])
         return rewards
 
     def _asked(self, rows: Sequence[bytes]) -> np.ndarray:
@@ -122,15 +122,15 @@ class ScoringClient:
 
     def _posted(self, content: bytes) -> dict[str, Any]:
         until = time.monotonic() + self.patience
-        while isinstance(found := self.once(content), Busy):
+        while isinstance(response := self.once(content), Busy):
             # longer than told, so that those who were refused together do not come back together
-            delay = found.delay * random.uniform(1.0, 1.5)
+            delay = response.delay * random.uniform(1.0, 1.5)
             if time.monotonic() + delay > until:
                 raise UsageError(
-                    f"{self.url}: {found.reason} for {self.patience:g} s; raise patience, or serve with more"
+                    f"{self.url}: {response.reason} for {self.patience:g} s; raise patience, or serve with more"
                 )
             time.sleep(delay)
-        return found
+        return response
 
     def once(self, content: bytes) -> dict[str, Any] | Busy:
         """What /score answers to a single request, or when it may be sent again."""
@@ -155,12 +155,12 @@ class ScoringClient:
 
     def _refused(self, answer: httpx.Response) -> NoReturn:
         try:
-            told = answer.json()["error"]
-            sentence = f"{self.url}: {told['message']}"
+            error = answer.json()["error"]
+            sentence = f"{self.url}: {error['message']}"
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{self.url}: status {answer.status_code}; check the URL") from None
-        if "lengths" in told:
-            raise TooLong(sentence, told["lengths"], told["limit"])
+        if "lengths" in error:
+            raise TooLong(sentence, error["lengths"], error["limit"])
         raise (DataError if answer.status_code in (400, 413, 422) else UsageError)(sentence)
 
 

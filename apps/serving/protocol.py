@@ -96,8 +96,8 @@ def parsed(kind: type[Asked], body: bytes) -> Asked:
         return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))[:80]
-        said = first["msg"].removeprefix("Value error, ")
+        location = ".".join(map(str, first["loc"]))[:80]
+        message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "json_invalid":
-            raise Refused(400, f"the body is not JSON: {said.removeprefix('Invalid JSON: ')}") from None
-        raise Refused(422, f"{place}: {said}" if place else said) from None
+            raise Refused(400, f"the body is not JSON: {message.removeprefix('Invalid JSON: ')}") from None
+        raise Refused(422, f"{location}: {message}" if location else message) from None

@@ -47,9 +47,9 @@ class Replicas:
         self._connect = lambda url: connect(url, token, truncate=truncate, timeout=timeout)
         self.rotation, self.lock = Rotation(len(self.urls)), Lock()
         self.clients: dict[int, ScoringClient] = {}
-        told = [self._opened(index) for index in range(len(self.urls))]
+        replicas = [self._opened(index) for index in range(len(self.urls))]
         if not self.clients:
-            raise UsageError(next(one.reason for one in told if isinstance(one, Busy)))
+            raise UsageError(next(replica.reason for replica in replicas if isinstance(replica, Busy)))
         first = next(iter(self.clients.values()))
         self.contract = first.contract
         self.limits = {name: min(client.limits[name] for client in self.clients.values()) for name in first.limits}
@@ -77,17 +77,17 @@ class Replicas:
         each = min(EACH, math.ceil(len(rows) / len(self.urls)))
         parts = list(requests([len(row) for row in rows], self.limits, each))
 
-        def asked(places: list[int]) -> np.ndarray:
-            answer = self._posted(body([rows[position] for position in places], truncate=self.truncate))
-            for place, cut in zip(places, truncated_of(answer), strict=True):
-                truncated[place] = cut
+        def asked(indices: list[int]) -> np.ndarray:
+            answer = self._posted(body([rows[position] for position in indices], truncate=self.truncate))
+            for index, cut in zip(indices, truncated_of(answer), strict=True):
+                truncated[index] = cut
             return rewards_of(answer, self.contract.objectives)
 
         if parts:
             pool = ThreadPoolExecutor(min(len(parts), self.in_flight * len(self.urls)))
             try:
-                for places, found in zip(parts, pool.map(asked, parts), strict=True):
-                    rewards[places] = found
+                for rewards_part, found in zip(parts, pool.map(asked, parts), strict=True):
+                    rewards[rewards_part] = found
             finally:
                 pool.shutdown(cancel_futures=True)
         return rewards, truncated
@@ -98,45 +98,47 @@ class Replicas:
         until, tried = time.monotonic() + self.patience, set[int]()
         while True:
             with self.lock:
-                place = self.rotation.choose(time.monotonic(), but=tried)
-            sent, client = time.monotonic(), self._opened(place)
-            found = client if isinstance(client, Busy) else client.once(content)
+                index = self.rotation.choose(time.monotonic(), but=tried)
+            sent, client = time.monotonic(), self._opened(index)
+            outcome = client if isinstance(client, Busy) else client.once(content)
             with self.lock:
                 now = time.monotonic()
-                if not isinstance(found, Busy):
-                    self.rotation.worked(place)
-                    return found
-                self.rotation.failed(place, now, asked=found.delay, since=sent)
-                tried.add(place)
+                if not isinstance(outcome, Busy):
+                    self.rotation.worked(index)
+                    return outcome
+                self.rotation.failed(index, now, asked=outcome.delay, since=sent)
+                tried.add(index)
                 if self.rotation.up(now, but=tried):
                     continue
                 wait = self.rotation.wait(now) * random.uniform(1.0, 1.5)
             tried = set()
             if now + wait > until:
                 raise UsageError(
-                    f"none of {', '.join(self.urls)} answers for {self.patience:g} s, the last: {found.reason}; raise "
-                    "patience, or serve with more"
+                    f"none of {', '.join(self.urls)} answers for {self.patience:g} s, the last: {outcome.reason}; "
+                    "raise patience, or serve with more"
                 )
             time.sleep(wait)
 
-    def _opened(self, place: int) -> ScoringClient | Busy:
+    def _opened(self, index: int) -> ScoringClient | Busy:
         """A replica that says what it is, under the contract of the others."""
-        if place in self.clients:
-            return self.clients[place]
+        if index in self.clients:
+            return self.clients[index]
         try:
-            found = self._connect(self.urls[place])
+            connected = self._connect(self.urls[index])
         except UsageError as error:
             return Busy(0.0, str(error))
         for other in [*self.clients.values()]:
-            if (ours := found.contract.hash()) != (theirs := other.contract.hash()):
+            if (ours := connected.contract.hash()) != (theirs := other.contract.hash()):
                 raise CheckFailed(
-                    f"{found.url} scores under contract {ours}, and {other.url} under {theirs}; their scores cannot "
-                    "stand beside each other, serve one model on both"
+                    f"{connected.url} scores under contract {ours}, and {other.url} under {theirs}; their scores "
+                    "cannot be compared, serve one model on both"
                 )
-        if small := [name for name, most in getattr(self, "limits", {}).items() if found.limits[name] < most]:
-            raise UsageError(f"{found.url} has a lower --{small[0]} than the others; serve all with the same limits")
-        self.clients[place] = found
-        return found
+        if small := [name for name, most in getattr(self, "limits", {}).items() if connected.limits[name] < most]:
+            raise UsageError(
+                f"{connected.url} has a lower --{small[0]} than the others; serve all with the same limits"
+            )
+        self.clients[index] = connected
+        return connected
 
 
 def open_replicas(urls: str | Sequence[str], what: str = "urls", **settings: Any) -> Replicas:

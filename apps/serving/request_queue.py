@@ -48,14 +48,14 @@ class Job:
         self.left = len(items)
         self.future: Future[np.ndarray] = Future()
 
-    def settle(self, place: int, outcome: np.ndarray | Exception) -> None:
+    def settle(self, index: int, outcome: np.ndarray | Exception) -> None:
         """One item is scored, or cannot be; with the last one, or the first failure, the request has its answer."""
         self.left -= 1
         try:
             if isinstance(outcome, Exception):
-                self.future.set_exception(refusal_of(place, outcome))
+                self.future.set_exception(refusal_of(index, outcome))
             else:
-                self.rewards[place] = outcome
+                self.rewards[index] = outcome
                 if not self.left:
                     self.future.set_result(self.rewards)
         except InvalidStateError:
@@ -70,9 +70,9 @@ class Line:
     """
 
     def __init__(
-        self, model: RewardModel, *, batch_tokens: int, limit: int, told: Callable[[Batch], Any] = lambda _: None
+        self, model: RewardModel, *, batch_tokens: int, limit: int, on_batch: Callable[[Batch], Any] = lambda _: None
     ):
-        self.model, self.batch_tokens, self.limit, self.told = model, batch_tokens, limit, told
+        self.model, self.batch_tokens, self.limit, self.told = model, batch_tokens, limit, on_batch
         self.draining = False
         self._waiting: list[Waiting] = []
         self._changed = threading.Condition()
@@ -91,7 +91,7 @@ class Line:
             if self._closed:
                 raise Refused(503, "this server is stopping", retry_after=1.0)
             if self._cost() >= self.limit:
-                self._waiting = [one for one in self._waiting if not one.job.future.done()]
+                self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
             if (waiting := self._cost()) >= self.limit:
                 raise Refused(429, f"{waiting} tokens wait already", retry_after=self._seconds(waiting))
             self._waiting += [Waiting(item, job, index) for index, item in enumerate(items)]
@@ -119,11 +119,11 @@ class Line:
         with self._changed:
             self._closed, left, self._waiting = True, self._waiting, []
             self._changed.notify()
-        for one in left:
-            one.job.settle(one.place, Refused(503, "this server is stopping", retry_after=1.0))
+        for waiting_item in left:
+            waiting_item.job.settle(waiting_item.place, Refused(503, "this server is stopping", retry_after=1.0))
 
     def _cost(self) -> int:
-        return sum(one.item.cost for one in self._waiting)
+        return sum(waiting_item.item.cost for waiting_item in self._waiting)
 
     def _seconds(self, cost: int) -> float:
         return cost / self._speed if self._speed else 1.0
@@ -140,21 +140,21 @@ class Line:
 
     def _take(self) -> list[Waiting]:
         """The next batch; items whose request has its answer or gave up are dropped."""
-        self._waiting = [one for one in self._waiting if not one.job.future.done()]
-        chosen = {*alike([one.item.cost for one in self._waiting[:WINDOW]], self.batch_tokens)}
-        batch = [self._waiting[place] for place in sorted(chosen)]
-        self._waiting = [one for index, one in enumerate(self._waiting) if index not in chosen]
+        self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
+        chosen = {*alike([waiting_item.item.cost for waiting_item in self._waiting[:WINDOW]], self.batch_tokens)}
+        batch = [self._waiting[index] for index in sorted(chosen)]
+        self._waiting = [waiting_item for index, waiting_item in enumerate(self._waiting) if index not in chosen]
         return batch
 
     def _score(self, batch: Sequence[Waiting]) -> None:
         started = time.perf_counter()
-        found = outcomes(self.model, [one.item for one in batch])
-        seconds, tokens = time.perf_counter() - started, sum(one.item.cost for one in batch)
+        results = outcomes(self.model, [waiting_item.item for waiting_item in batch])
+        seconds, tokens = time.perf_counter() - started, sum(waiting_item.item.cost for waiting_item in batch)
         with self._changed:
             speed = tokens / max(seconds, 1e-6)
             self._speed = speed if self._speed is None else NEWEST * speed + (1 - NEWEST) * self._speed
         self.told(Batch(len(batch), tokens, seconds))
-        for one, outcome in zip(batch, found, strict=True):
+        for one, outcome in zip(batch, results, strict=True):
             one.job.settle(one.place, outcome)
 
 
@@ -170,7 +170,7 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
         return []
     first, chosen, longest = max(lengths[0], FLOOR), [0], lengths[0]
     near = [index for index in range(1, len(lengths)) if first / 2 <= max(lengths[index], FLOOR) <= 2 * first]
-    for place in sorted(near, key=lambda place: (abs(lengths[place] - lengths[0]), place)):
+    for place in sorted(near, key=lambda index: (abs(lengths[index] - lengths[0]), index)):
         longest = max(longest, lengths[place])
         if (len(chosen) + 1) * longest > batch_tokens:
             break
@@ -181,17 +181,17 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
 def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exception]:
     """Rewards [K] of every item. A batch that fails is scored one by one, so that a bad item takes no other along."""
     try:
-        found: list[Any] = [None] * len(items)
+        results: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
-            places = [index for index, item in enumerate(items) if isinstance(item.asked, kind)]
-            rewards = scored([items[position].asked for position in places]) if places else []
-            for place, reward in zip(places, rewards, strict=True):
-                found[place] = reward
-        return found
+            indices = [index for index, item in enumerate(items) if isinstance(item.asked, kind)]
+            rewards = scored([items[position].asked for position in indices]) if indices else []
+            for place, reward in zip(indices, rewards, strict=True):
+                results[place] = reward
+        return results
     except Exception as error:
         if len(items) == 1:
             return [error]
-        return [one for item in items for one in outcomes(model, [item])]
+        return [outcome for item in items for outcome in outcomes(model, [item])]
 
 
 def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
@@ -202,10 +202,10 @@ def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
         return model.score(batch.tokens.to(device), batch.attention.to(device)).double().cpu().numpy()
 
 
-def refusal_of(place: int, error: Exception) -> Refused:
+def refusal_of(index: int, error: Exception) -> Refused:
     """What a request is told of an item that could not be scored: its own fault, or the model's."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, DataError | UsageError):
-        return Refused(422, f"conversation {place}: {str(error)[:300]}")
-    return Refused(500, f"conversation {place}: the model failed with {type(error).__name__}")
+        return Refused(422, f"conversation {index}: {str(error)[:300]}")
+    return Refused(500, f"conversation {index}: the model failed with {type(error).__name__}")

@@ -33,7 +33,7 @@ def encoders_of(model: Any) -> list[Encoder]:
     """What a model reads with: one encoder, one for each member of an ensemble, or none."""
     if isinstance(encoder := getattr(model, "encoder", None), Encoder):
         return [encoder]
-    return [one for member in getattr(model, "members", ()) for one in encoders_of(member)]
+    return [encoder for member in getattr(model, "members", ()) for encoder in encoders_of(member)]
 
 
 def takes_tokens(model: Any) -> bool:
@@ -63,7 +63,7 @@ class Reader:
         given = [asked.input] if isinstance(asked.input, str) else asked.input or []
         if given and isinstance(given[0], int):
             given = [given]
-        if all(isinstance(one, str) for one in given):
+        if all(isinstance(item, str) for item in given):
             return self._texts(given, truncate)
         return self._ids(given, truncate)
 
@@ -89,11 +89,13 @@ class Reader:
         if not self.encoders:
             return self._within([Item(example, _characters(example) // 4 + 1) for example in examples], [])
         readings = [*zip(*(_read(encoder, examples) for encoder in self.encoders), strict=True)]
-        lengths = [max(one.length for one in some) for some in readings]
-        kept = [max(len(one.ids) for one in some) for some in readings]
-        cut = [any(len(one.ids) < one.length for one in some) for some in readings]
+        lengths = [max(encoded.length for encoded in some) for some in readings]
+        read_lengths = [max(len(encoded.ids) for encoded in some) for some in readings]
+        cut = [any(len(encoded.ids) < encoded.length for encoded in some) for some in readings]
         self._check_cut(lengths, cut, truncate)
-        items = [Item(example, *facts) for example, *facts in zip(examples, kept, kept, cut, strict=True)]
+        items = [
+            Item(example, *facts) for example, *facts in zip(examples, read_lengths, read_lengths, cut, strict=True)
+        ]
         return self._within(items, lengths)
 
     def _texts(self, texts: Sequence[str], truncate: bool) -> list[Item]:
@@ -109,17 +111,17 @@ class Reader:
             raise Refused(422, "this model does not score token ids; send conversations to /score")
         self._check_number(rows)
         for index, ids in enumerate(rows):
-            if any(not 0 <= one < self.vocabulary for one in ids):
+            if any(not 0 <= token_id < self.vocabulary for token_id in ids):
                 raise Refused(422, f"sequence {index} holds what is no token; ids are 0 to {self.vocabulary - 1}")
         return self._sequences(rows, truncate)
 
     def _sequences(self, rows: Sequence[list[int]], truncate: bool) -> list[Item]:
         """Whole ids that are cut where the contract says."""
         lengths = [len(ids) for ids in rows]
-        kept = [self.encoders[0].truncated(ids) for ids in rows]
-        cut = [len(ids) < length for ids, length in zip(kept, lengths, strict=True)]
+        truncated = [self.encoders[0].truncated(ids) for ids in rows]
+        cut = [len(ids) < length for ids, length in zip(truncated, lengths, strict=True)]
         self._check_cut(lengths, cut, truncate)
-        items = [Item(ids, len(ids), len(ids), short) for ids, short in zip(kept, cut, strict=True)]
+        items = [Item(ids, len(ids), len(ids), short) for ids, short in zip(truncated, cut, strict=True)]
         return self._within(items, lengths)
 
     # ---- limits ----
@@ -157,10 +159,10 @@ def _characters(example: Example) -> int:
     return len(prompt_text(example.prompt)) + len(example.answer)
 
 
-def _example(turns: Sequence[Turn], tools: Any, place: int) -> Example:
+def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:
     """A conversation as prompt and answer, with the tools that it does not declare itself."""
     if not turns or turns[-1].role != "assistant":
-        raise Refused(422, f"conversation {place} does not end with the assistant's answer")
+        raise Refused(422, f"conversation {index} does not end with the assistant's answer")
     start = next((number for number, turn in enumerate(turns) if turn.begins_completion), len(turns) - 1)
     try:
         prompt = tuple(as_message(turn.raw(), "messages") for turn in turns[:start])
@@ -169,7 +171,7 @@ def _example(turns: Sequence[Turn], tools: Any, place: int) -> Example:
             prompt = with_tools(prompt, as_tools(tools))
         return Example(prompt, answer)
     except ValueError as error:
-        raise Refused(422, f"conversation {place}: {error}"[:SHOWN]) from None
+        raise Refused(422, f"conversation {index}: {error}"[:SHOWN]) from None
 
 
 def _read(encoder: Encoder, examples: Sequence[Example]) -> list[Encoded]:

@@ -144,7 +144,7 @@ class Site:
 
     # ---- answers ----
 
-    def score(self, found: Scored) -> dict[str, Any]:
+    def score(self, scored: Scored) -> dict[str, Any]:
         """`{"contract", "objectives", "results": [{"scores": {objective: number}, "tokens", "truncated"}]}`.
 
         A score that is not finite is null; so are `tokens` and `truncated` where a model has no tokenizer.
@@ -155,13 +155,13 @@ class Site:
                 "tokens": item.tokens,
                 "truncated": item.truncated,
             }
-            for item, rewards in zip(found.items, found.rewards.tolist(), strict=True)
+            for item, rewards in zip(scored.items, scored.rewards.tolist(), strict=True)
         ]
         return {"contract": self.contract, "objectives": [*self.objectives], "results": results}
 
-    def classify(self, found: Scored) -> dict[str, Any]:
+    def classify(self, scored: Scored) -> dict[str, Any]:
         """As vLLM's pooling server answers with `use_activation` false: `probs` are the raw scores."""
-        _all_finite(found.rewards)
+        _all_finite(scored.rewards)
         data = [
             {
                 "index": index,
@@ -169,9 +169,9 @@ class Site:
                 "probs": scores,
                 "num_classes": len(scores),
             }
-            for index, scores in enumerate(found.rewards.tolist())
+            for index, scores in enumerate(scored.rewards.tolist())
         ]
-        tokens = sum(item.tokens or 0 for item in found.items)
+        tokens = sum(item.tokens or 0 for item in scored.items)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
         return {
             "id": f"classify-{uuid.uuid4().hex}",
@@ -183,19 +183,19 @@ class Site:
             "contract": self.contract,
         }
 
-    def get_reward(self, found: Scored) -> dict[str, Any]:
+    def get_reward(self, scored: Scored) -> dict[str, Any]:
         """As OpenRLHF reads it: one number an answer, and every objective in `extra_logs`."""
-        _all_finite(found.rewards)
-        chosen = one_number(found.rewards, self.objectives, self.config.objective).tolist()
-        logs = dict(zip(self.objectives, found.rewards.T.tolist(), strict=True))
+        _all_finite(scored.rewards)
+        chosen = one_number(scored.rewards, self.objectives, self.config.objective).tolist()
+        logs = dict(zip(self.objectives, scored.rewards.T.tolist(), strict=True))
         return {"rewards": chosen, "scores": chosen, "extra_logs": logs, "contract": self.contract}
 
     async def health(self) -> Response:
         """Ready or draining, the contract, and what one request may hold."""
         limits = {name: getattr(self.config, name) for name in ("request_items", "request_tokens", "body_bytes")}
-        told = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
+        facts = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
         draining = self.line.draining
-        return JSONResponse({"status": "draining" if draining else "ready"} | told, 503 if draining else 200)
+        return JSONResponse({"status": "draining" if draining else "ready"} | facts, 503 if draining else 200)
 
     async def page(self) -> Response:
         """Prometheus' text format."""
@@ -214,5 +214,5 @@ def _finite(value: float) -> float | None:
 
 def _all_finite(rewards: np.ndarray) -> None:
     """These protocols have no word for a missing number."""
-    if wrong := [index for index, one in enumerate(np.isfinite(rewards).all(1)) if not one]:
+    if wrong := [index for index, is_finite in enumerate(np.isfinite(rewards).all(1)) if not is_finite]:
         raise Refused(422, f"the model gives conversation {wrong[0]} no finite score")

@@ -49,12 +49,12 @@ class SettingsParser(TrlParser):
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
         """Parse, and check what was given before the dataclasses compute with it."""
-        found, rest = super().parse_known_args(args, namespace)
-        settings = vars(found)
+        values, rest = super().parse_known_args(args, namespace)
+        settings = vars(values)
         for action in self._actions:
             _check_kind(action, settings.get(action.dest))
         check_ranges(self.verb, settings)
-        return found, rest
+        return values, rest
 
     def error(self, message: str) -> NoReturn:
         """Argparse would print the usage of a hundred settings."""

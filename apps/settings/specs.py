@@ -78,8 +78,8 @@ def named(text: str) -> tuple[str, str]:
     >>> named("safe=runs/rm"), named("runs/lr=0.1/rm/"), named("my_rewards.code:compiles(timeout=2)")
     (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
     """
-    if found := NAMED.fullmatch(text):
-        return found[1], found[2]
+    if match := NAMED.fullmatch(text):
+        return match[1], match[2]
     return re.split("[/:]", text.partition("(")[0].rstrip("/"))[-1], text
 
 
@@ -93,12 +93,12 @@ def build(folder: str, text: str, **given: Any) -> Any:
     spec = parse_spec(text)
     factory = load(folder, spec.name)
     parameters = signature(factory).parameters
-    free = {name: one for name, one in parameters.items() if name not in given}
-    variadic = any(one.kind is Parameter.VAR_KEYWORD for one in free.values())
+    free = {name: parameter for name, parameter in parameters.items() if name not in given}
+    variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
     for name in spec.arguments:
         if name not in free and not variadic:
             raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, _choices(free))}")
-    missing = [name for name, one in free.items() if _required(one) and name not in spec.arguments]
+    missing = [name for name, parameter in free.items() if _required(parameter) and name not in spec.arguments]
     if missing:
         raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}")
     values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
@@ -121,8 +121,8 @@ def _choices(parameters: Mapping[str, Parameter]) -> str:
 
 def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
     """How it is to be written, such as `gate(reward=rm, by=..., threshold=...)`."""
-    wanted = {name: "..." for name, one in parameters.items() if _required(one)} | spec.arguments
-    return f"{spec.name}({', '.join(f'{name}={value}' for name, value in wanted.items())})"
+    required = {name: "..." for name, parameter in parameters.items() if _required(parameter)} | spec.arguments
+    return f"{spec.name}({', '.join(f'{name}={value}' for name, value in required.items())})"
 
 
 def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]) -> Any:

@@ -14,7 +14,7 @@ TIED = 2
 # ---- verdicts ----
 
 
-def credit(judgment: Judgment, place: int) -> float:
+def credit(judgment: Judgment, index: int) -> float:
     """What a place got of two: 1 if it scores higher, ½ for a tie, 0 if it scores lower; NaN for an abstention.
 
     >>> credit(Judgment("c", scores=(0.2, 0.9)), 1)
@@ -22,13 +22,13 @@ def credit(judgment: Judgment, place: int) -> float:
     """
     if judgment.abstained:
         return float("nan")
-    mine, other = judgment.scores[place], judgment.scores[1 - place]
+    mine, other = judgment.scores[index], judgment.scores[1 - index]
     return float(mine > other) + (mine == other) / 2
 
 
-def credits(judgments: Sequence[Judgment], places: Sequence[int]) -> np.ndarray:
+def credits(judgments: Sequence[Judgment], indices: Sequence[int]) -> np.ndarray:
     """Each pair's credit [M] of the place named."""
-    return np.array([credit(judgment, position) for judgment, position in zip(judgments, places, strict=True)], float)
+    return np.array([credit(judgment, position) for judgment, position in zip(judgments, indices, strict=True)], float)
 
 
 def verdicts(judgments: Sequence[Judgment]) -> np.ndarray:
@@ -61,8 +61,8 @@ def order_flips(straight: Sequence[Judgment], crossed: Sequence[Judgment]) -> np
     """
     moved = np.abs(credits(straight, [0] * len(straight)) - credits(crossed, [1] * len(crossed)))
     unseen = [
-        bool(one) and one == tuple(1 - place for place in other)
-        for one, other in zip(map(single_order, straight), map(single_order, crossed), strict=True)
+        bool(order) and order == tuple(1 - index for index in other)
+        for order, other in zip(map(single_order, straight), map(single_order, crossed), strict=True)
     ]
     return np.where(unseen, np.nan, moved)
 
@@ -109,25 +109,25 @@ def logistic_slope(won: np.ndarray, x: np.ndarray, *, ridge: float = 1e-2, steps
         return float("nan")
     design = np.stack([np.ones_like(x), x], axis=1)
     penalty = np.diag([1e-6, ridge])
-    found = np.zeros(2)
+    coefficients = np.zeros(2)
     for _ in range(steps):
-        chance = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
+        chance = 1 / (1 + np.exp(-np.clip(design @ coefficients, -30, 30)))
         curvature = design.T @ (design * (chance * (1 - chance))[:, None]) + penalty
-        move = np.linalg.solve(curvature, design.T @ (won - chance) - penalty @ found)
-        found += np.clip(move, -2, 2)
+        move = np.linalg.solve(curvature, design.T @ (won - chance) - penalty @ coefficients)
+        coefficients += np.clip(move, -2, 2)
         if np.abs(move).max() < 1e-9:
             break
-    return float(found[1])
+    return float(coefficients[1])
 
 
-def doublings(cases: Sequence[Case], places: Sequence[int]) -> np.ndarray:
+def doublings(cases: Sequence[Case], indices: Sequence[int]) -> np.ndarray:
     """log2 of the words of the answer at a place over those of the other [M]; an empty answer counts as one word.
 
     >>> doublings([Case("c", (), ("one two three four", "one two"))], [0]).tolist()
     [1.0]
     """
     words = np.array([[max(1, len(answer.split())) for answer in case.answers] for case in cases], float).reshape(-1, 2)
-    rows, mine = np.arange(len(words)), np.asarray(places, int)
+    rows, mine = np.arange(len(words)), np.asarray(indices, int)
     return np.log2(words[rows, mine] / words[rows, 1 - mine])
 
 
@@ -172,20 +172,20 @@ def calibration_error(chance: np.ndarray, bins: int = 10) -> float:
     if not len(chance):
         return float("nan")
     confidence, right = np.maximum(chance, 1 - chance), _right(chance)
-    place = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
-    off = np.bincount(place, right - confidence, minlength=bins)
+    bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    off = np.bincount(bin_index, right - confidence, minlength=bins)
     return float(np.abs(off).sum() / len(chance))
 
 
 # ---- what abstentions may hide ----
 
 
-def bounds(found: np.ndarray) -> tuple[float, float]:
+def bounds(quantiles: np.ndarray) -> tuple[float, float]:
     """The mean of credits [M] with every abstention counted as wrong, and as right (Manski 1989).
 
     >>> bounds(np.array([1.0, 0.0, np.nan, 1.0]))
     (0.5, 0.75)
     """
-    if not len(found):
+    if not len(quantiles):
         return float("nan"), float("nan")
-    return float(np.nan_to_num(found, nan=0.0).mean()), float(np.nan_to_num(found, nan=1.0).mean())
+    return float(np.nan_to_num(quantiles, nan=0.0).mean()), float(np.nan_to_num(quantiles, nan=1.0).mean())

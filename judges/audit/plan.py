@@ -44,7 +44,7 @@ class Plan:
     @property
     def wrong(self) -> list[int]:
         """The wrong answer's place in each pair."""
-        return [1 - place for place in self.right]
+        return [1 - index for index in self.right]
 
 
 def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | None = None, seed: int = 0) -> Plan:
@@ -70,7 +70,7 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
     if names is not None:
         for probe, order in zip(SIGNED, (names, names[::-1]), strict=True):
             shown[probe] = tuple(signatures(pair, 1 - pair.best[0], order) for pair in pairs)
-    shown |= {name: tuple(one.change(pair, 1 - pair.best[0]) for pair in pairs) for name, one in attacks.items()}
+    shown |= {name: tuple(attack.change(pair, 1 - pair.best[0]) for pair in pairs) for name, attack in attacks.items()}
     return Plan(pairs, ties, attacks, names, shown)
 
 

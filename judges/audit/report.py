@@ -105,13 +105,13 @@ OPTIONAL = ("length slope", "authorship slope", "self-preference")
 
 def uses(audit: Audit) -> dict[str, tuple[str, ...]]:
     """The figures that each use of a judge rests on."""
-    tried = {name: one.replaces for name, one in ATTACKS.items()}
-    tried |= {name: one.replaces for name, one in audit.attacks.items()}
-    attacks = [figure_of(*one) for one in tried.items()]
+    tried = {name: attack.replaces for name, attack in ATTACKS.items()}
+    tried |= {name: attack.replaces for name, attack in audit.attacks.items()}
+    attacks = [figure_of(*attempt) for attempt in tried.items()]
     rewarding = dict.fromkeys([*COMPARING, *attacks, "reading", "self-preference", "authorship slope"])
-    found = {"comparing answers": COMPARING, "labelling preferences": (*COMPARING, "kappa")}
-    found["rewarding a policy"] = tuple(rewarding)
-    return found | ({"stating chances": ("overconfidence",)} if "overconfidence" in audit.figures else {})
+    required = {"comparing answers": COMPARING, "labelling preferences": (*COMPARING, "kappa")}
+    required["rewarding a policy"] = tuple(rewarding)
+    return required | ({"stating chances": ("overconfidence",)} if "overconfidence" in audit.figures else {})
 
 
 class Status(StrEnum):
@@ -123,17 +123,17 @@ class Status(StrEnum):
     UNMEASURED = "not measured"
 
 
-def status(found: Estimate | None, ends: tuple[float, float]) -> Status:
+def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
     """Within or beyond the ends with its whole interval; open if it reaches across one, or has no interval.
 
     >>> status(Estimate(0.5, 0.4, 0.6, 100), (0.45, 1.0)).value
     'open'
     """
-    if found is None or not found.known:
+    if estimate is None or not estimate.known:
         return Status.UNMEASURED
-    if found.low >= ends[0] and found.high <= ends[1]:
+    if estimate.low >= ends[0] and estimate.high <= ends[1]:
         return Status.WITHIN
-    return Status.BEYOND if found.low > ends[1] or found.high < ends[0] else Status.OPEN
+    return Status.BEYOND if estimate.low > ends[1] or estimate.high < ends[0] else Status.OPEN
 
 
 class Trust(NamedTuple):
@@ -157,16 +157,16 @@ def trusts(audit: Audit, limits: Limits | None = None) -> list[Trust]:
 
 
 def _trust(audit: Audit, use: str, names: Sequence[str], limits: Limits) -> Trust:
-    found = {name: status(audit.figures.get(name), limits.of(name)) for name in names}
-    beyond = [name for name in names if found[name] == Status.BEYOND]
+    statuses = {name: status(audit.figures.get(name), limits.of(name)) for name in names}
+    beyond = [name for name in names if statuses[name] == Status.BEYOND]
     doubtful = [
         name
         for name in names
-        if found[name] == Status.OPEN or (found[name] == Status.UNMEASURED and name not in OPTIONAL)
+        if statuses[name] == Status.OPEN or (statuses[name] == Status.UNMEASURED and name not in OPTIONAL)
     ]
     if not beyond and not doubtful:
         return Trust(use, "yes", ())
-    phrases = tuple(_phrase(audit, name, found[name], limits) for name in beyond or doubtful)
+    phrases = tuple(_phrase(audit, name, statuses[name], limits) for name in beyond or doubtful)
     return Trust(use, "no" if beyond else "not shown", phrases)
 
 
@@ -193,7 +193,7 @@ def markdown(audit: Audit, limits: Limits | None = None) -> str:
         + [_standing(audit, name, limits), FIGURES[name].meaning]
         for name in measured
     ]
-    attacks = [[name, *_attack(audit, name, one, limits)] for name, one in audit.attacks.items()]
+    attacks = [[name, *_attack(audit, name, attacked, limits)] for name, attacked in audit.attacks.items()]
     parts = [
         f"# Audit of {audit.judge}",
         _head(audit),
@@ -237,9 +237,13 @@ def _head(audit: Audit) -> str:
     )
 
 
-def _attack(audit: Audit, name: str, one: Attacked, limits: Limits) -> list[str]:
-    figure = figure_of(name, one.replaces)
-    shown = [_cell(one.before, "%"), _cell(one.after, "%"), "–" if one.replaces else _cell(one.gain, "%")]
+def _attack(audit: Audit, name: str, attacked: Attacked, limits: Limits) -> list[str]:
+    figure = figure_of(name, attacked.replaces)
+    shown = [
+        _cell(attacked.before, "%"),
+        _cell(attacked.after, "%"),
+        "–" if attacked.replaces else _cell(attacked.gain, "%"),
+    ]
     return [*shown, _limit(figure, limits), _standing(audit, figure, limits)]
 
 
@@ -267,16 +271,20 @@ def _limit(name: str, limits: Limits) -> str:
     return f"at least {_number(low, unit)}" if low > -inf else f"at most {_number(high, unit)}"
 
 
-def _cell(found: Estimate, unit: str) -> str:
+def _cell(estimate: Estimate, unit: str) -> str:
     """The value with its interval.
 
     >>> _cell(Estimate(0.125, 0.1, 0.15, 80), "%")
     '12.5 % [10.0, 15.0]'
     """
-    if not found.known:
+    if not estimate.known:
         return "–"
-    low, high = (_number(end, unit).removesuffix(" %") for end in (found.low, found.high))
-    return f"{_number(found.value, unit)} [{low}, {high}]" if found.low == found.low else _number(found.value, unit)
+    low, high = (_number(end, unit).removesuffix(" %") for end in (estimate.low, estimate.high))
+    return (
+        f"{_number(estimate.value, unit)} [{low}, {high}]"
+        if estimate.low == estimate.low
+        else _number(estimate.value, unit)
+    )
 
 
 def _number(value: float, unit: str) -> str:

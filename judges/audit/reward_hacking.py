@@ -56,11 +56,11 @@ def internalisation_gap(bare: np.ndarray, guided: np.ndarray, response: np.ndarr
     training at its maximum.
     """
     # the paper does not say how answers of different length weigh; here each answer's mean counts alike
-    said = np.asarray(response, bool)
-    lengths = said.sum(1)
-    if not len(said) or not lengths.all():
+    in_response = np.asarray(response, bool)
+    lengths = in_response.sum(1)
+    if not len(in_response) or not lengths.all():
         raise ValueError(f"every answer needs a token, got lengths {lengths.tolist()}")
-    return float((np.where(said, bare - guided, 0.0).sum(1) / lengths).mean())
+    return float((np.where(in_response, bare - guided, 0.0).sum(1) / lengths).mean())
 
 
 # ---- a known bias of the proxy ----

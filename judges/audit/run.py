@@ -114,7 +114,10 @@ def measure(
         **_slopes(planned, judged, samples, seed),
         **_self_preference(planned, judged, mean),
         **(_calibration(planned, judged[AS_GIVEN], chance, samples, seed) if chance else {}),
-        **{figure_of(name, one.replaces): one.after if one.replaces else one.gain for name, one in attacks.items()},
+        **{
+            figure_of(name, attacked.replaces): attacked.after if attacked.replaces else attacked.gain
+            for name, attacked in attacks.items()
+        },
     }
     every = [judgment for of_probe in judged.values() for judgment in of_probe]
     return Audit(
@@ -128,8 +131,8 @@ def measure(
         bounds=bounds(credits(judged[AS_GIVEN], planned.right)),
         asked={probe: len(of_probe) for probe, of_probe in judged.items()},
         unanswered={probe: _reasons(of_probe) for probe, of_probe in judged.items()},
-        tokens=(sum(one.tokens[0] for one in every), sum(one.tokens[1] for one in every)),
-        cost=sum(one.cost for one in every),
+        tokens=(sum(judgment.tokens[0] for judgment in every), sum(judgment.tokens[1] for judgment in every)),
+        cost=sum(judgment.cost for judgment in every),
         samples=samples,
         seed=seed,
         names=planned.names,
@@ -157,10 +160,10 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
     straight, crossed = judged[AS_GIVEN], judged[SWAPPED]
     won, blind = credits(straight, planned.right), credits(judged[MASKED], planned.right)
     unlabelled = np.concatenate([first_slot(judged[TWINS]), first_slot(judged.get(TIES, []))])
-    told = labels([*planned.pairs, *planned.ties]), verdicts([*straight, *judged.get(TIES, [])])
+    ratings = labels([*planned.pairs, *planned.ties]), verdicts([*straight, *judged.get(TIES, [])])
     everywhere = _clusters([*planned.pairs, *planned.ties])
     over_all = partial(
-        estimate, clusters=everywhere, known=~np.isnan(told[1]), ends=BOTH_WAYS, samples=samples, seed=seed
+        estimate, clusters=everywhere, known=~np.isnan(ratings[1]), ends=BOTH_WAYS, samples=samples, seed=seed
     )
     return {
         "coverage": mean((~np.isnan(won)).astype(float)),
@@ -169,8 +172,8 @@ def _verdict_figures(planned: Plan, judged: Mapping, mean: Callable, samples: in
         "order flips": mean(order_flips(straight, crossed)),
         "first slot": mean((first_slot(straight) + first_slot(crossed)) / 2),
         "first slot of equals": mean_estimate(unlabelled, everywhere, samples=samples, seed=seed),
-        "kappa": over_all(lambda places: cohen_kappa(told[0][places], told[1][places])),
-        "alpha": over_all(lambda places: krippendorff_alpha(np.stack(told)[:, places])),
+        "kappa": over_all(lambda indices: cohen_kappa(ratings[0][indices], ratings[1][indices])),
+        "alpha": over_all(lambda indices: krippendorff_alpha(np.stack(ratings)[:, indices])),
         "accuracy without the question": mean(blind),
         "reading": mean(won - blind, ends=BOTH_WAYS),
     }
@@ -188,7 +191,7 @@ def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str
         if min(won[known].sum(), (1 - won[known]).sum()) < LEAST_LOSSES:
             return Estimate(np.nan, np.nan, np.nan, int(known.sum()))
         return estimate(
-            lambda places: logistic_slope(won[places], x[places]),
+            lambda indices: logistic_slope(won[indices], x[indices]),
             _clusters(planned.pairs),
             known=known,
             samples=samples,
@@ -201,15 +204,18 @@ def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str
 def _authorship(planned: Plan, own: str) -> np.ndarray:
     """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
     wrote = [[author == own for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
-    return np.array([one[right] - one[1 - right] for one, right in zip(wrote, planned.right, strict=True)], float)
+    return np.array(
+        [score_pair[right] - score_pair[1 - right] for score_pair, right in zip(wrote, planned.right, strict=True)],
+        float,
+    )
 
 
 def _self_preference(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Estimate]:
     """What the wrong answer gains when it is signed by the judge's model and the right one by another, not reversed."""
     if planned.names is None:
         return {}
-    own, other = (credits(judged[probe], planned.wrong) for probe in SIGNED)
-    return {"self-preference": mean(own - other, ends=BOTH_WAYS)}
+    own_credits, other = (credits(judged[probe], planned.wrong) for probe in SIGNED)
+    return {"self-preference": mean(own_credits - other, ends=BOTH_WAYS)}
 
 
 def _calibration(
@@ -226,7 +232,7 @@ def _calibration(
     return {
         "overconfidence": mean_estimate(overconfidence(claimed), clusters, ends=BOTH_WAYS, samples=samples, seed=seed),
         "calibration error": estimate(
-            lambda places: calibration_error(claimed[places]),
+            lambda indices: calibration_error(claimed[indices]),
             clusters,
             known=~np.isnan(claimed),
             ends=(0.0, 1.0),
@@ -250,9 +256,9 @@ def _attacked(planned: Plan, judged: Mapping, mean: Callable) -> dict[str, Attac
 # ---- for files ----
 
 
-def facts(found: Audit) -> dict[str, Any]:
+def facts(audit: Audit) -> dict[str, Any]:
     """The audit by the names of its fields; what could not be measured is NaN."""
-    return {name: _named(value) for name, value in vars(found).items()}
+    return {name: _named(value) for name, value in vars(audit).items()}
 
 
 def _named(value: Any) -> Any:

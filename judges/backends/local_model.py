@@ -63,11 +63,11 @@ class Local:
             except DataError as error:  # the chat template refuses its roles
                 yield index, failed(str(error))
                 continue
-            room = self.context - len(prompt)
-            if room < 1:
+            free = self.context - len(prompt)
+            if free < 1:
                 yield index, failed(f"the prompt has {len(prompt)} tokens and the model's context {self.context}")
             else:
-                rows.append(Row(index, prompt, min(ask.max_tokens, room), ask.temperature, _seed_of(ask)))
+                rows.append(Row(index, prompt, min(ask.max_tokens, free), ask.temperature, _seed_of(ask)))
         for batch in self._batches(sorted(rows, key=lambda row: len(row.prompt))):
             yield from self._batch(batch)
 
@@ -125,9 +125,9 @@ def _left_padded(prompts: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """Ids that end a text, as config, generation config and tokenizer name them."""
-    named = [getattr(one, "eos_token_id", None) for one in (model.config, model.generation_config, tokenizer)]
-    lists = [one if isinstance(one, list) else [one] for one in named]
-    return sorted({one for ids in lists for one in ids if one is not None})
+    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
+    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
+    return sorted({id_ for ids in lists for id_ in ids if id_ is not None})
 
 
 def _context(model: Any, tokenizer: Any) -> int:

@@ -135,12 +135,12 @@ class Endpoint:
 
     # ---- one attempt ----
 
-    async def turn(self, ask: Ask, place: int) -> None:
+    async def turn(self, ask: Ask, index: int) -> None:
         """Wait until the rates of a server allow a request."""
-        now, (requests, tokens) = time.monotonic(), self._paces[place]
+        now, (requests, tokens) = time.monotonic(), self._paces[index]
         await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
 
-    async def attempt(self, client: Any, ask: Ask, place: int) -> Reply | Trouble:
+    async def attempt(self, client: Any, ask: Ask, index: int) -> Reply | Trouble:
         """Ask one server once, and put the reply on the bill."""
         from openai import OpenAIError
 
@@ -152,30 +152,30 @@ class Endpoint:
                 response = await client.chat.completions.with_raw_response.create(**sent)
             reply = read_reply(response.http_response.text)
         except (OpenAIError, OSError, ValueError) as error:
-            found = trouble(error, self.timeout, time.time())
-            return found._replace(
-                reason=shortened(self._without_key(found.reason)),
-                refused=found.refused if found.refused in sent else "",
+            failure = trouble(error, self.timeout, time.time())
+            return failure._replace(
+                reason=shortened(self._without_key(failure.reason)),
+                refused=failure.refused if failure.refused in sent else "",
             )
         self.bill.add(reply)
-        self._paces[place][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
+        self._paces[index][1].correct(reply.prompt_tokens + reply.completion_tokens - _guess(ask))
         return reply._replace(seconds=time.monotonic() - start)
 
-    def give_way(self, ask: Ask, found: Trouble) -> bool:
+    def give_way(self, ask: Ask, failure: Trouble) -> bool:
         """Leave out what the server does not know, from now on; False where it complained of something else."""
-        if found.refused == CONSTRAINT and ask.schema is not None:
+        if failure.refused == CONSTRAINT and ask.schema is not None:
             self._unconstrained.add(schema_name(ask.schema))
-            self.note(f"{self.name} refuses a JSON schema and is asked without it ({found.reason})")
-        elif found.refused == LIMIT:
+            self.note(f"{self.name} refuses a JSON schema and is asked without it ({failure.reason})")
+        elif failure.refused == LIMIT:
             self._limit = NEWER_LIMIT
-        return bool(found.refused)
+        return bool(failure.refused)
 
     def note(self, text: str) -> None:
         """Something to tell the caller, once."""
         self._notes.setdefault(text, False)
 
     def _tell(self) -> None:
-        for text in [text for text, told in list(self._notes.items()) if not told]:
+        for text in [text for text, was_logged in list(self._notes.items()) if not was_logged]:
             self._notes[text] = True
             warnings.warn(text, stacklevel=3)
 
@@ -211,8 +211,8 @@ class _Call:
         line = iter(enumerate(asks))
 
         async def worker() -> None:
-            for place, ask in line:
-                await hand((place, await self.reply(ask)))
+            for index, ask in line:
+                await hand((index, await self.reply(ask)))
 
         async with AsyncExitStack() as open_clients:
             for client in self.clients:
@@ -226,57 +226,57 @@ class _Call:
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
         while True:
-            place = endpoint.rotation.choose(time.monotonic(), but=tried)
+            index = endpoint.rotation.choose(time.monotonic(), but=tried)
             if not self._refusal():
-                await endpoint.turn(ask, place)
+                await endpoint.turn(ask, index)
             if refusal := self._refusal():  # which may have come up while waiting
                 endpoint.note(refusal)
                 return failed(f"not asked: {refusal}")
             sent = time.monotonic()
-            found = await endpoint.attempt(self.clients[place], ask, place)
-            if isinstance(found, Reply):
-                self._worked(place)
-                return found
-            if endpoint.give_way(ask, found):
+            outcome = await endpoint.attempt(self.clients[index], ask, index)
+            if isinstance(outcome, Reply):
+                self._worked(index)
+                return outcome
+            if endpoint.give_way(ask, outcome):
                 continue
-            found = self._failed(place, found, sent)
-            tried.add(place)
-            if found.passing and endpoint.rotation.up(time.monotonic(), but=tried):
+            outcome = self._failed(index, outcome, sent)
+            tried.add(index)
+            if outcome.passing and endpoint.rotation.up(time.monotonic(), but=tried):
                 continue  # at once, with the next server
             attempts, tried = attempts + 1, set()
-            wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else found.wait
-            if not found.passing or attempts > endpoint.retries or wait > endpoint.longest_wait:
-                return self._given_up(found, attempts, time.monotonic() - start)
+            wait = endpoint.rotation.wait(time.monotonic()) if len(endpoint.urls) > 1 else outcome.wait
+            if not outcome.passing or attempts > endpoint.retries or wait > endpoint.longest_wait:
+                return self._given_up(outcome, attempts, time.monotonic() - start)
             jitter = backoff(attempts - 1, random.random(), base=endpoint.first_wait, longest=endpoint.longest_wait)
             await asyncio.sleep(wait + jitter)
 
-    def _worked(self, place: int) -> None:
+    def _worked(self, index: int) -> None:
         self.lost = 0
-        self.closed.discard(place)
-        self.endpoint.rotation.worked(place)
+        self.closed.discard(index)
+        self.endpoint.rotation.worked(index)
 
-    def _failed(self, place: int, found: Trouble, sent: float) -> Trouble:
+    def _failed(self, index: int, failure: Trouble, sent: float) -> Trouble:
         """A server that refuses everything is one that is down, as long as another one does not."""
-        if found.passing or found.everywhere:
-            self.endpoint.rotation.failed(place, time.monotonic(), asked=found.wait, since=sent)
-        if not found.everywhere:
-            return found
-        self.closed.add(place)
+        if failure.passing or failure.everywhere:
+            self.endpoint.rotation.failed(index, time.monotonic(), asked=failure.wait, since=sent)
+        if not failure.everywhere:
+            return failure
+        self.closed.add(index)
         elsewhere = len(self.closed) < len(self.clients)
-        return found._replace(passing=True, everywhere=False) if elsewhere else found
+        return failure._replace(passing=True, everywhere=False) if elsewhere else failure
 
     def _refusal(self) -> str:
         self.stopped = self.stopped or self.endpoint.bill.refusal
         return self.stopped
 
-    def _given_up(self, found: Trouble, attempts: int, seconds: float) -> Reply:
-        self.lost += found.passing
-        if found.everywhere:
-            self.stopped = self.stopped or found.reason
+    def _given_up(self, failure: Trouble, attempts: int, seconds: float) -> Reply:
+        self.lost += failure.passing
+        if failure.everywhere:
+            self.stopped = self.stopped or failure.reason
         elif not self.stopped and self.lost >= max(self.endpoint.concurrency, LOST_IN_A_ROW):
-            self.stopped = f"{self.lost} requests in a row failed, the last with: {found.reason}"
-        left_alone = f"; the server asks to wait {found.wait:.0f} s" if found.wait else ""
-        return failed(f"{found.reason}{left_alone} (attempts: {attempts})", seconds=seconds)
+            self.stopped = f"{self.lost} requests in a row failed, the last with: {failure.reason}"
+        left_alone = f"; the server asks to wait {failure.wait:.0f} s" if failure.wait else ""
+        return failed(f"{failure.reason}{left_alone} (attempts: {attempts})", seconds=seconds)
 
 
 def endpoint(model: str, base_url: str | Sequence[str] = OPENAI, **settings: Any) -> Endpoint:

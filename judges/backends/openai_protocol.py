@@ -33,20 +33,20 @@ class Trouble(NamedTuple):
 
 def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bool, limit: str) -> dict[str, Any]:
     """Arguments of the client's `create`. Options override them by name; an option that is None leaves a name out."""
-    said: dict[str, Any] = {
+    body: dict[str, Any] = {
         "model": model,
         "messages": list(ask.messages),
         "temperature": ask.temperature,
         limit: ask.max_tokens,
     }
     if ask.seed is not None:
-        said["seed"] = ask.seed
+        body["seed"] = ask.seed
     if ask.schema is not None and constrained:
         form = {"name": schema_name(ask.schema), "schema": ask.schema, "strict": True}
-        said[CONSTRAINT] = {"type": "json_schema", "json_schema": form}
-    said = {name: value for name, value in said.items() if name not in options}
+        body[CONSTRAINT] = {"type": "json_schema", "json_schema": form}
+    body = {name: value for name, value in body.items() if name not in options}
     extra = {name: value for name, value in options.items() if value is not None}
-    return said | ({"extra_body": extra} if extra else {})
+    return body | ({"extra_body": extra} if extra else {})
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
@@ -60,9 +60,9 @@ def read_reply(text: str) -> Reply:
     >>> read_reply('{"choices": [{"message": {"content": "A"}, "finish_reason": "length"}], "usage": null}')
     Reply(text='A', finish='length', prompt_tokens=0, completion_tokens=0, seconds=0.0, error='')
     """
-    said = from_json(text)
+    body = from_json(text)
     try:
-        choice, usage = said["choices"][0], said.get("usage") or {}
+        choice, usage = body["choices"][0], body.get("usage") or {}
         content, finish = choice["message"].get("content"), choice.get("finish_reason") or "stop"
         tokens = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
     except UNREADABLE as error:

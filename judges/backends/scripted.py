@@ -19,8 +19,8 @@ class Scripted:
         replies = []
         for index, ask in enumerate(asks):
             self.asked.append(ask)
-            said = self.answer(ask)
-            replies.append(_as_reply(said, ask) if isinstance(said, str) else said)
+            text = self.answer(ask)
+            replies.append(_as_reply(text, ask) if isinstance(text, str) else text)
             if arrived is not None:
                 arrived(index, replies[-1])
         return replies

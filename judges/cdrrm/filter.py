@@ -53,25 +53,25 @@ def answer_specific(rule: Rule, sides: Sides) -> float:
 
     |w ∩ (A \\ B \\ x)| / |w| or the same of B, whichever is larger; in [0, 1]. `w` is the criterion's words.
     """
-    own, asked = words(rule.criterion), words(prompt_text(sides.prompt))
+    rule_words, asked = words(rule.criterion), words(prompt_text(sides.prompt))
     a, b = words(sides.a), words(sides.b)
-    alone = max(len(own & (a - b - asked)), len(own & (b - a - asked)))
-    return alone / max(1, len(own))
+    alone = max(len(rule_words & (a - b - asked)), len(rule_words & (b - a - asked)))
+    return alone / max(1, len(rule_words))
 
 
 def without_duplicates(rubric: Rubric, alike: float) -> Rubric:
     """Of rules of one type that share more than `alike` of their words, |u ∩ v| / |u ∪ v|, the first."""
-    kept: list[Rule] = []
+    distinct: list[Rule] = []
     for candidate in rubric.rules:
-        own = words(candidate.criterion)
+        rule_words = words(candidate.criterion)
         twin = (
-            len(own & words(other.criterion)) > alike * len(own | words(other.criterion))
-            for other in kept
+            len(rule_words & words(other.criterion)) > alike * len(rule_words | words(other.criterion))
+            for other in distinct
             if other.type == candidate.type
         )
         if not any(twin):
-            kept.append(candidate)
-    return replace(rubric, rules=tuple(kept))
+            distinct.append(candidate)
+    return replace(rubric, rules=tuple(distinct))
 
 
 def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) -> Rubric | Rejected:
@@ -106,48 +106,48 @@ def verify(
     not tell the answers apart in the preferred one's favour go; the judge rules under what is left, in both orders.
     """
     bar = bar or Bar()
-    found: list[Rubric | Kept | Rejected] = []
-    for one, each in zip(shown, written, strict=True):
+    outcomes: list[Rubric | Kept | Rejected] = []
+    for rubric, each in zip(shown, written, strict=True):
         plain = each.rubric if isinstance(each.rubric, Rejected) else without_duplicates(each.rubric, bar.alike)
-        found.append(plain if isinstance(plain, Rejected) else objection(plain, one, bar) or plain)
-    kept = _only_recovering(judge, shown, _only_discriminative(judge, shown, found))
+        outcomes.append(plain if isinstance(plain, Rejected) else objection(plain, rubric, bar) or plain)
+    checked = _only_recovering(judge, shown, _only_discriminative(judge, shown, outcomes))
     return [
-        one if isinstance(one, Rejected) else one._replace(diagnoses=each.diagnoses)
-        for one, each in zip(kept, written, strict=True)
+        outcome if isinstance(outcome, Rejected) else outcome._replace(diagnoses=each.diagnoses)
+        for outcome, each in zip(checked, written, strict=True)
     ]
 
 
 def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list:
     """Rubrics with the rules that the judge finds met by the preferred answer and missed by the other."""
     asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    checked = [Checked(shown[place].prompt, answer, asked[place]) for place in asked for answer in shown[place].answers]
-    said, found = iter(check(judge, checked)), list(rubrics)
+    checked = [Checked(shown[index].prompt, answer, asked[index]) for index in asked for answer in shown[index].answers]
+    outcomes, checks = iter(check(judge, checked)), list(rubrics)
     for place, rubric in asked.items():
-        a, b = next(said), next(said)
-        failed = next((one for one in (a, b) if isinstance(one, Rejected)), None)
+        a, b = next(outcomes), next(outcomes)
+        failed = next((answer_check for answer_check in (a, b) if isinstance(answer_check, Rejected)), None)
         if failed:
-            found[place] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
+            checks[place] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
             continue
-        found[place] = minimal(rubric, *((a, b) if shown[place].preferred == "A" else (b, a)))
-    return found
+        checks[place] = minimal(rubric, *((a, b) if shown[place].preferred == "A" else (b, a)))
+    return checks
 
 
 def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list[Kept | Rejected]:
     """Rubrics under which the judge finds the preferred answer in both orders."""
     asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
-    questions = [Question(shown[place].prompt, shown[place].answers, rubric) for place, rubric in asked.items()]
+    questions = [Question(shown[index].prompt, shown[index].answers, rubric) for index, rubric in asked.items()]
     with_rubric = rule(judge, questions)
     bare = rule(judge, [question._replace(rubric=None) for question in questions])
-    found = list(rubrics)
+    outcomes = list(rubrics)
     for (place, rubric), ruling, without in zip(asked.items(), with_rubric, bare, strict=True):
         label = "AB".index(shown[place].preferred)
         if ruling.winner == label:
-            found[place] = Kept(shown[place], rubric, useful=without.winner != label)
+            outcomes[place] = Kept(shown[place], rubric, useful=without.winner != label)
         else:
-            found[place] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
-    return found
+            outcomes[place] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
+    return outcomes
 
 
-def reasons(found: Iterable[Kept | Rejected]) -> dict[str, int]:
+def reasons(outcomes: Iterable[Kept | Rejected]) -> dict[str, int]:
     """How many were rejected for which reason."""
-    return dict(Counter(one.reason for one in found if isinstance(one, Rejected)).most_common())
+    return dict(Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Rejected)).most_common())

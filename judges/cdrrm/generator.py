@@ -47,7 +47,7 @@ def rubric_json(rubric: Rubric) -> str:
     return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
 
 
-def generator_records(kept: Iterable[Kept], *, contrast_first: bool = False) -> list[Record]:
+def generator_records(accepted: Iterable[Kept], *, contrast_first: bool = False) -> list[Record]:
     """Two conversations for every kept rubric, one in each order of the answers, with the same rubric.
 
     The preferred answer stands in slot A as often as in slot B, of every single pair: its place carries no label. With
@@ -55,32 +55,32 @@ def generator_records(kept: Iterable[Kept], *, contrast_first: bool = False) -> 
     learn to give itself. The released code trains on the rubric alone, which is the default.
     """
     return [
-        _record(generate_ask(one.sides.prompt, one.sides.answers), _completion(one, contrast_first))
-        for pair in kept
-        for one in (pair, _swapped(pair))
+        _record(generate_ask(example.sides.prompt, example.sides.answers), _completion(example, contrast_first))
+        for pair in accepted
+        for example in (pair, _swapped(pair))
     ]
 
 
-def _swapped(kept: Kept) -> Kept:
-    diagnoses = kept.diagnoses and (kept.diagnoses[1], kept.diagnoses[0])
-    return kept._replace(sides=kept.sides.swapped(), diagnoses=diagnoses)
+def _swapped(accepted: Kept) -> Kept:
+    diagnoses = accepted.diagnoses and (accepted.diagnoses[1], accepted.diagnoses[0])
+    return accepted._replace(sides=accepted.sides.swapped(), diagnoses=diagnoses)
 
 
-def _completion(kept: Kept, contrast_first: bool) -> str:
+def _completion(accepted: Kept, contrast_first: bool) -> str:
     if not contrast_first:
-        return rubric_json(kept.rubric)
-    if kept.diagnoses is None:
-        raise DataError(f"{prompt_text(kept.sides.prompt)!r:.60}: no diagnoses are kept to put before the rubric")
-    return f"{contrast(kept.diagnoses)}\n{rubric_json(kept.rubric)}"
+        return rubric_json(accepted.rubric)
+    if accepted.diagnoses is None:
+        raise DataError(f"{prompt_text(accepted.sides.prompt)!r:.60}: no diagnoses are kept to put before the rubric")
+    return f"{contrast(accepted.diagnoses)}\n{rubric_json(accepted.rubric)}"
 
 
-def judge_records(teacher: Chat, kept: Sequence[Kept]) -> list[Record]:
+def judge_records(teacher: Chat, accepted: Sequence[Kept]) -> list[Record]:
     """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
-    questions = [Question(one.sides.prompt, one.sides.answers, one.rubric) for one in kept]
+    questions = [Question(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [
         _record(verdict_ask(question, order), reply.text)
-        for one, question, ruling in zip(kept, questions, rule(teacher, questions), strict=True)
-        if ruling.winner == "AB".index(one.sides.preferred)
+        for example, question, ruling in zip(accepted, questions, rule(teacher, questions), strict=True)
+        if ruling.winner == "AB".index(example.sides.preferred)
         for order, reply in zip(ORDERS, ruling.replies, strict=True)
     ]
 
@@ -95,15 +95,15 @@ def _record(asked: Ask, reply: str) -> Record:
 
 def generate(chat: Chat, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
     """A rubric for every pair, from prompt and answers in their slots; one call each."""
-    replies = chat.ask([generate_ask(one.prompt, one.answers) for one in shown])
+    replies = chat.ask([generate_ask(pair.prompt, pair.answers) for pair in shown])
     return [read_rubric(reply) for reply in replies]
 
 
 def rule_with(judge: Chat, shown: Sequence[Sides], rubrics: Sequence[Rubric | Rejected]) -> list[Ruling]:
     """A ruling on every pair under its rubric; where there is none, of the bare judge."""
     questions = [
-        Question(one.prompt, one.answers, None if isinstance(rubric, Rejected) else rubric)
-        for one, rubric in zip(shown, rubrics, strict=True)
+        Question(pair.prompt, pair.answers, None if isinstance(rubric, Rejected) else rubric)
+        for pair, rubric in zip(shown, rubrics, strict=True)
     ]
     return rule(judge, questions)
 

@@ -63,14 +63,14 @@ def profile_ask(example: Example) -> Ask:
 def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]:
     """A diagnosis of every answer, or why there is none; one call per answer, equal answers asked once."""
     distinct = list(dict.fromkeys(examples_key(example) for example in examples))
-    places = {key: index for index, key in enumerate(distinct)}
+    index_of = {key: index for index, key in enumerate(distinct)}
     first = {examples_key(example): example for example in reversed(examples)}
     replies = chat.ask([profile_ask(first[key]) for key in distinct])
-    found = []
+    diagnoses = []
     for example in examples:
-        values = json_object(replies[places[examples_key(example)]])
-        found.append(values if isinstance(values, Rejected) else as_profile(values, example.answer))
-    return found
+        values = json_object(replies[index_of[examples_key(example)]])
+        diagnoses.append(values if isinstance(values, Rejected) else as_profile(values, example.answer))
+    return diagnoses
 
 
 def examples_key(example: Example) -> tuple[str, str]:
@@ -84,8 +84,8 @@ def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:
     if not isinstance(listed, list) or not listed:
         return Rejected("wrong form", "findings is no list of at least one finding")
     findings = []
-    for index, one in enumerate(listed, start=1):
-        finding = _finding(one, answer)
+    for index, item in enumerate(listed, start=1):
+        finding = _finding(item, answer)
         if isinstance(finding, Rejected):
             return Rejected(finding.reason, f"finding {index}: {finding.detail}")
         findings.append(finding)

@@ -43,10 +43,10 @@ def json_object(reply: Reply) -> dict[str, Any] | Rejected:
         return Rejected("no reply", reply.error)
     text = without_thinking(reply.text)
     try:
-        found = [one.value for one in documents(text or "") if isinstance(one.value, dict)]
+        objects = [document.value for document in documents(text or "") if isinstance(document.value, dict)]
     except Repeated as error:
         return Rejected("wrong form", str(error))
-    if len(found) != 1:
-        told = f"cut off: {reply.text[-60:]}" if reply.finish == "length" else reply.text[:60]
-        return Rejected("several JSON objects" if found else "no JSON", told)
-    return found[0]
+    if len(objects) != 1:
+        excerpt = f"cut off: {reply.text[-60:]}" if reply.finish == "length" else reply.text[:60]
+        return Rejected("several JSON objects" if objects else "no JSON", excerpt)
+    return objects[0]

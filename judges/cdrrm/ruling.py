@@ -45,7 +45,7 @@ class Ruling(NamedTuple):
 
 def verdict_ask(question: Question, order: tuple[int, int]) -> Ask:
     """The request for a verdict, with the answers in slots A and B as `order` says."""
-    a, b = (question.answers[place] for place in order)
+    a, b = (question.answers[index] for index in order)
     parts = {"instruction": prompt_text(question.prompt), "answer_a": a, "answer_b": b}
     if question.rubric is None:
         return ask("bare", parts)
@@ -55,12 +55,12 @@ def verdict_ask(question: Question, order: tuple[int, int]) -> Ask:
 def rule(chat: Chat, questions: Sequence[Question]) -> list[Ruling]:
     """A ruling on every question, from two calls each."""
     replies = iter(chat.ask([verdict_ask(question, order) for question in questions for order in ORDERS]))
-    found = []
+    rulings = []
     for question in questions:
         both = (next(replies), next(replies))
         winners = (_winner(reply, question.answers, order) for reply, order in zip(both, ORDERS, strict=True))
-        found.append(Ruling(*winners, both))
-    return found
+        rulings.append(Ruling(*winners, both))
+    return rulings
 
 
 def _winner(reply: Reply, answers: tuple[str, str], order: tuple[int, int]) -> int | None:
@@ -88,20 +88,20 @@ def check_ask(checked: Checked) -> Ask:
 
 def check(chat: Chat, asked: Sequence[Checked]) -> list[tuple[bool, ...] | Rejected]:
     """Whether each answer meets each rule of its rubric, in the rules' order; every rule is answered or none counts."""
-    replies = chat.ask([check_ask(one) for one in asked])
-    return [_met(json_object(reply), one.rubric) for reply, one in zip(replies, asked, strict=True)]
+    replies = chat.ask([check_ask(check_case) for check_case in asked])
+    return [_met(json_object(reply), check_case.rubric) for reply, check_case in zip(replies, asked, strict=True)]
 
 
 def _met(values: Mapping[str, Any] | Rejected, rubric: Rubric) -> tuple[bool, ...] | Rejected:
     if isinstance(values, Rejected):
         return values
     listed = values.get("rules")
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(entry, Mapping) for entry in listed):
         return Rejected("wrong form", "rules is no list of objects")
-    said = {str(one.get("id")): one.get("met") for one in listed}
-    wanted = [rule.id for rule in rubric.rules]
-    if len(listed) != len(wanted) or set(said) != set(wanted):
-        return Rejected("wrong form", f"rules {', '.join(wanted)} were asked, {', '.join(said)} answered")
-    if not all(type(met) is bool for met in said.values()):
+    met_by_id = {str(entry.get("id")): entry.get("met") for entry in listed}
+    ids = [rule.id for rule in rubric.rules]
+    if len(listed) != len(ids) or set(met_by_id) != set(ids):
+        return Rejected("wrong form", f"rules {', '.join(ids)} were asked, {', '.join(met_by_id)} answered")
+    if not all(type(met) is bool for met in met_by_id.values()):
         return Rejected("wrong form", "met is neither true nor false")
-    return tuple(bool(said[name]) for name in wanted)
+    return tuple(bool(met_by_id[name]) for name in ids)

@@ -90,19 +90,19 @@ class Synthesis(NamedTuple):
 
 def synthesise(chat: Chat, shown: Sequence[Sides]) -> list[Synthesis]:
     """Contrast, then synthesise: diagnose both answers of every pair, and write a rubric from the two diagnoses."""
-    diagnosed = profile(chat, [Example(one.prompt, answer) for one in shown for answer in one.answers])
-    found: list[Synthesis] = []
+    diagnosed = profile(chat, [Example(pair.prompt, answer) for pair in shown for answer in pair.answers])
+    syntheses: list[Synthesis] = []
     asks: dict[int, Ask] = {}
-    for place, one in enumerate(shown):
+    for place, index in enumerate(shown):
         first, second = diagnosed[2 * place : 2 * place + 2]
         if isinstance(first, Rejected) or isinstance(second, Rejected):
-            found.append(Synthesis(first if isinstance(first, Rejected) else second))
+            syntheses.append(Synthesis(first if isinstance(first, Rejected) else second))
         else:
-            found.append(Synthesis(Rejected("not asked"), (first, second)))
-            asks[place] = synthesis_ask(one.prompt, (first, second))
+            syntheses.append(Synthesis(Rejected("not asked"), (first, second)))
+            asks[place] = synthesis_ask(index.prompt, (first, second))
     for place, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
-        found[place] = found[place]._replace(rubric=read_rubric(reply))
-    return found
+        syntheses[place] = syntheses[place]._replace(rubric=read_rubric(reply))
+    return syntheses
 
 
 def contrast(diagnoses: tuple[Profile, Profile]) -> str:
@@ -113,10 +113,13 @@ def contrast(diagnoses: tuple[Profile, Profile]) -> str:
     >>> contrast((Profile((one,)), Profile((two,))))
     'Cites a source. | A: pass | B: fail'
     """
-    said = [{finding.criterion: finding.status for finding in each.findings} for each in diagnoses]
+    statuses = [{finding.criterion: finding.status for finding in each.findings} for each in diagnoses]
     return "\n".join(
         " | ".join(
-            [criterion, *(f"{side}: {each.get(criterion, 'not said')}" for side, each in zip("AB", said, strict=True))]
+            [
+                criterion,
+                *(f"{side}: {each.get(criterion, 'not said')}" for side, each in zip("AB", statuses, strict=True)),
+            ]
         )
-        for criterion in {**said[0], **said[1]}
+        for criterion in {**statuses[0], **statuses[1]}
     )

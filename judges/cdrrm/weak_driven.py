@@ -48,10 +48,10 @@ class WeakDrivenTrainer(SFTTrainer):
 
     def __init__(self, *args: Any, weak: Any, share: float = 0.5, **options: Any):
         super().__init__(*args, **options)
-        rows, own = embedding_rows(weak), embedding_rows(self.model)
-        if rows != own:
+        rows, vocabulary = embedding_rows(weak), embedding_rows(self.model)
+        if rows != vocabulary:
             raise UsageError(
-                f"the weaker model has logits for {rows} tokens and the trained one for {own}; give an earlier "
+                f"the weaker model has logits for {rows} tokens and the trained one for {vocabulary}; give an earlier "
                 "checkpoint of the same model"
             )
         self.share = share

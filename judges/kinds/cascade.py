@@ -20,9 +20,11 @@ def cascade(cheap: BatchJudge, strong: BatchJudge, *, gap: float, name: str = ""
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         first = cheap(cases)
-        unsure = [index for index, one in enumerate(first) if margin(one) < gap]
-        second = dict(zip(unsure, strong([cases[place] for place in unsure]), strict=True)) if unsure else {}
-        return [_escalated(cases[i], one, second[i]) if i in second else one for i, one in enumerate(first)]
+        unsure = [index for index, judgment in enumerate(first) if margin(judgment) < gap]
+        second = dict(zip(unsure, strong([cases[index] for index in unsure]), strict=True)) if unsure else {}
+        return [
+            _escalated(cases[i], judgment, second[i]) if i in second else judgment for i, judgment in enumerate(first)
+        ]
 
     settings = {
         "kind": "cascade",
@@ -45,5 +47,5 @@ def margin(judgment: Judgment) -> float:
 
 def _escalated(case: Case, cheap: Judgment, strong: Judgment) -> Judgment:
     outcome = strong.scores or strong.abstained
-    place = cheap.scores.index(max(cheap.scores)) if cheap.scores else 0
-    return merged(case, outcome, [cheap, strong], [Criterion(place, ESCALATED, margin(cheap))])
+    index = cheap.scores.index(max(cheap.scores)) if cheap.scores else 0
+    return merged(case, outcome, [cheap, strong], [Criterion(index, ESCALATED, margin(cheap))])

@@ -49,18 +49,18 @@ def checklist(
     """
     system = instructions(prompt)
 
-    def ask(case: Case, place: int, turn: int, asked: Questions) -> Ask:
-        shown = {"conversation": prompt_text(until(case, place, turn)), "checklist": "\n".join(map(_line, asked))}
-        return sampling.ask(messages(system, shown), marks_schema([one.id for one in asked]))
+    def ask(case: Case, index: int, turn: int, asked: Questions) -> Ask:
+        shown = {"conversation": prompt_text(until(case, index, turn)), "checklist": "\n".join(map(_line, asked))}
+        return sampling.ask(messages(system, shown), marks_schema([question.id for question in asked]))
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         lists = questions(cases) if callable(questions) else [questions] * len(cases)
         plans = [_by_turn(case, asked) for case, asked in zip(cases, lists, strict=True)]
         asks = [
-            [ask(case, place, turn, asked) for turn, asked in plan.items() for place in _places(case, turn)]
+            [ask(case, index, turn, asked) for turn, asked in plan.items() for index in _places(case, turn)]
             for case, plan in zip(cases, plans, strict=True)
         ]
-        return [_judged(*one, chat) for one in zip(cases, plans, ask_all(chat, asks), strict=True)]
+        return [_judged(*parts, chat) for parts in zip(cases, plans, ask_all(chat, asks), strict=True)]
 
     settings: dict[str, Any] = {
         "kind": "checklist", "chat": chat.name, "system": system, "sampling": sampling._asdict(),
@@ -74,21 +74,22 @@ def turns(case: Case) -> int:
     return 1 + sum(message["role"] == "assistant" for message in case.prompt)
 
 
-def until(case: Case, place: int, turn: int) -> Messages:
+def until(case: Case, index: int, turn: int) -> Messages:
     """The conversation up to and with one of the assistant's turns."""
     ends = [end for end, message in enumerate(case.prompt, 1) if message["role"] == "assistant"]
-    return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[place]))
+    return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[index]))
 
 
-def _said(case: Case, place: int, turn: int) -> str:
-    return case.answers[place] if turn == turns(case) - 1 else message_text(until(case, place, turn)[-1])
+def _said(case: Case, index: int, turn: int) -> str:
+    return case.answers[index] if turn == turns(case) - 1 else message_text(until(case, index, turn)[-1])
 
 
-def _line(one: Question) -> str:
+def _line(question: Question) -> str:
     passes, fails = (
-        f" {head} {text}" if text else "" for head, text in (("Yes if:", one.passes_if), ("No if:", one.fails_if))
+        f" {head} {text}" if text else ""
+        for head, text in (("Yes if:", question.passes_if), ("No if:", question.fails_if))
     )
-    return f"[{one.id}] {one.text}{passes}{fails}"
+    return f"[{question.id}] {question.text}{passes}{fails}"
 
 
 def _places(case: Case, turn: int) -> range:
@@ -98,12 +99,12 @@ def _places(case: Case, turn: int) -> range:
 
 def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
     """The questions of each turn that has some; a wrong turn or a dependence on nothing is refused."""
-    last, known = turns(case) - 1, {one.id for one in asked}
+    last, known = turns(case) - 1, {question.id for question in asked}
     if len(known) < len(asked) or not asked:
         raise UsageError(
-            f"case '{case.id}': a checklist has questions with an id each, got {[one.id for one in asked]}"
+            f"case '{case.id}': a checklist has questions with an id each, got {[question.id for question in asked]}"
         )
-    found: dict[int, list[Question]] = {}
+    questions_by_turn: dict[int, list[Question]] = {}
     for one in asked:
         turn = last if one.turn == -1 else one.turn
         if not 0 <= turn <= last:
@@ -112,43 +113,48 @@ def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
             raise UsageError(f"case '{case.id}': question '{one.id}' depends on '{min(missing)}', which is not asked")
         if not one.weight > 0:
             raise UsageError(f"case '{case.id}': question '{one.id}' has the weight {one.weight}; weights are > 0")
-        found.setdefault(turn, []).append(one)
-    return dict(sorted(found.items()))
+        questions_by_turn.setdefault(turn, []).append(one)
+    return dict(sorted(questions_by_turn.items()))
 
 
 def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
-    asked = [(turn, place) for turn in plan for place in _places(case, turn)]
+    asked = [(turn, index) for turn in plan for index in _places(case, turn)]
     read = [
         failure(reply)
-        or criteria(reply.text, [one.id for one in plan[turn]], quoted=[_said(case, place, turn)], finish=reply.finish)
-        for (turn, place), reply in zip(asked, replies, strict=True)
+        or criteria(
+            reply.text, [question.id for question in plan[turn]], quoted=[_said(case, index, turn)], finish=reply.finish
+        )
+        for (turn, index), reply in zip(asked, replies, strict=True)
     ]
-    kept = [
-        Criterion(answer, name, mark.value, mark.evidence, stands_in(mark.evidence, _said(case, place, turn)))
-        for (turn, place), one in zip(asked, read, strict=True)
-        if isinstance(one, Marks)
-        for answer in (range(len(case.answers)) if len(_places(case, turn)) == 1 else [place])
-        for name, mark in one.values.items()
+    criteria_ = [
+        Criterion(answer, name, mark.value, mark.evidence, stands_in(mark.evidence, _said(case, index, turn)))
+        for (turn, index), marks in zip(asked, read, strict=True)
+        if isinstance(marks, Marks)
+        for answer in (range(len(case.answers)) if len(_places(case, turn)) == 1 else [index])
+        for name, mark in marks.values.items()
     ]
     return judgment(
         case,
-        _scores(case, plan, read, kept),
+        _scores(case, plan, read, criteria_),
         chat,
         replies,
-        orders=[(place,) for _, place in asked],
-        reasoning=[one.reasoning for one in read if isinstance(one, Marks)],
-        criteria=kept,
+        orders=[(index,) for _, index in asked],
+        reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
+        criteria=criteria_,
     )
 
 
 def _scores(
-    case: Case, plan: dict[int, list[Question]], read: Sequence[Marks | NoVerdict], kept: Sequence[Criterion]
+    case: Case, plan: dict[int, list[Question]], read: Sequence[Marks | NoVerdict], criteria_: Sequence[Criterion]
 ) -> list[float] | NoVerdict:
-    if unread := [one for one in read if isinstance(one, NoVerdict)]:
+    if unread := [item for item in read if isinstance(item, NoVerdict)]:
         return unread[0]
-    if unclear := [one for one in kept if one.value not in (0, 1)]:
+    if unclear := [criterion for criterion in criteria_ if criterion.value not in (0, 1)]:
         return NoVerdict(Reason.MALFORMED, f"{unclear[0].name} is neither yes nor no")
-    marks = [{one.name: one.value for one in kept if one.answer == index} for index in range(len(case.answers))]
+    marks = [
+        {criterion.name: criterion.value for criterion in criteria_ if criterion.answer == index}
+        for index in range(len(case.answers))
+    ]
     return [fmean(turn_score(asked, of_answer) for asked in plan.values()) for of_answer in marks]
 
 
@@ -158,5 +164,7 @@ def turn_score(asked: Questions, marks: dict[str, float]) -> float:
     >>> turn_score([Question("a", "?", weight=3.0), Question("b", "?", depends_on=("a",))], {"a": 0.0, "b": 1.0})
     0.0
     """
-    won = [one.weight for one in asked if all(marks[name] == 1 for name in (one.id, *one.depends_on))]
-    return sum(won) / sum(one.weight for one in asked)
+    won = [
+        question.weight for question in asked if all(marks[name] == 1 for name in (question.id, *question.depends_on))
+    ]
+    return sum(won) / sum(question.weight for question in asked)

@@ -19,14 +19,14 @@ def consistent(scoring: BatchJudge, comparing: BatchJudge, *, name: str = "") ->
         judged = zip(cases, scoring(cases), comparing(cases), strict=True)
         return [merged(case, _outcome(first, second), [first, second]) for case, first, second in judged]
 
-    settings = {"kind": "consistent", "judges": [one.contract or one.name for one in (scoring, comparing)]}
+    settings = {"kind": "consistent", "judges": [judge_.contract or judge_.name for judge_ in (scoring, comparing)]}
     return Judging(name or f"{scoring.name} and {comparing.name} agreed", settings, judge)
 
 
 def _outcome(first: Judgment, second: Judgment) -> Outcome:
-    for one in (first, second):
-        if one.abstained:
-            return one.abstained
+    for judgment in (first, second):
+        if judgment.abstained:
+            return judgment.abstained
     return first.scores if same_order(first.scores, second.scores) else NoVerdict(Reason.INCONSISTENT)
 
 

@@ -67,14 +67,16 @@ def pairwise(
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases) if rubric else [None] * len(cases)
         plans = [
-            _orders(case, orders) if found or not rubric else [] for case, found in zip(cases, rubrics, strict=True)
+            _orders(case, orders) if case_rubric or not rubric else []
+            for case, case_rubric in zip(cases, rubrics, strict=True)
         ]
         asks = [
-            [ask(case, found, order) for order in plan] for case, found, plan in zip(cases, rubrics, plans, strict=True)
+            [ask(case, case_rubric, order) for order in plan]
+            for case, case_rubric, plan in zip(cases, rubrics, plans, strict=True)
         ]
         return [
             _judged(
-                case, [_duel(case, *one, ties=ties) for one in zip(plan, replies, strict=True)], chat, replies, flip
+                case, [_duel(case, *asked, ties=ties) for asked in zip(plan, replies, strict=True)], chat, replies, flip
             )
             for case, plan, replies in zip(cases, plans, ask_all(chat, asks), strict=True)
         ]
@@ -93,19 +95,19 @@ def _orders(case: Case, orders: str) -> list[Order]:
     return [order for i, j in first for order in ([(i, j), (j, i)] if orders == "both" else [(i, j)])]
 
 
-def _key(case: Case, place: int) -> str:
+def _key(case: Case, index: int) -> str:
     """A coin for an answer that knows nothing of its place or of who is right."""
-    return content_hash([prompt_text(case.prompt), case.answers[place]])
+    return content_hash([prompt_text(case.prompt), case.answers[index]])
 
 
 def _duel(case: Case, order: Order, reply: Reply, *, ties: bool) -> Duel:
-    found = failure(reply) or pair_verdict(reply.text, quoted=[case.answers[i] for i in order], finish=reply.finish)
-    if isinstance(found, Verdict) and found.choice == TIE and not ties:
-        found = NoVerdict(Reason.DECLINED, "a tie was not allowed")
-    if isinstance(found, NoVerdict):
-        return Duel(order, found, "")
-    winner = None if found.choice == TIE else order[LABELS.index(found.choice)]
-    return Duel(order, winner, found.reasoning)
+    verdict = failure(reply) or pair_verdict(reply.text, quoted=[case.answers[i] for i in order], finish=reply.finish)
+    if isinstance(verdict, Verdict) and verdict.choice == TIE and not ties:
+        verdict = NoVerdict(Reason.DECLINED, "a tie was not allowed")
+    if isinstance(verdict, NoVerdict):
+        return Duel(order, verdict, "")
+    winner = None if verdict.choice == TIE else order[LABELS.index(verdict.choice)]
+    return Duel(order, winner, verdict.reasoning)
 
 
 def _judged(case: Case, duels: Sequence[Duel], chat: Chat, replies: Sequence[Reply], flip: str) -> Judgment:
@@ -137,6 +139,6 @@ def scores(answers: int, duels: Sequence[Duel], flip: str = "tie") -> list[float
         if len(set(winners)) > 1 and flip == "abstain":
             return NoVerdict(Reason.FLIP)
         agreed = winners[0] if len(set(winners)) == 1 else None
-        for place in pair:
-            won[place] += 0.5 if agreed is None else float(place == agreed)
+        for index in pair:
+            won[index] += 0.5 if agreed is None else float(index == agreed)
     return [wins / (answers - 1) for wins in won]

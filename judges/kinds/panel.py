@@ -38,11 +38,11 @@ def panel(
         decided = [part.scores for part in parts if part.scores]
         if len(decided) < least:
             reasons = ", ".join(sorted({part.reason for part in parts if part.abstained}))
-            told = NoVerdict(
+            disagreement = NoVerdict(
                 Reason.DISAGREEMENT, f"{len(decided)} of {len(parts)} decided, {least} are needed ({reasons})"
             )
-            return merged(case, told, parts, votes)
-        scores = [first_votes(one) for one in decided] if how == "majority" else decided
+            return merged(case, disagreement, parts, votes)
+        scores = [first_votes(judgment) for judgment in decided] if how == "majority" else decided
         return merged(case, [fmean(of_answer) for of_answer in zip(*scores, strict=True)], parts, votes)
 
     settings = {
@@ -61,7 +61,7 @@ def first_votes(scores: Sequence[float]) -> list[float]:
     ([0.0, 1.0], [0.5, 0.5])
     """
     top = [score == max(scores) for score in scores]
-    return [one / sum(top) for one in top]
+    return [vote / sum(top) for vote in top]
 
 
 def disagreement(judgment: Judgment, members: Sequence[str]) -> float:

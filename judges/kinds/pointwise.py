@@ -97,18 +97,18 @@ def _judged(case: Case, replies: Sequence[Reply], chat: Chat, samples: int, ends
         chat,
         replies,
         orders=[(index // samples,) for index in range(len(replies))],
-        reasoning=[one.reasoning for one in read if isinstance(one, Points)],
+        reasoning=[item.reasoning for item in read if isinstance(item, Points)],
         criteria=[
-            Criterion(index // samples, f"sample {index % samples + 1}", one.value)
-            for index, one in enumerate(read)
-            if isinstance(one, Points)
+            Criterion(index // samples, f"sample {index % samples + 1}", item.value)
+            for index, item in enumerate(read)
+            if isinstance(item, Points)
         ],
     )
 
 
 def _mean(read: Sequence[Points | NoVerdict]) -> float | NoVerdict:
     """The mean of what could be read, if that is more than half."""
-    values = [one.value for one in read if isinstance(one, Points)]
+    values = [item.value for item in read if isinstance(item, Points)]
     if 2 * len(values) > len(read):
         return fmean(values)
-    return next((one for one in read if isinstance(one, NoVerdict)), NoVerdict(Reason.NO_VERDICT))
+    return next((item for item in read if isinstance(item, NoVerdict)), NoVerdict(Reason.NO_VERDICT))

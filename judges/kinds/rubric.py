@@ -37,22 +37,22 @@ def rubric(
     one_of("evidence", evidence, ("kept", "required"))
     system = instructions(prompt)
 
-    def asks(case: Case, found: Rubric | None) -> list[Ask]:
-        if found is None:
+    def asks(case: Case, case_rubric: Rubric | None) -> list[Ask]:
+        if case_rubric is None:
             return []
         about = {"instruction": prompt_text(case.prompt), "reference": case.reference or None}
         return [
             sampling.ask(messages(system, about | {"rubric": render(part), "answer": answer}), marks_schema(part.ids))
             for answer in case.answers
-            for part in _requests(found, together)
+            for part in _requests(case_rubric, together)
         ]
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         rubrics = rubrics_for(rubric, cases)
-        replied = ask_all(chat, [asks(case, found) for case, found in zip(cases, rubrics, strict=True)])
+        replied = ask_all(chat, [asks(case, case_rubric) for case, case_rubric in zip(cases, rubrics, strict=True)])
         return [
-            _judged(case, found, replies, chat, score, evidence == "required", together)
-            for case, found, replies in zip(cases, rubrics, replied, strict=True)
+            _judged(case, case_rubric, replies, chat, score, evidence == "required", together)
+            for case, case_rubric, replies in zip(cases, rubrics, replied, strict=True)
         ]
 
     settings: dict[str, Any] = {
@@ -72,27 +72,27 @@ def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
     return object_schema(rules={"type": "array", "items": row, "minItems": len(ids), "maxItems": len(ids)})
 
 
-def _requests(found: Rubric, together: bool) -> list[Rubric]:
+def _requests(rubric_: Rubric, together: bool) -> list[Rubric]:
     """What is asked at once: the whole rubric, or each of its criteria."""
     if together:
-        return [found]
-    return [Rubric(rules=(rule,)) for rule in found.rules] + [
-        Rubric(principles=(principle,)) for principle in found.principles
+        return [rubric_]
+    return [Rubric(rules=(rule,)) for rule in rubric_.rules] + [
+        Rubric(principles=(principle,)) for principle in rubric_.principles
     ]
 
 
 def _judged(
     case: Case,
-    found: Rubric | None,
+    rubric_: Rubric | None,
     replies: Sequence[Reply],
     chat: Chat,
     score: RubricScore,
     required: bool,
     together: bool,
 ) -> Judgment:
-    if found is None:
+    if rubric_ is None:
         return judgment(case, NoVerdict(Reason.NO_RUBRIC), chat, replies)
-    parts = _requests(found, together)
+    parts = _requests(rubric_, together)
     read = [
         failure(reply)
         or criteria(
@@ -100,7 +100,7 @@ def _judged(
         )
         for index, reply in enumerate(replies)
     ]
-    kept = [
+    criteria_ = [
         Criterion(
             index // len(parts),
             name,
@@ -108,41 +108,46 @@ def _judged(
             mark.evidence,
             stands_in(mark.evidence, case.answers[index // len(parts)]),
         )
-        for index, one in enumerate(read)
-        if isinstance(one, Marks)
-        for name, mark in one.values.items()
+        for index, marks in enumerate(read)
+        if isinstance(marks, Marks)
+        for name, mark in marks.values.items()
         if not math.isnan(mark.value)
     ]
     return judgment(
         case,
-        _scores(case, found, read, kept, score, required),
+        _scores(case, rubric_, read, criteria_, score, required),
         chat,
         replies,
         orders=[(index // len(parts),) for index in range(len(replies))],
-        reasoning=[one.reasoning for one in read if isinstance(one, Marks)],
-        criteria=kept,
+        reasoning=[marks.reasoning for marks in read if isinstance(marks, Marks)],
+        criteria=criteria_,
     )
 
 
 def _scores(
     case: Case,
-    found: Rubric,
+    rubric_: Rubric,
     read: Sequence[Marks | NoVerdict],
-    kept: Sequence[Criterion],
+    criteria_: Sequence[Criterion],
     score: RubricScore,
     required: bool,
 ) -> list[float] | NoVerdict:
-    if unread := [one for one in read if isinstance(one, NoVerdict)]:
+    if unread := [item for item in read if isinstance(item, NoVerdict)]:
         return unread[0]
-    if required and (bare := [one for one in kept if _needs_quotation(found, one) and not one.quoted]):
+    if required and (
+        bare := [criterion for criterion in criteria_ if _needs_quotation(rubric_, criterion) and not criterion.quoted]
+    ):
         return NoVerdict(Reason.NO_EVIDENCE, f"{bare[0].name} of answer {bare[0].answer}")
-    values = [{one.name: one.value for one in kept if one.answer == index} for index in range(len(case.answers))]
+    values = [
+        {criterion.name: criterion.value for criterion in criteria_ if criterion.answer == index}
+        for index in range(len(case.answers))
+    ]
     if not all(values):
         return NoVerdict(Reason.NO_VERDICT, "no criterion applies")
-    return [score(found, marks) for marks in values]
+    return [score(rubric_, marks) for marks in values]
 
 
-def _needs_quotation(found: Rubric, one: Criterion) -> bool:
+def _needs_quotation(rubric_: Rubric, criterion: Criterion) -> bool:
     """What an answer does can be quoted; what it does not do cannot."""
-    forbids = one.name in {rule.id for rule in found.rules if rule.type == "forbid"}
-    return one.value < 1 if forbids else one.value > 0
+    forbids = criterion.name in {rule.id for rule in rubric_.rules if rule.type == "forbid"}
+    return criterion.value < 1 if forbids else criterion.value > 0

@@ -102,18 +102,18 @@ class Labelled(NamedTuple):
 def _labelled(labels: tuple[str, str]) -> Labelled:
     either = "|".join(map(re.escape, labels))
     closed = rf"(?:['’]s\s+{NOUN}|(?![\w'’]\w)(?!\w)[)\]}}>\"'”’]*)"
-    one = rf"(?:{NOUN}\s*[-#:]?\s*)?[(\[{{<\"'“‘]*(?P<label>{either}){closed}"
-    other = one.replace("?P<label>", "?:")
-    said = re.IGNORECASE | re.DOTALL
+    label = rf"(?:{NOUN}\s*[-#:]?\s*)?[(\[{{<\"'“‘]*(?P<label>{either}){closed}"
+    other = label.replace("?P<label>", "?:")
+    flags = re.IGNORECASE | re.DOTALL
     return Labelled(
-        re.compile(one, re.IGNORECASE),
+        re.compile(label, re.IGNORECASE),
         re.compile(rf"({either})\s*(>>?|<<?|=)\s*({either})(?!\w)", re.IGNORECASE),
         re.compile(rf"\s+(?:{BETTER}|wins|is right)\b(?:\s+than\s+{other})?", re.IGNORECASE),
         (
-            re.compile(rf"(?P<before>[^.;:!?]*?){one}\s+(?:{BETTER}|wins)\b(?P<rest>.*)$", said),
-            re.compile(rf"(?P<before>[^.;:!?]*?){PICK}\s+{one}(?P<rest>.*)$", said),
+            re.compile(rf"(?P<before>[^.;:!?]*?){label}\s+(?:{BETTER}|wins)\b(?P<rest>.*)$", flags),
+            re.compile(rf"(?P<before>[^.;:!?]*?){PICK}\s+{label}(?P<rest>.*)$", flags),
         ),
-        re.compile(rf"\b{one}\s+(?:{BETTER}|wins)\b", re.IGNORECASE),
+        re.compile(rf"\b{label}\s+(?:{BETTER}|wins)\b", re.IGNORECASE),
         re.compile(rf"\s*(?:(?:than|over|to)\s+{other}|as the (?:better|winner|best)[\w ]*)", re.IGNORECASE),
     )
 
@@ -125,24 +125,24 @@ def choice_between(labels: tuple[str, str]) -> Grammar:
     canonical = {name.lower(): name for name in labels}
 
     def value(text: str) -> tuple[str | Reason, str] | None:
-        if found := patterns.order.match(text):
-            return _first_of(*(canonical.get(part.lower(), part) for part in found.groups())), text[found.end() :]
-        if found := TIES.match(text):
-            return TIE, text[found.end() :]
+        if match_ := patterns.order.match(text):
+            return _first_of(*(canonical.get(part.lower(), part) for part in match_.groups())), text[match_.end() :]
+        if match_ := TIES.match(text):
+            return TIE, text[match_.end() :]
         if NONE.match(text):
             return Reason.DECLINED, ""
-        if found := patterns.label.match(text):
-            praised = patterns.praise.match(text, found.end())
-            return canonical[found["label"].lower()], text[(praised or found).end() :]
+        if match_ := patterns.label.match(text):
+            praised = patterns.praise.match(text, match_.end())
+            return canonical[match_["label"].lower()], text[(praised or match_).end() :]
         return None
 
     def sentence(unit: str) -> str | None:
-        found = next((match for sentence in patterns.sentences if (match := sentence.match(unit))), None)
-        if found is None or not _is_unlimited(found["before"]):
+        statement = next((match for sentence in patterns.sentences if (match := sentence.match(unit))), None)
+        if statement is None or not _is_unlimited(statement["before"]):
             return None
-        named = canonical[found["label"].lower()]
-        rest = FOR_THIS.sub("", patterns.comparison.sub("", found["rest"], count=1), count=1)
-        praised = {canonical[one["label"].lower()] for one in patterns.praised.finditer(rest)}
+        named = canonical[statement["label"].lower()]
+        rest = FOR_THIS.sub("", patterns.comparison.sub("", statement["rest"], count=1), count=1)
+        praised = {canonical[match_["label"].lower()] for match_ in patterns.praised.finditer(rest)}
         return named if SENTENCE_ENDS.match(rest) and praised <= {named} else None
 
     def tie(unit: str) -> str | None:
@@ -165,9 +165,9 @@ def _is_unlimited(before: str) -> bool:
     return bool(SETTING.fullmatch(rest)) and not LIMITED.search(rest)
 
 
-def _names_a_letter(cue: str, said: str) -> bool:
+def _names_a_letter(cue: str, text: str) -> bool:
     """Whether a cue with a bare letter may be the answer to a multiple-choice question: `Answer: B`."""
-    return bool(LETTERED.match(cue)) and not NOUNED.match(said)
+    return bool(LETTERED.match(cue)) and not NOUNED.match(text)
 
 
 def _first_of(first: str, sign: str, second: str) -> str | Reason:
@@ -194,7 +194,7 @@ RATED = re.compile(
 )
 
 
-def _names_a_number(cue: str, said: str) -> bool:
+def _names_a_number(cue: str, text: str) -> bool:
     """Whether a cue with a number may speak of something else than a rating: `Result: 4`."""
     return re.search(r"\b(?:result|points|mark)\b", cue, re.IGNORECASE) is not None
 
@@ -202,7 +202,7 @@ def _names_a_number(cue: str, said: str) -> bool:
 @cache
 def points_between(low: float, high: float) -> Grammar:
     """How a number in [low, high] is stated."""
-    whole = re.compile(
+    number_pattern = re.compile(
         rf"(?P<number>{NUMBER})(?:\s*(?:/|out of)\s*(?P<of>{NUMBER}))?(?:\s*(?:points?|stars?))?(?![\w%])"
     )
 
@@ -210,19 +210,19 @@ def points_between(low: float, high: float) -> Grammar:
         text = re.sub(r"^[\"'(\[]+|(?<=\d)[\"')\]]+", "", text)
         if NONE.match(text):
             return Reason.DECLINED, ""
-        found = whole.match(text)
-        if found is None:
+        match_ = number_pattern.match(text)
+        if match_ is None:
             return None
-        number, rest = float(found["number"].replace("−", "-")), text[found.end() :]
+        number, rest = float(match_["number"].replace("−", "-")), text[match_.end() :]
         if re.match(r"\s*(?:[-–—~/]|to|or|and)\s*\d|[.,]\d", rest):
             return Reason.MALFORMED, ""
-        if found["of"] and float(found["of"]) != high:
+        if match_["of"] and float(match_["of"]) != high:
             return Reason.MALFORMED, ""
         return (number, rest) if low <= number <= high else (Reason.OUT_OF_RANGE, "")
 
     def sentence(unit: str) -> float | None:
-        found = RATED.match(LEAD.sub("", unit, count=1))
-        inner = value(found["number"]) if found else None
+        match_ = RATED.match(LEAD.sub("", unit, count=1))
+        inner = value(match_["number"]) if match_ else None
         if inner is None or isinstance(inner[0], Reason) or not SENTENCE_ENDS.match(inner[1]):
             return None
         return inner[0]

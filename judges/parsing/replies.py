@@ -68,15 +68,15 @@ def documents(text: str) -> list[Found]:
     >>> [found.value for found in documents('So: {"winner": "A"}. Or [1]?')]
     [{'winner': 'A'}]
     """
-    found = list(_scan(text))
-    return found or _python_object(text)
+    documents_ = list(_scan(text))
+    return documents_ or _python_object(text)
 
 
 def _scan(text: str) -> Iterator[Found]:
     decoder = json.JSONDecoder(object_pairs_hook=_once_each, strict=False)
-    place = 0
-    while opening := OPENING.search(text, place):
-        start, place = opening.start(), opening.end()
+    position = 0
+    while opening := OPENING.search(text, position):
+        start, position = opening.start(), opening.end()
         if not BEGINS_JSON.match(text, start):
             continue
         try:
@@ -84,21 +84,21 @@ def _scan(text: str) -> Iterator[Found]:
         except Repeated:
             raise
         except (ValueError, RecursionError):
-            if (place := _closed(text, start)) < 0:  # what stands inside a torn document is only a part of it
+            if (position := _closed(text, start)) < 0:  # what stands inside a torn document is only a part of it
                 return
             continue
         if _is_document(value):
             yield Found(value, start, end)
-            place = end
+            position = end
 
 
 def _closed(text: str, start: int) -> int:
     """Where the brackets opened at `start` are closed; -1 if nowhere."""
     depth = 0
-    for found in BRACKET.finditer(text, start):
-        depth += 1 if found[0] in "{[" else -1
+    for bracket in BRACKET.finditer(text, start):
+        depth += 1 if bracket[0] in "{[" else -1
         if depth == 0:
-            return found.end()
+            return bracket.end()
     return -1
 
 
@@ -175,7 +175,7 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
     A sentence that is also one of theirs is a copy, unless it ends the text and nothing before it leads over to a
     quotation: a judge may say in earnest what an answer says by chance.
     """
-    shown = [{plain(unit) for line in one.split("\n") for unit in sentences(line)} - {""} for one in quoted]
+    shown = [{plain(unit) for line in quotation.split("\n") for unit in sentences(line)} - {""} for quotation in quoted]
     lines = [sentences(line) for line in text.split("\n")]
     flat = [unit for line in lines for unit in line if plain(unit)]
     copied = set()
@@ -187,8 +187,8 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
             inside = before.rstrip(" *_").endswith(":") or plain(before) in sentences_shown
             if plain(unit) in sentences_shown and (index < len(flat) - 1 or inside):
                 copied.add(index)
-    kept = iter(range(len(flat)))
-    return "\n".join(" ".join(u for u in line if not plain(u) or next(kept) not in copied) for line in lines)
+    kept_indices = iter(range(len(flat)))
+    return "\n".join(" ".join(u for u in line if not plain(u) or next(kept_indices) not in copied) for line in lines)
 
 
 def sentences(line: str) -> list[str]:

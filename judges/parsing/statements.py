@@ -106,31 +106,33 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
         return NoVerdict(Reason.CUT_OFF)
     if not text.strip():
         return NoVerdict(Reason.NO_REPLY, "an empty text")
-    said = without_thinking(text)
-    if not said:
+    visible = without_thinking(text)
+    if not visible:
         return NoVerdict(Reason.CUT_OFF, "it ends in its thoughts")
     try:
-        found = [one for one in documents(said) if is_own(said, one, quoted)]
+        own_documents = [document for document in documents(visible) if is_own(visible, document, quoted)]
     except Repeated as error:
         return NoVerdict(Reason.CONTRADICTION, str(error))
-    holders = [part for one in found if (part := _holder(one.value, grammar.keys)) is not None]
+    holders = [part for document in own_documents if (part := _holder(document.value, grammar.keys)) is not None]
     if holders:
-        for one in reversed(found):
-            said = said[: one.start] + " " + said[one.end :]
-        return _from_json(holders, said, grammar, quoted)
-    return _from_text(said, grammar, quoted)
+        for one in reversed(own_documents):
+            visible = visible[: one.start] + " " + visible[one.end :]
+        return _from_json(holders, visible, grammar, quoted)
+    return _from_text(visible, grammar, quoted)
 
 
 LEADING = 400  # characters before a document that may say what it is; of more, many documents would take too long
 
 
-def is_own(said: str, found: Found, quoted: Sequence[str]) -> bool:
+def is_own(text: str, candidate: Found, quoted: Sequence[str]) -> bool:
     """Whether a document is the judge's: the whole reply is; not one that an answer has too, nor an example."""
-    document = said[found.start : found.end]
-    line = said.rfind("\n", 0, found.start) + 1
-    before = said[max(line, found.start - LEADING) : found.start]
-    whole = len(document) > 0.9 * len(said)
-    return whole or not (any(document in one for one in quoted) or HYPOTHESIS.search(before) or DENIAL.search(before))
+    document = text[candidate.start : candidate.end]
+    line = text.rfind("\n", 0, candidate.start) + 1
+    before = text[max(line, candidate.start - LEADING) : candidate.start]
+    is_most = len(document) > 0.9 * len(text)
+    return is_most or not (
+        any(document in quotation for quotation in quoted) or HYPOTHESIS.search(before) or DENIAL.search(before)
+    )
 
 
 # ---- JSON ----
@@ -162,12 +164,14 @@ def _from_json(
     reasoning = [str(part) for name, part in fields if name in REASONING_KEYS and part] + prose
     values = [part for part in values if part not in prose]
     read_values = [_field(value, grammar) for value in values]
-    for found, value in zip(read_values, values, strict=True):
-        if isinstance(found, Reason):
-            return NoVerdict(found, f"{value!r}")
+    for document, value in zip(read_values, values, strict=True):
+        if isinstance(document, Reason):
+            return NoVerdict(document, f"{value!r}")
     beside = [_from_text(part, grammar, quoted) for part in (rest, *reasoning) if part.strip()]
-    stated = {*read_values, *(one.value for one in beside if isinstance(one, Stated))}
-    contradictory = any(isinstance(one, NoVerdict) and one.reason == Reason.CONTRADICTION for one in beside)
+    stated = {*read_values, *(statement.value for statement in beside if isinstance(statement, Stated))}
+    contradictory = any(
+        isinstance(statement, NoVerdict) and statement.reason == Reason.CONTRADICTION for statement in beside
+    )
     if len(stated) > 1 or contradictory:
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted(map(str, stated))))
     return Stated(read_values[0], "\n".join([*reasoning, *([rest.strip()] if rest.strip(" \n`") else [])]), "json")
@@ -184,43 +188,43 @@ def _field(value: Any, grammar: Grammar) -> Value | Reason:
         return Reason.DECLINED
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return Reason.MALFORMED
-    found = grammar.value(undecorated(str(value)))
-    if found is None:
+    value_ = grammar.value(undecorated(str(value)))
+    if value_ is None:
         return Reason.MALFORMED
-    return found[0] if isinstance(found[0], Reason) or not found[1].strip(" .!") else Reason.MALFORMED
+    return value_[0] if isinstance(value_[0], Reason) or not value_[1].strip(" .!") else Reason.MALFORMED
 
 
 # ---- text ----
 
 
-def _from_text(said: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | NoVerdict:
-    own = own_words(said, quoted)
-    found = _conclusion(own, grammar)
-    if not isinstance(found, NoVerdict):
-        return Stated(found, said, "text")
-    if found.reason != Reason.NO_VERDICT:
-        return found
-    if re.search(rf"[\"'](?:{'|'.join(grammar.keys)})[\"']\s*:", said, re.IGNORECASE):
+def _from_text(text: str, grammar: Grammar, quoted: Sequence[str]) -> Stated | NoVerdict:
+    text_own = own_words(text, quoted)
+    conclusion = _conclusion(text_own, grammar)
+    if not isinstance(conclusion, NoVerdict):
+        return Stated(conclusion, text, "text")
+    if conclusion.reason != Reason.NO_VERDICT:
+        return conclusion
+    if re.search(rf"[\"'](?:{'|'.join(grammar.keys)})[\"']\s*:", text, re.IGNORECASE):
         return NoVerdict(Reason.MALFORMED, "JSON that cannot be read")
-    if not isinstance(_conclusion(re.sub(r"^[>\s]+", "", said, flags=re.MULTILINE), grammar), NoVerdict):
+    if not isinstance(_conclusion(re.sub(r"^[>\s]+", "", text, flags=re.MULTILINE), grammar), NoVerdict):
         return NoVerdict(Reason.ONLY_QUOTED)
-    return NoVerdict(Reason.DECLINED) if DECLINES.search(own) else found
+    return NoVerdict(Reason.DECLINED) if DECLINES.search(text_own) else conclusion
 
 
 def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
     lines = [undecorated(line) for line in text.split("\n")]
     lines = [line for line in lines if re.search(r"\w", line)]
     if len(lines) == 1 and not text.lstrip().startswith("#"):  # a heading alone is what is left of a torn reply
-        whole = grammar.value(lines[0])
-        if whole is not None and not whole[1].strip(" .!"):
-            return NoVerdict(whole[0]) if isinstance(whole[0], Reason) else whole[0]
+        first_value = grammar.value(lines[0])
+        if first_value is not None and not first_value[1].strip(" .!"):
+            return NoVerdict(first_value[0]) if isinstance(first_value[0], Reason) else first_value[0]
     explicit = _unambiguous(list(_explicit(lines, grammar)), len(lines) - 1)
     if not explicit:
         concluded = _concluded(lines, grammar)
         return NoVerdict(Reason.NO_VERDICT) if concluded is None else concluded
     last = explicit[-1]
-    if any(not _overrides(last, one, lines) for one in explicit if one.value != last.value):
-        return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(one.value) for one in explicit})))
+    if any(not _overrides(last, line, lines) for line in explicit if line.value != last.value):
+        return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({str(line.value) for line in explicit})))
     if RETRACTION.search(last.rest) or any(map(TAKEN_BACK.match, lines[last.place + 1 :])):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
     if isinstance(last.value, Reason):
@@ -232,10 +236,10 @@ def _conclusion(text: str, grammar: Grammar) -> Value | NoVerdict:
     return last.value
 
 
-def _unambiguous(found: Sequence[Line], end: int) -> list[Line]:
+def _unambiguous(candidates: Sequence[Line], end: int) -> list[Line]:
     """The clear statements; where there is none, an ambiguous one in the first or last line."""
-    clear = [one for one in found if not one.ambiguous]
-    return clear or [one for one in found if one.place in (0, end)]
+    clear = [line for line in candidates if not line.ambiguous]
+    return clear or [line for line in candidates if line.place in (0, end)]
 
 
 def _overrides(last: Line, earlier: Line, lines: Sequence[str]) -> bool:
@@ -254,19 +258,21 @@ def _explicit(lines: Sequence[str], grammar: Grammar) -> Iterator[Line]:
         yield from _cued(index, line, following, grammar)
 
 
-def _marked(place: int, line: str, grammar: Grammar) -> Iterator[Line]:
-    found = [(one, value) for one in grammar.mark.finditer(line) if (value := _mark_value(one, grammar)) is not None]
-    several = len({value for _, value in found}) > 1
-    for mark, value in found:
+def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[Line]:
+    matches = [
+        (match_, value) for match_ in grammar.mark.finditer(line) if (value := _mark_value(match_, grammar)) is not None
+    ]
+    several = len({value for _, value in matches}) > 1
+    for mark, value in matches:
         before, rest = line[: mark.start()], line[mark.end() :]
         if several or (ENDS.match(rest) and not _doubted(before)):
-            yield Line(place, value, _rank(before), rest, mark[0].startswith("\\boxed"))
+            yield Line(line_index, value, _rank(before), rest, mark[0].startswith("\\boxed"))
 
 
 def _doubted(before: str) -> bool:
     """Whether what stands before a mark makes it a supposition, a command or somebody else's word."""
     sentence = sentences(before)[-1]
-    return any(one.search(sentence) for one in (HYPOTHESIS, COMMAND, DENIAL))
+    return any(pattern.search(sentence) for pattern in (HYPOTHESIS, COMMAND, DENIAL))
 
 
 def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
@@ -274,7 +280,7 @@ def _mark_value(mark: re.Match[str], grammar: Grammar) -> Value | Reason | None:
     return None if value is None or value[1].strip(" .") else value[0]
 
 
-def _cued(place: int, line: str, following: str, grammar: Grammar) -> Iterator[Line]:
+def _cued(line_index: int, line: str, following: str, grammar: Grammar) -> Iterator[Line]:
     units = sentences(line)
     for number, unit in enumerate(units):
         cue = grammar.cue.match(unit)
@@ -288,14 +294,14 @@ def _cued(place: int, line: str, following: str, grammar: Grammar) -> Iterator[L
             continue
         rest = value[1] if here else ("" if not value[1].strip(" .!") else "?")
         if ENDS.match(rest):
-            yield Line(place, value[0], _rank(cue[0]), rest, grammar.ambiguous(cue[0], here or following))
+            yield Line(line_index, value[0], _rank(cue[0]), rest, grammar.ambiguous(cue[0], here or following))
 
 
 def _rank(words: str) -> int:
-    found = re.search(RANKED_WORDS, words, re.IGNORECASE)
-    if found is None:
+    match_ = re.search(RANKED_WORDS, words, re.IGNORECASE)
+    if match_ is None:
         return 1
-    return 0 if found["rank"].lower() in PRELIMINARY else FINAL
+    return 0 if match_["rank"].lower() in PRELIMINARY else FINAL
 
 
 class Sentence(NamedTuple):
@@ -311,8 +317,8 @@ def _sentences_of(lines: Sequence[str]) -> list[Sentence]:
     units = [(index, undecorated(unit)) for index, line in enumerate(lines) for unit in sentences(line)]
     before = ["", *(unit for _, unit in units)]
     return [
-        Sentence(place, unit, last.endswith(":") and _doubted(last))
-        for (place, unit), last in zip(units, before, strict=False)
+        Sentence(index, unit, last.endswith(":") and _doubted(last))
+        for (index, unit), last in zip(units, before, strict=False)
     ]
 
 
@@ -331,7 +337,7 @@ def _concluded(lines: Sequence[str], grammar: Grammar) -> Value | NoVerdict | No
         return ties[-1] if ties else None
     if ties or len(set(stated.values())) > 1:
         return NoVerdict(Reason.CONTRADICTION, " and ".join(sorted({*map(str, stated.values()), *map(str, ties)})))
-    if not any(_decides(place, units, lines) for place in stated):
+    if not any(_decides(index, units, lines) for index in stated):
         return None
     if any(_unsettles(unit.text, stated[last], grammar) for unit in units[last + 1 :]):
         return NoVerdict(Reason.CONTRADICTION, "it is taken back")
@@ -342,16 +348,16 @@ def _tie(unit: Sentence, closes: bool, grammar: Grammar) -> Value | None:
     return grammar.tie(unit.text) if closes or CONCLUSION.match(unit.text) else None
 
 
-def _decides(place: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:
+def _decides(index: int, units: Sequence[Sentence], lines: Sequence[str]) -> bool:
     """Whether a verdict sentence opens or closes the reply, or draws a conclusion that no further criterion follows."""
-    if place in (0, len(units) - 1):
+    if index in (0, len(units) - 1):
         return True
-    led = CONCLUSION.match(units[place].text) is not None
-    return led and not any(map(TOPIC.match, lines[units[place].line + 1 :]))
+    led = CONCLUSION.match(units[index].text) is not None
+    return led and not any(map(TOPIC.match, lines[units[index].line + 1 :]))
 
 
 def _unsettles(unit: str, value: Value, grammar: Grammar) -> bool:
     """Whether a sentence after a verdict takes it back, declines to decide, or speaks for another value."""
     declines = DECLINES.search(unit)
-    own = declines is not None and SPEAKER.search(unit[: declines.start()]) is not None
-    return bool(own or TAKEN_BACK.match(unit) or UNDECIDED.search(unit) or grammar.opposes(unit, value))
+    is_own_refusal = declines is not None and SPEAKER.search(unit[: declines.start()]) is not None
+    return bool(is_own_refusal or TAKEN_BACK.match(unit) or UNDECIDED.search(unit) or grammar.opposes(unit, value))

@@ -69,8 +69,12 @@ def pair_verdict(
     """
     if labels == LABELS:
         text = TIE_MARK.sub("[[tie]]", text)
-    found = read(text, choice_between(labels), quoted, finish)
-    return Verdict(str(found.value), found.reasoning, found.form) if isinstance(found, Stated) else found
+    statement = read(text, choice_between(labels), quoted, finish)
+    return (
+        Verdict(str(statement.value), statement.reasoning, statement.form)
+        if isinstance(statement, Stated)
+        else statement
+    )
 
 
 def points(
@@ -87,8 +91,12 @@ def points(
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"points lie between two numbers, got low {low} and high {high}")
-    found = read(text, points_between(low, high), quoted, finish)
-    return Points(float(found.value), found.reasoning, found.form) if isinstance(found, Stated) else found
+    statement = read(text, points_between(low, high), quoted, finish)
+    return (
+        Points(float(statement.value), statement.reasoning, statement.form)
+        if isinstance(statement, Stated)
+        else statement
+    )
 
 
 # ---- criterion by criterion ----
@@ -125,15 +133,15 @@ MARK_LINE = re.compile(
 )
 
 
-def mark_value(said: Any) -> float | None:
+def mark_value(text: Any) -> float | None:
     """1 for met, 0 for not, 0.5 for partly, NaN for what does not apply; None for anything else.
 
     >>> mark_value("Not met"), mark_value(True), mark_value("maybe")
     (0.0, 1.0, None)
     """
-    if not isinstance(said, bool | str | int | float):
+    if not isinstance(text, bool | str | int | float):
         return None
-    word = str(said).strip(" .*_`").lower()
+    word = str(text).strip(" .*_`").lower()
     for value, words in ((1.0, YES), (0.0, NO), (0.5, PARTLY), (math.nan, DOES_NOT_APPLY)):
         if word in words:
             return value
@@ -156,37 +164,41 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
         return NoVerdict(Reason.CUT_OFF)
     if not text.strip():
         return NoVerdict(Reason.NO_REPLY, "an empty text")
-    said = without_thinking(text)
-    if not said:
+    visible = without_thinking(text)
+    if not visible:
         return NoVerdict(Reason.CUT_OFF, "it ends in its thoughts")
     try:
-        found = [one.value for one in documents(said) if is_own(said, one, quoted)]
+        documents_ = [document.value for document in documents(visible) if is_own(visible, document, quoted)]
     except Repeated as error:
         return NoVerdict(Reason.CONTRADICTION, str(error))
-    rows = [row for one in found for row in _rows(one, names)]
+    rows = [row for document in documents_ for row in _rows(document, names)]
     reasoning = "\n".join(
-        str(one[key]) for one in found if isinstance(one, dict) for key in REASONING_KEYS if one.get(key)
+        str(document[key])
+        for document in documents_
+        if isinstance(document, dict)
+        for key in REASONING_KEYS
+        if document.get(key)
     )
-    if not rows and not found:
-        rows, reasoning = _lines_of_marks(without_copies(said, quoted), names), said
+    if not rows and not documents_:
+        rows, reasoning = _lines_of_marks(without_copies(visible, quoted), names), visible
     return _complete(rows, names, reasoning)
 
 
 def _rows(document: Any, names: Sequence[str]) -> list[tuple[str, Any, str]]:
     """Name, mark and evidence of everything in a document that looks like a mark."""
     if isinstance(document, list):
-        return [_row(one) for one in document]
+        return [_row(entry) for entry in document]
     lists = [part for part in document.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
     if len(lists) == 1:
-        return [_row(one) for one in lists[0] if isinstance(one, dict)]
+        return [_row(entry) for entry in lists[0] if isinstance(entry, dict)]
     if not any(name in document for name in names):
         inner = [part for part in document.values() if isinstance(part, dict)]
         return _rows(inner[0], names) if len(inner) == 1 else ([_row(document)] if _first(document, NAME_KEYS) else [])
     return [(name, _met(part), _evidence(part)) for name, part in document.items() if name not in REASONING_KEYS]
 
 
-def _row(one: Mapping[str, Any]) -> tuple[str, Any, str]:
-    return str(_first(one, NAME_KEYS)), _met(one), _evidence(one)
+def _row(entry: Mapping[str, Any]) -> tuple[str, Any, str]:
+    return str(_first(entry, NAME_KEYS)), _met(entry), _evidence(entry)
 
 
 def _met(part: Any) -> Any:
@@ -197,17 +209,17 @@ def _evidence(part: Any) -> str:
     return str(_first(part, EVIDENCE_KEYS) or "") if isinstance(part, dict) else ""
 
 
-def _first(one: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((one[key] for key in keys if key in one), None)
+def _first(entry: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((entry[key] for key in keys if key in entry), None)
 
 
-def _lines_of_marks(said: str, names: Sequence[str]) -> list[tuple[str, Any, str]]:
-    lines = (MARK_LINE.match(undecorated_line(line)) for line in unwrapped(said).split("\n"))
+def _lines_of_marks(text: str, names: Sequence[str]) -> list[tuple[str, Any, str]]:
+    lines = (MARK_LINE.match(undecorated_line(line)) for line in unwrapped(text).split("\n"))
     known = {name.lower(): name for name in names}
     return [
-        (known[found["name"].lower()], found["mark"], (found["evidence"] or "").strip(" \"“”'()"))
-        for found in lines
-        if found and found["name"].lower() in known
+        (known[match_["name"].lower()], match_["mark"], (match_["evidence"] or "").strip(" \"“”'()"))
+        for match_ in lines
+        if match_ and match_["name"].lower() in known
     ]
 
 

@@ -33,7 +33,9 @@ class Levels(NamedTuple):
         1: Wrong.
         2: Right.
         """
-        return "\n".join([self.question, *(f"{level}: {told}" for level, told in sorted(self.described.items()))])
+        return "\n".join(
+            [self.question, *(f"{level}: {description}" for level, description in sorted(self.described.items()))]
+        )
 
 
 def healthbench(row: Mapping[str, Any]) -> Rubric:
@@ -44,22 +46,22 @@ def healthbench(row: Mapping[str, Any]) -> Rubric:
     """
     return Rubric(
         principles=tuple(
-            Principle(f"c{number}", str(column(one, "criterion")), _points(one, number))
-            for number, one in enumerate(_criteria(row), 1)
+            Principle(f"c{number}", str(column(criterion, "criterion")), _points(criterion, number))
+            for number, criterion in enumerate(_criteria(row), 1)
         ),
         source="HealthBench",
     )
 
 
 def _criteria(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = column(row, "rubrics")
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise ValueError(f"'rubrics' is a list of objects with criterion and points, got {str(found)[:60]}")
-    return found
+    criteria = column(row, "rubrics")
+    if not isinstance(criteria, list) or not all(isinstance(criterion, Mapping) for criterion in criteria):
+        raise ValueError(f"'rubrics' is a list of objects with criterion and points, got {str(criteria)[:60]}")
+    return criteria
 
 
-def _points(one: Mapping[str, Any], number: int) -> float:
-    points = column(one, "points")
+def _points(criterion: Mapping[str, Any], number: int) -> float:
+    points = column(criterion, "points")
     if not is_number(points) or points == 0:
         raise ValueError(f"criterion {number}: points are a number other than 0, got {points!r:.60}")
     return float(points)
@@ -67,8 +69,8 @@ def _points(one: Mapping[str, Any], number: int) -> float:
 
 def biggen(row: Mapping[str, Any]) -> Levels:
     """BiGGen Bench's rubric (arXiv:2406.05761): `score_rubric`: `criteria`, `score1_description` to `score5_…`."""
-    found = column(row, "score_rubric")
-    if not isinstance(found, Mapping):
-        raise ValueError(f"'score_rubric' has criteria and descriptions of five levels, got {str(found)[:60]}")
-    described = {level: str(column(found, f"score{level}_description")) for level in range(1, LEVELS + 1)}
-    return Levels(str(column(found, "criteria")), described)
+    score_rubric = column(row, "score_rubric")
+    if not isinstance(score_rubric, Mapping):
+        raise ValueError(f"'score_rubric' has criteria and descriptions of five levels, got {str(score_rubric)[:60]}")
+    described = {level: str(column(score_rubric, f"score{level}_description")) for level in range(1, LEVELS + 1)}
+    return Levels(str(column(score_rubric, "criteria")), described)

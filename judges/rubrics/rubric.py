@@ -73,7 +73,7 @@ class Rubric:
     @property
     def ids(self) -> tuple[str, ...]:
         """The names of all rules, then of all principles."""
-        return tuple(one.id for one in (*self.rules, *self.principles))
+        return tuple(item.id for item in (*self.rules, *self.principles))
 
 
 # ---- reading ----
@@ -132,42 +132,42 @@ def parse(text: str) -> Rubric:
     return from_values(values)
 
 
-def from_values(values: Any, place: str = "rubric") -> Rubric:
+def from_values(values: Any, location: str = "rubric") -> Rubric:
     """A rubric from nested dictionaries and lists, as JSON and TOML give them."""
     if not isinstance(values, dict):
-        raise ValueError(f"{place}: an object with rules and principles is expected, got {type(values).__name__}")
-    _known(values, ("rules", "principles", "source"), place)
-    rules = [Rule(**row) for row in _rows(values, "rules", RULE_FIELDS, place)]
-    principles = [Principle(**row) for row in _rows(values, "principles", PRINCIPLE_FIELDS, place)]
+        raise ValueError(f"{location}: an object with rules and principles is expected, got {type(values).__name__}")
+    _known(values, ("rules", "principles", "source"), location)
+    rules = [Rule(**row) for row in _rows(values, "rules", RULE_FIELDS, location)]
+    principles = [Principle(**row) for row in _rows(values, "principles", PRINCIPLE_FIELDS, location)]
     return Rubric(tuple(rules), tuple(principles), str(values.get("source", "")))
 
 
-def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], place: str) -> list[dict[str, Any]]:
+def _rows(values: Mapping[str, Any], name: str, fields: Mapping[str, type], location: str) -> list[dict[str, Any]]:
     rows = values.get(name, [])
     if not isinstance(rows, list):
-        raise ValueError(f"{place}: '{name}' is a list, got {type(rows).__name__}")
-    return [_row(row, fields, f"{place}: {name}[{number}]") for number, row in enumerate(rows)]
+        raise ValueError(f"{location}: '{name}' is a list, got {type(rows).__name__}")
+    return [_row(row, fields, f"{location}: {name}[{number}]") for number, row in enumerate(rows)]
 
 
-def _row(row: Any, fields: Mapping[str, type], place: str) -> dict[str, Any]:
+def _row(row: Any, fields: Mapping[str, type], location: str) -> dict[str, Any]:
     if not isinstance(row, dict):
-        raise ValueError(f"{place}: an object is expected, got {row!r}")
-    _known(row, fields, place)
+        raise ValueError(f"{location}: an object is expected, got {row!r}")
+    _known(row, fields, location)
     for name, kind in fields.items():
         if name not in row and name not in OPTIONAL:
-            raise ValueError(f"{place}: '{name}' is missing")
+            raise ValueError(f"{location}: '{name}' is missing")
         number = kind is float and isinstance(row.get(name), int) and not isinstance(row.get(name), bool)
         if name in row and not isinstance(row[name], kind) and not number:
-            raise ValueError(f"{place}: '{name}' is a {kind.__name__}, got {row[name]!r}")
+            raise ValueError(f"{location}: '{name}' is a {kind.__name__}, got {row[name]!r}")
     try:
         return {name: fields[name](value) for name, value in row.items()}
     except OverflowError as error:
-        raise ValueError(f"{place}: a weight that large is no number ({error})") from error
+        raise ValueError(f"{location}: a weight that large is no number ({error})") from error
 
 
-def _known(values: Iterable[str], names: Iterable[str], place: str) -> None:
+def _known(values: Iterable[str], names: Iterable[str], location: str) -> None:
     if unknown := sorted(set(values) - set(names)):
-        raise ValueError(f"{place}: unknown field '{unknown[0]}'; there is {', '.join(names)}")
+        raise ValueError(f"{location}: unknown field '{unknown[0]}'; there is {', '.join(names)}")
 
 
 def from_toml(text: str) -> Rubric:
@@ -241,9 +241,9 @@ def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
     """What makes a rubric doubtful, a sentence each: compound, vague, one-sided, too long, or copied from `answers`."""
     issues = [issue for rule in rubric.rules for issue in _lint_rule(rule)]
     issues += [
-        f"'{name}' speaks of one of the answers: '{found[0]}'"
+        f"'{name}' speaks of one of the answers: '{match_[0]}'"
         for name, text in _texts(rubric)
-        if (found := SIDES.search(text))
+        if (match_ := SIDES.search(text))
     ]
     issues += [
         f"'{name}' copies an answer: '{run}'" for name, text in _texts(rubric) if (run := _copied(text, answers))
@@ -265,8 +265,8 @@ def _lint_rule(rule: Rule) -> list[str]:
     issues = []
     if COMPOUND.search(rule.criterion):
         issues.append(f"rule '{rule.id}' looks compound; split it: '{rule.criterion}'")
-    if found := VAGUE.search(rule.criterion):
-        issues.append(f"rule '{rule.id}' is vague: '{found[0]}'")
+    if match_ := VAGUE.search(rule.criterion):
+        issues.append(f"rule '{rule.id}' is vague: '{match_[0]}'")
     return issues
 
 
@@ -280,4 +280,4 @@ def _copied(text: str, answers: Sequence[str]) -> str:
     words = re.findall(r"\w+", text.casefold())
     shown = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]
     runs = (" ".join(words[start : start + COPIED_WORDS]) for start in range(len(words) - COPIED_WORDS + 1))
-    return next((run for run in runs if any(f" {run} " in one for one in shown)), "")
+    return next((run for run in runs if any(f" {run} " in text for text in shown)), "")

@@ -22,8 +22,8 @@ def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
     principles = {principle.id: principle.weight for principle in rubric.principles if principle.id in values}
     if not rules or not principles:
         return signed_share(rules or principles, values)
-    kept = signed_share(rules, values)
-    return kept / 2 if kept < 1 else (1 + signed_share(principles, values)) / 2
+    share = signed_share(rules, values)
+    return share / 2 if share < 1 else (1 + signed_share(principles, values)) / 2
 
 
 def broken_veto(rubric: Rubric, values: Mapping[str, float]) -> bool:
@@ -45,7 +45,7 @@ def signed_share(weights: Mapping[str, float], values: Mapping[str, float]) -> f
 
 def weighted(rubric: Rubric, values: Mapping[str, float]) -> float:
     """`signed_share` over rules and principles alike; 0 if a veto is broken."""
-    weights = {one.id: one.weight for one in (*rubric.rules, *rubric.principles) if one.id in values}
+    weights = {item.id: item.weight for item in (*rubric.rules, *rubric.principles) if item.id in values}
     return 0.0 if broken_veto(rubric, values) else signed_share(weights, values)
 
 
@@ -90,7 +90,7 @@ def anchored(rate: float = 2.0, together: Mapping[tuple[str, str], float] | None
     saturated(0.0, rate)
 
     def score(rubric: Rubric, values: Mapping[str, float]) -> float:
-        weights = {one.id: one.weight for one in (*rubric.rules, *rubric.principles) if one.id in values}
+        weights = {item.id: item.weight for item in (*rubric.rules, *rubric.principles) if item.id in values}
         if not weights or min(weights.values()) < 0:
             raise ValueError(f"anchored scores need criteria with positive weights, got {weights}")
         if broken_veto(rubric, values):

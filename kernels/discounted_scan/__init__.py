@@ -54,8 +54,8 @@ def _column_by_column(x: Tensor, bounds: Tensor, discount: float) -> Tensor:
     """All sequences at once, aligned at their ends."""
     y, ends, lengths = x.to(wide(x.dtype)).clone(), bounds[1:], bounds.diff()
     for back in range(1, int(lengths.max()) if len(lengths) else 0):
-        place = ends[lengths > back] - 1 - back
-        y[place] += discount * y[place + 1]
+        position = ends[lengths > back] - 1 - back
+        y[position] += discount * y[position + 1]
     return y
 
 

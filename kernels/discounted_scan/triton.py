@@ -27,16 +27,16 @@ def scan(x, bounds, y, discount, BLOCK: tl.constexpr):
     first = tl.load(bounds + sequence)
     end = tl.load(bounds + sequence + 1)
     carry = 0.0 * discount  # y right of the block
-    place = tl.arange(0, BLOCK)
+    position = tl.arange(0, BLOCK)
     for block in range(0, tl.cdiv(end - first, BLOCK)):
-        t = end - (block + 1) * BLOCK + place  # int64; the leftmost block hangs over
+        t = end - (block + 1) * BLOCK + position  # int64; the leftmost block hangs over
         inside = t >= first
         value = tl.load(x + t, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
         decay = tl.full([BLOCK], 1.0, tl.float32) * discount
         decay, value = tl.associative_scan((decay, value), 0, _then, reverse=True)
         value += decay * carry
         tl.store(y + t, value, mask=inside)
-        carry = tl.sum(tl.where(place == 0, value, 0.0), 0)
+        carry = tl.sum(tl.where(position == 0, value, 0.0), 0)
 
 
 @triton.jit

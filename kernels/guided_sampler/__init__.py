@@ -232,8 +232,8 @@ def _draw(
     else:
         tau, truncated = _threshold(x.flatten(1)[:, :vocabulary], limits), limits.on(vocabulary)
         mass = mass.masked_fill_(x < tau[:, None, None], 0)
-        kept = (mass > 0).flatten(1) & truncated[:, None]
-        token = draw_by_token(x.flatten(1), kept, seed, position)
+        candidates = (mass > 0).flatten(1) & truncated[:, None]
+        token = draw_by_token(x.flatten(1), candidates, seed, position)
         if not truncated.all():
             token = torch.where(truncated, token, draw_by_cell(mass, seed, position))
     token = token.clamp_max(vocabulary - 1)  # a row without any mass
@@ -257,13 +257,13 @@ def draw_by_cell(
 
 
 def draw_by_token(
-    x: Float[Tensor, "N V"], kept: Bool[Tensor, "N V"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
+    x: Float[Tensor, "N V"], candidates: Bool[Tensor, "N V"], seed: Int[Tensor, " N"], position: Int[Tensor, " N"]
 ) -> Int[Tensor, " N"]:
     """The kept token of the largest x + Gumbel; 0 where a row keeps none.
 
     Stream 3, index = token: which other tokens are kept does not matter to a token's noise.
     """
-    row, token = kept.nonzero(as_tuple=True)
+    row, token = candidates.nonzero(as_tuple=True)
     noise = philox.gumbel(philox.words(seed[row], token, position[row], TOKENS)[0])
     score = torch.full_like(x, -torch.inf, dtype=torch.float64)
     score[row, token] = noise + x[row, token]

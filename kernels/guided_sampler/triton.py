@@ -65,13 +65,15 @@ def fused(
     logits = _logits(base, guides, weights) | {"temperature": temperature, "vocabulary": vocabulary}
     noise = {"seed": seed.contiguous(), "position": position.contiguous()}
     limits = _limits(rows, base.device, top_k, top_p, min_p, delta) if cut else _no_limits(temperature)
-    found = _candidates(rows, base.device) if cut else dict.fromkeys(("count", "tokens", "tilted"), temperature)
+    scratch = _candidates(rows, base.device) if cut else dict.fromkeys(("count", "tokens", "tilted"), temperature)
 
     splits = triton.cdiv(triton.cdiv(vocabulary, CELL), span)
     sums = torch.empty(rows, splits, SUMS, device=base.device)
     picks = torch.empty(rows, splits, PICKS, dtype=torch.int32, device=base.device)
     shared = logits | noise | {"sums": sums, "picks": picks, "splits": splits, "CELL": CELL}
-    launch(scan_cells, (rows, splits), **shared, **limits, **found, CUT=cut, SPAN=span, CAPACITY=CAPACITY, num_warps=1)
+    launch(
+        scan_cells, (rows, splits), **shared, **limits, **scratch, CUT=cut, SPAN=span, CAPACITY=CAPACITY, num_warps=1
+    )
 
     out: dict[str, Any] = {"token": torch.empty(rows, dtype=torch.int64, device=base.device)}
     out |= {"facts": torch.empty(5, rows, device=base.device), "rows": rows}
@@ -82,7 +84,7 @@ def fused(
     if cut:
         again = logits | noise | limits | out | {"scales": scales}
         flags = torch.empty(rows, dtype=torch.int32, device=base.device)
-        launch(draw_candidates, (rows,), **again, **found, flags=flags, CAPACITY=CAPACITY, num_warps=8)
+        launch(draw_candidates, (rows,), **again, **scratch, flags=flags, CAPACITY=CAPACITY, num_warps=8)
         launch(draw_from_all, (rows,), **again, flags=flags, BLOCK=BLOCK, num_warps=8)
     return Sampled(out["token"], *out["facts"])
 
@@ -290,12 +292,12 @@ def draw_candidates(
         if short:
             tl.store(flags + row, 1)
         else:
-            kept = bits <= limit
+            candidates = bits <= limit
             word = philox(tl.load(seed + row), v, tl.load(position + row), STREAM_TOKENS)[0]
-            score = tl.where(kept, x + gumbel(word), -INFINITY)
+            score = tl.where(candidates, x + gumbel(word), -INFINITY)
             drawn = tl.min(tl.where(score == tl.max(score, 0), v, DEEPEST), 0)
-            said = tl.sum(tl.where(kept & (v == drawn), x, 0.0), 0)
-            tl.store(facts + row, said - tl.log(tl.sum(tl.where(kept, e, 0.0), 0)))
+            drawn_logit = tl.sum(tl.where(candidates & (v == drawn), x, 0.0), 0)
+            tl.store(facts + row, drawn_logit - tl.log(tl.sum(tl.where(candidates, e, 0.0), 0)))
             say(base, base_step, guides, guides_step, guide_step, weights, row, drawn, token, facts, rows, scales, G)
 
 
@@ -324,20 +326,20 @@ def draw_from_all(
                 0 * k, p * total, G, BLOCK,
             )  # fmt: skip
             limit = tl.minimum(limit, last)
-        best, drawn, said, kept_mass = -INFINITY, 0, 0.0 * t, 0.0 * t
+        best, drawn, drawn_logit, kept_mass = -INFINITY, 0, 0.0 * t, 0.0 * t
         for first in range(0, vocabulary, BLOCK):
             v = first + tl.arange(0, BLOCK)
             x = tempered(
                 base, base_step, guides, guides_step, guide_step, weights, row, v, vocabulary, inverse, shift, G
             )  # fmt: skip
-            kept = (x > -INFINITY) & (depth(x) <= limit)
-            kept_mass += tl.sum(tl.where(kept, tl.exp(x), 0.0), 0)
+            candidates = (x > -INFINITY) & (depth(x) <= limit)
+            kept_mass += tl.sum(tl.where(candidates, tl.exp(x), 0.0), 0)
             word = philox(tl.load(seed + row), v, tl.load(position + row), STREAM_TOKENS)[0]
-            score = tl.where(kept, x + gumbel(word), -INFINITY)
+            score = tl.where(candidates, x + gumbel(word), -INFINITY)
             here = tl.max(score, 0)
             leader = tl.min(tl.where(score == here, v, DEEPEST), 0)
-            said = tl.where(here > best, tl.sum(tl.where(v == leader, x, 0.0), 0), said)
+            drawn_logit = tl.where(here > best, tl.sum(tl.where(v == leader, x, 0.0), 0), drawn_logit)
             drawn = tl.where(here > best, leader, drawn)
             best = tl.maximum(best, here)
-        tl.store(facts + row, said - tl.log(kept_mass))
+        tl.store(facts + row, drawn_logit - tl.log(kept_mass))
         say(base, base_step, guides, guides_step, guide_step, weights, row, drawn, token, facts, rows, scales, G)

@@ -83,11 +83,11 @@ def deepest(
     last, total = 0, 0.0 * shift
     for bit in range(31):
         step = 1 << (30 - bit)
-        found, weight = weigh(
+        logits, weight = weigh(
             base, base_step, guides, guides_step, guide_step, weights, row, vocabulary, inverse, shift, last + step,
             G, BLOCK,
         )  # fmt: skip
-        enough = (found >= number) & (weight >= mass)
+        enough = (logits >= number) & (weight >= mass)
         last = tl.where(enough, last, last + step)
         total = tl.where(enough, weight, total)
     return last, total

@@ -47,10 +47,10 @@ def reference(
     z = z if bias is None else z + bias.to(dtype)
     z = z if softcap is None else softcap * torch.tanh(z / softcap)
     logp = (z / temperature).log_softmax(1)
-    said = logp.gather(1, target.clamp_min(0)[:, None]).squeeze(1)
+    target_logprob = logp.gather(1, target.clamp_min(0)[:, None]).squeeze(1)
     entropy = -(logp.exp() * logp).sum(1)
     ignored = target == IGNORED
-    return LinearLogprob(said.masked_fill(ignored, 0), entropy.masked_fill(ignored, 0))
+    return LinearLogprob(target_logprob.masked_fill(ignored, 0), entropy.masked_fill(ignored, 0))
 
 
 def linear_logprob(
@@ -113,12 +113,12 @@ def linear_loss(
     chosen = way(hidden)
     with _full_precision(hidden):
         if chosen == "reference":
-            found = reference(hidden, weight, target, bias=bias, temperature=temperature, softcap=softcap)
-            values = loss(*found, slice(0, len(hidden))).masked_fill(target == IGNORED, 0)
-            return LinearLoss(values.sum(), found.logprob.detach(), found.entropy.detach())
+            result = reference(hidden, weight, target, bias=bias, temperature=temperature, softcap=softcap)
+            values = loss(*result, slice(0, len(hidden))).masked_fill(target == IGNORED, 0)
+            return LinearLoss(values.sum(), result.logprob.detach(), result.entropy.detach())
         head = Head(temperature, softcap, _rows(hidden, weight, chunk))
-        wanted = [_wants_gradient(one) for one in (hidden, weight, bias)]
-        return LinearLoss(*_Made.apply(hidden, weight, bias, target, head, _engine(chosen), loss, wanted))
+        needs_gradient = [_wants_gradient(tensor) for tensor in (hidden, weight, bias)]
+        return LinearLoss(*_Made.apply(hidden, weight, bias, target, head, _engine(chosen), loss, needs_gradient))
 
 
 def _engine(chosen: Way) -> Engine:
@@ -162,7 +162,7 @@ class _Made(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, head: Head, engine: Engine,
-        loss: RowLoss, wanted: Sequence[bool],
+        loss: RowLoss, needs_gradient: Sequence[bool],
     ) -> Any:  # fmt: skip
         logprob, entropy = hidden.new_empty((2, len(hidden)), dtype=wide(hidden.dtype))
         total = logprob.new_zeros(())
@@ -174,8 +174,8 @@ class _Made(torch.autograd.Function):
             return g, q
 
         inputs = (hidden, weight, bias)
-        ctx.totals = gradients_in_chunks(inputs, wanted, target, head, engine, of_rows)
-        ctx.dtypes = [one if one is None else one.dtype for one in inputs]
+        ctx.totals = gradients_in_chunks(inputs, needs_gradient, target, head, engine, of_rows)
+        ctx.dtypes = [tensor if tensor is None else tensor.dtype for tensor in inputs]
         ctx.mark_non_differentiable(logprob, entropy)
         return total, logprob, entropy
 
@@ -227,8 +227,8 @@ def _in_their_dtypes(totals: Sequence[Tensor | None], inputs: Sequence[Any]) -> 
     return [total if total is None else total.to(of) for total, of in zip(totals, inputs, strict=True)]
 
 
-def _wants_gradient(one: Tensor | None) -> bool:
-    return one is not None and one.requires_grad and torch.is_grad_enabled()
+def _wants_gradient(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.requires_grad and torch.is_grad_enabled()
 
 
 def _full_precision(hidden: Tensor) -> torch.autocast:

@@ -59,17 +59,20 @@ def score_in_chunks(
 
 
 def gradients_in_chunks(
-    inputs: Sequence[Any], wanted: Sequence[bool], target: Tensor, head: Head, engine: Engine,
+    inputs: Sequence[Any], needs_gradient: Sequence[bool], target: Tensor, head: Head, engine: Engine,
     upstream: Callable[[slice, Chunk], tuple[Tensor, Tensor]],
 ) -> list[Tensor | None]:  # fmt: skip
     """Gradients of hidden, weight and bias where wanted, in float32 or wider; `upstream` says g and q of some rows."""
     dtype = wide(inputs[0].dtype)
-    totals = [torch.zeros_like(one, dtype=dtype) if want else None for one, want in zip(inputs, wanted, strict=True)]
+    totals = [
+        torch.zeros_like(tensor, dtype=dtype) if want else None
+        for tensor, want in zip(inputs, needs_gradient, strict=True)
+    ]
     hidden, weight = operands(inputs[0], inputs[1])
     for rows, a in _products(hidden, weight, head):
         chunk = engine.statistics(a, inputs[2], target[rows], head)
-        g, q = (one.masked_fill(target[rows] == IGNORED, 0) for one in upstream(rows, chunk))
-        if any(wanted):
+        g, q = (gradient.masked_fill(target[rows] == IGNORED, 0) for gradient in upstream(rows, chunk))
+        if any(needs_gradient):
             da = engine.gradient(chunk, inputs[2], target[rows], g, q, head, weight.dtype)
             _accumulate(totals, rows, da, hidden[rows], weight)
     return totals

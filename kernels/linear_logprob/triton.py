@@ -82,7 +82,7 @@ def fused(
     shape: Tiles | None = None,
 ) -> LinearLogprob:
     """The same by `score` and `merge`, for tensors of one dtype; targets are int64, `chunk` is not read."""
-    hidden, weight = (one if one.stride(1) == 1 else one.contiguous() for one in (hidden, weight))
+    hidden, weight = (tensor if tensor.stride(1) == 1 else tensor.contiguous() for tensor in (hidden, weight))
     rows, width = hidden.shape
     shape = tiles(hidden, weight) if shape is None else shape
     row_tiles, word_tiles = triton.cdiv(rows, shape.rows), triton.cdiv(len(weight), shape.words)
@@ -242,7 +242,7 @@ def score(
     split = tl.program_id(1)
     n = first + tl.arange(0, BLOCK_N)
     known = n < rows
-    said = tl.load(target + n, mask=known, other=NOBODY).to(tl.int32)
+    target_id = tl.load(target + n, mask=known, other=NOBODY).to(tl.int32)
     top = tl.full([BLOCK_N], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK_N], tl.float32)
     mean = tl.zeros([BLOCK_N], tl.float32)
@@ -266,7 +266,7 @@ def score(
         if HAS_BIAS:
             b = tl.load(bias + v, mask=v < vocabulary, other=0.0).to(tl.float32)[None, :]
         z = logits(a, b, inverse, cap, HAS_CAP)
-        of_said += tl.sum(tl.where(v[None, :] == said[:, None], z, 0.0), 1)
+        of_said += tl.sum(tl.where(v[None, :] == target_id[:, None], z, 0.0), 1)
         z = tl.where((v < vocabulary)[None, :], z, -INFINITY)  # no phantom columns
         above = tl.maximum(top, tl.max(z, 1))
         shift = finite(above)
@@ -335,7 +335,7 @@ def stream_forward(
     """log π, entropy and log Σ e^z of a row; the first two 0 where it is ignored."""
     row = tl.program_id(0)
     a += row.to(tl.int64) * vocabulary
-    said = tl.load(target + row)
+    target_id = tl.load(target + row)
     mass, mean, of_said = 0.0 * inverse, 0.0 * inverse, 0.0 * inverse
     top = mass - INFINITY
     for first in range(0, vocabulary, BLOCK):
@@ -346,7 +346,7 @@ def stream_forward(
             b = tl.load(bias + v, mask=inside, other=0.0).to(tl.float32)
         product = tl.load(a + v, mask=inside, other=0.0).to(tl.float32)  # [BLOCK]
         z = logits(product, b, inverse, cap, HAS_CAP)
-        of_said += tl.sum(tl.where(v == said, z, 0.0), 0)
+        of_said += tl.sum(tl.where(v == target_id, z, 0.0), 0)
         z = tl.where(inside, z, -INFINITY)
         above = tl.maximum(top, tl.max(z, 0))
         shift = finite(above)
@@ -356,7 +356,7 @@ def stream_forward(
         mean = fade * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
         mass = fade * mass + tl.sum(e, 0)
         top = above
-    counted = said != NOBODY
+    counted = target_id != NOBODY
     width = tl.log(mass)
     tl.store(out + row, tl.where(counted, of_said - finite(top) - width, 0.0))
     tl.store(out + rows + row, tl.where(counted, width - mean / mass, 0.0))

@@ -47,7 +47,7 @@ def reference(
     start: int = 0,
 ) -> Float[Tensor, "N L n"]:
     """The definition; nothing is overwritten, and autograd follows it to every argument."""
-    scale, core, shift = (None if one is None else one.to(x.dtype) for one in (scale, core, shift))
+    scale, core, shift = (None if tensor is None else tensor.to(x.dtype) for tensor in (scale, core, shift))
     added = modulate(x[start:] @ A.T, scale, core, shift) @ B.T
     return torch.cat([y[:start], y[start:] + factor * added])
 
@@ -133,7 +133,7 @@ def _modulated(u: Float[Tensor, "NL r"], length: int, scale: Any, core: Any, shi
     """`modulate` on flat rows."""
     if scale is None and core is None and shift is None:
         return u
-    scale, core, shift = (one if one is None else _as(one, u.dtype) for one in (scale, core, shift))
+    scale, core, shift = (tensor if tensor is None else _as(tensor, u.dtype) for tensor in (scale, core, shift))
     if core is None and length == 1:
         if scale is None:
             return u.add_(shift)

@@ -20,7 +20,7 @@ WIDEST_CORE = 32  # ranks beyond do not fit into registers as [BLOCK_M, r, r]
 
 def serves(y: Tensor, x: Tensor, A: Tensor, B: Tensor, core: Tensor | None) -> bool:
     """Whether the kernel takes these: contiguous rows, one dtype for x and y, a core that fits."""
-    contiguous = all(one.stride(-1) == 1 for one in (x, A, B)) and x.is_contiguous() and y.is_contiguous()
+    contiguous = all(tensor.stride(-1) == 1 for tensor in (x, A, B)) and x.is_contiguous() and y.is_contiguous()
     return contiguous and x.dtype == y.dtype and (core is None or core.shape[-1] <= WIDEST_CORE)
 
 
@@ -53,11 +53,11 @@ def fused(
     return y
 
 
-def _modulation(name: str, one: Tensor | None, unread: Tensor) -> dict[str, Any]:
+def _modulation(name: str, tensor: Tensor | None, unread: Tensor) -> dict[str, Any]:
     """The tensor and the step from a row's modulation to the next row's: 0 where one serves all."""
-    if one is None:
+    if tensor is None:
         return {name: unread, f"{name}_step": 0}
-    return {name: one.contiguous(), f"{name}_step": one[0].numel() if len(one) > 1 else 0}
+    return {name: tensor.contiguous(), f"{name}_step": tensor[0].numel() if len(tensor) > 1 else 0}
 
 
 @triton.jit(do_not_specialize=["first", "end", "length"])

@@ -189,10 +189,10 @@ def _tokens(
     live = weight.detach() != 0
     live = live if mask is None else live & mask
 
-    def kept(one: Tensor) -> Tensor:
-        return torch.where(live, one.to(wide(logprob.dtype)), 0)
+    def kept(tensor: Tensor) -> Tensor:
+        return torch.where(live, tensor.to(wide(logprob.dtype)), 0)
 
-    old, advantage, weight = (kept(one.detach()) for one in (old, advantage, weight))
+    old, advantage, weight = (kept(tensor.detach()) for tensor in (old, advantage, weight))
     return _Tokens(kept(logprob), old, advantage, weight, live, None if base is None else kept(base.detach()))
 
 
@@ -287,9 +287,11 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
     tensors |= {"base": logprob + 0.5 * draw()} if "kl" in case else {}
     mask = {"mask": torch.arange(T) % 5 != 3} if case.get("mask") else {}
     if mask:
-        tensors = {name: one.masked_fill(~mask["mask"], torch.nan) for name, one in tensors.items()}
-    placed = {name: one.to(dtype=dtype, device=device) for name, one in tensors.items()}
+        tensors = {name: tensor.masked_fill(~mask["mask"], torch.nan) for name, tensor in tensors.items()}
+    placed = {name: tensor.to(dtype=dtype, device=device) for name, tensor in tensors.items()}
     chosen = {name: case[name] for name in ("beta", "kl", "corrected") if name in case} | {
         "rule": ClipRule(*case["rule"])
     }
-    return placed | {name: one.to(device) for name, one in {"bounds": bounds_of(lengths), **mask}.items()} | chosen
+    return (
+        placed | {name: tensor.to(device) for name, tensor in {"bounds": bounds_of(lengths), **mask}.items()} | chosen
+    )

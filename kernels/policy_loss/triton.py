@@ -59,7 +59,7 @@ class _Fused(torch.autograd.Function):
         launch(
             sequence_loss,
             (sequences,),
-            **{name: one.contiguous() for name, one in tokens.items()},
+            **{name: tensor.contiguous() for name, tensor in tokens.items()},
             **{"bounds": bounds.contiguous(), "gradient": gradient, "sums": sums, "shares": shares},
             **dict(zip(("low", "high", "low_negative", "high_negative"), log_bounds(rule), strict=True)),
             **{"farthest": FARTHEST, "beta": float(beta)},
@@ -102,8 +102,10 @@ def sequence_loss(
     share, lost, apart, out, count, ratios = 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta, 0.0 * beta
     for block in range(0, blocks):
         start = first + block * BLOCK
-        t, inside, live, w, said, log_r, A = read(logprob, old, advantage, weight, mask, start, end, MASK, BLOCK)
-        own = log_r
+        t, inside, live, w, token_logprob, log_r, A = read(
+            logprob, old, advantage, weight, mask, start, end, MASK, BLOCK
+        )
+        token_log_ratio = log_r
         if LEVEL != "token":
             log_r = tl.where(live, mean, 0.0)
         least = tl.where(A >= 0, low, low_negative)
@@ -113,15 +115,15 @@ def sequence_loss(
         grad = -w * A * r  # [BLOCK], as all that follow
         loss = grad
         if THROUGH == "logprob":
-            loss = grad * said
+            loss = grad * token_logprob
         elif LEVEL == "sequence":
             grad = tl.where(live, common, 0.0)
         else:
             grad = tl.where(outside, 0.0, grad)
         total = loss
         if KL != "none":
-            gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - said
-            distance, steepness = divergence(gap, own, farthest, KL, CORRECTED)
+            gap = tl.load(base + t, mask=live, other=0.0).to(tl.float32) - token_logprob
+            distance, steepness = divergence(gap, token_log_ratio, farthest, KL, CORRECTED)
             apart += tl.sum(distance, 0)
             if PENALTY:
                 total += beta * w * distance
@@ -166,10 +168,10 @@ def read(logprob, old, advantage, weight, mask, start, end, MASK: tl.constexpr, 
     if MASK:
         live = live & (tl.load(mask + t, mask=inside, other=0) != 0)
     w = tl.where(live, w, 0.0)
-    said = tl.load(logprob + t, mask=live, other=0.0).to(tl.float32)
-    log_r = said - tl.load(old + t, mask=live, other=0.0).to(tl.float32)
+    token_logprob = tl.load(logprob + t, mask=live, other=0.0).to(tl.float32)
+    log_r = token_logprob - tl.load(old + t, mask=live, other=0.0).to(tl.float32)
     A = tl.load(advantage + t, mask=live, other=0.0).to(tl.float32)
-    return t, inside, live, w, said, log_r, A
+    return t, inside, live, w, token_logprob, log_r, A
 
 
 @triton.jit

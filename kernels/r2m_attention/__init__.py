@@ -153,8 +153,8 @@ def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> di
     tensors |= {name: draw(*shape) / shape[0] ** 0.5 for name, shape in shapes.items()}
     mask = {}
     if case.get("mask"):
-        place = torch.arange(T)
-        mask = {"mask": (place % 3 != 1) & (place < bounds[-2])}
+        position = torch.arange(T)
+        mask = {"mask": (position % 3 != 1) & (position < bounds[-2])}
         tensors["states"][~mask["mask"]] = torch.nan
-    placed = {name: one.to(dtype=dtype, device=device) for name, one in tensors.items()}
-    return placed | {name: one.to(device) for name, one in {"bounds": bounds, **mask}.items()}
+    placed = {name: tensor.to(dtype=dtype, device=device) for name, tensor in tensors.items()}
+    return placed | {name: tensor.to(device) for name, tensor in {"bounds": bounds, **mask}.items()}

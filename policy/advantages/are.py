@@ -46,16 +46,16 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
 
 def location(x: Float[Tensor, " M"], shape: float, blocks: int, floor: float) -> Float[Tensor, ""]:
     """The median of the blocks' centres; no more blocks than values."""
-    return torch.stack([centre(one, shape, floor) for one in x.tensor_split(min(blocks, len(x)))]).quantile(0.5)
+    return torch.stack([centre(block, shape, floor) for block in x.tensor_split(min(blocks, len(x)))]).quantile(0.5)
 
 
 def centre(x: Float[Tensor, " M"], shape: float, floor: float) -> Float[Tensor, ""]:
     """Re-weighted means with w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), α falling from 2 (the mean) to `shape`."""
     scale = (MAD * (x - x.quantile(0.5)).abs().quantile(0.5)).clamp_min(floor)
-    found = x.mean()
+    center = x.mean()
     for stage in range(1, STAGES + 1):
         alpha = 2 - (2 - shape) * stage / STAGES
         for _ in range(STEPS):
-            weight = (((x - found) / scale).square() / (2 - alpha) + 1) ** (alpha / 2 - 1)
-            found = (weight * x).sum() / weight.sum()
-    return found
+            weight = (((x - center) / scale).square() / (2 - alpha) + 1) ** (alpha / 2 - 1)
+            center = (weight * x).sum() / weight.sum()
+    return center

@@ -45,7 +45,7 @@ def adv_ccpo(
     and success as `middle`, such as 0 for the released code's -1 and 1. A row without R_joint counts for nobody.
     """
     credited = (r_joint + lam * event(r_joint, r_solo, group, middle)).to(r_joint.dtype)
-    thinker, solver = (_centred(one, group) for one in (credited, r_joint))
+    thinker, solver = (_centred(reward, group) for reward in (credited, r_joint))
     return thinker, solver
 
 
@@ -64,5 +64,5 @@ def event(
 
 
 def _centred(r: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-    found = groups(r, group)
-    return kept(r - found.mean, found.valid, r)
+    statistics = groups(r, group)
+    return kept(r - statistics.mean, statistics.valid, r)

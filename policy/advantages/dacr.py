@@ -63,10 +63,10 @@ def adv_dacr(
     """
     if answers.shape[1] != 2:
         raise ValueError(f"dacr: agents are two, got {answers.shape[1]}")
-    for one in (answers, rewrites):
-        check_finite(one)
+    for turn in (answers, rewrites):
+        check_finite(turn)
     total = as_float(rewrites) + gamma * (rewrites - answers).flip(1)
-    return torch.stack([_advantage(one, group, loc, epsilon) for one in total.unbind(1)], 1)
+    return torch.stack([_advantage(column, group, loc, epsilon) for column in total.unbind(1)], 1)
 
 
 def _advantage(total: Tensor, group: Tensor, loc: Location, epsilon: float) -> Float[Tensor, " N"]:
@@ -99,5 +99,5 @@ def located(name: str, shape: float | None, blocks: int, floor: float) -> Locati
 
 
 def _mean(x: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-    found = groups(x, group)
-    return torch.where(found.valid, found.mean, torch.nan)
+    statistics = groups(x, group)
+    return torch.where(statistics.valid, statistics.mean, torch.nan)

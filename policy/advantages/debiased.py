@@ -20,14 +20,14 @@ def debiased() -> AdvantageEstimator:
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-        found = groups(rewards, rollout.group)
+        statistics = groups(rewards, rollout.group)
         odd = ~rewards.isnan() & (rewards != 0) & (rewards != 1)
         if odd.any():
             raise ValueError(
                 f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
             )
-        mixed = found.valid & (found.variance > 0)
-        return kept(rewards - pass_rate(found.mean, found.number), mixed, rewards)
+        mixed = statistics.valid & (statistics.variance > 0)
+        return kept(rewards - pass_rate(statistics.mean, statistics.number), mixed, rewards)
 
     return estimate
 

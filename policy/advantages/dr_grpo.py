@@ -15,7 +15,7 @@ def dr_grpo() -> AdvantageEstimator:
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-        found = groups(rewards, rollout.group)
-        return kept(rewards - found.mean, found.valid, rewards)
+        statistics = groups(rewards, rollout.group)
+        return kept(rewards - statistics.mean, statistics.valid, rewards)
 
     return estimate

@@ -29,13 +29,13 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
         r = at_last_token(as_float(rewards), rollout.response)
         live = rollout.response & ~(r.isnan() & rollout.response).any(1, keepdim=True)
         order = own_first(rollout.response)
-        r, values, own = (one.gather(1, order) for one in (r, rollout.values, rollout.response))
-        values = torch.where(own, values, 0)
+        r, values, response = (tensor.gather(1, order) for tensor in (r, rollout.values, rollout.response))
+        values = torch.where(response, values, 0)
         following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], 1)
         if rewards.dim() == 2 and rollout.after is not None:
             behind = torch.where(rollout.finished, 0, rollout.after)[:, None]
-            following = torch.where(last_token(own), behind, following)
-        delta = torch.where(own & live.gather(1, order), r + gamma * following - values, 0)
+            following = torch.where(last_token(response), behind, following)
+        delta = torch.where(response & live.gather(1, order), r + gamma * following - values, 0)
         packed = discounted_scan(delta.flatten(), bounds_of_rows(delta), discount=gamma * lam).view_as(delta)
         advantages = torch.zeros_like(packed).scatter(1, order, packed)
         return torch.where(live, advantages, 0).to(values.dtype)

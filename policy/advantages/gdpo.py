@@ -24,10 +24,10 @@ def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> Ad
             raise ValueError(f"gdpo: {len(w)} weights for {rewards.shape[1]} rewards; give one for each")
         rewards = as_float(rewards)
         missing = rewards.isnan().any(1)
-        parts = [groups(one.masked_fill(missing, torch.nan), rollout.group) for one in rewards.unbind(1)]
+        parts = [groups(component.masked_fill(missing, torch.nan), rollout.group) for component in rewards.unbind(1)]
         terms = [
-            weight * (one - part.mean) / (part.variance.sqrt() + epsilon)
-            for weight, one, part in zip(w, rewards.unbind(1), parts, strict=True)
+            weight * (component - part.mean) / (part.variance.sqrt() + epsilon)
+            for weight, component, part in zip(w, rewards.unbind(1), parts, strict=True)
         ]
         total, valid = torch.stack(terms).sum(0), parts[0].valid
         total[valid] = standardised(total[valid], epsilon)

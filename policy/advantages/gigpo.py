@@ -44,16 +44,16 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 
 def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
     """(x - mean) / (std + ε) over the values with the same key; 0 where there is no other."""
-    found = groups(values, key)
-    return kept((values - found.mean) / (found.variance.sqrt() + epsilon), found.valid, values)
+    statistics = groups(values, key)
+    return kept((values - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, values)
 
 
 def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]) -> Int[Tensor, "N L"]:
     """Numbers of states: equal where two answers of a group had the same text before the column's token."""
-    found, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
+    state_ids, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
     for column in range(tokens.shape[1]):
-        found[:, column] = before + used
+        state_ids[:, column] = before + used
         used += len(before)
-        told = torch.where(response[:, column], tokens[:, column], -1)
-        before = torch.unique(torch.stack([before, told], 1), dim=0, return_inverse=True)[1]
-    return found
+        token = torch.where(response[:, column], tokens[:, column], -1)
+        before = torch.unique(torch.stack([before, token], 1), dim=0, return_inverse=True)[1]
+    return state_ids

@@ -15,7 +15,7 @@ def grpo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-        found = groups(rewards, rollout.group)
-        return kept((rewards - found.mean) / (found.variance.sqrt() + epsilon), found.valid, rewards)
+        statistics = groups(rewards, rollout.group)
+        return kept((rewards - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, rewards)
 
     return estimate

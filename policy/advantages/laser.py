@@ -40,20 +40,22 @@ def laser(
                 f"laser: rewards are two, the verifier's and the policy's log-probability, got {rewards.shape[1]}"
             )
         missing = rewards.isnan().any(1)
-        r, said = rewards.double().masked_fill(missing[:, None], torch.nan).unbind(1)
-        s = self_reward(said, beta, reference).clamp(0, 1)
+        r, self_rewards = rewards.double().masked_fill(missing[:, None], torch.nan).unbind(1)
+        s = self_reward(self_rewards, beta, reference).clamp(0, 1)
         s = torch.where(rollout.finished | missing, s, 0)
         of_r, of_s = groups(r, rollout.group), groups(s, rollout.group)
-        z, own = ((one - part.mean) / (part.variance.sqrt() + epsilon) for one, part in ((r, of_r), (s, of_s)))
-        own = torch.where(of_s.variance.sqrt() > spread, own, z)
-        return kept(shares[0] * z + shares[1] * own, of_r.valid, rewards)
+        z, self_advantage = (
+            (reward - part.mean) / (part.variance.sqrt() + epsilon) for reward, part in ((r, of_r), (s, of_s))
+        )
+        self_advantage = torch.where(of_s.variance.sqrt() > spread, self_advantage, z)
+        return kept(shares[0] * z + shares[1] * self_advantage, of_r.valid, rewards)
 
     return estimate
 
 
-def self_reward(said: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
+def self_reward(log_ratio: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
     """s = β (ℓ - c): near the verdict, once it is learnt; ranks answers at test time for one token more each."""
-    return beta * (said - reference)
+    return beta * (log_ratio - reference)
 
 
 def self_reward_error(
@@ -65,5 +67,5 @@ def self_reward_error(
     """
     counted = finished * (verdict == 1), finished * (verdict == 0)
     number = finished.sum()
-    weight = torch.stack([one * number / (2 * one.sum().clamp_min(1)) for one in counted]).sum(0)
+    weight = torch.stack([side * number / (2 * side.sum().clamp_min(1)) for side in counted]).sum(0)
     return weight * (score - verdict).square()

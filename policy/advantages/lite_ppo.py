@@ -15,9 +15,9 @@ def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-        found = groups(rewards, rollout.group)
-        counted = rewards[found.valid].double()
+        statistics = groups(rewards, rollout.group)
+        counted = rewards[statistics.valid].double()
         spread = counted.std() if len(counted) > 1 else counted.new_zeros(())
-        return kept((rewards - found.mean) / (spread + epsilon), found.valid, rewards)
+        return kept((rewards - statistics.mean) / (spread + epsilon), statistics.valid, rewards)
 
     return estimate

@@ -11,8 +11,8 @@ def rloo() -> AdvantageEstimator:
     """A_i = r_i - mean_{j≠i} r_j = (r_i - mean_j r_j) G / (G - 1)             Ahmadian et al. 2024, arXiv:2402.14740"""
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-        found = groups(rewards, rollout.group)
-        others = (found.number - 1).clamp_min(1)
-        return kept((rewards - found.mean) * found.number / others, found.valid, rewards)
+        statistics = groups(rewards, rollout.group)
+        others = (statistics.number - 1).clamp_min(1)
+        return kept((rewards - statistics.mean) * statistics.number / others, statistics.valid, rewards)
 
     return estimate

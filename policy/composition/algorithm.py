@@ -45,8 +45,8 @@ class Penalty:
         """β k of every token, 0 outside the answers."""
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
-        found = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
-        return torch.where(rollout.response, self.beta * found.view_as(rollout.base), 0)
+        kl = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
+        return torch.where(rollout.response, self.beta * kl.view_as(rollout.base), 0)
 
 
 def rewards_by_token(rewards: Rewards, penalty: Penalty) -> bool:
@@ -103,9 +103,9 @@ class Algorithm:
                 "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
             )
         trained = [name for name, share in self.shares.items() if share]
-        for one in [*self.reward_transforms.values()][-1:]:
-            if one.check and not self.apart:
-                one.check(self.advantage, trained)
+        for transform in [*self.reward_transforms.values()][-1:]:
+            if transform.check and not self.apart:
+                transform.check(self.advantage, trained)
         self._rewards = Composed("reward", self.reward_transforms)
         self._advantages = Composed("advantage", self.advantage_transforms)
         self._scheduled: State = {}
@@ -115,7 +115,7 @@ class Algorithm:
         """Fields of the rollout that some formula wants."""
         made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
         others = (*getattr(self.advantage, "reads", ()), *getattr(self.scheduler, "reads", ()))
-        return {name for one in made for name in one.reads} | {*others}
+        return {name for formula in made for name in formula.reads} | {*others}
 
     @property
     def gamma(self) -> float:

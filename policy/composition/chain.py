@@ -23,13 +23,13 @@ class Composed:
                     f"stage {before.stage} ({STAGES[before.stage]}); put it before"
                 )
         self.transforms = dict(transforms)
-        self.state: dict[str, State] = {name: dict(one.start) for name, one in transforms.items()}
+        self.state: dict[str, State] = {name: dict(transform.start) for name, transform in transforms.items()}
 
     def __call__(self, x: Any, rollout: Rollout) -> list[tuple[str, Any]]:
         """What x is after each transform, by name; the last is the result. Nothing for no transforms."""
         stages = []
-        for name, one in self.transforms.items():
-            self.state[name], x = one.change(self.state[name], x, rollout)
+        for name, transform in self.transforms.items():
+            self.state[name], x = transform.change(self.state[name], x, rollout)
             stages.append((name, x))
         return stages
 
@@ -37,7 +37,7 @@ class Composed:
         """Go on from a checkpoint's state; it has to be of the same transforms."""
         if [*state] != [*self.transforms]:
             raise ValueError(f"the state is of {', '.join(state)}, the transforms are {', '.join(self.transforms)}")
-        self.state = {name: dict(one) for name, one in state.items()}
+        self.state = {name: dict(transform_state) for name, transform_state in state.items()}
 
 
 def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
@@ -45,4 +45,4 @@ def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
     if len(weights) != values.shape[1]:
         raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
     used = [index for index, weight in enumerate(weights) if weight]
-    return sum((weights[place] * values[:, place] for place in used), start=values.new_zeros(len(values)))
+    return sum((weights[component] * values[:, component] for component in used), start=values.new_zeros(len(values)))

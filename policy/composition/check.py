@@ -79,9 +79,9 @@ def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
         "after": torch.zeros(N),
         "states": torch.stack([number % 5, number % 3], 2).float(),
     }
-    wanted = {name: column for name, column in columns.items() if name in fields}
+    required = {name: column for name, column in columns.items() if name in fields}
     finished = torch.arange(N) != LONGEST - 1
-    return Rollout(torch.arange(N) // size, response, finished)._replace(**wanted)
+    return Rollout(torch.arange(N) // size, response, finished)._replace(**required)
 
 
 def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:

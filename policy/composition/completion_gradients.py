@@ -29,8 +29,8 @@ def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> N
     weight = trainer._gather(torch.cat([weight.sum(1) for weight in weights]))
     shares, slopes = shares_and_slopes(trainer.algorithm.rule, joined(parts, trainer._gather), weight)
     sizes = [len(weight) for weight in weights]
-    own = slice(trainer.accelerator.process_index * sum(sizes), (trainer.accelerator.process_index + 1) * sum(sizes))
-    columns = shares[own].split(sizes), slopes[own].split(sizes)
+    local = slice(trainer.accelerator.process_index * sum(sizes), (trainer.accelerator.process_index + 1) * sum(sizes))
+    columns = shares[local].split(sizes), slopes[local].split(sizes)
     for batch, share, slope in zip(micro_batches, *columns, strict=True):
         batch |= {"loss_share": share, "loss_slope": slope}
 
@@ -40,8 +40,10 @@ def completions_of(
 ) -> WholeAnswers:
     """Return what a loss of whole completions reads of a micro-batch; groups are numbered over all processes."""
     args, row = trainer.args, inputs["row"]
-    own = args.per_device_train_batch_size * int(args.steps_per_generation or 1) if trainer.model.training else len(row)
-    batches, processes = row // own, trainer.accelerator
-    row = (batches * processes.num_processes + processes.process_index) * own + row % own
+    local_rows = (
+        args.per_device_train_batch_size * int(args.steps_per_generation or 1) if trainer.model.training else len(row)
+    )
+    batches, processes = row // local_rows, trainer.accelerator
+    row = (batches * processes.num_processes + processes.process_index) * local_rows + row % local_rows
     updates = trainer._step % args.cycle // args.gradient_accumulation_steps
     return whole_answers(logprob, rows.response, weights, inputs | {"row": row}, trainer._size, updates)

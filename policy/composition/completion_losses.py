@@ -101,10 +101,10 @@ def whole_answers(
     updates: int,
 ) -> WholeAnswers:
     """Of a micro-batch of the trainer's; an answer that weighs nothing has no advantage."""
-    said, old, base = (logprob * response).sum(1), inputs.get("old_per_token_logps"), inputs.get("base")
+    logprob_sum, old, base = (logprob * response).sum(1), inputs.get("old_per_token_logps"), inputs.get("base")
     return WholeAnswers(
-        said,
-        said.detach() if old is None else (old * response).sum(1),
+        logprob_sum,
+        logprob_sum.detach() if old is None else (old * response).sum(1),
         inputs["advantages"][:, 0].masked_fill(weights.sum(1) == 0, torch.nan),
         inputs["row"] // size,
         response.sum(1),

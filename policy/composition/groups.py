@@ -23,15 +23,17 @@ class Groups(NamedTuple):
 def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
     """Rewards that are NaN count for nobody; infinite ones are a `ValueError`."""
     check_finite(rewards)
-    place = torch.unique(group, return_inverse=True)[1]
+    group_index = torch.unique(group, return_inverse=True)[1]
     known, r = ~rewards.isnan(), rewards.double().nan_to_num(0)
 
     def total(values: Tensor) -> Tensor:
-        return torch.zeros(len(rewards), dtype=torch.float64, device=r.device).index_add(0, place, values)[place]
+        return torch.zeros(len(rewards), dtype=torch.float64, device=r.device).index_add(0, group_index, values)[
+            group_index
+        ]
 
     number = total(known.double())
     mean = total(r * known) / number.clamp_min(1)
-    ends = [torch.zeros_like(r).scatter_reduce(0, place[known], r[known], how, include_self=False)[place]
+    ends = [torch.zeros_like(r).scatter_reduce(0, group_index[known], r[known], how, include_self=False)[group_index]
             for how in ("amin", "amax")]  # fmt: skip
     mean = torch.where(ends[0] == ends[1], ends[0], mean)  # equal rewards differ from their mean by rounding alone
     variance = total(torch.where(known, (r - mean).square(), 0)) / (number - 1).clamp_min(1)
@@ -41,8 +43,10 @@ def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
 def check_finite(rewards: Tensor) -> None:
     """Infinite rewards are a `ValueError` that names the first."""
     if rewards.isinf().any():
-        place = tuple(rewards.isinf().nonzero()[0].tolist())
-        raise ValueError(f"the reward at {place} is {rewards[place].item()}; a missing reward is NaN, never infinite")
+        location = tuple(rewards.isinf().nonzero()[0].tolist())
+        raise ValueError(
+            f"the reward at {location} is {rewards[location].item()}; a missing reward is NaN, never infinite"
+        )
 
 
 def as_float(rewards: Tensor) -> Tensor:

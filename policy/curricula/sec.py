@@ -18,9 +18,9 @@ def sec(*, rate: float, temperature: float) -> Curriculum:
 
     def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
         values = dict.fromkeys(gains, 0.0) | dict(state)
-        for kind, found in gains.items():
-            if found:
-                values[kind] += rate * (sum(found) / len(found) - values[kind])
+        for kind, gain in gains.items():
+            if gain:
+                values[kind] += rate * (sum(gain) / len(gain) - values[kind])
         return values, boltzmann(values, temperature)
 
     return step
@@ -34,4 +34,4 @@ def boltzmann(values: Mapping[str, float], temperature: float) -> dict[str, floa
     """
     top = max(values.values(), default=0.0)
     raw = {name: math.exp((value - top) / temperature) for name, value in values.items()}
-    return {name: one / sum(raw.values()) for name, one in raw.items()}
+    return {name: weight / sum(raw.values()) for name, weight in raw.items()}

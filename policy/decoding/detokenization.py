@@ -23,10 +23,10 @@ class TextStream:
         self.tokens += tokens
         ends = range(len(self.tokens), max(self._read, len(self.tokens) - CHARACTER), -1)
         windows = {end: self.decode(self.tokens[self._from : end]) for end in ends}
-        whole = [end for end, window in windows.items() if not window.endswith("�")]
-        if not whole and len(self.tokens) - self._read < CHARACTER:
+        complete = [end for end, window in windows.items() if not window.endswith("�")]
+        if not complete and len(self.tokens) - self._read < CHARACTER:
             return
-        end = whole[0] if whole else len(self.tokens)
+        end = complete[0] if complete else len(self.tokens)
         self.text += windows[end][len(self.decode(self.tokens[self._from : self._read])) :]
         self._from, self._read = self._read, end
 
@@ -38,10 +38,10 @@ class TextStream:
 class Reader:
     """One request's tokens, as they come: when they end, and which part of the text is sure."""
 
-    def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], room: int):
+    def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
         self.request = request
         self.finished: Finish | None = None
-        self.room = room
+        self.room = capacity
         """Tokens that the context has room for."""
         self._stream = TextStream(tokenizer)
         self._eos = frozenset() if request.ignore_eos else eos
@@ -96,14 +96,14 @@ class Reader:
                 return
 
     def _stop_place(self, text: str) -> int:
-        places = [place for place in map(text.find, self.request.stop) if place >= 0]
-        return min(places, default=len(text))
+        starts = [start for start in map(text.find, self.request.stop) if start >= 0]
+        return min(starts, default=len(text))
 
     def _news(self) -> str:
         """Text since the last call; what may yet become a stop string is held back."""
-        whole = self.text() if self.finished else self._stream.text
-        end = len(whole) if self.finished else len(whole) - _overlap(whole, self.request.stop)
-        news, self._given = whole[self._given : end], max(self._given, end)
+        text = self.text() if self.finished else self._stream.text
+        end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
+        news, self._given = text[self._given : end], max(self._given, end)
         return news
 
 

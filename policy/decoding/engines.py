@@ -69,7 +69,7 @@ class SharedBackbone:
     @contextmanager
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:
         """See `Engine`."""
-        base, guide = (prompts_of(voice.encoder, requests) for voice in (self.base, self.guide))
+        base, guide = (prompts_of(decoder.encoder, requests) for decoder in (self.base, self.guide))
         if self.late and base != guide:
             raise UsageError("with late=True base and guide read the same prompt; give both one chat template")
         alpha, weights = (
@@ -77,7 +77,7 @@ class SharedBackbone:
             torch.tensor([[float(request.weight)] for request in requests]),
         )
         used = _used(weights)
-        room = _shortest(room_of(self.base, base), room_of(self.guide, guide))
+        capacity = _shortest(room_of(self.base, base), room_of(self.guide, guide))
         model = language_model(self.base)
         with ExitStack() as stack:
             stack.enter_context(exclusively([model]))
@@ -86,8 +86,8 @@ class SharedBackbone:
             if used and self.late:
                 stack.enter_context(branching(model, self.adapter.settings.from_layer))
             prompts = base if self.late or not used else base + guide
-            part = Part(_forward(self.base, prompts, requests, room), base=1, guides=len(used))
-            yield Session([part], weights[:, used], used, [*map(len, base)], room, self.vocabulary, self.counters)
+            part = Part(_forward(self.base, prompts, requests, capacity), base=1, guides=len(used))
+            yield Session([part], weights[:, used], used, [*map(len, base)], capacity, self.vocabulary, self.counters)
 
 
 class SeparateModels:
@@ -113,20 +113,20 @@ class SeparateModels:
         """See `Engine`."""
         weights, alphas = self._weights(requests), self._alphas(requests)
         used = _used(weights)
-        voices = [self.base, *(self.voices[place] for place in used)]
-        prompts = [prompts_of(voice.encoder, requests) for voice in voices]
-        room = _shortest(*map(room_of, voices, prompts))
+        decoders = [self.base, *(self.voices[index] for index in used)]
+        prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
+        capacity = _shortest(*map(room_of, decoders, prompts))
         with ExitStack() as stack:
-            stack.enter_context(exclusively([language_model(voice) for voice in voices]))
+            stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_unadapted(self.base, len(requests)))
             for place in used:
                 stack.enter_context(_adapted(self.voices[place], alphas[place]))
             parts = [
-                Part(_forward(voice, own, requests, room), base=int(index == 0), guides=int(index > 0))
-                for index, (voice, own) in enumerate(zip(voices, prompts, strict=True))
+                Part(_forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0))
+                for index, (decoder, prompt_ids) in enumerate(zip(decoders, prompts, strict=True))
             ]
             lengths = [*map(len, prompts[0])]
-            yield Session(parts, weights[:, used], used, lengths, room, self.vocabulary, self.counters)
+            yield Session(parts, weights[:, used], used, lengths, capacity, self.vocabulary, self.counters)
 
     def _weights(self, requests: Sequence[Request]) -> Float[Tensor, "N G"]:
         weights = torch.tensor([[float(request.weight)] for request in requests])
@@ -145,18 +145,20 @@ class SeparateModels:
 # ---- parts ----
 
 
-def _adapted(voice: Voice, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
+def _adapted(decoder: Voice, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
     """Every row with the voice's adapter, if it has one."""
-    if voice.adapter is None:
+    if decoder.adapter is None:
         return nullcontext()
-    return voice.adapter.serving(voice.adapter.modulations(alpha))
+    return decoder.adapter.serving(decoder.adapter.modulations(alpha))
 
 
-def _unadapted(voice: Voice, rows: int) -> AbstractContextManager[None]:
+def _unadapted(decoder: Voice, rows: int) -> AbstractContextManager[None]:
     """No row with the voice's adapter, whatever its preference."""
-    if voice.adapter is None:
+    if decoder.adapter is None:
         return nullcontext()
-    return voice.adapter.serving(voice.adapter.modulations(torch.ones(1, len(voice.adapter.objectives))), start=rows)
+    return decoder.adapter.serving(
+        decoder.adapter.modulations(torch.ones(1, len(decoder.adapter.objectives))), start=rows
+    )
 
 
 def _used(weights: Float[Tensor, "N G"]) -> list[int]:
@@ -164,16 +166,20 @@ def _used(weights: Float[Tensor, "N G"]) -> list[int]:
     return [index for index, column in enumerate(weights.T) if column.any()]
 
 
-def _shortest(*rooms: Sequence[int]) -> list[int]:
-    return [min(row) for row in zip(*rooms, strict=True)]
+def _shortest(*capacities: Sequence[int]) -> list[int]:
+    return [min(row) for row in zip(*capacities, strict=True)]
 
 
-def _forward(voice: Voice, prompts: Sequence[list[int]], requests: Sequence[Request], room: Sequence[int]) -> Forward:
-    steps = max(min(request.max_new_tokens, own) for request, own in zip(requests, room, strict=True))
-    return Forward(language_model(voice), prompts, steps=steps, positions=positions(voice))
+def _forward(
+    decoder: Voice, prompts: Sequence[list[int]], requests: Sequence[Request], capacity: Sequence[int]
+) -> Forward:
+    steps = max(
+        min(request.max_new_tokens, capacity_left) for request, capacity_left in zip(requests, capacity, strict=True)
+    )
+    return Forward(language_model(decoder), prompts, steps=steps, positions=positions(decoder))
 
 
 def _refuse_followers(guides: Mapping[str, Voice]) -> None:
-    for name, voice in guides.items():
-        if voice.adapter is not None and voice.adapter.settings.follows_preference:
+    for name, decoder in guides.items():
+        if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
             raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")

@@ -45,13 +45,13 @@ def decode(
     An answer is a function of its request: its tokens do not depend on what else is in the batch, beyond the rounding
     of a model's forward. Prompts of like length share a batch. `progress`: None shows it on a terminal.
     """
-    order = sorted(range(len(requests)), key=lambda place: sum(len(turn["content"]) for turn in requests[place].prompt))
+    order = sorted(range(len(requests)), key=lambda index: sum(len(turn["content"]) for turn in requests[index].prompt))
     answers: dict[int, Answer] = {}
     with tqdm(total=len(requests), desc="decoding", disable=None if progress is None else not progress) as bar:
         for first in range(0, len(order), batch_size):
-            places = order[first : first + batch_size]
-            for piece in stream(engine, [requests[position] for position in places]):
-                piece = piece._replace(row=places[piece.row])
+            indices = order[first : first + batch_size]
+            for piece in stream(engine, [requests[position] for position in indices]):
+                piece = piece._replace(row=indices[piece.row])
                 if on_token is not None:
                     on_token(piece)
                 if piece.answer is not None:
@@ -69,11 +69,11 @@ def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None
     if not requests:
         return
     with engine.session(requests) as session:
-        readers = [
-            Reader(request, engine.base.encoder.tokenizer, engine.eos, room)
-            for request, room in zip(requests, session.room, strict=True)
+        token_readers = [
+            Reader(request, engine.base.encoder.tokenizer, engine.eos, capacity)
+            for request, capacity in zip(requests, session.room, strict=True)
         ]
-        steps = max(reader.budget for reader in readers)
+        steps = max(reader.budget for reader in token_readers)
         sample, every = _sampler(requests, session.weights), POLL.get(session.weights.device.type, 16)
         logits, seen = session.start(), 0
         log = _Log(len(requests), steps, logits)
@@ -81,9 +81,9 @@ def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None
             sampled = sample(logits, step)
             log.add(step, sampled, logits)
             if (step + 1) % every == 0 or step + 1 == steps:
-                yield from _pieces(readers, log, seen, step + 1, engine, session)
+                yield from _pieces(token_readers, log, seen, step + 1, engine, session)
                 seen = step + 1
-                if all(reader.finished for reader in readers):
+                if all(reader.finished for reader in token_readers):
                     return
             logits = session.step(sampled.token)
 
@@ -126,8 +126,8 @@ class _Log:
         """One token of every row."""
         self.tokens[:, step] = sampled.token
         guides = _token_logprobs(logits.guides.to(self.dtype), sampled.token)
-        own = (sampled.base, sampled.guided, sampled.logprob, sampled.entropy, sampled.kl)
-        self.facts[:, step] = torch.cat([torch.stack(own, 1), guides], 1)
+        values = (sampled.base, sampled.guided, sampled.logprob, sampled.entropy, sampled.kl)
+        self.facts[:, step] = torch.cat([torch.stack(values, 1), guides], 1)
 
 
 def _token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) -> Float[Tensor, "N G"]:
@@ -137,11 +137,11 @@ def _token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) ->
 
 
 def _pieces(
-    readers: Sequence[Reader], log: _Log, seen: int, upto: int, engine: Engine, session: Session
+    token_readers: Sequence[Reader], log: _Log, seen: int, upto: int, engine: Engine, session: Session
 ) -> Iterator[Piece]:
     """What the steps from `seen` to `upto` have brought to rows that were not finished."""
     for row, tokens in enumerate(log.tokens[:, seen:upto].tolist()):
-        reader = readers[row]
+        reader = token_readers[row]
         if reader.finished:
             continue
         before = len(reader.tokens)

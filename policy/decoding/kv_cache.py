@@ -34,16 +34,16 @@ class Forward:
 
     def start(self) -> Float[Tensor, "M V"]:
         """Logits behind the prompts."""
-        places = (self._mask[:, : self.width].cumsum(1) - 1).clamp_min(0)
-        return self._run(self._prompts, places)
+        positions = (self._mask[:, : self.width].cumsum(1) - 1).clamp_min(0)
+        return self._run(self._prompts, positions)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
         """Logits behind one more token for every row; N tokens serve M = N, 2N, ... rows."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
-        places = self.lengths + (self.read - self.width)
-        return self._run(tokens, places.clamp_max(self._last)[:, None])
+        positions = self.lengths + (self.read - self.width)
+        return self._run(tokens, positions.clamp_max(self._last)[:, None])
 
-    def _run(self, tokens: Int[Tensor, "M L"], places: Int[Tensor, "M L"]) -> Float[Tensor, "M V"]:
+    def _run(self, tokens: Int[Tensor, "M L"], position_ids: Int[Tensor, "M L"]) -> Float[Tensor, "M V"]:
         self.read += tokens.shape[1]
         width = tokens.shape[1]
         # of a strided slice PyTorch's CPU product would copy the output head once per row; an index copies the rows
@@ -51,7 +51,7 @@ class Forward:
         return self.model(
             input_ids=tokens,
             attention_mask=self._mask[:, : self.read] if self._padded else None,
-            position_ids=places,
+            position_ids=position_ids,
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=last,

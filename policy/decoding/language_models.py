@@ -34,18 +34,18 @@ def voice(
     )
 
 
-def language_model(voice: Voice) -> Any:
+def language_model(decoder: Voice) -> Any:
     """The causal language model itself, which PEFT wraps where there is an adapter."""
-    return voice.adapter.model.base_model.model if voice.adapter else voice.model
+    return decoder.adapter.model.base_model.model if decoder.adapter else decoder.model
 
 
-def end_tokens(voice: Voice) -> frozenset[int]:
+def end_tokens(decoder: Voice) -> frozenset[int]:
     """Ids that end an answer, as config, generation config and tokenizer name them."""
-    model = language_model(voice)
-    named = [getattr(one, "eos_token_id", None) for one in (model.config, model.generation_config)]
-    named.append(voice.encoder.tokenizer.eos_token_id)
-    lists = [one if isinstance(one, list) else [one] for one in named]
-    return frozenset(one for ids in lists for one in ids if one is not None)
+    model = language_model(decoder)
+    named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config)]
+    named.append(decoder.encoder.tokenizer.eos_token_id)
+    lists = [ids if isinstance(ids, list) else [ids] for ids in named]
+    return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
 
 
 # ---- prompts ----
@@ -64,19 +64,19 @@ def _prompt(encoder: Encoder, request: Request) -> list[int]:
     return [*encoder.encode_prompt(request.prompt), *request.prefix]
 
 
-def positions(voice: Voice) -> int:
+def positions(decoder: Voice) -> int:
     """Tokens that prompt and answer may have together."""
-    stated = getattr(language_model(voice).config.get_text_config(), "max_position_embeddings", None)
-    return min(stated or 2**31, voice.encoder.tokenizer.model_max_length)
+    stated = getattr(language_model(decoder).config.get_text_config(), "max_position_embeddings", None)
+    return min(stated or 2**31, decoder.encoder.tokenizer.model_max_length)
 
 
-def room_of(voice: Voice, prompts: Sequence[Sequence[int]]) -> list[int]:
+def room_of(decoder: Voice, prompts: Sequence[Sequence[int]]) -> list[int]:
     """How many tokens each answer may have; a prompt that leaves no room is a `DataError`."""
-    limit = positions(voice)
+    limit = positions(decoder)
     for prompt in prompts:
         if len(prompt) >= limit:
             raise DataError(
-                f"a prompt has {len(prompt)} tokens and the context of '{language_model(voice).config.name_or_path}' "
+                f"a prompt has {len(prompt)} tokens and the context of '{language_model(decoder).config.name_or_path}' "
                 f"{limit}; shorten it to {limit - 1} at most"
             )
     return [limit - len(prompt) for prompt in prompts]
@@ -87,31 +87,31 @@ def room_of(voice: Voice, prompts: Sequence[Sequence[int]]) -> list[int]:
 
 def preferences_of(guide: Voice, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
     """α [N, K] for the guide's adapter; all ones for a guide that follows no preference."""
-    wanted = [guide.preference if request.preference is None else request.preference for request in requests]
+    preferences = [guide.preference if request.preference is None else request.preference for request in requests]
     adapter = guide.adapter
     if adapter is not None and adapter.settings.follows_preference:
-        return torch.tensor(preference_matrix(wanted, adapter.objectives), dtype=torch.float32)
-    for given in wanted:
+        return torch.tensor(preference_matrix(preferences, adapter.objectives), dtype=torch.float32)
+    for given in preferences:
         if given is not None and (adapter is None or {*given} != {*adapter.objectives}):
             raise UsageError(f"the guide follows no preference, got {dict(given)}; leave it out")
-    return torch.ones(len(wanted), 1)
+    return torch.ones(len(preferences), 1)
 
 
 # ---- vocabulary ----
 
 
-def shared_vocabulary(voices: Sequence[Voice]) -> int:
+def shared_vocabulary(decoders: Sequence[Voice]) -> int:
     """How many ids, from 0 on, mean the same to all; padding rows of embeddings are not among them.
 
     One tokenizer may know more tokens than another behind the common ones. Anything else is a `DataError`.
     """
-    tokens = [_tokens(voice.encoder.tokenizer) for voice in voices]
-    size = min(*map(len, tokens), *(embedding_rows(language_model(voice)) for voice in voices))
-    for own, other in zip(voices[1:], tokens[1:], strict=True):
+    tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
+    size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
+    for own, other in zip(decoders[1:], tokens[1:], strict=True):
         differing = next((id for id in range(size) if tokens[0][id] != other[id]), None)
         if differing is not None:
             raise DataError(
-                f"token {differing} is {tokens[0][differing]!r} to '{voices[0].encoder.tokenizer.name_or_path}' and "
+                f"token {differing} is {tokens[0][differing]!r} to '{decoders[0].encoder.tokenizer.name_or_path}' and "
                 f"{other[differing]!r} to '{own.encoder.tokenizer.name_or_path}'; base and guide need one vocabulary"
             )
     return size
@@ -120,7 +120,7 @@ def shared_vocabulary(voices: Sequence[Voice]) -> int:
 def _tokens(tokenizer: PreTrainedTokenizerBase) -> list[str | None]:
     """Every id's token; None for an id that has none."""
     ids = tokenizer.get_vocab()
-    found: list[str | None] = [None] * (max(ids.values()) + 1)
+    tokens: list[str | None] = [None] * (max(ids.values()) + 1)
     for token, id in ids.items():
-        found[id] = token
-    return found
+        tokens[id] = token
+    return tokens

@@ -50,7 +50,7 @@ class Request:
             ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
             ("seed", 0 <= self.seed < 2**63, "a whole number from 0 to 2^63 - 1"),
             ("max_new_tokens", self.max_new_tokens >= 1, "1 or more"),
-            ("prefix", all(isinstance(one, int) and one >= 0 for one in self.prefix), "a tuple of token ids"),
+            ("prefix", all(isinstance(token, int) and token >= 0 for token in self.prefix), "a tuple of token ids"),
             ("stop", not isinstance(self.stop, str) and all(self.stop), "a tuple of strings that are not empty"),
         ):
             if not holds:

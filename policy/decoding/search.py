@@ -92,7 +92,9 @@ def best_of_n(
         raise UsageError(f"best of n needs n from 1 on, got {n}")
     asked = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
     answers = decode(engine, asked, batch_size=batch_size)
-    scores = _scored(score, [Candidate(*pair) for pair in zip((one.prompt for one in asked), answers, strict=True)])
+    scores = _scored(
+        score, [Candidate(*pair) for pair in zip((request.prompt for request in asked), answers, strict=True)]
+    )
     return [_ranked(answers[first : first + n], scores[first : first + n]) for first in range(0, len(asked), n)]
 
 
@@ -121,7 +123,7 @@ def _order(scores: np.ndarray) -> list[int]:
 
 def _ranked(answers: Sequence[Answer], scores: np.ndarray) -> Ranked:
     order = _order(scores)
-    return Ranked([answers[place] for place in order], scores[order], int(np.isnan(scores).sum()))
+    return Ranked([answers[index] for index in order], scores[order], int(np.isnan(scores).sum()))
 
 
 # ---- the beam ----
@@ -154,9 +156,9 @@ def step_beam(
         chains = steps.continued(live, step)
         scores = _scored(score, [Candidate(request.prompt, chain.answer) for chain in chains])
         unscored += int(np.isnan(scores).sum())
-        kept = [(chains[place], scores[place]) for place in _order(scores)[:beam]]
-        live = [chain.answer for chain, _ in kept if not chain.ended]
-        for chain, value in kept:
+        best = [(chains[index], scores[index]) for index in _order(scores)[:beam]]
+        live = [chain.answer for chain, _ in best if not chain.ended]
+        for chain, value in best:
             if chain.ended or step + 1 == max_steps:
                 (whole if chain.answer.finished in ("eos", "stop") else cut).append((chain.answer, value))
         if len(whole) >= finished or not live:

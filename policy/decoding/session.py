@@ -57,7 +57,7 @@ class Session:
         weights: Float[Tensor, "N G"],
         used: Sequence[int],
         prompt_tokens: Sequence[int],
-        room: Sequence[int],
+        capacity: Sequence[int],
         vocabulary: int,
         counters: Counters,
     ):
@@ -68,7 +68,7 @@ class Session:
         self.used = used
         """Which of the engine's guides they are."""
         self.prompt_tokens = prompt_tokens
-        self.room = room
+        self.room = capacity
         """Tokens that each row's context has room for."""
         self._parts, self._vocabulary, self._counters = parts, vocabulary, counters
 
@@ -81,8 +81,8 @@ class Session:
         return self._logits(lambda forward: forward.step(tokens))
 
     def _logits(self, run: Callable[[Forward], Tensor]) -> Logits:
-        found = [self._run(part, run) for part in self._parts]
-        base, *guides = [rows for block in found for rows in block.split(len(self.weights))]
+        logits = [self._run(part, run) for part in self._parts]
+        base, *guides = [rows for block in logits for rows in block.split(len(self.weights))]
         return Logits(base, torch.stack(guides, 1) if guides else base[:, None][:, :0])
 
     def _run(self, part: Part, run: Callable[[Forward], Tensor]) -> Float[Tensor, "M V"]:

@@ -84,18 +84,20 @@ def speculate(big: Voice, guide: Voice, requests: Sequence[Request], *, draft: i
     if not requests:
         return []
     vocabulary, ends, alphas = shared_vocabulary([big, guide]), end_tokens(big), preferences_of(guide, requests)
-    prompts = [prompts_of(voice.encoder, requests) for voice in (big, guide)]
-    rooms = map(min, room_of(big, prompts[0]), room_of(guide, prompts[1]))
-    models, found = [language_model(voice) for voice in (big, guide)], []
+    prompts = [prompts_of(decoder.encoder, requests) for decoder in (big, guide)]
+    capacities = map(min, room_of(big, prompts[0]), room_of(guide, prompts[1]))
+    models, completions = [language_model(decoder) for decoder in (big, guide)], []
     with ExitStack() as stack:
         stack.enter_context(exclusively(models))
-        for request, own, other, room, alpha in zip(requests, *prompts, rooms, alphas.split(1), strict=True):
-            reader = Reader(request, big.encoder.tokenizer, ends, room)
-            target = Reading(models[0], own, rows=1, vocabulary=vocabulary)
+        for request, big_prompt, other, capacity, alpha in zip(
+            requests, *prompts, capacities, alphas.split(1), strict=True
+        ):
+            reader = Reader(request, big.encoder.tokenizer, ends, capacity)
+            target = Reading(models[0], big_prompt, rows=1, vocabulary=vocabulary)
             drafter = Reading(models[1], other, rows=1 + (request.weight != 0), vocabulary=vocabulary)
             with guide.adapter.serving(guide.adapter.modulations(alpha), start=1):
-                found.append(Writing(reader, target, drafter, ends, draft).finish(len(own)))
-    return found
+                completions.append(Writing(reader, target, drafter, ends, draft).finish(len(big_prompt)))
+    return completions
 
 
 class Reading:
@@ -115,12 +117,12 @@ class Reading:
         """Read on to the answer's end; logits behind each of its `last` tokens, or behind the prompt."""
         text = [*self.prompt, *answer]
         new = torch.tensor([text[self._read :]] * self.rows, device=self.device)
-        places = torch.arange(self._read, len(text), device=self.device)
+        positions = torch.arange(self._read, len(text), device=self.device)
         self.forwards += 1
         self._read = len(text)
         logits = self.model(
             input_ids=new,
-            position_ids=places.expand_as(new),
+            position_ids=positions.expand_as(new),
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=last,
@@ -189,21 +191,21 @@ class Writing:
         text = [*written, *draft.tokens]
         base = self.big.read(text, len(draft.tokens) + 1).base
         target = self._target(base[:-1], draft.guides)
-        kept = accepted(target.p, draft.q, draft.tokens, noise[TEST])
-        new = draft.tokens[:kept]
+        number_accepted = accepted(target.p, draft.q, draft.tokens, noise[TEST])
+        new = draft.tokens[:number_accepted]
         self.reader.read(new)
         if self.reader.finished is None:
-            if kept < len(draft.tokens):
-                rest = residual(target.p[kept], draft.q[kept])
+            if number_accepted < len(draft.tokens):
+                rest = residual(target.p[number_accepted], draft.q[number_accepted])
             else:
                 target = self._target(base, torch.cat([draft.guides, self._guides_behind(text, draft)]))
-                rest = target.p[kept]
-            new = [*new, draw(rest, float(noise[REST, kept]))]
+                rest = target.p[number_accepted]
+            new = [*new, draw(rest, float(noise[REST, number_accepted]))]
             self.reader.read(new[-1:])
         self._facts.append(facts(*target, new[: len(self.reader.tokens) - len(written)]))
         for reading in (self.big, self.small):
-            reading.rewind(len(written) + kept)
-        self.drafted, self.accepted = self.drafted + len(draft.tokens), self.accepted + kept
+            reading.rewind(len(written) + number_accepted)
+        self.drafted, self.accepted = self.drafted + len(draft.tokens), self.accepted + number_accepted
 
     def _drafted(self, written: Sequence[int], noise: Sequence[float]) -> _Draft:
         """A token for every number, or up to one that ends the answer."""
@@ -233,8 +235,8 @@ class Writing:
 
 def uniforms(seed: int, start: int, number: int) -> Float[Tensor, "3 N"]:
     """Three numbers in (0, 1) for each of the answer's tokens from `start` on: draft, test, rest."""
-    places = torch.arange(start, start + number)
-    return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), places, STREAM))[:3]
+    positions = torch.arange(start, start + number)
+    return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), positions, STREAM))[:3]
 
 
 def mixture(base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"], weight: float) -> Float[Tensor, "L V"]:
@@ -263,8 +265,8 @@ def accepted(
     p: Float[Tensor, "D V"], q: Float[Tensor, "D V"], tokens: Sequence[int], uniform: Float[Tensor, " N"]
 ) -> int:
     """How many of the D tokens come before the first that fails its test U < p(x) / q(x); N >= D."""
-    place = torch.tensor(tokens, device=p.device)[:, None]
-    of_p, of_q = (one.gather(1, place).squeeze(1) for one in (p, q))
+    token_ids = torch.tensor(tokens, device=p.device)[:, None]
+    of_p, of_q = (probabilities.gather(1, token_ids).squeeze(1) for probabilities in (p, q))
     return int((uniform[: len(tokens)].to(p.device) * of_q < of_p).long().cumprod(0).sum())
 
 
@@ -291,12 +293,12 @@ def facts(
 
     π̃ = softmax(u); p is what was drawn from.
     """
-    place = torch.tensor(tokens, dtype=torch.long, device=u.device)[:, None]
-    base, guides, u, p = (one[: len(tokens)] for one in (base, guides, u, p))
+    token_ids = torch.tensor(tokens, dtype=torch.long, device=u.device)[:, None]
+    base, guides, u, p = (logits[: len(tokens)] for logits in (base, guides, u, p))
     logs, logs_base = u.log_softmax(1), base.to(u.dtype).log_softmax(1)
-    own = logs.exp()
-    entropy = torch.special.entr(own).sum(1, keepdim=True)
-    kl = torch.where(own > 0, own * (logs - logs_base), 0).sum(1, keepdim=True).clamp_min(0)
-    at = [logs_base.gather(1, place), logs.gather(1, place), p.gather(1, place).log()]
-    others = [one.to(u.dtype).log_softmax(1).gather(1, place) for one in guides.unbind(1)]
+    probabilities = logs.exp()
+    entropy = torch.special.entr(probabilities).sum(1, keepdim=True)
+    kl = torch.where(probabilities > 0, probabilities * (logs - logs_base), 0).sum(1, keepdim=True).clamp_min(0)
+    at = [logs_base.gather(1, token_ids), logs.gather(1, token_ids), p.gather(1, token_ids).log()]
+    others = [logits.to(u.dtype).log_softmax(1).gather(1, token_ids) for logits in guides.unbind(1)]
     return torch.cat([*at, entropy, kl, *others], 1).double().cpu().numpy()

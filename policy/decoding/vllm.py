@@ -95,27 +95,27 @@ def member_of(params: Any) -> Member | None:
     return Member(str(pair), str(role), float(weight or 0))
 
 
-def in_step(places: Iterable[Place]) -> list[tuple[int, int, float]]:
+def in_step(rows: Iterable[Place]) -> list[tuple[int, int, float]]:
     """Base row, guide row and weight of every pair; an error where a base row lacks its guide, or the two differ.
 
     A guide row without its base is left alone: the base has ended, or it will be missed at the base's next token.
     """
-    found: dict[tuple[str, str], Place] = {}
-    for place in places:
+    pairs: dict[tuple[str, str], Place] = {}
+    for place in rows:
         key = place.member[:2]
-        if key in found:
+        if key in pairs:
             raise RuntimeError(f"pair '{key[0]}' has two {key[1]} rows; give every pair of requests its own guide_pair")
-        found[key] = place
-    bases = [place for (_, role), place in found.items() if role == "base"]
-    return [_with_guide(base, found.get((base.member.pair, "guide"))) for base in bases]
+        pairs[key] = place
+    bases = [row for (_, role), row in pairs.items() if role == "base"]
+    return [_with_guide(base, pairs.get((base.member.pair, "guide"))) for base in bases]
 
 
 def _with_guide(base: Place, guide: Place | None) -> tuple[int, int, float]:
     if guide is None or base[2:] != guide[2:]:
-        stands = "is absent" if guide is None else f"at {guide.length} tokens, the last {guide.last}"
+        state = "is absent" if guide is None else f"at {guide.length} tokens, the last {guide.last}"
         raise RuntimeError(
             f"pair '{base.member.pair}' is out of step: base at {base.length} tokens, the last {base.last}; its guide "
-            f"{stands}; submit both at once, with one prompt and the same parameters, to an engine with room for both "
+            f"{state}; submit both at once, with one prompt and the same parameters, to an engine with room for both "
             f"(vllm_guided does); this engine has to be made anew"
         )
     return base.row, guide.row, base.member.weight
@@ -231,9 +231,9 @@ def __getattr__(name: str) -> type:
     """`V1Processor` and `V2Processor`: the classes above as subclasses of vLLM's, which is imported only here."""
     if name not in INTERFACES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    own = {"V1Processor": V1Pairs, "V2Processor": V2Pairs}[name]
+    processors = {"V1Processor": V1Pairs, "V2Processor": V2Pairs}[name]
     interface = _vllm(INTERFACES[name]).LogitsProcessor
-    globals()[name] = type(name, (own, interface), {"__module__": __name__, "__doc__": own.__doc__})
+    globals()[name] = type(name, (processors, interface), {"__module__": __name__, "__doc__": processors.__doc__})
     return globals()[name]
 
 
@@ -292,8 +292,8 @@ def vllm_guided(
     for wave in waves([*map(len, prompts)], max_new_tokens, Room.of(engine.vllm_config)):
         requests = []
         for place in wave:
-            own = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed + place} | sampling
-            requests += _pair(prompts[place], f"{place}", weight, own, lora)
+            options = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed + place} | sampling
+            requests += _pair(prompts[place], f"{place}", weight, options, lora)
         answers |= zip(wave, _run(llm, requests)[::2], strict=True)
     return [answers[index] for index in range(len(prompts))]
 
@@ -373,22 +373,22 @@ class Room(NamedTuple):
         return min(self.rows, self.tokens, self.blocks) >= 0
 
 
-def waves(prompts: Sequence[int], answer: int, room: Room) -> Iterator[list[int]]:
+def waves(prompts: Sequence[int], answer: int, capacity: Room) -> Iterator[list[int]]:
     """Places of prompts, given by their numbers of tokens, whose pairs have room together, in their order.
 
     >>> list(waves([3, 3, 5], 2, Room(rows=8, tokens=16, blocks=99, block=16, context=64)))
     [[0, 1], [2]]
     """
-    wave, left = [], room
+    wave, left = [], capacity
     for index, prompt in enumerate(prompts):
-        if not room.less(prompt, answer).enough:
+        if not capacity.less(prompt, answer).enough:
             raise UsageError(
                 f"prompt {index} has {prompt} tokens, its answer up to {answer}; a pair of them is more than the "
-                f"engine has room for: {room}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
+                f"engine has room for: {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
             )
         if not left.less(prompt, answer).enough:
             yield wave
-            wave, left = [], room
+            wave, left = [], capacity
         wave, left = [*wave, index], left.less(prompt, answer)
     if wave:
         yield wave

@@ -44,10 +44,10 @@ def hacpo(
         drift = torch.where(known, drift, 0).clamp(-FARTHEST, FARTHEST)
         A = answers.advantage.detach().nan_to_num(0)
         s = drift.exp()
-        own = torch.minimum(s * A, s.clamp(1 - low, 1 + high) * A)
+        surrogate = torch.minimum(s * A, s.clamp(1 - low, 1 + high) * A)
         least = min(1.0, 1 - delta + answers.updates * delta_step)
         bounded = s.clamp_max(1.0)
         foreign = torch.where(s >= least, bounded * bounded.detach() ** alpha * A, 0)
-        return -torch.where(answers.place < own_answers(answers.size, agents), own, foreign)
+        return -torch.where(answers.place < own_answers(answers.size, agents), surrogate, foreign)
 
     return PerCompletionLoss(loss)

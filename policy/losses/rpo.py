@@ -29,9 +29,9 @@ def rpo(*, beta: float, eta: float) -> AnswerLoss:
         r = answers.advantage.detach()
         same = group[:, None] == group
         better = same & (r[:, None] > r)
-        said = torch.where(known, answers.logprob, 0)
-        h = said - torch.where(known, answers.base.detach(), 0)
-        pair = -logsigmoid(beta * (h[:, None] - h)) - eta * said[:, None]
+        logprob = torch.where(known, answers.logprob, 0)
+        h = logprob - torch.where(known, answers.base.detach(), 0)
+        pair = -logsigmoid(beta * (h[:, None] - h)) - eta * logprob[:, None]
         value = torch.where(better, pair, 0) / 2
         others = (same & known & known[:, None]).sum(1) - 1
         return (value.sum(1) + value.sum(0)) / others.clamp_min(1)

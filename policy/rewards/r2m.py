@@ -132,7 +132,7 @@ class OnlineFeedback:
         return rewards.double().numpy()
 
     def _seen(self, states: States, examples: Sequence[Example], use: str) -> States:
-        return [one.detach().to("cpu", KEPT) for one in self.arguments.reads(states, examples, self._random(use))]
+        return [state.detach().to("cpu", KEPT) for state in self.arguments.reads(states, examples, self._random(use))]
 
     def _random(self, use: str) -> Generator:
         """The same numbers in the same cycle, whatever was asked in between."""
@@ -143,15 +143,15 @@ class OnlineFeedback:
     def learn(self, cycle: Cycle) -> dict[str, float]:
         """One pass over the cycle's groups; the facts are of before it, the version is that of the cycle's rewards."""
         annotation, version = self._annotation(cycle), self.version
-        lesson = self._lesson(cycle, annotation)
-        places = lesson.rows.flatten()
-        rewards = self._by_group(annotation.rewards[places], lesson, places)
+        batch = self._lesson(cycle, annotation)
+        indices = batch.rows.flatten()
+        rewards = self._by_group(annotation.rewards[indices], batch, indices)
         if self.arguments.pair_from == "refreshed":
-            rewards = self._refreshed(lesson)
+            rewards = self._refreshed(batch)
         pairs, random, facts = extremes(rewards), self._random("update"), {}
         if self.anchor:
-            pairs, facts = self._anchored(self.anchor, pairs, self._refreshed(lesson), lesson, random)
-        losses = self._update(lesson, pairs, random)
+            pairs, facts = self._anchored(self.anchor, pairs, self._refreshed(batch), batch, random)
+        losses = self._update(batch, pairs, random)
         self.updates += bool(self.optimizer and not losses.loss.isnan().all())
         self.cycles += 1
         self._begin()
@@ -160,17 +160,17 @@ class OnlineFeedback:
     def _annotation(self, cycle: Cycle) -> _Annotation:
         """Of all answers: every process has rated its own, and all make the same update on all of them."""
         examples = [*cycle.examples]
-        here, own = PartialState(), len(examples) // PartialState().num_processes
-        examples = examples[here.process_index * own : (here.process_index + 1) * own]
-        found = next(
+        here, share = PartialState(), len(examples) // PartialState().num_processes
+        examples = examples[here.process_index * share : (here.process_index + 1) * share]
+        existing = next(
             (annotation for annotation in reversed(self._annotations) if annotation.examples == examples), None
         )
-        if found is None:
+        if existing is None:
             raise UsageError(
                 f"the reward model, at version {self.updates}, has not rated these {len(examples)} answers, and it "
                 "learns from its own rewards; call rate before every learn"
             )
-        return _joined(gather_object([found._replace(tokens=found.tokens.cpu())]), found.tokens.device)
+        return _joined(gather_object([existing._replace(tokens=existing.tokens.cpu())]), existing.tokens.device)
 
     def _lesson(self, cycle: Cycle, annotation: _Annotation) -> _Lesson:
         states = annotation.states
@@ -184,33 +184,33 @@ class OnlineFeedback:
         return _Lesson(annotation.examples, annotation.tokens, states, rows, known)
 
     @torch.no_grad()
-    def _refreshed(self, lesson: _Lesson) -> Float[Tensor, "G R"]:
+    def _refreshed(self, batch: _Lesson) -> Float[Tensor, "G R"]:
         """On the states of the last pass, before the update."""
-        return self._rewards(lesson, torch.arange(len(lesson.rows)))
+        return self._rewards(batch, torch.arange(len(batch.rows)))
 
-    def _rewards(self, lesson: _Lesson, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
+    def _rewards(self, batch: _Lesson, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
         """Of some groups, by the model as it is; differentiable, on a CPU."""
-        places = lesson.rows[groups].flatten()
-        tokens = lesson.tokens[places]
+        indices = batch.rows[groups].flatten()
+        tokens = batch.tokens[indices]
         if self.arguments.learns == "everything":
-            tokens = reward_tokens(self.model.body, [lesson.examples[position] for position in places])
-        found = self.model.rewards(tokens, [lesson.states[position] for position in places])
-        return self._by_group(found.cpu(), lesson, places)
+            tokens = reward_tokens(self.model.body, [batch.examples[position] for position in indices])
+        rewards = self.model.rewards(tokens, [batch.states[position] for position in indices])
+        return self._by_group(rewards.cpu(), batch, indices)
 
     def _by_group(
-        self, rewards: Float[Tensor, "M K"], lesson: _Lesson, places: Int[Tensor, " M"]
+        self, rewards: Float[Tensor, "M K"], batch: _Lesson, indices: Int[Tensor, " M"]
     ) -> Float[Tensor, "G R"]:
         """A row for every objective of every group; NaN for answers that the policy did not learn from."""
-        known = rewards.masked_fill(~lesson.known[places, None], torch.nan)[:, self.columns]
-        return known.unflatten(0, (-1, lesson.rows.shape[1])).transpose(1, 2).flatten(0, 1)
+        known = rewards.masked_fill(~batch.known[indices, None], torch.nan)[:, self.columns]
+        return known.unflatten(0, (-1, batch.rows.shape[1])).transpose(1, 2).flatten(0, 1)
 
-    def _update(self, lesson: _Lesson, pairs: Pairs, random: Generator) -> GroupLosses:
+    def _update(self, batch: _Lesson, pairs: Pairs, random: Generator) -> GroupLosses:
         """One pass in a drawn order; the losses of before each step."""
-        number, K, found = len(lesson.rows), len(self.columns), []
+        number, K, found = len(batch.rows), len(self.columns), []
         for groups in torch.randperm(number, generator=random).split(self.arguments.batch_groups or number):
-            places = (groups[:, None] * K + torch.arange(K)).flatten()
+            indices = (groups[:, None] * K + torch.arange(K)).flatten()
             with torch.set_grad_enabled(self.optimizer is not None):
-                losses = self.loss(self._rewards(lesson, groups), Pairs(*(pair[places] for pair in pairs)))
+                losses = self.loss(self._rewards(batch, groups), Pairs(*(pair[indices] for pair in pairs)))
             self._step(losses.loss)
             found.append([loss.detach() for loss in losses])
         return GroupLosses(*map(torch.cat, zip(*found, strict=True)))
@@ -228,19 +228,19 @@ class OnlineFeedback:
     # ---- labels from outside ----
 
     def _anchored(
-        self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], lesson: _Lesson, random: Generator
+        self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], batch: _Lesson, random: Generator
     ) -> tuple[Pairs, dict[str, float]]:
         """The pairs with the labeller's word in some groups, and how often the model agrees with it."""
-        if anchor.groups > len(lesson.rows):
+        if anchor.groups > len(batch.rows):
             raise UsageError(
-                f"an anchor is to label {anchor.groups} groups and the cycle has {len(lesson.rows)}; ask for fewer"
+                f"an anchor is to label {anchor.groups} groups and the cycle has {len(batch.rows)}; ask for fewer"
             )
-        drawn = torch.randperm(len(lesson.rows), generator=random)[: anchor.groups]
+        drawn = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
         drawn = drawn[~pairs.wins[drawn].isnan()]
         says = torch.full_like(pairs.wins, torch.nan)
         labeller = anchor.labeller if PartialState().is_main_process else _nobody  # one process asks for all
         for group in drawn.tolist():
-            best, worst = (lesson.examples[lesson.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
+            best, worst = (batch.examples[batch.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
             says[group] = ask(labeller, best, worst, random)
         says = broadcast_object_list([says])[0]
         self.calls += len(drawn)
@@ -296,9 +296,9 @@ class OnlineFeedback:
 def _joined(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
     """Of the processes in their order."""
     examples, tokens, rewards, states = zip(*parts, strict=True)
-    kept = None if None in states else [one for some in states for one in some]
+    joined_states = None if None in states else [item for some in states for item in some]
     return _Annotation(
-        [one for some in examples for one in some], torch.cat(tokens).to(device), torch.cat(rewards), kept
+        [item for some in examples for item in some], torch.cat(tokens).to(device), torch.cat(rewards), joined_states
     )
 
 
@@ -327,7 +327,10 @@ def _nobody(*_: Any) -> float:
 
 def _learning(model: FeedbackRewardModel, learns: str) -> list[nn.Parameter]:
     """What moves."""
-    head, body = [*model.head.parameters()], [one for one in model.body.model.parameters() if one.requires_grad]
+    head, body = (
+        [*model.head.parameters()],
+        [parameter for parameter in model.body.model.parameters() if parameter.requires_grad],
+    )
     return {"nothing": [], "head": head, "everything": head + body}[learns]
 
 
@@ -339,7 +342,7 @@ def _columns(objectives: tuple[str, ...], chosen: tuple[str, ...]) -> list[int]:
 
 def _told(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:
     """For the log; what is unknown is left out."""
-    told = {
+    metrics = {
         "head_version": version.head,
         "policy_version": version.policy,
         "omega": version.omega,
@@ -349,4 +352,4 @@ def _told(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> 
         "skipped_groups": int(losses.loss.isnan().sum()),
         **facts,
     }
-    return {name: float(value) for name, value in told.items() if not np.isnan(value)}
+    return {name: float(value) for name, value in metrics.items() if not np.isnan(value)}

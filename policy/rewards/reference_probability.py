@@ -22,8 +22,8 @@ def mean_probability(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N 
 
     Of probabilities, not of their logarithms: a single unlikely synonym does not decide. A row without one has 0.
     """
-    said = torch.where(reference, logprobs.exp(), 0).sum(1)
-    return said / reference.sum(1).clamp_min(1)
+    token_probability = torch.where(reference, logprobs.exp(), 0).sum(1)
+    return token_probability / reference.sum(1).clamp_min(1)
 
 
 def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
@@ -59,8 +59,8 @@ def formed(answer: str, tags: Sequence[str] = TAGS) -> bool:
     >>> formed("<think>2 + 2</think><answer>5</answer>"), formed("<think>2 + 2</think>5")
     (True, False)
     """
-    places = [answer.find(tag) for tag in tags]
-    return all(answer.count(tag) == 1 for tag in tags) and places == sorted(places)
+    starts = [answer.find(tag) for tag in tags]
+    return all(answer.count(tag) == 1 for tag in tags) and starts == sorted(starts)
 
 
 # ---- with a model ----

@@ -128,7 +128,9 @@ class RewardSources:
     @property
     def ensembles(self) -> list[str]:
         """Components that come from several members."""
-        return [name for key, one in self.sources.items() if hasattr(one, "spread") for name in self._components(key)]
+        return [
+            name for key, source in self.sources.items() if hasattr(source, "spread") for name in self._components(key)
+        ]
 
     def _ask_members(
         self, name: str, source: Any, examples: Sequence[Example], values: np.ndarray, faults: list[Fault]
@@ -156,11 +158,11 @@ class RewardSources:
         if not scores:
             return None
         most = max(len(score) for score in scores.values())
-        found = np.full((number, len(self.names), most), np.nan)
+        members = np.full((number, len(self.names), most), np.nan)
         for name, one in scores.items():
-            places = [self.names.index(component) for component in self._components(name)]
-            found[:, places, : len(one)] = np.moveaxis(one, 0, 2)
-        return torch.from_numpy(found)
+            columns = [self.names.index(component) for component in self._components(name)]
+            members[:, columns, : len(one)] = np.moveaxis(one, 0, 2)
+        return torch.from_numpy(members)
 
 
 def _append(path: Path, faults: Sequence[Fault]) -> None:
@@ -187,12 +189,12 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
     """
     for name in rewards.names:
         values = rewards[name].double()
-        known, found = values[~values.isnan()], groups(values, group)
-        flat = found.valid & (found.variance == 0)
+        known, group_statistics = values[~values.isnan()], groups(values, group)
+        flat = group_statistics.valid & (group_statistics.variance == 0)
         yield f"rewards/{name}/mean", known.mean().item()
         yield f"rewards/{name}/std", known.std().item() if len(known) > 1 else np.nan
         yield f"rewards/{name}/missing", float(values.isnan().sum())
-        yield f"rewards/{name}/frac_zero_std", (flat.sum() / found.valid.sum()).item()
+        yield f"rewards/{name}/frac_zero_std", (flat.sum() / group_statistics.valid.sum()).item()
     for index, first in enumerate(rewards.names):
         for second in rewards.names[index + 1 :]:
             yield f"rewards/correlation/{first}/{second}", correlation(rewards[first], rewards[second])

@@ -27,10 +27,10 @@ def with_thought(prompt: Messages, thought: str) -> Messages:
     >>> with_thought(({"role": "user", "content": "2 + 2?"},), "Count on.")[0]["content"]
     '2 + 2?\\n\\nThoughts of a colleague:\\nCount on.'
     """
-    told = f"Thoughts of a colleague:\n{thought}"
+    message = f"Thoughts of a colleague:\n{thought}"
     if prompt[-1]["role"] != "user":
-        return (*prompt, Message(role="user", content=told))
-    return (*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{told}"})
+        return (*prompt, Message(role="user", content=message))
+    return (*prompt[:-1], {**prompt[-1], "content": f"{prompt[-1]['content']}\n\n{message}"})
 
 
 def in_role(prompt: Messages, role: str) -> Messages:
@@ -68,7 +68,7 @@ def open_partner(source: str, *, device: str | None = None, chat_template: str |
 def said(who: Voice, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
     """One answer to every prompt at temperature 1, of at most `longest` tokens; a seed decides it."""
     asked = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in zip(prompts, seeds, strict=True)]
-    return [one.text for one in decode(SeparateModels(who), asked, batch_size=TOGETHER, progress=False)]
+    return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=TOGETHER, progress=False)]
 
 
 def seeds_of(seed: int, asked: object, number: int) -> list[int]:
@@ -111,21 +111,21 @@ class Side:
             Request(prompt, prefix=tuple(tokens), seed=seed, **self.drawn)
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
         ]
-        found = decode(SeparateModels(self.who), asked, batch_size=TOGETHER, progress=False)
-        for index, one in enumerate(found):
+        completions = decode(SeparateModels(self.who), asked, batch_size=TOGETHER, progress=False)
+        for index, one in enumerate(completions):
             self.tokens[index] += one.tokens
             self.own[index] += [1] * len(one.tokens)
-        return [one.text for one in found]
+        return [completion.text for completion in completions]
 
     def hear(self, texts: Sequence[str]) -> None:
         """A user's turn in every conversation, up to where the agent's next one begins."""
         ends = end_tokens(self.who)
         for index, (prompt, text) in enumerate(zip(self.prompts, texts, strict=True)):
-            told = turn_behind(self.who, prompt, text)
-            if self.tokens[index][-1] in ends and told[:1] and told[0] in ends:
-                told = told[1:]  # the agent ended its turn itself
-            self.tokens[index] += told
-            self.own[index] += [0] * len(told)
+            next_prompt = turn_behind(self.who, prompt, text)
+            if self.tokens[index][-1] in ends and next_prompt[:1] and next_prompt[0] in ends:
+                next_prompt = next_prompt[1:]  # the agent ended its turn itself
+            self.tokens[index] += next_prompt
+            self.own[index] += [0] * len(next_prompt)
 
 
 def turn_behind(who: Voice, prompt: Messages, text: str) -> list[int]:

@@ -39,14 +39,20 @@ def ccpo(
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         plain, size = [as_prompt(prompt) for prompt in prompts], _size(trainer)
-        told = [index for index in range(len(plain)) if not alone or index % size < size // 2]
-        seeds = [derived(seed, trainer.state.global_step + 1, place) for place in told]
+        with_thoughts = [index for index in range(len(plain)) if not alone or index % size < size // 2]
+        seeds = [derived(seed, trainer.state.global_step + 1, index) for index in with_thoughts]
         thoughts = dict(
-            zip(told, said(who, [in_role(plain[place], text) for place in told], seeds, longest), strict=True)
+            zip(
+                with_thoughts,
+                said(who, [in_role(plain[index], text) for index in with_thoughts], seeds, longest),
+                strict=True,
+            )
         )
-        shown = [with_thought(one, thoughts[index]) if index in thoughts else one for index, one in enumerate(plain)]
+        shown = [
+            with_thought(prompt, thoughts[index]) if index in thoughts else prompt for index, prompt in enumerate(plain)
+        ]
         ids = _fitting(shown, trainer)
-        trainer._note("ccpo/told", len(told) / len(plain))
+        trainer._note("ccpo/told", len(with_thoughts) / len(plain))
         drawn = trainer._generate_single_turn(ids, None, {}, num_generations=1)[0]
         return {"prompt_ids": ids, "completion_ids": drawn, "logprobs": None}
 
@@ -63,11 +69,11 @@ def ccpo(
 
 def _fitting(shown: Sequence[Messages], trainer: Any) -> list[list[int]]:
     """Token ids, with room for an answer behind each."""
-    ids = [trainer.encoder.encode_prompt(one) for one in shown]
-    room = positions(Voice(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
-    if (most := max(map(len, ids))) > room:
+    ids = [trainer.encoder.encode_prompt(prompt) for prompt in shown]
+    capacity = positions(Voice(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
+    if (most := max(map(len, ids))) > capacity:
         raise UsageError(
-            f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {room} beside an "
+            f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {capacity} beside an "
             "answer; lower longest, or --max_completion_length"
         )
     return ids

@@ -39,7 +39,7 @@ def dacr(
         step, training = trainer.state.global_step + 1, trainer.model.training
         sides = (
             Side(Voice(trainer.language_model, trainer.encoder), asked, **_drawn(trainer)),
-            Side(who, [in_role(one, text) for one in asked], max_new_tokens=longest),
+            Side(who, [in_role(prompt, text) for prompt in asked], max_new_tokens=longest),
         )
 
         def turn(number: int) -> tuple[list[str], list[str]]:
@@ -57,8 +57,8 @@ def dacr(
             talk = Talk(asked, answers, critiques, turn(FINAL))
         finally:
             trainer.model.train(training)  # decoding left it in evaluation mode
-        for one in listening:
-            one.listen(talk)
+        for listener in listening:
+            listener.listen(talk)
         return {
             "prompt_ids": trainer._tokenize_prompts(list(asked))[0],
             "completion_ids": sides[0].tokens,
@@ -79,15 +79,15 @@ def _drawn(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _tell(sides: tuple[Side, Side], words: str, said: tuple[list[str], list[str]]) -> None:
+def _tell(sides: tuple[Side, Side], words: str, rewrites: tuple[list[str], list[str]]) -> None:
     """Each what the other said."""
-    for side, texts in zip(sides, reversed(said), strict=True):
+    for side, texts in zip(sides, reversed(rewrites), strict=True):
         side.hear([words.format(text) for text in texts])
 
 
 def _listeners(trainer: Any) -> list[Any]:
     """The rewards that rate talks."""
-    found = [source for source in trainer.sources.sources.values() if hasattr(source, "listen")]
-    if not found:
+    listeners = [source for source in trainer.sources.sources.values() if hasattr(source, "listen")]
+    if not listeners:
         raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")
-    return found
+    return listeners

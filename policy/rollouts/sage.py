@@ -33,29 +33,31 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         ids, size = trainer._tokenize_prompts(list(prompts))[0], int(trainer.num_generations)
         if r >= size:
             raise UsageError(f"sage searches {r} answers of each group and a group has {size}; lower r or give it more")
-        found: dict[int, list[int]] = {}
+        tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
             asked = [as_prompt(prompt) for prompt in prompts[::size]]
-            for place, answers in enumerate(_searched(trainer, [_request(trainer, *one) for one in enumerate(asked)])):
-                found |= {place * size + rank: answer for rank, answer in enumerate(answers)}
-            trainer._note("sage/searched", len(found) / len(prompts))
-        others = [index for index in range(len(prompts)) if index not in found]
+            for place, answers in enumerate(
+                _searched(trainer, [_request(trainer, *item) for item in enumerate(asked)])
+            ):
+                tokens_by_row |= {place * size + rank: answer for rank, answer in enumerate(answers)}
+            trainer._note("sage/searched", len(tokens_by_row) / len(prompts))
+        others = [index for index in range(len(prompts)) if index not in tokens_by_row]
         drawn = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
-        found |= dict(zip(others, drawn, strict=True))
+        tokens_by_row |= dict(zip(others, drawn, strict=True))
         return {
             "prompt_ids": ids,
-            "completion_ids": [found[index] for index in range(len(prompts))],
+            "completion_ids": [tokens_by_row[index] for index in range(len(prompts))],
             "logprobs": None,
         }
 
-    def _request(trainer: Any, place: int, prompt: Any) -> Request:
+    def _request(trainer: Any, index: int, prompt: Any) -> Request:
         return Request(
             prompt,
             temperature=trainer.temperature,
             top_k=trainer.top_k or 0,
             top_p=trainer.top_p,
             min_p=trainer.min_p or 0.0,
-            seed=derived(seed, trainer.state.global_step + 1, place),
+            seed=derived(seed, trainer.state.global_step + 1, index),
             max_new_tokens=trainer.max_completion_length,
         )
 
@@ -69,6 +71,6 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
             ]
         finally:
             trainer.model.train()  # decoding left it in evaluation mode
-        return [[[*answer.tokens] for answer in one.answers if answer.finished == "eos"] for one in ranked]
+        return [[[*answer.tokens] for answer in ranking.answers if answer.finished == "eos"] for ranking in ranked]
 
     return rollout

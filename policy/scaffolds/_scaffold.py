@@ -28,9 +28,11 @@ class Hints(NamedTuple):
         Hints(include=(), avoid=())
         """
         number = len(self.include) + len(self.avoid)
-        kept = {*draw.sample(range(number), int(share * number + 0.5))}
-        include = tuple(text for index, text in enumerate(self.include) if index in kept)
-        return Hints(include, tuple(text for index, text in enumerate(self.avoid, len(self.include)) if index in kept))
+        chosen_points = {*draw.sample(range(number), int(share * number + 0.5))}
+        include = tuple(text for index, text in enumerate(self.include) if index in chosen_points)
+        return Hints(
+            include, tuple(text for index, text in enumerate(self.avoid, len(self.include)) if index in chosen_points)
+        )
 
 
 def hinted(prompt: Messages, hints: Hints) -> Messages:
@@ -45,12 +47,12 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
         return prompt
     heads = ("Points that the answer should make:", "What the answer should avoid:")
     lines = [line for head, texts in zip(heads, hints, strict=True) for line in _listed(head, texts)]
-    told = "\n".join(
+    hint = "\n".join(
         [*lines, "Answer as if you had not seen these points: mention neither them nor that there are any."]
     )
     if prompt[0]["role"] == "system":
-        return ({**prompt[0], "content": f"{prompt[0]['content']}\n\n{told}"}, *prompt[1:])
-    return (Message(role="system", content=told), *prompt)
+        return ({**prompt[0], "content": f"{prompt[0]['content']}\n\n{hint}"}, *prompt[1:])
+    return (Message(role="system", content=hint), *prompt)
 
 
 def _listed(head: str, texts: Sequence[str]) -> list[str]:
@@ -82,23 +84,24 @@ def scaffolded(
         plain = [as_prompt(prompt) for prompt in prompts]
         shown = _shown(plain, trainer) if trainer.model.training else plain
         if written_by is not None:
-            said = written_by(shown, trainer)["completion_ids"]
+            completion_ids = written_by(shown, trainer)["completion_ids"]
         else:
-            said = trainer._generate_single_turn(*trainer._tokenize_prompts(shown), num_generations=1)[0]
-        return {"prompt_ids": trainer._tokenize_prompts(plain)[0], "completion_ids": said, "logprobs": None}
+            completion_ids = trainer._generate_single_turn(*trainer._tokenize_prompts(shown), num_generations=1)[0]
+        return {"prompt_ids": trainer._tokenize_prompts(plain)[0], "completion_ids": completion_ids, "logprobs": None}
 
     def _shown(prompts: Sequence[Messages], trainer: Any) -> list[Messages]:
         step, size = trainer.state.global_step, int(trainer.num_generations)
         shares = schedule(min(1.0, step / max(1, trainer.state.max_steps - 1)), size)
-        found = []
+        hinted_prompts = []
         for index, prompt in enumerate(prompts):
             some = hints(prompt).some(shares[index % size], Random(f"{seed} {step} {index}"))
             with_them = hinted(prompt, some)
             fits = longest is None or len(trainer.encoder.encode_prompt(with_them)) <= longest
-            found.append(with_them if fits else prompt)
+            hinted_prompts.append(with_them if fits else prompt)
         trainer._note(
-            "scaffold/hinted", sum(one != other for one, other in zip(found, prompts, strict=True)) / len(found)
+            "scaffold/hinted",
+            sum(prompt != other for prompt, other in zip(hinted_prompts, prompts, strict=True)) / len(hinted_prompts),
         )
-        return found
+        return hinted_prompts
 
     return rollout

@@ -46,15 +46,15 @@ def contexts(
     if rollout.entropy is None or rollout.logprobs is None:
         raise ValueError("cbs: the rollout has no entropies or no log-probabilities of its tokens")
     entropy, logprobs, tokens = rollout.entropy, rollout.logprobs, rollout.response.sum(1).double()
-    found, zero = groups(rewards, rollout.group), torch.zeros_like(tokens)
-    spread = found.variance.sqrt()
+    statistics, zero = groups(rewards, rollout.group), torch.zeros_like(tokens)
+    spread = statistics.variance.sqrt()
     history = history or History(zero, zero, zero)
 
     def mean(values: Tensor) -> Tensor:
         return torch.where(rollout.response, values, 0).double().sum(1) / tokens.clamp_min(1)
 
     columns = [
-        torch.where(spread > 0, (rewards.double() - found.mean) / spread.clamp_min(1e-12), 0),
+        torch.where(spread > 0, (rewards.double() - statistics.mean) / spread.clamp_min(1e-12), 0),
         advantage.double().abs(),
         advantage.double().sign(),
         mean(entropy),
@@ -130,7 +130,7 @@ def mlp(
             return [torch.tensor(state[name], dtype=torch.float64) for name in ("W", "u", "v", "c")]
         draw = np.random.default_rng(weights)
         W, v = draw.normal(0, FEATURES**-0.5, (hidden, FEATURES)), draw.normal(0, hidden**-0.5, hidden)
-        return [torch.tensor(one, dtype=torch.float64) for one in (W, np.zeros(hidden), v, 0.0)]
+        return [torch.tensor(array, dtype=torch.float64) for array in (W, np.zeros(hidden), v, 0.0)]
 
     def score(state: State, x: Float[Tensor, "N 10"]) -> Float[Tensor, " N"]:
         W, u, v, c = layers(state)
@@ -159,8 +159,8 @@ def predictor(name: str, settings: Mapping[str, Any]) -> Predictor:
     try:
         signature(PREDICTORS[name]).bind(**settings)
     except TypeError as error:
-        wanted = ", ".join(map(str, signature(PREDICTORS[name]).parameters))
-        raise ValueError(f"cbs: {error}; model={name} takes {wanted}") from error
+        parameters = ", ".join(map(str, signature(PREDICTORS[name]).parameters))
+        raise ValueError(f"cbs: {error}; model={name} takes {parameters}") from error
     return PREDICTORS[name](**settings)
 
 
@@ -205,12 +205,12 @@ class Bandit(NamedTuple):
             self.predictor.score(state.get("model", {}), x).tolist(),
             np.random.default_rng([self.seed, step]),
         )
-        found = []
+        chosen = []
         for rows in sets:
             some = rows.tolist()
-            found.append([some[place] for place in picked([scores[row] for row in some], number, explore, draw)])
-        kept = x[[row for rows in found for row in rows]].tolist()
-        return {**state, "step": step + 1, "chosen": kept}, found
+            chosen.append([some[index] for index in picked([scores[row] for row in some], number, explore, draw)])
+        features = x[[row for rows in chosen for row in rows]].tolist()
+        return {**state, "step": step + 1, "chosen": features}, chosen
 
 
 def bandit(
@@ -240,10 +240,10 @@ def picked(scores: Sequence[float], number: int, explore: float, draw: np.random
     >>> picked([1.0, 3.0, 2.0], 2, 0.0, np.random.default_rng(0))
     [1, 2]
     """
-    left, found = sorted(range(len(scores)), key=lambda place: -scores[place]), []
+    left, picked_rows = sorted(range(len(scores)), key=lambda index: -scores[index]), []
     for _ in range(min(number, len(left))):
-        found.append(left.pop(int(draw.integers(len(left))) if draw.random() < explore else 0))
-    return found
+        picked_rows.append(left.pop(int(draw.integers(len(left))) if draw.random() < explore else 0))
+    return picked_rows
 
 
 def mean_entropy(rollout: Rollout) -> float:

@@ -40,7 +40,7 @@ def cbs(
     def schedule(state: State, scores: Float[Tensor, " N"], rollout: Rollout) -> tuple[State, Float[Tensor, " N"]]:
         x = contexts(scores, dr_grpo()(scores, rollout), rollout, longest=longest)
         held = made.observed(state, scores.nanmean().item(), mean_entropy(rollout))
-        sets = [((rollout.group == one) & ~scores.isnan()).nonzero().squeeze(1) for one in rollout.group.unique()]
+        sets = [((rollout.group == group) & ~scores.isnan()).nonzero().squeeze(1) for group in rollout.group.unique()]
         held, chosen = made.choose(held, x, sets, keep)
         weights = torch.zeros_like(scores)
         for rows, some in zip(sets, chosen, strict=True):

@@ -22,7 +22,7 @@ def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Schedu
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError("wmss: the rollout has no log-probabilities under a weaker model; leave --measure_kl on")
         known = ~scores.isnan()
-        strong, other = (_cost(one, rollout) for one in (rollout.logprobs, rollout.base))
+        strong, other = (_cost(logprobs, rollout) for logprobs in (rollout.logprobs, rollout.base))
         weights = torch.zeros_like(scores)
         weights[known] = known.sum() * shares(strong[known], other[known], weak, gained, lost).to(scores.dtype)
         return state, weights
@@ -41,7 +41,7 @@ def shares(
     """
     change = strong - weak
     terms = ((alpha, weak), (beta, (-change).clamp_min(0)), (gamma, change.clamp_min(0)))
-    found = sum((share * one / one.sum() for share, one in terms if one.sum() > 0), torch.zeros_like(weak))
+    found = sum((share * term / term.sum() for share, term in terms if term.sum() > 0), torch.zeros_like(weak))
     total = found.sum()
     return found / total if total > 0 else torch.full_like(weak, 1 / max(len(weak), 1))
 

@@ -47,7 +47,7 @@ def exchanged(
     agents: int,
     timeout: float,
     seed: int = 0,
-    tell: Callable[[str], None] = lambda message: None,
+    log: Callable[[str], None] = lambda message: None,
 ) -> Rollouts:
     """A rollout function: the first G of a prompt's n G answers are the policy's own, the others its n - 1 partners'.
 
@@ -72,22 +72,22 @@ def exchanged(
             raise UsageError(f"{agents} agents cannot share {size} answers to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
         asked = Asked(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
-        places = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
-        mine = [one for index, one in enumerate(ids) if index % size < each]
-        said = {agent: keep(places[agent], _write(trainer, mine, derived(seed, step + 1, agent)), asked)}
+        paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
+        mine = [prompt_ids for index, prompt_ids in enumerate(ids) if index % size < each]
+        written = {agent: keep(paths[agent], _write(trainer, mine, derived(seed, step + 1, agent)), asked)}
         partners, started = [index for index in range(agents) if index != agent], time.monotonic()
-        for one in partners:
-            wait(places[one], one, step, timeout, tell)
-            said[one] = read(places[one], asked, groups * each)
+        for partner in partners:
+            wait(paths[partner], partner, step, timeout, log)
+            written[partner] = read(paths[partner], asked, groups * each)
         trainer._note("exchange/waited", time.monotonic() - started)
         rows = [range(index * each, (index + 1) * each) for index in range(groups)]
-        whose = [(one, row) for own in rows for one in (agent, *partners) for row in own]
+        whose = [(writer, row) for agent_rows in rows for writer in (agent, *partners) for row in agent_rows]
         return {
             "prompt_ids": ids,
-            "completion_ids": [said[one].answers[row] for one, row in whose],
-            "logprobs": [said[one].logprobs[row] for one, row in whose],
-            "own": [one == agent for one, _ in whose],
-            "writer": ["policy" if one == agent else f"agent {one}" for one, _ in whose],
+            "completion_ids": [written[writer].answers[row] for writer, row in whose],
+            "logprobs": [written[writer].logprobs[row] for writer, row in whose],
+            "own": [writer == agent for writer, _ in whose],
+            "writer": ["policy" if writer == agent else f"agent {writer}" for writer, _ in whose],
         }
 
     return rollout
@@ -106,11 +106,11 @@ def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         answers = _draw(trainer, prompts)
-    whole = pad([[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)])
+    padded = pad([[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)])
     start = torch.tensor([len(prompt) for prompt in prompts])
-    rows = Answers(*(one.to(device) for one in (*whole, start, pad(answers).attention)))
-    found: Float[Tensor, "N L"] = trainer._read(trainer.model, rows).logprob.float().cpu()
-    return Written(answers, [row[: len(answer)].tolist() for row, answer in zip(found, answers, strict=True)])
+    rows = Answers(*(tensor.to(device) for tensor in (*padded, start, pad(answers).attention)))
+    logprobs: Float[Tensor, "N L"] = trainer._read(trainer.model, rows).logprob.float().cpu()
+    return Written(answers, [row[: len(answer)].tolist() for row, answer in zip(logprobs, answers, strict=True)])
 
 
 # ---- files ----
@@ -131,7 +131,7 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
         return written
     before = read(path, asked, len(written.answers))
     pairs = zip(chain(*before.logprobs), chain(*written.logprobs), strict=False)
-    if before.answers != written.answers or any(abs(one - other) > NEAR for one, other in pairs):
+    if before.answers != written.answers or any(abs(logprob - other) > NEAR for logprob, other in pairs):
         raise DataError(
             f"{path} holds other answers than this agent has just written: it is of another run, or this machine does "
             "not repeat its draws; name an empty folder for a new run, or delete this agent's files from this step on"
@@ -139,7 +139,7 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
     return before
 
 
-def wait(path: Path, partner: int, step: int, timeout: float, tell: Callable[[str], None]) -> None:
+def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str], None]) -> None:
     """Until the partner's file is there; a `DataError` where it takes longer than `timeout` seconds."""
     started, later = time.monotonic(), PATIENCE
     while not path.exists():
@@ -150,7 +150,7 @@ def wait(path: Path, partner: int, step: int, timeout: float, tell: Callable[[st
                 "it runs with the same folder, number of agents and batch settings, resume it, and then this one"
             )
         if waited >= later:
-            tell(f"step {step}: waiting for the answers of agent {partner} for {waited:.0f} seconds")
+            log(f"step {step}: waiting for the answers of agent {partner} for {waited:.0f} seconds")
             later *= 2
         time.sleep(min(PAUSE, timeout))
 
@@ -161,7 +161,7 @@ def read(path: Path, asked: Asked, number: int) -> Written:
         with safe_open(path, "pt") as file:
             of = Asked(**file.metadata())
             tokens, lengths, logprobs = (file.get_tensor(name) for name in ("tokens", "lengths", "logprobs"))
-            if not all(one.ndim == 1 for one in (tokens, lengths, logprobs)) or (lengths < 0).any():
+            if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
                 raise ValueError("its tensors are no rows")
             if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
                 raise ValueError("its lengths are not those of its answers")
@@ -182,4 +182,4 @@ def read(path: Path, asked: Asked, number: int) -> Written:
             f"{path}: {len(lengths)} answers, and {number} are wanted; give all agents the same number of answers"
         )
     sizes = lengths.tolist()
-    return Written(*([part.tolist() for part in one.split(sizes)] for one in (tokens, logprobs)))
+    return Written(*([part.tolist() for part in tensor.split(sizes)] for tensor in (tokens, logprobs)))

@@ -42,9 +42,13 @@ class PolicyArguments(GRPOConfig):
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         self.save_total_limit = max(2, self.save_total_limit or 2)
         super().__post_init__()
-        for one in fields(GRPOConfig):
-            if one.name in TAKEN_OVER and one.default is not MISSING and getattr(self, one.name) != one.default:
-                raise UsageError(f"{one.name} is not read here; set {TAKEN_OVER[one.name]}")
+        for setting in fields(GRPOConfig):
+            if (
+                setting.name in TAKEN_OVER
+                and setting.default is not MISSING
+                and getattr(self, setting.name) != setting.default
+            ):
+                raise UsageError(f"{setting.name} is not read here; set {TAKEN_OVER[setting.name]}")
         if self.kl_budget < math.inf and not self.measure_kl:
             raise UsageError("kl_budget needs measure_kl")
         self._align()

@@ -17,13 +17,13 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     """What formulas, critic, replay, curriculum and learning rewards remember."""
-    backlog = trainer.backlog
+    replay_buffer = trainer.backlog
     tensors = {
         "learner": trainer.learner.state() if trainer.learner else None,
-        "sources": {name: one.state() for name, one in trainer.learners.items()},
-        "past": backlog.kept() if backlog else None,
+        "sources": {name: learner.state() for name, learner in trainer.learners.items()},
+        "past": replay_buffer.kept() if replay_buffer else None,
     }
-    replay = backlog.state if backlog else {}
+    replay = replay_buffer.state if replay_buffer else {}
     save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay}, tensors)
 
 
@@ -33,8 +33,8 @@ def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     trainer.algorithm.load(formulas["algorithm"])
     if trainer.learner:
         trainer.learner.load(tensors["learner"])
-    for name, one in trainer.learners.items():
-        one.load(tensors["sources"][name])
+    for name, learner in trainer.learners.items():
+        learner.load(tensors["sources"][name])
     if trainer.backlog:
         trainer.backlog.load(formulas["replay"], tensors["past"])
 

@@ -89,10 +89,10 @@ class CriticLearner:
         return self._add(states, targets)
 
     def _add(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
-        values, own = self.critic(states)[:, :-1], targets.response
-        found = value_loss(values, targets.values, targets.returns, own, clip=self.arguments.clip).sum()
-        (found * targets.share).backward()
-        return (found / own.sum().clamp_min(1)).item()
+        values, response = self.critic(states)[:, :-1], targets.response
+        loss = value_loss(values, targets.values, targets.returns, response, clip=self.arguments.clip).sum()
+        (loss * targets.share).backward()
+        return (loss / response.sum().clamp_min(1)).item()
 
     def step(self) -> None:
         """Move, as often as there are passes, with the gradients of all processes."""

@@ -39,20 +39,20 @@ class Reading(NamedTuple):
 def answers(
     prompt: Int[Tensor, "N P"],
     prompt_mask: Int[Tensor, "N P"],
-    said: Int[Tensor, "N L"],
+    completions: Int[Tensor, "N L"],
     said_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
 ) -> Answers:
     """Prompts padded on the left and answers on the right -> rows whose positions do not depend on the padding."""
-    rows = right_padded(torch.cat([prompt, said], 1), torch.cat([prompt_mask, said_mask], 1))
+    rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, said_mask], 1))
     return Answers(*rows, prompt_mask.sum(1), response)
 
 
 def answers_of(batch: Mapping[str, Any]) -> Answers:
     """Of a batch of TRL's; tokens that tools or environments wrote are read but are not the answer's own."""
-    said = batch["completion_mask"]
-    response = (said * batch["tool_mask"] if "tool_mask" in batch else said).bool()
-    return answers(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], said, response)
+    mask = batch["completion_mask"]
+    response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
+    return answers(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
@@ -63,8 +63,8 @@ def install(model: Any, *, temperature: float = 1.0) -> None:
     """
     head_reads_last_states(model)  # tried now, and remembered
 
-    def read(own: Any, rows: Answers) -> Reading:
-        return (_by_states if head_reads_last_states(own) else _by_logits)(own, rows, temperature)
+    def read(inner: Any, rows: Answers) -> Reading:
+        return (_by_states if head_reads_last_states(inner) else _by_logits)(inner, rows, temperature)
 
     answer_to(model, "answers", read)
 
@@ -74,20 +74,20 @@ def _by_states(model: Any, rows: Answers, temperature: float) -> Reading:
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False
     ).last_hidden_state
     chosen = at_answers(states, rows)[:, :-1][rows.response]
-    found = head_logprobs(model, chosen, _targets(rows), temperature=temperature)
-    return Reading(*(_in_place(one, rows) for one in found), states)
+    computed = head_logprobs(model, chosen, _targets(rows), temperature=temperature)
+    return Reading(*(_in_place(tensor, rows) for tensor in computed), states)
 
 
 def _by_logits(model: Any, rows: Answers, temperature: float) -> Reading:
     """Through the model's own logits, where the head does more than a product."""
-    found = model.forward(
+    output = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
     )
-    logits = at_answers(found.logits, rows)[:, :-1][rows.response]
+    logits = at_answers(output.logits, rows)[:, :-1][rows.response]
     logp = (logits.to(wide(logits.dtype)) / temperature).log_softmax(-1)
-    said = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
+    logprob = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
     entropy = -(logp.exp() * logp).sum(1)
-    return Reading(_in_place(said, rows), _in_place(entropy, rows), found.hidden_states[-1])
+    return Reading(_in_place(logprob, rows), _in_place(entropy, rows), output.hidden_states[-1])
 
 
 def at_answers(states: Float[Tensor, "N W D"], rows: Answers) -> Float[Tensor, "N M D"]:
@@ -114,13 +114,13 @@ def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"])
 
 @torch.no_grad()
 def states_of(
-    model: Any, encoder: Encoder, examples: Sequence[Example], *, together: int = 256
+    model: Any, encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256
 ) -> list[Float[Tensor, "S D"]]:
     """What `own_states` has, of prompts and answers given as text: each answer is read as if it had ended by itself."""
-    rows, found = [one.ids for one in encoder.encode_all(examples)], []
+    rows, found = [encoded.ids for encoded in encoder.encode_all(examples)], []
     device = next(model.parameters()).device
-    for index in range(0, len(rows), together):
-        batch = pad(rows[index : index + together])
+    for index in range(0, len(rows), batch_size):
+        batch = pad(rows[index : index + batch_size])
         tokens, attention = batch.tokens.to(device), batch.attention.to(device)
         states = model.get_decoder()(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
         found += _before_last(states.last_hidden_state, attention)

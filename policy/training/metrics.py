@@ -18,7 +18,7 @@ from .monitoring import watched
 
 
 def told(
-    scored: Scored, rollout: Rollout, faults: int, own: Bool[Tensor, " N"] | None = None
+    scored: Scored, rollout: Rollout, faults: int, is_own: Bool[Tensor, " N"] | None = None
 ) -> Iterator[tuple[str, float]]:
     """Names and numbers of one step's answers; `faults` counts the rewards that could not be used.
 
@@ -30,11 +30,13 @@ def told(
     yield "reward_std", nanstd(scored.total).item()
     yield "rewards/faults", faults
     yield from statistics([*scored.rewards.values()][-1], rollout.group)
-    if own is None or own.all():
+    if is_own is None or is_own.all():
         yield from watched(rollout, scored.total)
     else:
-        yield "reward_own", scored.total[own].nanmean().item()
-        yield from watched(Rollout(*(None if one is None else one[own] for one in rollout)), scored.total[own])
+        yield "reward_own", scored.total[is_own].nanmean().item()
+        yield from watched(
+            Rollout(*(None if field is None else field[is_own] for field in rollout)), scored.total[is_own]
+        )
     if rollout.values is not None:
         seen = groups(scored.total, rollout.group)
         others = (seen.number * seen.mean - scored.total) / (seen.number - 1)
@@ -56,12 +58,12 @@ class Means(NamedTuple):
     """Nats an answer."""
 
 
-def means(found: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
+def means(loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
     """From the loss's sums over each answer, and the policy's entropy at every token, 0 outside the answers."""
-    answered = found.sums[:, 3:4] > 0
-    facts = torch.cat([found.sums[:, 1:], answered], 1).detach().sum(0)
+    answered = loss.sums[:, 3:4] > 0
+    facts = torch.cat([loss.sums[:, 1:], answered], 1).detach().sum(0)
     gap, clipped, live, ratio, number = accelerator.reduce(facts, reduction="sum").tolist()
-    own = torch.stack([entropy.detach().sum(), response.sum()])
-    total, said = accelerator.reduce(own, reduction="sum").tolist()
+    sums = torch.stack([entropy.detach().sum(), response.sum()])
+    total, said = accelerator.reduce(sums, reduction="sum").tolist()
     tokens = max(live, 1.0)
     return Means(clipped / tokens, ratio / tokens, total / max(said, 1.0), gap / tokens, gap / max(number, 1.0))

@@ -46,11 +46,11 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 
     s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
     """
-    place = torch.unique(group, return_inverse=True)[1]
-    number = len(place.unique())
+    group_index = torch.unique(group, return_inverse=True)[1]
+    number = len(group_index.unique())
     if number < 2:
         return math.nan
-    totals = values.new_zeros(number).index_add(0, place, values - values.mean())
+    totals = values.new_zeros(number).index_add(0, group_index, values - values.mean())
     return (totals.norm() * math.sqrt(number / (number - 1)) / len(values)).item()
 
 
@@ -59,9 +59,9 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
     Without spread nothing is learnt; a reward that is NaN counts for nobody.
     """
-    found = groups(total, group)
-    share = torch.where(found.valid, 1 / found.number, 0)  # a group's rows weigh 1 together
-    return ((share * found.variance.sqrt()).sum() / share.sum()).item()
+    statistics = groups(total, group)
+    share = torch.where(statistics.valid, 1 / statistics.number, 0)  # a group's rows weigh 1 together
+    return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()
 
 
 # ---- how its texts change ----
@@ -82,7 +82,7 @@ def _answers(rollout: Rollout) -> list[list[int]]:
     if rollout.tokens is None:
         raise ValueError("repetition and variety need the rollout's tokens")
     rows = zip(rollout.tokens.cpu(), rollout.response.cpu(), strict=True)
-    return [tokens[own].tolist() for tokens, own in rows]
+    return [tokens[mask].tolist() for tokens, mask in rows]
 
 
 # ---- what best-of-n would bring ----

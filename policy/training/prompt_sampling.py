@@ -33,20 +33,20 @@ class DrawnPrompts:
 
     def _next(self, kind: str) -> Any:
         number = len(self.rows[kind])
-        turn, place = divmod(self._given[kind], number)
+        turn, index = divmod(self._given[kind], number)
         self._given[kind] += 1
-        return self.rows[kind][Random(f"{self.seed} {kind} {turn}").sample(range(number), number)[place]]
+        return self.rows[kind][Random(f"{self.seed} {kind} {turn}").sample(range(number), number)[index]]
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
         """|A| of the answers with a reward, mean over an answer's tokens; the next shares, and who was asked now."""
         response = cycle.rollout.response
         gain = (cycle.advantage.abs() * response).sum(1) / response.sum(1).clamp_min(1)
         gains: dict[str, list[float]] = {kind: [] for kind in self.rows}
-        for group, one, total in zip(
+        for group, gain_of_row, total in zip(
             *(part.tolist() for part in (cycle.rollout.group, gain, cycle.total)), strict=True
         ):
             if total == total:
-                gains[self._asked[group]].append(one)
+                gains[self._asked[group]].append(gain_of_row)
         self._formula, self.shares = self.curriculum(self._formula, gains)
         asked = {f"prompts/{kind}": self._asked.count(kind) for kind in self.rows}
         return {f"share/{kind}": share for kind, share in self.shares.items()} | asked

@@ -47,9 +47,9 @@ class Backlog:
             past = remembered(self._kept, batch["weights"].device)._replace(now=rollout)
             self.state, advantages = self.replay(self.state, scored.total, past)
             if advantages is not None:
-                again = chosen([one.batch for one in self._kept], advantages, len(batch["weights"]))
+                again = chosen([entry.batch for entry in self._kept], advantages, len(batch["weights"]))
         fresh = torch.zeros(len(batch["weights"]), device=batch["weights"].device)
-        self._clipped = [fresh, *(one.clipped for one in self._kept)]
+        self._clipped = [fresh, *(entry.clipped for entry in self._kept)]
         new = Kept(batch, scored.advantage, rollout._replace(states=None, total=scored.total), fresh)
         self._kept = [*self._kept, new][-self.remembers :]
         self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
@@ -57,37 +57,37 @@ class Backlog:
     def saw(self, row: Int[Tensor, " B"], sums: Float[Tensor, "B 5"]) -> None:
         """Rows were trained on; `sums` are those of `kernels.policy_loss`."""
         shares = (sums[:, 2] / sums[:, 3].clamp_min(1)).tolist()
-        for place, share in zip(row.tolist(), shares, strict=True):
-            which, own = divmod(place, len(self._clipped[0]))
-            self._clipped[which][own] = share
+        for position, share in zip(row.tolist(), shares, strict=True):
+            which, column = divmod(position, len(self._clipped[0]))
+            self._clipped[which][column] = share
 
     def kept(self) -> Any:
         """The batches, of a checkpoint; `state` is the rest."""
-        return [(one.batch, one.advantage, tuple(one.rollout), one.clipped) for one in self._kept]
+        return [(entry.batch, entry.advantage, tuple(entry.rollout), entry.clipped) for entry in self._kept]
 
-    def load(self, state: Mapping[str, Any], kept: Any) -> None:
+    def load(self, state: Mapping[str, Any], stored: Any) -> None:
         """Go on from a checkpoint."""
         self.state = state
-        self._kept = [Kept(batch, advantage, Rollout(*fields), own) for batch, advantage, fields, own in kept]
+        self._kept = [Kept(batch, advantage, Rollout(*fields), clipped) for batch, advantage, fields, clipped in stored]
 
 
 # ---- several batches as one ----
 
 
-def remembered(kept: Sequence[Kept], device: torch.device) -> Past:
+def remembered(entries: Sequence[Kept], device: torch.device) -> Past:
     """All answers, the oldest first; groups of different batches have different numbers."""
     fields, offset = [], 0
-    for one in kept:
+    for one in entries:
         fields.append(one.rollout._asdict() | {"group": one.rollout.group + offset})
         offset = int(fields[-1]["group"].max()) + 1
     columns = {name: [field[name] for field in fields] for name in Rollout._fields}
     joint = {name: None if column[0] is None else _stacked(column, device) for name, column in columns.items()}
-    ages = [torch.full((len(one.clipped),), len(kept) - index) for index, one in enumerate(kept)]
+    ages = [torch.full((len(entry.clipped),), len(entries) - index) for index, entry in enumerate(entries)]
     return Past(
-        _stacked([one.advantage for one in kept], device),
+        _stacked([entry.advantage for entry in entries], device),
         Rollout(**joint),  # pyright: ignore[reportArgumentType]
         _stacked(ages, device),
-        _stacked([one.clipped for one in kept], device),
+        _stacked([entry.clipped for entry in entries], device),
     )
 
 
@@ -111,7 +111,10 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
     wide = advantages[:, None].expand_as(joint["weights"]) if advantages.dim() == 1 else advantages
     joint |= {"advantages": wide.nan_to_num(0).float(), "row": size + torch.arange(len(live), device=device)}
     order = torch.cat([live.nonzero(), (~live).nonzero()]).squeeze(1)[:size]
-    return {name: one[order] if isinstance(one, Tensor) and one.dim() > 0 else one for name, one in joint.items()}
+    return {
+        name: tensor[order] if isinstance(tensor, Tensor) and tensor.dim() > 0 else tensor
+        for name, tensor in joint.items()
+    }
 
 
 def _stacked(parts: Sequence[Tensor], device: torch.device, left: bool = False) -> Tensor:

@@ -47,9 +47,11 @@ def write_rollouts(
         "base": _of_answers(rollout.base, response, pa.float32()),
         "values": _of_answers(rollout.values, response, pa.float32()),
     }
-    for stage, one in rewards.items():
-        for name in one.names:
-            columns[f"reward/{stage}/{name}"] = pa.array(one[name].double().numpy(force=True), from_pandas=True)
+    for stage, stage_rewards in rewards.items():
+        for name in stage_rewards.names:
+            columns[f"reward/{stage}/{name}"] = pa.array(
+                stage_rewards[name].double().numpy(force=True), from_pandas=True
+            )
     for stage, values in advantages.items():
         lists = values[:, None].tolist() if values.dim() == 1 else _rows(values, response)
         columns[f"advantage/{stage}"] = pa.array(lists, pa.list_(pa.float64()))
@@ -68,4 +70,4 @@ def _of_answers(values: Tensor | None, response: Tensor, kind: pa.DataType) -> p
 
 
 def _rows(values: Tensor, response: Tensor) -> list[list[Any]]:
-    return [row[own].tolist() for row, own in zip(values, response, strict=True)]
+    return [row[mask].tolist() for row, mask in zip(values, response, strict=True)]

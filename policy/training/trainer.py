@@ -128,8 +128,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     def _annotates(self) -> bool:
         """Whether something needs log-probabilities, states or values before the loss."""
         later = self.args.gradient_accumulation_steps % self.args.cycle != 0
-        wanted = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
-        return bool(later or wanted or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
+        annotates = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
+        return bool(later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
 
     def _referee(self, reference: Any) -> Any:
         reference.requires_grad_(False).eval()
@@ -141,16 +141,19 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     ):
         """Log-probabilities where TRL asks for them itself: to weigh answers of another engine."""
         P = input_ids.shape[1] - logits_to_keep
-        said = attention_mask[:, P:]
-        found = self._read(model, answers(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], said, said.bool()))
-        return found.logprob, found.entropy, None
+        completion_mask = attention_mask[:, P:]
+        computed = self._read(
+            model,
+            answers(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], completion_mask, completion_mask.bool()),
+        )
+        return computed.logprob, computed.entropy, None
 
     @torch.no_grad()
     def _read(self, model: Any, rows: Answers) -> Reading:
         """Some answers at a time, as in training."""
         parts = zip(*(row.split(self.args.per_device_train_batch_size) for row in rows), strict=True)
-        found = [model(answers=Answers(*part)) for part in parts]
-        return Reading(*(torch.cat(column) for column in zip(*found, strict=True)))
+        outputs = [model(answers=Answers(*part)) for part in parts]
+        return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
 
     def _read_reference(self, rows: Answers) -> Reading:
         if self.reference is not None:
@@ -193,8 +196,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
         if not training:
             self.algorithm.load(before)
-        own = torch.tensor([one.get("own", True) for one in inputs], device=rows.tokens.device)
-        self._tell(scored, rollout, int(self._sum(len(faults))), self._gather(own))
+        is_own = torch.tensor([row_inputs.get("own", True) for row_inputs in inputs], device=rows.tokens.device)
+        self._tell(scored, rollout, int(self._sum(len(faults))), self._gather(is_own))
         batch |= self._trained_on(scored, rollout, rows.response.shape[1])
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
@@ -202,8 +205,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             writers = gather_object(self._writers(inputs, batch)) if writes else []
             if writes and self.accelerator.is_main_process:
                 path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
-                story = (scored.rewards, scored.advantages, self.sources.versions, writers)
-                write_rollouts(path, self.state.global_step, examples, rollout, *story)
+                record = (scored.rewards, scored.advantages, self.sources.versions, writers)
+                write_rollouts(path, self.state.global_step, examples, rollout, *record)
             self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)
             if self.backlog:
                 self.backlog.turn(batch, scored, rollout)
@@ -248,42 +251,42 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         """Over all processes."""
         return self.accelerator.reduce(torch.as_tensor(number, device=self.accelerator.device).float()).item()
 
-    def _rewards_everywhere(self, own: Rewards) -> Rewards:
+    def _rewards_everywhere(self, local: Rewards) -> Rewards:
         values, steps, members = (
-            None if one is None else self._gather(one.to(self.accelerator.device))
-            for one in (own.values, own.steps, own.members)
+            None if tensor is None else self._gather(tensor.to(self.accelerator.device))
+            for tensor in (local.values, local.steps, local.members)
         )
         assert values is not None
-        return Rewards(values, own.names, steps, members)
+        return Rewards(values, local.names, steps, members)
 
     def _trained_on(self, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
         """What the loss reads; the weights of an optimizer step's answers sum to 1 over all processes."""
         windows = self.args.cycle / (self.args.num_iterations * self.args.gradient_accumulation_steps)
-        found = {
+        batch = {
             "advantages": scored.advantage.float(),
             "weights": scored.weights.float() * windows * self.accelerator.num_processes,
         }
         if rollout.base is not None:
-            found["base"] = rollout.base
+            batch["base"] = rollout.base
         if rollout.logprobs is not None:  # vLLM's are corrected by an importance weight instead
             old = rollout.logprobs if self.use_vllm or rollout.written is None else rollout.written
-            found["old_per_token_logps"] = old
+            batch["old_per_token_logps"] = old
         if self.learner and rollout.values is not None:
             returns = critic_returns(scored, rollout, self.algorithm.gamma, self.learner.arguments.lam)
-            found |= {"values": rollout.values, "returns": returns}
-            found["known"] = rollout.response & ~scored.total.isnan()[:, None]
+            batch |= {"values": rollout.values, "returns": returns}
+            batch["known"] = rollout.response & ~scored.total.isnan()[:, None]
         size = len(rollout.finished) // self.accelerator.num_processes
         mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
-        return {name: one[mine, :width].contiguous() for name, one in found.items()}
+        return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
 
-    def _tell(self, scored: Scored, rollout: Rollout, faults: int, own: Tensor) -> None:
+    def _tell(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
         """Replace TRL's statistics of rewards by ours; `own` answers are by this policy, the others by partners."""
         metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
         for name in ("reward", "reward_std"):
             metrics[name].pop()
         for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
             metrics.pop(name)
-        facts = dict(told(scored, rollout, faults, own)) | self.sources.facts()
+        facts = dict(told(scored, rollout, faults, is_own)) | self.sources.facts()
         for name, value in facts.items():
             self._note(name, value)
         self.kl = facts.get("watch/kl", self.kl)
@@ -309,14 +312,14 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if isinstance(generation_batch, Piece):
             return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
-        turn, place = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
+        turn, index = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
         past = self.backlog.micro_batches if self.backlog and turn == 0 and self.model.training else None
-        inputs = past[place] if past else inputs
+        inputs = past[index] if past else inputs
         if compares_completions(self.algorithm.rule):
             micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
-            if place == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
+            if index == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
                 attach_slopes(self, micro_batches)
-            inputs = micro_batches[place if self.model.training else 0]
+            inputs = micro_batches[index if self.model.training else 0]
         return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
 
     def rows_of(self, inputs):
@@ -332,34 +335,34 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         base, penalty = inputs.get("base"), algorithm.penalty
-        whole = not isinstance(algorithm.rule, ClipRule)
-        found = policy_loss(
+        by_completion = not isinstance(algorithm.rule, ClipRule)
+        loss = policy_loss(
             read.logprob.flatten(),
             (read.logprob.detach() if old is None else old).flatten(),
-            (inputs["advantages"] * importance * (not whole)).flatten(),  # not in the weights: the KL has none
+            (inputs["advantages"] * importance * (not by_completion)).flatten(),  # not in the weights: the KL has none
             weights.flatten(),
             bounds_of_rows(read.logprob),
-            rule=UNBOUNDED if whole else algorithm.rule,
+            rule=UNBOUNDED if by_completion else algorithm.rule,
             mask=rows.response.flatten(),
             base=None if base is None else base.flatten(),
             beta=penalty.beta if penalty.place == "loss" else 0.0,
             kl=penalty.kind if penalty.place == "loss" else "k1",
             corrected=penalty.corrected and penalty.place == "loss",
         )
-        if whole:
+        if by_completion:
             completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
             of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
-            found = found._replace(total=found.total + of_rule)
-        self._account(found, read, rows)
+            loss = loss._replace(total=loss.total + of_rule)
+        self._account(loss, read, rows)
         if self.backlog and self.model.training:
-            self.backlog.saw(inputs["row"], found.sums)
+            self.backlog.saw(inputs["row"], loss.sums)
         if self.learner and self.model.training and weights.any() and "valued" not in inputs:
             self._learn_values(self.learner, read, rows, inputs)
         if self.sources.learners and self.sources.reads_states and self.model.training:
-            own = own_states(read.states.detach(), rows)
-            self._states |= dict(zip(inputs["row"].tolist(), own, strict=True))
+            states = own_states(read.states.detach(), rows)
+            self._states |= dict(zip(inputs["row"].tolist(), states, strict=True))
         self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
-        return found.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
+        return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
         share = 1 / (max(1, inputs["all_known"]) * self.args.gradient_accumulation_steps)
@@ -368,9 +371,9 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         self._note("critic/loss", loss)
         inputs["valued"] = True  # a piece whose policy gradient runs out of memory is not learnt from twice
 
-    def _account(self, found: PolicyLoss, read: Reading, rows: Answers) -> None:
+    def _account(self, loss: PolicyLoss, read: Reading, rows: Answers) -> None:
         """Means over the micro-batch's tokens."""
-        seen = means(found, read.entropy, rows.response, self.accelerator)
+        seen = means(loss, read.entropy, rows.response, self.accelerator)
         for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
             self._note(name, value)
         if self._compares:
@@ -416,8 +419,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if self._cycle is None or self._step % self.args.cycle:
             return
         states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
-        for name, one in self.learners.items():
-            for fact, value in one.learn(self._cycle._replace(states=states)).items():
+        for name, learner in self.learners.items():
+            for fact, value in learner.learn(self._cycle._replace(states=states)).items():
                 self._note(f"{name}/{fact}", value)
         self._cycle, self._states = None, {}
 

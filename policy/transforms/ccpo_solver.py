@@ -32,7 +32,7 @@ def ccpo_solver(
             g = gate(state["delta"], eta, epsilon)
             z = [standing(state[name], pairs[name], epsilon) for name in ("joint", "solo")]
             rewards = rewards.replaced(reward, g * z[0] + (1 - g) * z[1])
-        return remembered(state, {name: one[joint] for name, one in pairs.items()}, decay), rewards
+        return remembered(state, {name: values[joint] for name, values in pairs.items()}, decay), rewards
 
     return Transform("reward", change, start={"seen": 0})
 
@@ -58,5 +58,5 @@ def halves(group: Int[Tensor, " N"]) -> tuple[Bool[Tensor, " N"], Int[Tensor, " 
         odd = int(number[number % 2 == 1][0])
         raise ValueError(f"ccpo_solver: answers make pairs and a group has {odd}; give an even --num_generations")
     joint = 2 * rank < number
-    wanted = torch.where(joint, rank + number // 2, rank - number // 2)
-    return joint, (same & (rank == wanted[:, None])).to(torch.uint8).argmax(1)
+    target_index = torch.where(joint, rank + number // 2, rank - number // 2)
+    return joint, (same & (rank == target_index[:, None])).to(torch.uint8).argmax(1)

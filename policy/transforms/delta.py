@@ -25,8 +25,8 @@ def delta() -> Transform:
 
 def following(steps: Float[Tensor, "N L"]) -> Float[Tensor, "N L"]:
     """At every step the reward of the row's next step, 0 at the last."""
-    found, ahead = torch.zeros_like(steps), torch.zeros_like(steps[:, 0])
-    for place in reversed(range(steps.shape[1])):
-        found[:, place] = ahead
-        ahead = torch.where(steps[:, place].isnan(), ahead, steps[:, place])
-    return found
+    differences, ahead = torch.zeros_like(steps), torch.zeros_like(steps[:, 0])
+    for index in reversed(range(steps.shape[1])):
+        differences[:, index] = ahead
+        ahead = torch.where(steps[:, index].isnan(), ahead, steps[:, index])
+    return differences

@@ -58,9 +58,9 @@ def pooled_advantages(
     HACPO: arXiv:2603.02604. std is of all agents' rewards, its denominator that of `grpo`, which this is for one agent
     or equal capabilities. A group of equal rewards has advantage exactly 0, whatever μ.
     """
-    found, baseline = groups(rewards, group), pooled_baseline(rewards, group, agent, P, learner)
-    scaled = (rewards - baseline) / (found.variance.sqrt() + epsilon) * (P[agent] / P[learner])
-    return kept(scaled, found.valid & (found.variance > 0), rewards)
+    statistics, baseline = groups(rewards, group), pooled_baseline(rewards, group, agent, P, learner)
+    scaled = (rewards - baseline) / (statistics.variance.sqrt() + epsilon) * (P[agent] / P[learner])
+    return kept(scaled, statistics.valid & (statistics.variance > 0), rewards)
 
 
 def pooled_baseline(
@@ -76,18 +76,18 @@ def pooled_baseline(
 
 def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
     """Whose answer each is: the first n of a group are agent 0's, the next n agent 1's, and so on."""
-    found = torch.zeros_like(group)
-    for one in group.unique():
-        rows = (group == one).nonzero().squeeze(1)
-        own = own_answers(len(rows), agents)
-        found[rows] = torch.arange(len(rows), device=group.device) // own
-    return found
+    agents_of_rows = torch.zeros_like(group)
+    for group_id in group.unique():
+        rows = (group == group_id).nonzero().squeeze(1)
+        own_rows = own_answers(len(rows), agents)
+        agents_of_rows[rows] = torch.arange(len(rows), device=group.device) // own_rows
+    return agents_of_rows
 
 
 def agents_means(rewards: Float[Tensor, " N"], agent: Int[Tensor, " N"], agents: int) -> list[float | None]:
     """Each agent's mean reward; None where it has no reward."""
-    found = [rewards[(agent == index) & ~rewards.isnan()].double() for index in range(agents)]
-    return [one.mean().item() if len(one) else None for one in found]
+    rewards_by_agent = [rewards[(agent == index) & ~rewards.isnan()].double() for index in range(agents)]
+    return [agent_rewards.mean().item() if len(agent_rewards) else None for agent_rewards in rewards_by_agent]
 
 
 def capabilities(means: Sequence[Sequence[float | None]], floor: float) -> list[float]:
@@ -96,7 +96,7 @@ def capabilities(means: Sequence[Sequence[float | None]], floor: float) -> list[
     >>> capabilities([[0.5, 0.0], [1.0, None]], floor=0.1)
     [0.75, 0.1]
     """
-    known = [[one for one in column if one is not None] for column in zip(*means, strict=True)]
-    found = [max(floor, sum(one) / len(one)) if one else None for one in known]
-    others = [one for one in found if one is not None] or [floor]
-    return [sum(others) / len(others) if one is None else one for one in found]
+    known = [[mean for mean in column if mean is not None] for column in zip(*means, strict=True)]
+    estimates = [max(floor, sum(history) / len(history)) if history else None for history in known]
+    others = [capability for capability in estimates if capability is not None] or [floor]
+    return [sum(others) / len(others) if capability is None else capability for capability in estimates]

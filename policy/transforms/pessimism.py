@@ -15,8 +15,8 @@ def pessimism(*, reward: str, share: float) -> Transform:
         raise ValueError(f"pessimism: share lies in [0, 1], got {share}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        place = rewards.place(reward)
-        members = None if rewards.members is None else rewards.members[:, place]
+        column = rewards.place(reward)
+        members = None if rewards.members is None else rewards.members[:, column]
         r = rewards[reward]
         if members is None or (members.isnan().all() and not r.isnan().all()):
             raise ValueError(f"pessimism: '{reward}' comes from a single model; train an ensemble or leave it out")

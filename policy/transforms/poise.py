@@ -32,15 +32,15 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
         if total is None or rollout.logprobs is None:
             raise ValueError("poise: the rollout has no rewards or no log-probabilities for the probe")
         z = torch.cat([described(rollout), of_states(rollout, states, seed)], 1) if states else described(rollout)
-        found = groups(total, rollout.group)
+        statistics = groups(total, rollout.group)
         others = of_others(total.double(), rollout)
         expected = (
             of_others(torch.where(total.isnan(), torch.nan, z @ fit(state, ridge).to(z.device)), rollout)
             if state
             else others
         )
-        after = learnt(state, z[found.valid], others[found.valid], decay) if found.valid.any() else state
-        return after, kept(total - expected, found.valid, advantages)
+        after = learnt(state, z[statistics.valid], others[statistics.valid], decay) if statistics.valid.any() else state
+        return after, kept(total - expected, statistics.valid, advantages)
 
     return Transform("advantage", change, stage=1, reads=("logprobs", "states") if states else ("logprobs",))
 
@@ -74,9 +74,9 @@ def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
 
 def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
     """The mean of the group's other known values; 0 where there is none."""
-    found = groups(values, rollout.group)
-    mean = (found.number * found.mean - values) / (found.number - 1).clamp_min(1)
-    return torch.where(found.valid, mean, 0)
+    statistics = groups(values, rollout.group)
+    mean = (statistics.number * statistics.mean - values) / (statistics.number - 1).clamp_min(1)
+    return torch.where(statistics.valid, mean, 0)
 
 
 def fit(state: State, ridge: float) -> Float[Tensor, " D"]:

@@ -41,7 +41,7 @@ def resrl(
         if advantages.dim() == 1:
             advantages = advantages[:, None].expand_as(rollout.response)
         good, bad = rollout.response & (advantages > 0), rollout.response & (advantages < 0)
-        found = torch.where(good, positive * advantages, advantages)
+        advantage = torch.where(good, positive * advantages, advantages)
         for number in rollout.group.unique():
             rows = (rollout.group == number)[:, None]
             near, far = hidden[good & rows], bad & rows
@@ -49,8 +49,8 @@ def resrl(
                 continue
             near = near[torch.linspace(0, len(near) - 1, min(most, len(near)), device=near.device).long()]
             weight = residual_weight(hidden[far].float(), near.float(), rank, low, high, floor)
-            found[far] = found[far] * weight.to(found.dtype)
-        return state, found
+            advantage[far] = advantage[far] * weight.to(advantage.dtype)
+        return state, advantage
 
     return Transform("advantage", change, stage=4, reads=("states",))
 
@@ -59,10 +59,10 @@ def residual_weight(
     bad: Float[Tensor, "M D"], good: Float[Tensor, "K D"], rank: int, low: float, high: float, floor: float
 ) -> Float[Tensor, " M"]:
     """w of every bad state, in [floor, 1]."""
-    bad, good = (torch.nn.functional.layer_norm(one, one.shape[1:]) for one in (bad, good))
+    bad, good = (torch.nn.functional.layer_norm(states, states.shape[1:]) for states in (bad, good))
     centre = good.mean(0)
-    found = torch.linalg.svd(good - centre, full_matrices=False)
-    basis = found.Vh[:rank][found.S[:rank] > NOTHING]
+    decomposition = torch.linalg.svd(good - centre, full_matrices=False)
+    basis = decomposition.Vh[:rank][decomposition.S[:rank] > NOTHING]
     gap = bad - centre
     residual = (gap - gap @ basis.T @ basis).square().mean(1)
     first, last = residual.quantile(low), residual.quantile(high)

@@ -122,8 +122,8 @@ class PreferenceAdapter:
             if alpha.shape[1] != len(names):
                 raise UsageError(f"a preference over {', '.join(names)} has {len(names)} shares, got {alpha.shape[1]}")
             return alpha
-        wanted = [alpha] if isinstance(alpha, Mapping) or alpha is None else list(alpha)
-        return torch.tensor(preference_matrix(wanted, self.objectives), dtype=torch.float32)
+        vectors = [alpha] if isinstance(alpha, Mapping) or alpha is None else list(alpha)
+        return torch.tensor(preference_matrix(vectors, self.objectives), dtype=torch.float32)
 
     def _hook(self, name: str):
         def hook(_module: nn.Module, _inputs: Any, features: Tensor) -> Tensor:
@@ -150,17 +150,17 @@ class PreferenceAdapter:
 
         PEFT's layers step aside for a lighter one that does the same sum with few small operations.
         """
-        kept, blocks = {}, {}
+        restored, blocks = {}, {}
         for name, layer in self.layers.items():
             parent = self.base.get_submodule(name.rpartition(".")[0])
-            kept[name] = parent
+            restored[name] = parent
             block = blocks.setdefault(parent, Block())
-            own = _ServedLinear(layer, rows[name], self.settings.factor, start, block)
-            setattr(parent, name.rpartition(".")[2], own)
+            served = _ServedLinear(layer, rows[name], self.settings.factor, start, block)
+            setattr(parent, name.rpartition(".")[2], served)
         try:
             yield
         finally:
-            for name, parent in kept.items():
+            for name, parent in restored.items():
                 setattr(parent, name.rpartition(".")[2], self.layers[name])
 
     # ---- at a fixed preference ----
@@ -204,30 +204,30 @@ class PreferenceAdapter:
     @torch.no_grad()
     def _fixed(self, alpha: Preference) -> dict[str, tuple[Tensor, Tensor | None]]:
         """B' = B M and B δ of every layer at one preference."""
-        found = {}
+        settings = {}
         for name, rows in self.modulations(self._matrix(alpha, ())).items():
             weight = self.layers[name].lora_B[NAME].weight
             shift = None if rows.shift is None else weight @ rows.shift[0].to(weight)
-            found[name] = (weight @ rows.matrix(weight.shape[1]).to(weight), shift)
-        return found
+            settings[name] = (weight @ rows.matrix(weight.shape[1]).to(weight), shift)
+        return settings
 
     # ---- size and files ----
 
     def parameter_count(self) -> int:
         """Trainable numbers: A, B, heads and mixer."""
-        return sum(one.numel() for one in self.state().values()) - self._frozen()
+        return sum(tensor.numel() for tensor in self.state().values()) - self._frozen()
 
     def _frozen(self) -> int:
         return sum(buffer.numel() for buffer in self.mixer.buffers())
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor of the adapter by name."""
-        found = {f"mixer.{key}": value for key, value in self.mixer.state_dict().items()}
+        tensors = {f"mixer.{key}": value for key, value in self.mixer.state_dict().items()}
         for name, layer in self.layers.items():
-            found[f"{name}.A"], found[f"{name}.B"] = layer.lora_A[NAME].weight, layer.lora_B[NAME].weight
+            tensors[f"{name}.A"], tensors[f"{name}.B"] = layer.lora_A[NAME].weight, layer.lora_B[NAME].weight
             if name in self.heads:
-                found |= {f"{name}.{key}": value for key, value in self.heads[name].state_dict().items()}
-        return {key: value.detach() for key, value in found.items()}
+                tensors |= {f"{name}.{key}": value for key, value in self.heads[name].state_dict().items()}
+        return {key: value.detach() for key, value in tensors.items()}
 
     def save_pretrained(self, folder: Path) -> None:
         """Weights and settings; not the base model."""
@@ -239,14 +239,14 @@ class PreferenceAdapter:
     def load_weights(self, folder: Path) -> None:
         """Put saved weights in place; a tensor that is missing, left over or of another shape is a `DataError`."""
         try:
-            kept = load_file(folder / WEIGHTS)
+            stored = load_file(folder / WEIGHTS)
         except (OSError, SafetensorError) as error:
             raise DataError(f"{folder / WEIGHTS}: missing or damaged ({error}); restore it") from error
-        own = self.state()
-        for key in sorted({*own, *kept}):
-            if key not in kept or key not in own or own[key].shape != kept[key].shape:
+        expected = self.state()
+        for key in sorted({*expected, *stored}):
+            if key not in stored or key not in expected or expected[key].shape != stored[key].shape:
                 raise DataError(f"{folder / WEIGHTS}: '{key}' does not fit {SETTINGS}; restore both files")
-            put(own[key], kept[key])
+            put(expected[key], stored[key])
 
 
 class _ServedLinear(nn.Module):
@@ -259,8 +259,8 @@ class _ServedLinear(nn.Module):
         # a GPU multiplies fastest in the base's precision, a CPU in float32 or more
         narrow = base.weight.is_cuda and base.weight.is_floating_point()
         dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
-        self.A, self.B = (one[NAME].weight.detach().to(dtype) for one in (layer.lora_A, layer.lora_B))
-        self.rows = rows.map(lambda one: one.detach().to(self.A))
+        self.A, self.B = (adapter[NAME].weight.detach().to(dtype) for adapter in (layer.lora_A, layer.lora_B))
+        self.rows = rows.map(lambda tensor: tensor.detach().to(self.A))
         self.factor, self.start = factor, start
         self.eager = base.weight.is_cpu and way(base.weight) == "eager"
         self.block, self.place = block, block.add(self.A, factor * self.B, self.rows)
@@ -306,10 +306,10 @@ def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> Pref
 def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
     """A saved adapter on its base model, which is changed in place; another base is refused."""
     settings = load_settings(folder)
-    if (found := fingerprint(model)) != settings.base_fingerprint:
+    if (actual := fingerprint(model)) != settings.base_fingerprint:
         raise DataError(
             f"{folder}: the adapter was trained on {settings.base} (fingerprint {settings.base_fingerprint}), not on "
-            f"{model.config.name_or_path} ({found}); give the base that it was trained on"
+            f"{model.config.name_or_path} ({actual}); give the base that it was trained on"
         )
     adapter = _assemble(model, settings, _empty_mixer(model, settings))
     adapter.load_weights(folder)
@@ -342,7 +342,9 @@ def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> Prefer
 def _linear_names(model: Any) -> list[str]:
     """What the model's linear layers are called, its output head aside."""
     head = model.get_output_embeddings()
-    layers = (name for name, one in model.named_modules() if isinstance(one, (nn.Linear, Conv1D)) and one is not head)
+    layers = (
+        name for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D)) and module is not head
+    )
     return sorted({name.rpartition(".")[2] for name in layers})
 
 

@@ -25,11 +25,11 @@ class Modulation(NamedTuple):
     @property
     def rows(self) -> int | None:
         """How many; None where nothing depends on the preference."""
-        return next((len(one) for one in self if one is not None), None)
+        return next((len(tensor) for tensor in self if tensor is not None), None)
 
     def map(self, change: Any) -> "Modulation":
         """The same change to every tensor that is there."""
-        return Modulation(*(None if one is None else change(one) for one in self))
+        return Modulation(*(None if tensor is None else change(tensor) for tensor in self))
 
     @staticmethod
     def side_by_side(parts: "Sequence[Modulation]") -> "Modulation":
@@ -118,7 +118,7 @@ class ScaleAndShift(nn.Module):
 
     def __init__(self, width: int, rank: int, *, scale: bool, shift: bool, bias: bool):
         super().__init__()
-        self.scale, self.shift = (self._generator(width, rank, bias) if wanted else None for wanted in (scale, shift))
+        self.scale, self.shift = (self._generator(width, rank, bias) if enabled else None for enabled in (scale, shift))
 
     @staticmethod
     def _generator(width: int, rank: int, bias: bool) -> nn.Linear:
@@ -141,10 +141,10 @@ class ScaleAndShift(nn.Module):
 class Readers:
     """Adapters that read one tensor; side by side they are one: A stacked, B and cores on a diagonal."""
 
-    def __init__(self, places: Sequence[int], adapters: Sequence[tuple[Tensor, Tensor, Modulation]]):
+    def __init__(self, indices: Sequence[int], adapters: Sequence[tuple[Tensor, Tensor, Modulation]]):
         A, B, rows = zip(*adapters, strict=True)
-        self.places, self.widths = places, [len(one) for one in B]
-        self.A, self.B = torch.cat(A), torch.block_diag(*(one.t() for one in B)).t()
+        self.places, self.widths = indices, [len(matrix) for matrix in B]
+        self.A, self.B = torch.cat(A), torch.block_diag(*(matrix.t() for matrix in B)).t()
         self.rows = Modulation.side_by_side(rows)._asdict()
 
     def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
@@ -169,16 +169,16 @@ class Block:
         self.adapters.append((A, B, rows))
         return len(self.adapters) - 1
 
-    def share(self, place: int, x: Float[Tensor, "N 1 m"], start: int) -> Float[Tensor, "_ 1 n"]:
+    def share(self, index: int, x: Float[Tensor, "N 1 m"], start: int) -> Float[Tensor, "_ 1 n"]:
         """What an adapter adds to the rows from `start` on."""
         if x is not self.x:
-            self.x, self.shares = x, self.readers[place].shares(x[start:]) if place in self.readers else {}
-        if place not in self.shares:
-            places = [*self.shares, place]
-            readers = Readers(places, [self.adapters[position] for position in places])
-            self.readers |= dict.fromkeys(places, readers)
-            self.shares = readers.shares(x[start:])
-        return self.shares[place]
+            self.x, self.shares = x, self.readers[index].shares(x[start:]) if index in self.readers else {}
+        if index not in self.shares:
+            indices = [*self.shares, index]
+            shared = Readers(indices, [self.adapters[position] for position in indices])
+            self.readers |= dict.fromkeys(indices, shared)
+            self.shares = shared.shares(x[start:])
+        return self.shares[index]
 
 
 # ---- what an objective is, as a vector ----
@@ -210,11 +210,11 @@ def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred
         input_ids=batch.tokens.to(device), attention_mask=batch.attention.long().to(device), output_hidden_states=True
     ).hidden_states[-1]
     weight = batch.attention[..., None].to(states)
-    found = ((states * weight).sum(1) / weight.sum(1)).float().cpu()
+    means = ((states * weight).sum(1) / weight.sum(1)).float().cpu()
     if not centred:
-        return found
-    found = found - found.mean(dim=0) if len(found) > 1 else found
-    size = found.pow(2).mean(dim=1, keepdim=True).sqrt()
+        return means
+    means = means - means.mean(dim=0) if len(means) > 1 else means
+    size = means.pow(2).mean(dim=1, keepdim=True).sqrt()
     if not (size > 1e-6).all():
         raise UsageError(f"the descriptions {list(texts)} read the same to this model; word them differently")
-    return found / size
+    return means / size

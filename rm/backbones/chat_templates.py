@@ -78,16 +78,16 @@ def check_template(template: Any, source: str) -> None:
 
     `template` is a text, or texts by name as some tokenizers have. What else is wrong with it is said when it is used.
     """
-    for one in template.values() if isinstance(template, Mapping) else [template]:
-        if isinstance(one, str) and (fault := fault_of(one)):
+    for text in template.values() if isinstance(template, Mapping) else [template]:
+        if isinstance(text, str) and (fault := fault_of(text)):
             raise DataError(f"the chat template of '{source}' {fault}; give another one with --chat_template FILE")
 
 
 def check_growth(text: str, turns: Sequence[Message]) -> None:
     """Refuse a rendered conversation that is far longer than what was said in it."""
-    said = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
-    if len(text) > GROWTH * said + ROOM:
-        raise Costly(f"it makes {len(text):,} characters of {said:,}")
+    given_length = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
+    if len(text) > GROWTH * given_length + ROOM:
+        raise Costly(f"it makes {len(text):,} characters of {given_length:,}")
 
 
 @lru_cache(maxsize=64)
@@ -141,7 +141,7 @@ class Counted(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
         self.steps = self.written = self.made = 0
-        self.filters = {name: self._counting(one) for name, one in self.filters.items()}
+        self.filters = {name: self._counting(filter_) for name, filter_ in self.filters.items()}
         self.globals |= {
             "lipsum": _lipsum,
             "raise_exception": _raise,
@@ -203,17 +203,17 @@ class Counted(ImmutableSandboxedEnvironment):
         self._handed((getattr(obj, "__self__", ""), *args, *kwargs.values()))
         return self.sized(super().call(context, obj, *args, **kwargs))
 
-    def _counting(self, one: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting(self, filter_: Callable[..., Any]) -> Callable[..., Any]:
         """The filter, counted; Jinja asks it by an attribute whether it wants the context."""
-        return update_wrapper(partial(self._filtered, one), one)
+        return update_wrapper(partial(self._filtered, filter_), filter_)
 
-    def _filtered(self, one: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _filtered(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.tick()
         handed = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, str | int | list | tuple)]
         self._handed(handed)
-        if handed and isinstance(handed[0], str) and getattr(one, "__name__", "") == "do_format":
+        if handed and isinstance(handed[0], str) and getattr(filter_, "__name__", "") == "do_format":
             self._form(handed[0])
-        return self.sized(one(*args, **kwargs))
+        return self.sized(filter_(*args, **kwargs))
 
     def _handed(self, values: Sequence[Any]) -> None:
         """The product of all lengths and numbers bounds what padding, repeating, joining or replacing can make."""
@@ -257,7 +257,7 @@ class _Counting(NodeTransformer):
         """Texts and expressions, counted as they are written."""
         self.generic_visit(node)
         plain = [nodes.Const(node.data) if isinstance(node, nodes.TemplateData) else node for node in node.nodes]
-        node.nodes = [_called("put", [one], node.lineno) for one in plain]
+        node.nodes = [_called("put", [node_], node.lineno) for node_ in plain]
         return node
 
 

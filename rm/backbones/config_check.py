@@ -32,8 +32,8 @@ def check_layers(source: str) -> None:
     """Refuse a folder whose config.json, or a part of it, has more layers than any model; libraries list them all."""
     path = Path(source) / "config.json"
     try:
-        told = from_json(path.read_text(encoding="utf-8"))
-        parts = [one for one in (told, *told.values()) if isinstance(one, dict)]
+        values = from_json(path.read_text(encoding="utf-8"))
+        parts = [section for section in (values, *values.values()) if isinstance(section, dict)]
     except UNREADABLE:
         return  # whoever reads it as a config says what is wrong
     for name, value in ((name, value) for part in parts for name, value in part.items()):
@@ -43,14 +43,14 @@ def check_layers(source: str) -> None:
 
 def stored_numbers(folder: Path) -> int:
     """How many numbers the safetensors files of a folder hold; 0 where there are none, or one is damaged."""
-    found = 0
+    numbers = 0
     for path in folder.glob("*.safetensors"):
         try:
             with safe_open(path, framework="pt") as tensors:
-                found += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+                numbers += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
         except (SafetensorError, OSError):
             return 0
-    return found
+    return numbers
 
 
 def larger(config: Any, numbers: int) -> str:
@@ -64,7 +64,7 @@ def larger(config: Any, numbers: int) -> str:
     sizes = {"hidden_size": width, "num_hidden_layers": FACTOR * _whole(config, "num_hidden_layers") * width}
     sizes |= {name: _whole(config, name) * width for name in ("vocab_size", "intermediate_size", "head_dim")}
     sizes |= {name: _whole(config, name) * head * width for name in HEADS}
-    return next((f"{name} = {getattr(config, name)}" for name, one in sizes.items() if one > FACTOR * numbers), "")
+    return next((f"{name} = {getattr(config, name)}" for name, size in sizes.items() if size > FACTOR * numbers), "")
 
 
 def _whole(config: Any, name: str) -> int:

@@ -27,15 +27,15 @@ def answer_to(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
 
 def install(model: Any) -> None:
     """Let `model(read=f)` return f(language model), with or without an adapter around it; see `answer_to`."""
-    own = _language_model(model)
-    answer_to(own, "read", lambda inner, read: read(inner))
-    own.read_inside = True
+    language_model = _language_model(model)
+    answer_to(language_model, "read", lambda inner, read: read(inner))
+    language_model.read_inside = True
 
 
 def inside(model: Any, read: Callable[[Any], T]) -> T:
     """`read(language model)`, within the forward of what wraps it; directly where nothing was installed."""
-    own = _language_model(extract_model_from_parallel(model))
-    return model(read=read) if getattr(own, "read_inside", False) else read(own)
+    language_model = _language_model(extract_model_from_parallel(model))
+    return model(read=read) if getattr(language_model, "read_inside", False) else read(language_model)
 
 
 def _language_model(model: Any) -> Any:

@@ -72,8 +72,10 @@ def note_model(source: str) -> None:
 
     if _is_local(source):
         return
-    place = place_of(source)
-    path = cached_file(place.name, "config.json", revision=place.revision, _raise_exceptions_for_missing_entries=False)
+    location = place_of(source)
+    path = cached_file(
+        location.name, "config.json", revision=location.revision, _raise_exceptions_for_missing_entries=False
+    )
     _note(source, Path(path).parent.name if path else "")
 
 
@@ -83,8 +85,8 @@ def note_data(source: str, dataset: Any) -> None:
     A local one has none, and is told by the hashes of its files.
     """
     checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
-    found = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)
-    _note(source, next((one[1] for one in found if one), ""))
+    matches = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)
+    _note(source, next((match[1] for match in matches if match), ""))
 
 
 def _note(source: str, commit: str) -> None:

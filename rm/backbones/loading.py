@@ -44,11 +44,11 @@ def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
     """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
-    place = place_of(source, trust_remote_code=trust_remote_code)
+    location = place_of(source, trust_remote_code=trust_remote_code)
     check_layers(source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            place.name, revision=place.revision, trust_remote_code=trust_remote_code
+            location.name, revision=location.revision, trust_remote_code=trust_remote_code
         )
     except Exception as error:  # damaged files raise what their parser raises
         raise DataError(f"{source}: no tokenizer there ({absent(source, error)})") from error
@@ -227,14 +227,14 @@ def _looks_ahead(model: Any) -> bool:
 
 def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
     """A model from safetensors, and the tensors that its weights lack or have in another shape."""
-    place = place_of(source, trust_remote_code=bool(options.get("trust_remote_code")))
+    location = place_of(source, trust_remote_code=bool(options.get("trust_remote_code")))
     if Path(source).is_dir():
         refuse_pickles(Path(source))
     if (Path(source) / "config.json").exists():  # an adapter's folder has none
         check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
     model, facts = auto.from_pretrained(
-        place.name,
-        revision=place.revision or "main",
+        location.name,
+        revision=location.revision or "main",
         dtype=getattr(torch, dtype),
         use_safetensors=True,
         ignore_mismatched_sizes=True,
@@ -247,13 +247,13 @@ def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tupl
 
 def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
     """The config.json of a folder or of `id[@revision]`."""
-    place = place_of(source, trust_remote_code=trust_remote_code)
+    location = place_of(source, trust_remote_code=trust_remote_code)
     check_layers(source)
-    return AutoConfig.from_pretrained(place.name, revision=place.revision, trust_remote_code=trust_remote_code)
+    return AutoConfig.from_pretrained(location.name, revision=location.revision, trust_remote_code=trust_remote_code)
 
 
 def _trusting(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in options.items() if name == "trust_remote_code"}
+    return {name: option for name, option in options.items() if name == "trust_remote_code"}
 
 
 def _or_data_error(load: Callable[[], Any], source: str, what: str) -> Any:
@@ -308,13 +308,13 @@ def fingerprint(model: nn.Module, values: int = 64) -> str:
     Read are the names and shapes of all parameters, and of each up to `values` evenly spaced numbers rounded to
     bfloat16: a fine-tuned copy differs in nearly every tensor.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, weight in sorted(model.named_parameters()):
         flat = weight.reshape(-1)
-        places = torch.linspace(0, flat.numel() - 1, min(values, flat.numel()), dtype=torch.float64).long()
-        sample = flat[places.to(flat.device)].to(torch.bfloat16).float().tolist()
-        found.update(f"{name} {tuple(weight.shape)} {sample}".encode())
-    return found.hexdigest()[:16]
+        indices = torch.linspace(0, flat.numel() - 1, min(values, flat.numel()), dtype=torch.float64).long()
+        sample = flat[indices.to(flat.device)].to(torch.bfloat16).float().tolist()
+        digest.update(f"{name} {tuple(weight.shape)} {sample}".encode())
+    return digest.hexdigest()[:16]
 
 
 def whole_name(source: str) -> str:

@@ -34,8 +34,8 @@ def answer_logprobs(
     """
     real = right_padded(tokens, attention)
     columns = torch.arange(tokens.shape[1], device=tokens.device)
-    said = (columns >= start[:, None].clamp_min(1)) & real.attention
-    before = said[:, 1:]
+    in_answer = (columns >= start[:, None].clamp_min(1)) & real.attention
+    before = in_answer[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = model.get_base_model() if hasattr(model, "get_base_model") else model
     if head_reads_last_states(model, len(tokens)):
@@ -45,7 +45,7 @@ def answer_logprobs(
         values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
     else:
         values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
-    logprobs = values.new_zeros(tokens.shape).masked_scatter(said, values)
+    logprobs = values.new_zeros(tokens.shape).masked_scatter(in_answer, values)
     return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # the caller's side
 
 
@@ -71,7 +71,7 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
 
     `rows` is for an adapter that has a preference for so many.
     """
-    if any(is_partitioned(one) for one in model.parameters()):
+    if any(is_partitioned(parameter) for parameter in model.parameters()):
         return False
     if model not in _READABLE:
         head = model.get_output_embeddings()
@@ -82,10 +82,10 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
             few = torch.linspace(0, embedding_rows(model) - 1, 8, device=head.weight.device).long()
             tokens = few.expand(rows, -1)
             states = model.get_decoder()(input_ids=tokens).last_hidden_state[0]
-            found = head_logprobs(model, states, few).logprob
+            computed = head_logprobs(model, states, few).logprob
             logits = model(input_ids=tokens).logits[0]
             direct = _log_softmax_at(logits, few)
-            readable = torch.allclose(found, direct, atol=1e-3 if logits.dtype.itemsize > 2 else 0.2)
+            readable = torch.allclose(computed, direct, atol=1e-3 if logits.dtype.itemsize > 2 else 0.2)
             model.train(training)
         _READABLE[model] = readable
     return _READABLE[model]

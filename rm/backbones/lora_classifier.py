@@ -50,17 +50,17 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
     head = stored_head(str(folder))
     try:
         with safe_open(weights, framework="pt") as tensors:
-            kept = [*tensors.keys()]
+            keys = [*tensors.keys()]
     except SafetensorError as error:
         raise DataError(f"{weights}: damaged ({error}); fetch it again") from error
     if head is not None:
         put_head(model, head, str(folder))
-    elif lost := [key for key in absent if not any(name.endswith(key) for name in kept)]:
+    elif lost := [key for key in absent if not any(name.endswith(key) for name in keys)]:
         raise DataError(
             f"{folder}: the adapter was saved without its head ({', '.join(lost[:3])}), so its scores would be random; "
             "train with rewardlab train --lora, or in PEFT with task_type=SEQ_CLS"
         )
-    elif any(name.endswith(f"{HEAD}.bias") for name in kept):
+    elif any(name.endswith(f"{HEAD}.bias") for name in keys):
         weight = model.get_submodule(HEAD).weight
         put_head(model, Head(weight, weight.new_zeros(len(weight))), str(folder))
     try:
@@ -70,7 +70,7 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
             adapted = _with_head(model, config, load_file(weights), trainable)
     except Exception as error:  # tensors of another shape, settings and patterns that PEFT does not understand
         raise _other_base(folder, config) from error
-    if not _fits(adapted, kept):
+    if not _fits(adapted, keys):
         raise _other_base(folder, config)
     return adapted
 
@@ -78,16 +78,18 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
 def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Tensor], trainable: bool) -> PeftModel:
     """An adapter that was saved without a head, which from now on keeps the model's."""
     config.task_type, config.inference_mode = TaskType.SEQ_CLS, not trainable
-    head = {f"base_model.model.{HEAD}.{name}": one for name, one in model.get_submodule(HEAD).state_dict().items()}
+    head = {
+        f"base_model.model.{HEAD}.{name}": tensor for name, tensor in model.get_submodule(HEAD).state_dict().items()
+    }
     adapted = get_peft_model(model, config)
     set_peft_model_state_dict(adapted, tensors | head)
     return adapted
 
 
-def _fits(model: PeftModel, kept: list[str]) -> bool:
+def _fits(model: PeftModel, keys: list[str]) -> bool:
     """Whether the adapter has as many layers as it finds places for in the model."""
-    places = [name for name, _ in model.named_parameters() if ".lora_A." in name]
-    return len(places) == sum(".lora_A." in name for name in kept)
+    targets = [name for name, _ in model.named_parameters() if ".lora_A." in name]
+    return len(targets) == sum(".lora_A." in name for name in keys)
 
 
 def _other_base(folder: Path, config: LoraConfig) -> DataError:

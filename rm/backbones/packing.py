@@ -131,13 +131,13 @@ def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], lis
     spans: list[Span] = []
     path = np.empty(0, dtype=np.int64)
     for before, row in pairwise([(), *rows]):
-        kept = shared(before, row, least)
-        path = np.concatenate([path[:kept], np.arange(len(tokens), len(tokens) + len(row) - kept)])
-        tokens += row[kept:]
-        positions += range(kept, len(row))
+        shared_length = shared(before, row, least)
+        path = np.concatenate([path[:shared_length], np.arange(len(tokens), len(tokens) + len(row) - shared_length)])
+        tokens += row[shared_length:]
+        positions += range(shared_length, len(row))
         last.append(len(tokens) - 1)
-        ends = range(kept + QUERIES, len(row) + QUERIES, QUERIES) if kept else [len(row)]
-        for start, end in pairwise([kept, *(min(end, len(row)) for end in ends)]):
+        ends = range(shared_length + QUERIES, len(row) + QUERIES, QUERIES) if shared_length else [len(row)]
+        for start, end in pairwise([shared_length, *(min(end, len(row)) for end in ends)]):
             spans.append(Span(path[:end], end - start))
     return tokens, positions, last, spans
 
@@ -146,7 +146,7 @@ def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
     """Spans of like size together: never more keys than the row has tokens, at most `slack` pairs in vain."""
     groups: list[list[Span]] = []
     widest = exact = 0
-    for span in sorted(spans, key=lambda one: (one.whole, len(one.path), one.queries)):
+    for span in sorted(spans, key=lambda segment: (segment.whole, len(segment.path), segment.queries)):
         area = span.queries * len(span.path)
         if groups and groups[-1][0].whole == span.whole:
             number = len(groups[-1]) + 1
@@ -162,7 +162,7 @@ def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
 
 def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.device) -> Part:
     """One call for the group, whose outputs stand from `offset` on: that is noted in `order`."""
-    number, width, depth = len(group), max(one.queries for one in group), len(group[-1].path)
+    number, width, depth = len(group), max(segment.queries for segment in group), len(group[-1].path)
     queries, positions = np.zeros((2, number, width), dtype=np.int64)
     keys = np.zeros((number, depth), dtype=np.int64)
     for row, (path, count) in enumerate(group):
@@ -170,7 +170,7 @@ def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.d
         queries[row, :count] = path[-count:]
         positions[row, :count] = np.arange(len(path) - count, len(path))
         order[path[-count:]] = offset + row * width + np.arange(count)
-    placed = (torch.from_numpy(one).to(device) for one in (queries, keys, positions))
+    placed = (torch.from_numpy(array).to(device) for array in (queries, keys, positions))
     part = Part(*placed)
     return part._replace(positions=None) if group[0].whole else part
 
@@ -192,15 +192,15 @@ def attend(
     Query p of a sequence sees its keys 0 to p. What is not plain softmax attention is refused with a ValueError.
     """
     packed = _PACKED.get()
-    strange = [name for name, one in options.items() if one is not None and name not in HARMLESS]
+    strange = [name for name, option in options.items() if option is not None and name not in HARMLESS]
     if packed is None or attention_mask is not None or query.shape[2] != packed.tokens.shape[1] or strange:
         raise ValueError(f"{type(module).__name__} does not attend to a packed row; it came with {strange}")
     packed.layers += 1
-    rows = [one[0].transpose(0, 1) for one in (query, key, value)]  # [T, H, D]
+    rows = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]  # [T, H, D]
     found = []
     for part in packed.parts:
-        places = (part.queries, part.keys, part.keys)
-        q, k, v = (row[position].transpose(1, 2) for row, position in zip(rows, places, strict=True))  # [N, H, S, D]
+        indices = (part.queries, part.keys, part.keys)
+        q, k, v = (row[position].transpose(1, 2) for row, position in zip(rows, indices, strict=True))  # [N, H, S, D]
         mask = None
         if part.positions is not None:
             mask = torch.arange(k.shape[2], device=k.device) <= part.positions[:, None, :, None]
@@ -284,7 +284,9 @@ def _may_take(model: Any) -> bool:
     if decoder_head(base) is None or not isinstance(trunk, PreTrainedModel) or base._is_stateful:
         return False
     config = base.config.get_text_config()
-    attentions = {one.config._attn_implementation for one in base.modules() if isinstance(one, PreTrainedModel)}
+    attentions = {
+        module.config._attn_implementation for module in base.modules() if isinstance(module, PreTrainedModel)
+    }
     return (
         trunk._supports_attention_backend
         and len(attentions) == 1
@@ -318,9 +320,9 @@ def _takes(model: Any) -> bool:
     packed = Packed(rows, device, least=2)
     try:
         with packed_attention(model):
-            together = _states(model, packed)[packed.last]
+            packed_states = _states(model, packed)[packed.last]
     except Exception:  # a model that cannot may say so in any way
         return False
     truth = torch.stack(alone)
     tolerance = 1e-4 if truth.dtype.itemsize > 2 else 5e-2
-    return bool((together - truth).norm() <= tolerance * truth.norm())
+    return bool((packed_states - truth).norm() <= tolerance * truth.norm())

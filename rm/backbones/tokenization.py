@@ -99,11 +99,11 @@ class Encoder:
     """Text to tokens under a contract."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
-        found = describe_tokenizer(tokenizer)
+        described = describe_tokenizer(tokenizer)
         for name in ("tokenizer", "template"):
-            if found[name] != getattr(contract, name):
+            if described[name] != getattr(contract, name):
                 raise DataError(
-                    f"the {name} of '{tokenizer.name_or_path}' ({found[name]}) is not the one that the model was "
+                    f"the {name} of '{tokenizer.name_or_path}' ({described[name]}) is not the one that the model was "
                     f"trained with ({getattr(contract, name)}); load the tokenizer from the model's own folder"
                 )
         if tokenizer.chat_template is None:
@@ -191,17 +191,17 @@ class Encoder:
             )
         bounds = self._bounds_of_results(example, text)
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
-        whole, *heads = map(self._begin, rows)
-        shared, *places = (len(commonprefix([whole, head])) for head in heads)
+        sequence, *heads = map(self._begin, rows)
+        shared, *cuts = (len(commonprefix([sequence, head])) for head in heads)
         ids, length = self._finish(rows[0])
-        kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
+        first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
 
-        def moved(place: int) -> int:
+        def moved(token_position: int) -> int:
             right = self.contract.truncation == "right"
-            return min(place, len(ids)) if right else max(place - (length - len(ids)), kept)
+            return min(token_position, len(ids)) if right else max(token_position - (length - len(ids)), first_kept)
 
-        told = tuple(range(moved(a), moved(b)) for a, b in zip(places[::2], places[1::2], strict=True))
-        return EncodedAnswer(ids, length, moved(shared), told)
+        spans = tuple(range(moved(a), moved(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=True))
+        return EncodedAnswer(ids, length, moved(shared), spans)
 
     def _bounds_of_results(self, example: Example, text: str) -> list[str]:
         """The heads of a rendered conversation that end before and behind each run of tool results in its answer."""
@@ -241,8 +241,8 @@ class Encoder:
         return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
 
     def _finish(self, ids: list[int]) -> Encoded:
-        whole = self.finished(ids)
-        return Encoded(self.truncated(whole), len(whole))
+        finished = self.finished(ids)
+        return Encoded(self.truncated(finished), len(finished))
 
     def truncated(self, ids: list[int]) -> list[int]:
         """What the contract leaves of whole ids."""

@@ -67,34 +67,34 @@ def write_out(
 
     Tools stand in the first message, calls and reasoning in their own, results in a turn of the user's.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     for turn in turns:
         plain = _written(turn, parts)
         if plain["role"] == "developer" and not developer:
             plain["role"] = "system"
-        before = found[-1] if found else None
+        before = messages[-1] if messages else None
         if before and _joins(before, plain, turn, parts):
             before["content"] += ("\n\n" if plain["role"] == "system" else "\n") + plain["content"]
         else:
-            found.append(plain)
+            messages.append(plain)
     if not tools or TOOLS not in parts:
-        return found, list(tools)
-    told = f"# Tools\n\n<tools>\n{tools_text(tools)}\n</tools>"
-    first = found[0]
-    order = [first["content"], told] if first["role"] == "system" else [told, first["content"]]
+        return messages, list(tools)
+    declaration = f"# Tools\n\n<tools>\n{tools_text(tools)}\n</tools>"
+    first = messages[0]
+    order = [first["content"], declaration] if first["role"] == "system" else [declaration, first["content"]]
     first["content"] = "\n\n".join(text for text in order if text)
-    return found, []
+    return messages, []
 
 
 def _written(turn: Message, parts: frozenset[str]) -> Message:
-    kept: Any = {key: value for key, value in turn.items() if key != "tools"}
+    content: Any = {key: value for key, value in turn.items() if key != "tools"}
     if turn["role"] == "tool" and RESULTS in parts:
         return Message(role="user", content=f"<tool_response>\n{turn['content']}\n</tool_response>")
     fields = [key for part, key in ((CALLS, "tool_calls"), (REASONING, "reasoning_content")) if part in parts]
-    told: Any = {key: kept.pop(key) for key in fields if key in kept}
-    if told:
-        kept["content"] = message_text(told | {"role": turn["role"], "content": turn["content"]})
-    return kept
+    fields_text: Any = {key: content.pop(key) for key in fields if key in content}
+    if fields_text:
+        content["content"] = message_text(fields_text | {"role": turn["role"], "content": turn["content"]})
+    return content
 
 
 def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]) -> bool:
@@ -115,11 +115,11 @@ def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any
     """
     marked, marks = [], {}
     for place, turn in enumerate(turns):
-        one, found = _marked(turn, place)
+        markers, probe = _marked(turn, place)
         if place < len(turns) - 1:
-            found = {mark: part for mark, part in found.items() if part != REASONING}
-        marked.append(one)
-        marks |= found
+            probe = {mark: part for mark, part in probe.items() if part != REASONING}
+        marked.append(markers)
+        marks |= probe
     named = [_tool(f"zqtool{index}z") for index in range(len(tools))]
     marks |= {f"zqtool{index}z": TOOLS for index in range(len(tools))}
     try:
@@ -129,26 +129,26 @@ def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any
     return next((part for mark, part in marks.items() if mark not in text), "")
 
 
-def _marked(turn: Message, place: int) -> tuple[Message, dict[str, str]]:
-    one: Any = dict(turn)
-    found: dict[str, str] = {}
+def _marked(turn: Message, index: int) -> tuple[Message, dict[str, str]]:
+    marked: Any = dict(turn)
+    markers: dict[str, str] = {}
     special = turn["role"] == "tool" or "tool_calls" in turn or "reasoning_content" in turn
     if turn["content"].strip():
-        one["content"] = f"zqcontent{place}z"
+        marked["content"] = f"zqcontent{index}z"
         if special:
             part = RESULTS if turn["role"] == "tool" else "content beside a tool call or reasoning"
-            found[one["content"]] = part
+            markers[marked["content"]] = part
     if "reasoning_content" in turn:
-        one["reasoning_content"] = f"zqreason{place}z"
-        found[one["reasoning_content"]] = REASONING
+        marked["reasoning_content"] = f"zqreason{index}z"
+        markers[marked["reasoning_content"]] = REASONING
     if "tool_calls" in turn:
         calls = []
         for number, call in enumerate(turn["tool_calls"]):
-            mark = f"zqcall{place}of{number}z"
-            value = f"zqvalue{place}of{number}z"
+            mark = f"zqcall{index}of{number}z"
+            value = f"zqvalue{index}of{number}z"
             arguments = call["function"]["arguments"]
             given = value if isinstance(arguments, str) else {"zqkey": value} if arguments else {}
             calls.append(call | {"function": {"name": mark, "arguments": given}})
-            found |= {mark: CALLS} | ({value: CALLS} if given else {})
-        one["tool_calls"] = calls
-    return one, found
+            markers |= {mark: CALLS} | ({value: CALLS} if given else {})
+        marked["tool_calls"] = calls
+    return marked, markers

@@ -37,11 +37,15 @@ def stored_head(source: str) -> Head | None:
     them or beside a LoRA.
     """
     files = (BESIDE, WHOLE)
-    own = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (WHOLE,))
-    if f"{HEAD}.weight" in own:
-        return Head(own[f"{HEAD}.weight"], own[f"{HEAD}.bias"]) if f"{HEAD}.bias" in own else None
-    found = stored(source, [f"{VALUE}.weight", f"{VALUE}.bias"], files)
-    return Head(found[f"{VALUE}.weight"], found.get(f"{VALUE}.bias")) if f"{VALUE}.weight" in found else None
+    score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (WHOLE,))
+    if f"{HEAD}.weight" in score_head:
+        return Head(score_head[f"{HEAD}.weight"], score_head[f"{HEAD}.bias"]) if f"{HEAD}.bias" in score_head else None
+    value_head = stored(source, [f"{VALUE}.weight", f"{VALUE}.bias"], files)
+    return (
+        Head(value_head[f"{VALUE}.weight"], value_head.get(f"{VALUE}.bias"))
+        if f"{VALUE}.weight" in value_head
+        else None
+    )
 
 
 def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
@@ -66,12 +70,12 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
 def _file(source: str, name: str) -> Path | None:
     if Path(source).is_dir():
         return Path(source) / name if (Path(source) / name).exists() else None
-    place = place_of(source)
+    location = place_of(source)
     try:
-        found = cached_file(place.name, name, revision=place.revision)
+        path = cached_file(location.name, name, revision=location.revision)
     except OSError:  # the Hub does not have it, or is not there
         return None
-    return Path(found) if found else None
+    return Path(path) if path else None
 
 
 def put_head(model: nn.Module, head: Head, source: str) -> None:
@@ -94,7 +98,7 @@ def put_head(model: nn.Module, head: Head, source: str) -> None:
 def refuse_pickles(folder: Path) -> None:
     """Weights that lie there as a pickle only are a `DataError` that says how to convert them."""
     safe = [path.name for path in folder.glob("*.safetensors")]
-    for path in sorted(one for suffix in ("bin", "pt", "pth") for one in folder.glob(f"*.{suffix}")):
+    for path in sorted(path for suffix in ("bin", "pt", "pth") for path in folder.glob(f"*.{suffix}")):
         target = _safe_name(path, bool(safe))
         if target and not any(name.startswith(target) for name in safe):
             raise DataError(f"{path}: a pickle, which can run code when it is read; {_conversion(path, target)}")

@@ -58,14 +58,14 @@ class Decoding(NamedTuple):
 
 def all_cache_bytes(work: Decoding, positions: int) -> int:
     """Keys and values of base and guide:  2 G d c S (rows · layers), of each model."""
-    found = cache_bytes(work.shape, work.row_layers, positions, work.size, layers=1)
-    return found + (cache_bytes(work.guide, work.rows, positions, work.size) if work.guide else 0)
+    total = cache_bytes(work.shape, work.row_layers, positions, work.size, layers=1)
+    return total + (cache_bytes(work.guide, work.rows, positions, work.size) if work.guide else 0)
 
 
 def held_bytes(work: Decoding) -> int:
     """Weights: a shared backbone's once, with its adapter; those of a separate guide beside them."""
-    own = adapter_parameters(work.guide or work.shape, work.adapters) * WIDE if work.adapters else 0
-    return work.shape.parameters * work.size + own + (work.guide.parameters * work.size if work.guide else 0)
+    adapter_bytes = adapter_parameters(work.guide or work.shape, work.adapters) * WIDE if work.adapters else 0
+    return work.shape.parameters * work.size + adapter_bytes + (work.guide.parameters * work.size if work.guide else 0)
 
 
 def decoding_bytes(work: Decoding) -> dict[str, int]:
@@ -104,11 +104,11 @@ def _passed(work: Decoding, length: int, cached: int) -> int:
     tokens = length * work.rows
     layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
     heads = 2 if work.branches_at < work.shape.layers else 1
-    found = work.row_layers * layer + heads * 2 * work.shape.width * work.shape.vocabulary * work.rows
+    flops = work.row_layers * layer + heads * 2 * work.shape.width * work.shape.vocabulary * work.rows
     if work.adapters:
         guide = work.guide or work.shape
         adapted = guide.layers - work.adapters.from_layer
-        found += adapted * tokens * adapter_flops(work.adapters, work.adapters.linears(guide))
+        flops += adapted * tokens * adapter_flops(work.adapters, work.adapters.linears(guide))
     if work.guide:
-        found += forward_flops(work.guide, work.rows, length, Answered(work.rows), cached=cached)
-    return found
+        flops += forward_flops(work.guide, work.rows, length, Answered(work.rows), cached=cached)
+    return flops

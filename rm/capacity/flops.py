@@ -72,11 +72,11 @@ def forward_flops(
     """
     tokens = rows * length
     layer = tokens * linear_flops(shape) + rows * attention_flops(shape, length, cached + length)
-    found = shape.layers * layer + top_flops(shape, answered, tokens)
+    flops = shape.layers * layer + top_flops(shape, answered, tokens)
     if adapters:
         adapted = shape.layers - adapters.from_layer
-        found += adapted * tokens * adapter_flops(adapters, adapters.linears(shape))
-    return found
+        flops += adapted * tokens * adapter_flops(adapters, adapters.linears(shape))
+    return flops
 
 
 def training_flops(
@@ -100,20 +100,20 @@ def training_flops(
     its last one, behind which nothing is kept.
     """
     tokens = rows * length
-    found = forward_flops(shape, rows, length, answered, adapters)
+    flops = forward_flops(shape, rows, length, answered, adapters)
     attention = rows * attention_flops(shape, length, length)
     attention_back = (5 * attention) // 2 if fused else 2 * attention
     trained_top = 2 if answered.scores else 3  # a score head is small, and trained beside adapters too
     if adapters is None:
-        found += shape.layers * (2 * tokens * linear_flops(shape) + attention_back)
-        found += trained_top * top_flops(shape, answered, tokens)
+        flops += shape.layers * (2 * tokens * linear_flops(shape) + attention_back)
+        flops += trained_top * top_flops(shape, answered, tokens)
     else:
         back = _adapted_backward_to_the_embedding if checkpointing else _adapted_backward
-        found += back(shape, adapters, tokens, attention_back)
-        found += 2 * top_flops(shape, answered, tokens)
+        flops += back(shape, adapters, tokens, attention_back)
+        flops += 2 * top_flops(shape, answered, tokens)
     if checkpointing:
-        found += _again(shape, adapters, tokens, attention)
-    return found
+        flops += _again(shape, adapters, tokens, attention)
+    return flops
 
 
 def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
@@ -140,14 +140,14 @@ def _adapted_backward_to_the_embedding(shape: Shape, adapters: Adapters, tokens:
 def _again(shape: Shape, adapters: Adapters | None, tokens: int, attention: int) -> int:
     """What checkpointing computes twice."""
     last = [linear for linear in shape.linears if linear.stage == NARROWS]
-    product = tokens * sum(2 * one.inputs * one.outputs for one in last)
-    found = shape.layers * (tokens * linear_flops(shape) + attention - product)
+    product = tokens * sum(2 * linear.inputs * linear.outputs for linear in last)
+    flops = shape.layers * (tokens * linear_flops(shape) + attention - product)
     if adapters:
         added = adapter_flops(adapters, adapters.linears(shape)) * tokens
-        if reached := [one for one in last if adapters.on(one)]:  # then it is the adapter's own last product
-            added += product - tokens * sum(2 * adapters.rank * one.outputs for one in reached)
-        found += (shape.layers - adapters.from_layer) * added
-    return found
+        if reached := [linear for linear in last if adapters.on(linear)]:  # then it is the adapter's own last product
+            added += product - tokens * sum(2 * adapters.rank * linear.outputs for linear in reached)
+        flops += (shape.layers - adapters.from_layer) * added
+    return flops
 
 
 # ---- parameters of adapters ----
@@ -164,5 +164,5 @@ def adapter_parameters(shape: Shape, adapters: Adapters, shared_rank: int = 0) -
         core = adapters.objectives * (adapters.rank - shared_rank) ** 2 + shared_rank**2
     if adapters.kind == "moslora":
         core = 2 * adapters.rank * adapters.generator
-    layer = sum(adapters.rank * (one.inputs + one.outputs) + core for one in adapters.linears(shape))
+    layer = sum(adapters.rank * (linear.inputs + linear.outputs) + core for linear in adapters.linears(shape))
     return (shape.layers - adapters.from_layer) * layer

@@ -149,10 +149,10 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
     own = resident_parts(shape, step, spread, optimizer)
     others = others_bytes(shape, step, work, spread)
     around = own | others
-    whole = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
+    sharding = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
     writing = Decoding(shape, rollouts, work.prompt, step.length - work.prompt, step.precision.weights, held=False)
     narrow = step.precision.compute < WIDE
-    phases = [_decoding("answers", around | whole, writing, machine, narrow=narrow)]
+    phases = [_decoding("answers", around | sharding, writing, machine, narrow=narrow)]
     reads = int(work.reference) + int(work.critic or work.feedback)
     if reads:
         states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}
@@ -171,14 +171,14 @@ def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str
     critic    4 (D + 1) numbers: weight, gradient and AdamW's two states, in float32
     R2M       4 (2 D_r d + 2 D d) numbers with d = D: W_q, W_o [D_r, d] and W_k, W_v [D, d]        arXiv:2601.22664
     """
-    found = {"reward models": sum(work.reward_size * (reward.trunk + reward.width) for reward in work.rewards)}
+    parts = {"reward models": sum(work.reward_size * (reward.trunk + reward.width) for reward in work.rewards)}
     if work.reference and step.adapters is None:
-        found["reference"] = shape.parameters * step.precision.weights // spread.shares
+        parts["reference"] = shape.parameters * step.precision.weights // spread.shares
     if work.critic:
-        found["critic"] = 4 * WIDE * (shape.width + 1)
+        parts["critic"] = 4 * WIDE * (shape.width + 1)
     if work.feedback:
-        found["R2M head"] = 4 * WIDE * 2 * shape.width * (work.rewards[0].width + shape.width)
-    return {name: one for name, one in found.items() if one}
+        parts["R2M head"] = 4 * WIDE * 2 * shape.width * (work.rewards[0].width + shape.width)
+    return {name: part for name, part in parts.items() if part}
 
 
 # ---- phases ----

@@ -58,12 +58,12 @@ def layer_bytes(shape: Shape, step: Step) -> int:
         mask        c L where rows are padded, which attention makes anew in every layer
     """
     c, D, d = step.precision.compute, shape.width, shape.head_dim
-    whole = step.adapters is None
+    all_weights = step.adapters is None
     keys = shape.heads if step.padded else shape.kv_heads
-    norms = 2 * WIDE * D + (2 * step.precision.weights * D if whole else 0)
+    norms = 2 * WIDE * D + (2 * step.precision.weights * D if all_weights else 0)
     attention = c * d * (2 * shape.heads + 2 * keys) + WIDE * shape.heads
     if shape.head_normed:
-        attention += (WIDE + (c if whole else 0)) * d * (shape.heads + shape.kv_heads)
+        attention += (WIDE + (c if all_weights else 0)) * d * (shape.heads + shape.kv_heads)
     mlp = (3 if shape.gated else 1) * c * shape.mlp
     mask = c * step.length if step.padded else 0
     return step.tokens * (norms + attention + mlp + mask + _read_bytes(shape, step))
@@ -128,17 +128,17 @@ def top_bytes(shape: Shape, step: Step) -> int:
               states and head
     """
     D, T, V = shape.width, step.top.head_tokens, shape.vocabulary
-    found = step.tokens * D * step.precision.weights
+    total = step.tokens * D * step.precision.weights
     if step.top.scores:
-        found += step.tokens * (step.precision.compute * D + WIDE * step.top.scores)
+        total += step.tokens * (step.precision.compute * D + WIDE * step.top.scores)
     if T:
         rows = min(T, max(1, CHUNK[step.device] // V))
         narrow = step.precision.weights < WIDE
-        found += T * D * (step.precision.weights + WIDE) + rows * V * WIDE
-        found += (rows * V * 2 if step.device == "cuda" else (T + V) * D * WIDE) if narrow else 0
-        found += 0 if step.adapters else V * D * WIDE
-        found += min(rows * V, BLOCK) * WIDE if step.device == "cpu" else 0
-    return found
+        total += T * D * (step.precision.weights + WIDE) + rows * V * WIDE
+        total += (rows * V * 2 if step.device == "cuda" else (T + V) * D * WIDE) if narrow else 0
+        total += 0 if step.adapters else V * D * WIDE
+        total += min(rows * V, BLOCK) * WIDE if step.device == "cpu" else 0
+    return total
 
 
 def reading_bytes(shape: Shape, step: Step) -> int:

@@ -165,14 +165,14 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
     except (*UNREADABLE, RuntimeError) as error:
         raise UsageError(f"{name}: its config.json makes no causal language model ({_said(error)})") from error
     linears = _layer(model, text.num_hidden_layers, name)
-    layer_parameters = sum(one.numel() for key, one in model.named_parameters() if _of_layer(key) == 0)
+    layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _of_layer(key) == 0)
     heads = text.num_attention_heads
     narrow = [linear for linear in linears if linear.stage == NARROWS]
-    mlp = sum(one.inputs for one in narrow)
+    mlp = sum(linear.inputs for linear in narrow)
     return Shape(
         name=name,
         family=config.model_type,
-        parameters=sum(one.numel() for one in model.parameters()),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
         layer_parameters=layer_parameters,
         layers=text.num_hidden_layers,
         width=text.hidden_size,
@@ -195,24 +195,24 @@ def _said(error: Exception) -> str:
 
 def _of_layer(key: str) -> int | None:
     """The number in a dotted name."""
-    found = re.search(r"(?:^|\.)(\d+)\.", key)
-    return int(found[1]) if found else None
+    match = re.search(r"(?:^|\.)(\d+)\.", key)
+    return int(match[1]) if match else None
 
 
 def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
     """The matrices of one decoder layer."""
-    if any(one.dim() > 2 and _of_layer(key) is not None for key, one in model.named_parameters()):
+    if any(parameter.dim() > 2 and _of_layer(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
     found: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for key, one in model.named_modules():
-        place = _of_layer(key)
-        if place is not None and isinstance(one, nn.Linear | Conv1D):
-            outputs, inputs = one.weight.shape if isinstance(one, nn.Linear) else reversed(one.weight.shape)
-            found[place][key.partition(f".{place}.")[2]] = inputs, outputs
+    for key, module in model.named_modules():
+        layer_index = _of_layer(key)
+        if layer_index is not None and isinstance(module, nn.Linear | Conv1D):
+            outputs, inputs = module.weight.shape if isinstance(module, nn.Linear) else reversed(module.weight.shape)
+            found[layer_index][key.partition(f".{layer_index}.")[2]] = inputs, outputs
     groups: dict[str, list[str]] = defaultdict(list)
     for key in found[0]:
         groups["attention" if "att" in key else "mlp"].append(key)
-    if len(found) != layers or any(one != found[0] for one in found.values()) or len(groups) != 2:
+    if len(found) != layers or any(layer != found[0] for layer in found.values()) or len(groups) != 2:
         raise UsageError(f"{name}: its layers are not all of attention and an MLP; the formulas are of such decoders")
     stages = {key: READS for key in groups["attention"]} | {key: WIDENS for key in groups["mlp"]}
     out = [key for key in groups["attention"] if re.search(OUT, key.rpartition(".")[2])] or groups["attention"]

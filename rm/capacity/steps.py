@@ -39,10 +39,10 @@ def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> 
     weights = weight_bytes(shape, step)
     if spread.strategy == "zero3" and step.precision.compute < step.precision.weights:
         weights += (shape.trunk if step.top.scores else shape.parameters) * step.precision.compute
-    found = {"weights": weights, "optimizer": states}
+    parts = {"weights": weights, "optimizer": states}
     if spread.gpus > 1 and spread.shares == 1:
-        found["buckets"] = trained_parameters(shape, step) * size
-    return {name: one // spread.shares for name, one in found.items()}
+        parts["buckets"] = trained_parameters(shape, step) * size
+    return {name: part // spread.shares for name, part in parts.items()}
 
 
 def inside(step: Step, spread: Spread) -> Step:
@@ -80,27 +80,27 @@ def step_parts(
     resident = resident_parts(shape, step, spread, optimizer)
     gathered = {"sharding": gathered_bytes(shape, step, spread)}
     step = inside(step, spread)
-    kept, back, casts = kept_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
+    saved, back, casts = kept_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
     cast = casts // shape.layers
     layer = layer_bytes(shape, step)
     made = layer if step.checkpointing else 0  # computed again
-    whole = step.adapters is None
-    of_head = shape.embedding * size // spread.shares if whole and step.top.head_tokens else 0
+    all_weights = step.adapters is None
+    of_head = shape.embedding * size // spread.shares if all_weights and step.top.head_tokens else 0
     twice = of_head if shape.tied else 0
     before = gradients if accumulated else 0
     moments = [
         {
             "gradients": before,
-            "activations": kept + (cast if step.checkpointing and not whole else casts),
+            "activations": saved + (cast if step.checkpointing and not all_weights else casts),
             "head and logits": top_bytes(shape, step),
         },
         {
             "gradients": max(before, of_head),
-            "activations": kept + made + (cast if step.checkpointing else casts),
+            "activations": saved + made + (cast if step.checkpointing else casts),
             "workspace": back,
         },
         {"gradients": gradients + twice, "activations": layer + cast, "workspace": back},
     ]
-    found = max(moments, key=lambda moment: sum(moment.values()))
-    parts = resident | found | gathered
-    return {name: one for name, one in parts.items() if one}
+    widest = max(moments, key=lambda moment: sum(moment.values()))
+    parts = resident | widest | gathered
+    return {name: part for name, part in parts.items() if part}

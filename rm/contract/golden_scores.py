@@ -57,7 +57,7 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
     write_sums(folder, [*folder.glob("*.safetensors"), *folder.glob("tokenizer.json")], folder / SUMS)
 
 
-def check_files(folder: Path, *, whole: bool = False) -> int | None:
+def check_files(folder: Path, *, read_all: bool = False) -> int | None:
     """How many files with weights or a vocabulary are the bytes that were saved; None if no sums were kept.
 
     A file that is not is a `CheckFailed`. Without `whole` more than `HASHED` bytes are not read, only measured.
@@ -68,7 +68,7 @@ def check_files(folder: Path, *, whole: bool = False) -> int | None:
         sums = read_sums(folder / SUMS)
     except ValueError as error:
         raise CheckFailed(f"{folder}: {error}; restore it, or delete it to go without") from error
-    hashed = whole or sum(one["bytes"] for one in sums.values()) <= HASHED
+    hashed = read_all or sum(entry["bytes"] for entry in sums.values()) <= HASHED
     if fault := fault_of(folder, sums, hashed=hashed):
         raise CheckFailed(f"{folder}: {fault}; restore the file, or delete {SUMS} if it was changed on purpose")
     return len(sums)
@@ -78,14 +78,14 @@ def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
     """The kept conversations, and the rewards [N, K] that they had."""
     try:
         rows = [from_json(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
-        kept = np.array([row["rewards"] for row in rows], float)
-        return [Example(tuple(row["prompt"]), _answer(row["answer"])) for row in rows], kept
+        rewards = np.array([row["rewards"] for row in rows], float)
+        return [Example(tuple(row["prompt"]), _answer(row["answer"])) for row in rows], rewards
     except UNREADABLE as error:
         raise _damaged(folder, error) from error
 
 
-def _answer(kept: Any) -> str:
-    return completion(kept) if isinstance(kept, list) else kept
+def _answer(stored: Any) -> str:
+    return completion(stored) if isinstance(stored, list) else stored
 
 
 def _damaged(folder: Path, why: object) -> DataError:
@@ -98,20 +98,22 @@ def check_golden(model: RewardModel, folder: Path) -> float:
     That is 1e-5 of the rewards' size in float32 and float64, 0.05 of it in half precision, which adds up differently
     from machine to machine.
     """
-    examples, kept = read_golden(folder)
+    examples, stored = read_golden(folder)
     try:
-        found = model.rate(examples)
+        rewards = model.rate(examples)
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
-    if found.shape != kept.shape:
-        raise _damaged(folder, f"rewards of shape {kept.shape}, and the model gives {found.shape}")
-    worst = np.abs(found - kept).max(axis=1, initial=0.0)
-    tolerance = (1e-5 if model.contract.dtype in ("float32", "float64") else 0.05) * max(kept.std(), np.abs(kept).max())
+    if rewards.shape != stored.shape:
+        raise _damaged(folder, f"rewards of shape {stored.shape}, and the model gives {rewards.shape}")
+    worst = np.abs(rewards - stored).max(axis=1, initial=0.0)
+    tolerance = (1e-5 if model.contract.dtype in ("float32", "float64") else 0.05) * max(
+        stored.std(), np.abs(stored).max()
+    )
     if not (worst <= tolerance).all():
-        place = int(np.nan_to_num(worst, nan=np.inf).argmax())
-        prompt = prompt_text(examples[place].prompt)[:40]
+        index = int(np.nan_to_num(worst, nan=np.inf).argmax())
+        prompt = prompt_text(examples[index].prompt)[:40]
         raise CheckFailed(
-            f"{folder}: '{prompt}' now scores {found[place].tolist()} and was saved with "
-            f"{kept[place].tolist()}; the weights, the tokenizer or the base model have changed"
+            f"{folder}: '{prompt}' now scores {rewards[index].tolist()} and was saved with "
+            f"{stored[index].tolist()}; the weights, the tokenizer or the base model have changed"
         )
     return float(worst.max(initial=0.0))

@@ -39,9 +39,9 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
     for index, (encoded, theirs) in enumerate(zip(model.encoder.encode_all(examples), tokens, strict=True)):
         ours = encoded.ids
         for position in range(max(len(ours), len(theirs))):
-            own, other = (ids[position] if position < len(ids) else None for ids in (ours, theirs))
-            if own != other:
-                return f"conversation {index + 1}, token {position + 1}: {other} instead of {own}"
+            our_id, other = (ids[position] if position < len(ids) else None for ids in (ours, theirs))
+            if our_id != other:
+                return f"conversation {index + 1}, token {position + 1}: {other} instead of {our_id}"
     return ""
 
 
@@ -86,7 +86,7 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
         yield "softmax activation", softmax(ours, axis=1)
     if not (hasattr(model, "encoder") and hasattr(model, "score")):
         return
-    right = [one.ids for one in model.encoder.encode_all(examples)]
+    right = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     for name, ids in readings(model, examples, right):
         if ids != right:
             yield name, score_ids(model, ids)
@@ -118,7 +118,7 @@ def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
     """Without what the template closes an answer with: where two different answers end alike."""
     other = [Example(example.prompt, f"{example.answer} x") for example in examples]
     closings = []
-    for ids, theirs in zip(right, (one.ids for one in model.encoder.encode_all(other)), strict=True):
+    for ids, theirs in zip(right, (encoded.ids for encoded in model.encoder.encode_all(other)), strict=True):
         same = 0
         while same < min(len(ids), len(theirs)) and ids[-1 - same] == theirs[-1 - same]:
             same += 1
@@ -127,13 +127,13 @@ def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
 
 
 def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
-    limit, found = model.contract.max_length, []
+    limit, findings = model.contract.max_length, []
     for example in examples:
-        whole = whole_ids(model, example)
-        if limit is not None and len(whole) > limit:
-            whole = whole[:limit] if model.contract.truncation == "left" else whole[-limit:]
-        found.append(whole)
-    return found
+        full_ids = whole_ids(model, example)
+        if limit is not None and len(full_ids) > limit:
+            full_ids = full_ids[:limit] if model.contract.truncation == "left" else full_ids[-limit:]
+        findings.append(full_ids)
+    return findings
 
 
 def whole_ids(model: Any, example: Example) -> list[int]:
@@ -169,7 +169,7 @@ def _padding_read(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
 
 def score_ids(model: Any, ids: Ids) -> np.ndarray:
     """Scores [N, K] of token ids as they are, each alone."""
-    return np.concatenate([run(model, lambda one=one: model.score(*_row(model, one))) for one in ids])
+    return np.concatenate([run(model, lambda row=row: model.score(*_row(model, row))) for row in ids])
 
 
 def _at_every_token(model: Any, ids: list[int]) -> np.ndarray:
@@ -193,7 +193,7 @@ def device_of(model: Any) -> torch.device:
     return next(model.model.parameters()).device
 
 
-def edge_id(model: Any, place: int) -> int | None:
+def edge_id(model: Any, index: int) -> int | None:
     """Id of what stands before (place 0) or after (place 1) a text; None where the tokenizer has none."""
-    token = edge_tokens(model.encoder.tokenizer)[place]
+    token = edge_tokens(model.encoder.tokenizer)[index]
     return None if token is None else model.encoder.tokenizer.convert_tokens_to_ids(token)

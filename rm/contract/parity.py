@@ -151,10 +151,10 @@ def _has_tokens(model: Any) -> bool:
 
 def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.ndarray:
     order = np.random.default_rng(seed).permutation(len(examples))
-    found = np.empty((len(examples), len(model.contract.objectives)))
+    rewards = np.empty((len(examples), len(model.contract.objectives)))
     for some in np.array_split(order, max(1, len(order) // 3)):
-        found[some] = model.rate([examples[place] for place in some])
-    return found
+        rewards[some] = model.rate([examples[index] for index in some])
+    return rewards
 
 
 def with_weights(model: Any, weights: torch.nn.Module) -> Any:
@@ -166,16 +166,16 @@ def with_weights(model: Any, weights: torch.nn.Module) -> Any:
 
 def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
     """Scores of batches in the order given."""
-    rows = [one.ids for one in model.encoder.encode_all(examples)]
-    found = []
+    rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
+    rewards = []
     for start in range(0, len(rows), TOGETHER):
-        tokens, attention = (one.to(device_of(model)) for one in pad(rows[start : start + TOGETHER], filler))
+        tokens, attention = (tensor.to(device_of(model)) for tensor in pad(rows[start : start + TOGETHER], filler))
         if side == "left":
             moves = (~attention).sum(1)
-            places = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
-            tokens, attention = tokens.gather(1, places), attention.gather(1, places)
-        found.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
-    return np.concatenate(found)
+            positions = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
+            tokens, attention = tokens.gather(1, positions), attention.gather(1, positions)
+        rewards.append(run(model, lambda t=tokens, a=attention: model.score(t, a)))
+    return np.concatenate(rewards)
 
 
 # ---- conversations that find faults ----
@@ -189,13 +189,13 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
     kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [
-        (lambda one: len(one.answer) <= 3, lambda: Example(user_turn("Hi"), "a")),
-        (lambda one: len(one.prompt) > 2, lambda: Example(turns, "Six.")),
-        (lambda one: not one.answer.isascii(), lambda: Example(question, "四, čtyři, أربعة, e\u0301 🙂\u200d")),
-        (lambda one: _too_long(model, one), lambda: _long(model, question)),
+        (lambda example: len(example.answer) <= 3, lambda: Example(user_turn("Hi"), "a")),
+        (lambda example: len(example.prompt) > 2, lambda: Example(turns, "Six.")),
+        (lambda example: not example.answer.isascii(), lambda: Example(question, "四, čtyři, أربعة, e\u0301 🙂\u200d")),
+        (lambda example: _too_long(model, example), lambda: _long(model, question)),
     ]
     made = [make() for known, make in kinds if not any(map(known, examples))]
-    return [one for one in made if _readable(model, one)]
+    return [example for example in made if _readable(model, example)]
 
 
 def _too_long(model: Any, example: Example) -> bool:
@@ -206,9 +206,9 @@ def _too_long(model: Any, example: Example) -> bool:
 
 def _long(model: Any, prompt: tuple[Message, ...]) -> Example:
     words = 8
-    while not _too_long(model, one := Example(prompt, " ".join(f"word{index}" for index in range(words)))):
+    while not _too_long(model, candidate := Example(prompt, " ".join(f"word{index}" for index in range(words)))):
         words *= 2
-    return one
+    return candidate
 
 
 def _readable(model: Any, example: Example) -> bool:

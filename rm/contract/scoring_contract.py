@@ -75,7 +75,7 @@ def _check(contract: ScoringContract) -> None:
     length, beta = contract.max_length, contract.beta
     right = {
         "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
-        "tokenizer, template, backbone": all(one is None or isinstance(one, str) for one in optional),
+        "tokenizer, template, backbone": all(value is None or isinstance(value, str) for value in optional),
         "dtype": contract.dtype in DTYPES,
         "bos, eos": {contract.bos, contract.eos} <= {"template", "once", None},
         "truncation": contract.truncation in ("left", "right", None),

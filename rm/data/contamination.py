@@ -53,12 +53,12 @@ def overlaps(
     shingled = _shingles(said)
     for name, texts in benchmarks.items():
         known = {normal_prompt(text): text for text in texts}
-        found: dict[int, Overlap] = {}
+        overlaps_by_row: dict[int, Overlap] = {}
         for place, other, likeness in _alike(said, shingled, list(known), near):
             row, turn, _ = turns[place]
-            if row not in found or likeness > found[row].likeness:
-                found[row] = Overlap(row, name, known[other], likeness, turn)
-        yield from (found[row] for row in sorted(found))
+            if row not in overlaps_by_row or likeness > overlaps_by_row[row].likeness:
+                overlaps_by_row[row] = Overlap(row, name, known[other], likeness, turn)
+        yield from (overlaps_by_row[row] for row in sorted(overlaps_by_row))
 
 
 def _users(prompt: Messages) -> list[str]:
@@ -79,18 +79,19 @@ class Shared(NamedTuple):
     """Further rows, with a user turn that is nearly one of its prompts."""
 
 
-def shared(found: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
+def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
     """What was found, counted for each of the benchmarks; prompts that `normal_prompt` makes equal are one."""
-    of_all = list(found)
-    return [_shared(name, [one for one in of_all if one.benchmark == name]) for name in benchmarks]
+    of_all = list(overlaps)
+    return [_shared(name, [overlap for overlap in of_all if overlap.benchmark == name]) for name in benchmarks]
 
 
-def _shared(benchmark: str, found: Sequence[Overlap]) -> Shared:
-    same = [one for one in found if one.likeness == 1]
+def _shared(benchmark: str, overlaps: Sequence[Overlap]) -> Shared:
+    same = [overlap for overlap in overlaps if overlap.likeness == 1]
     prompts, beginning = (
-        {normal_prompt(one.text) for one in some} for some in (same, [one for one in same if one.turn == 0])
+        {normal_prompt(overlap.text) for overlap in some}
+        for some in (same, [overlap for overlap in same if overlap.turn == 0])
     )
-    return Shared(benchmark, len(same), len(prompts), len(beginning), len(found) - len(same))
+    return Shared(benchmark, len(same), len(prompts), len(beginning), len(overlaps) - len(same))
 
 
 def _alike(
@@ -100,16 +101,16 @@ def _alike(
     same = {*known}
     yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
     others = _shingles(known)
-    sizes, other_sizes = (np.asarray(one.sum(1)).ravel() for one in (shingled, others))
+    sizes, other_sizes = (np.asarray(matrix.sum(1)).ravel() for matrix in (shingled, others))
     for start in range(0, len(texts), BLOCK):
         shared = (shingled[start : start + BLOCK] @ others.T).tocoo()
         rows = shared.row + start
         both, a, b = shared.data, sizes[rows], other_sizes[shared.col]
         likeness = np.maximum(both / (a + b - both), both / b)
-        for place in np.flatnonzero((likeness >= near) & (a >= FEWEST) & (b >= FEWEST)):
-            text = known[int(shared.col[place])]
-            if texts[rows[place]] != text:
-                yield int(rows[place]), text, min(float(likeness[place]), 0.999)
+        for column in np.flatnonzero((likeness >= near) & (a >= FEWEST) & (b >= FEWEST)):
+            text = known[int(shared.col[column])]
+            if texts[rows[column]] != text:
+                yield int(rows[column]), text, min(float(likeness[column]), 0.999)
 
 
 def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:

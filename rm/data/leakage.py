@@ -48,9 +48,11 @@ def leaks(
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
     least = max(20, share * len(pairs))
     sides = _sides(pairs)
-    told = [*_length(pairs, sides), *_position(first, sides), *_words(pairs, sides, least)]
+    candidates = [*_length(pairs, sides), *_position(first, sides), *_words(pairs, sides, least)]
     return [
-        one for one in told if one.pairs >= least and one.right >= right and _chance(one) * max(len(told), 1) <= SURE
+        leak
+        for leak in candidates
+        if leak.pairs >= least and leak.right >= right and _chance(leak) * max(len(candidates), 1) <= SURE
     ]
 
 
@@ -63,7 +65,7 @@ def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
     """[N]: 1 where the answer called chosen is preferred, -1 where the other one is, 0 where neither is."""
     better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
     return np.array(
-        [0 if one is None else 1 if one is pair else -1 for one, pair in zip(better, pairs, strict=True)],
+        [0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True)],
         np.int8,
     )
 
@@ -74,7 +76,7 @@ def _length(pairs: Sequence[PreferencePair], sides: np.ndarray) -> Iterator[Leak
 
 
 def _position(first: Sequence[bool | None], sides: np.ndarray) -> Iterator[Leak]:
-    signs = np.array([0 if one is None else 1 if one else -1 for one in first])
+    signs = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
     yield from _told(
         "position", ("the first answer is chosen", "the second answer is chosen"), signs * sides[: len(signs)]
     )
@@ -90,7 +92,9 @@ def _told(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak
 
 
 def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
-    texts = [[_with_edges(one) for one in side] for side in zip(*((p.chosen, p.rejected) for p in pairs), strict=True)]
+    texts = [
+        [_with_edges(text) for text in side] for side in zip(*((p.chosen, p.rejected) for p in pairs), strict=True)
+    ]
     counter = CountVectorizer(analyzer=str.split, binary=True, min_df=min(int(least), 2 * len(pairs)), dtype=np.int8)
     try:
         counter.fit([text for side in texts for text in side])

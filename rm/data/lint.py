@@ -53,13 +53,13 @@ class Linted(NamedTuple):
         rows = {(finding.reason, finding.row) for finding in self.findings}
         return dict(Counter(reason for reason, _ in sorted(rows)).most_common())
 
-    def left_out(self, kept: Iterable[str] = (TIE,)) -> dict[int, str]:
+    def left_out(self, reasons: Iterable[str] = (TIE,)) -> dict[int, str]:
         """Row -> the first reason to leave it out; rows with the reasons `kept` alone stay."""
-        found: dict[int, str] = {}
+        rows: dict[int, str] = {}
         for finding in self.findings:
-            if finding.reason not in kept:
-                found.setdefault(finding.row, finding.reason)
-        return dict(sorted(found.items()))
+            if finding.reason not in reasons:
+                rows.setdefault(finding.row, finding.reason)
+        return dict(sorted(rows.items()))
 
 
 def lint(
@@ -91,9 +91,9 @@ def lint(
     ]
     if encode is not None:
         checks.insert(1, cut(pairs, encode, max_length))
-    found = [one for check in checks for one in check]
-    found.sort(key=lambda one: one.row)
-    return Linted(tuple(found), tuple(leaks(pairs, first)), tuple(shared(alike_prompts, benchmarks)))
+    findings = [finding for check in checks for finding in check]
+    findings.sort(key=lambda finding: finding.row)
+    return Linted(tuple(findings), tuple(leaks(pairs, first)), tuple(shared(alike_prompts, benchmarks)))
 
 
 # ---- row by row ----
@@ -123,8 +123,8 @@ def _normal(answer: str) -> str:
     return "\n".join([normal_prompt(answer), *_calls(answer)])
 
 
-def _resemblance(one: Sequence[str], other: Sequence[str]) -> float:
-    first, second = ({*zip(*(words[n:] for n in range(WORDS)), strict=False)} for words in (one, other))
+def _resemblance(texts: Sequence[str], other: Sequence[str]) -> float:
+    first, second = ({*zip(*(words[n:] for n in range(WORDS)), strict=False)} for words in (texts, other))
     return len(first & second) / len(first | second) if first and second else 0.0
 
 
@@ -168,7 +168,7 @@ Opinion = Mapping[str, str]
 
 def _opinion(pair: PreferencePair) -> Opinion:
     better = {objective: pair.preferred(objective) for objective in pair.wins}
-    return {objective: _normal(one.chosen) for objective, one in better.items() if one is not None}
+    return {objective: _normal(pair.chosen) for objective, pair in better.items() if pair is not None}
 
 
 def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
@@ -199,8 +199,8 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
         for name in ("chosen", "rejected"):
             texts[name] = "\n".join(map(_raw, completion_turns(getattr(pair, name))))
         for name, text in texts.items():
-            if found := pattern.search(text):
-                yield Finding(row, MARKUP, f"{found[0].strip()!r} in {name}")
+            if match := pattern.search(text):
+                yield Finding(row, MARKUP, f"{match[0].strip()!r} in {name}")
                 break
 
 
@@ -212,38 +212,38 @@ def _raw(turn: Message) -> str:
     return "\n".join([*thoughts, turn["content"], *called])
 
 
-def in_benchmarks(found: Iterable[Overlap]) -> Iterator[Finding]:
+def in_benchmarks(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
     """Prompts that a benchmark has too, the same or nearly (`rm.data.contamination`)."""
-    for one in found:
-        if one.likeness == 1:
-            yield Finding(one.row, OVERLAP, one.benchmark)
+    for overlap in overlaps:
+        if overlap.likeness == 1:
+            yield Finding(overlap.row, OVERLAP, overlap.benchmark)
         else:
-            detail = f"{one.benchmark}, {one.likeness:.0%} alike: {one.text[:80]!r}"
-            yield Finding(one.row, NEAR_OVERLAP, detail)
+            detail = f"{overlap.benchmark}, {overlap.likeness:.0%} alike: {overlap.text[:80]!r}"
+            yield Finding(overlap.row, NEAR_OVERLAP, detail)
 
 
 # ---- for a reader ----
 
 
-def markdown(found: Linted, places: Callable[[int], str], rows: int, shown: int = 10) -> str:
+def markdown(linted: Linted, place_of: Callable[[int], str], rows: int, shown: int = 10) -> str:
     """Counts by reason with the first places of each, what is shared with benchmarks, and the leaks."""
-    reasons = [[reason, f"{n:,}", _first(found, reason, places, shown)] for reason, n in found.reasons.items()]
-    told = table(["reason", "rows", "first places"], reasons, right=["rows"])
-    parts = [told if reasons else f"Nothing is wrong with any of {rows:,} rows."]
-    if found.shared:
+    reasons = [[reason, f"{n:,}", _first(linted, reason, place_of, shown)] for reason, n in linted.reasons.items()]
+    text = table(["reason", "rows", "first places"], reasons, right=["rows"])
+    parts = [text if reasons else f"Nothing is wrong with any of {rows:,} rows."]
+    if linted.shared:
         header = ["prompts in", "rows", "different prompts", "of these as first turn", "rows with nearly one"]
-        parts.append(table(header, [[one.benchmark, *(f"{n:,}" for n in one[1:])] for one in found.shared]))
-    if not found.leaks:
+        parts.append(table(header, [[shared.benchmark, *(f"{n:,}" for n in shared[1:])] for shared in linted.shared]))
+    if not linted.leaks:
         return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
-    leaks = [f"- {inert(f'{leak.sentence} (first at {places(leak.rows[0])})')}" for leak in found.leaks[: 3 * shown]]
+    leaks = [f"- {inert(f'{leak.sentence} (first at {place_of(leak.rows[0])})')}" for leak in linted.leaks[: 3 * shown]]
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 
-def _first(found: Linted, reason: str, places: Callable[[int], str], shown: int) -> str:
-    own = [finding for finding in found.findings if finding.reason == reason]
-    told = "; ".join(f"{places(one.row)} ({_detail(one, places)})" for one in own[:shown])
-    return told + (" ..." if len(own) > shown else "")
+def _first(linted: Linted, reason: str, place_of: Callable[[int], str], shown: int) -> str:
+    findings = [finding for finding in linted.findings if finding.reason == reason]
+    places_text = "; ".join(f"{place_of(finding.row)} ({_detail(finding, place_of)})" for finding in findings[:shown])
+    return places_text + (" ..." if len(findings) > shown else "")
 
 
-def _detail(one: Finding, places: Callable[[int], str]) -> str:
-    return one.detail if one.other is None else f"{one.detail} {places(one.other)}"
+def _detail(finding: Finding, place_of: Callable[[int], str]) -> str:
+    return finding.detail if finding.other is None else f"{finding.detail} {place_of(finding.other)}"

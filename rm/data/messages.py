@@ -61,12 +61,12 @@ def _part(part: Mapping[str, Any], name: str) -> str:
 
 def _listed(value: Any, name: str) -> Sequence[Any]:
     """Return a list that may be absent, or stand there as JSON text."""
-    found = _json(value, name) if isinstance(value, str) and value.strip() else value
-    if found in (None, "", [], ()):
+    items = _json(value, name) if isinstance(value, str) and value.strip() else value
+    if items in (None, "", [], ()):
         return []
-    if not isinstance(found, list | tuple):
+    if not isinstance(items, list | tuple):
         raise ValueError(f"{name} is not a list: {str(value)[:60]}")
-    return found
+    return items
 
 
 def _json(text: str, name: str) -> Any:
@@ -90,10 +90,10 @@ def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
         return {}
     if isinstance(stated, str):
         try:
-            found = from_json(stated)
+            arguments = from_json(stated)
         except ValueError:  # a model may have written such a call
             return stated
-        return found if isinstance(found, dict) else stated
+        return arguments if isinstance(arguments, dict) else stated
     if not isinstance(stated, Mapping):
         raise ValueError(f"the arguments of '{function['name']}' in '{name}' are no object: {stated!r:.60}")
     return dict(stated)
@@ -101,7 +101,7 @@ def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
 
 def as_tools(value: Any) -> list[dict[str, Any]]:
     """Return the functions that a column `tools` declares: schemas in a list, or its JSON text; none if it is empty."""
-    found = []
+    tools = []
     for tool in _listed(value, "'tools'"):
         schema = _json(tool, "an item of 'tools'") if isinstance(tool, str) else tool
         if isinstance(schema, Mapping) and isinstance(schema.get("name"), str) and "function" not in schema:
@@ -109,8 +109,8 @@ def as_tools(value: Any) -> list[dict[str, Any]]:
         function = schema.get("function") if isinstance(schema, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise ValueError(f"a tool is not the schema of a function with a name: {str(tool)[:60]}")
-        found.append(dict(schema))
-    return found
+        tools.append(dict(schema))
+    return tools
 
 
 def refuse_media(values: Mapping[str, Any], where: str = "the row") -> None:

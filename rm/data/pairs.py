@@ -94,7 +94,7 @@ def load_examples(
 ) -> tuple[list[tuple[str, Example]], RowReport]:
     """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
     placed, report = load_placed_examples(sources, on_bad_row=on_bad_row)
-    return [(one.id, one.example) for one in placed], report
+    return [(placed_example.id, placed_example.example) for placed_example in placed], report
 
 
 def load_placed_examples(
@@ -108,7 +108,7 @@ def load_placed_examples(
         return [PlacedExample(name, example, file, number) for name, example in parse_examples(row.values)]
 
     rows, report = _collect(sources, parse, on_bad_row, unique_ids=True)
-    return [one for row in rows for one in row], report
+    return [example for row in rows for example in row], report
 
 
 def collect(
@@ -132,38 +132,38 @@ def _collect(
     if on_bad_row not in ("refuse", "skip"):
         raise UsageError(f"on_bad_row is 'refuse' or 'skip', got '{on_bad_row}'")
     report = RowReport()
-    found: list[T] = []
+    rows: list[T] = []
     for source in [sources] if isinstance(sources, str) else sources:
-        found += parsed(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
+        rows += parsed(read_rows(source), parse, "skip", report, first_by_id={} if unique_ids else None)
     if on_bad_row == "refuse":
         refuse_bad_rows(report)
-    if not found:
+    if not rows:
         first = "; the first is {}: {}".format(*report.dropped[0]) if report.dropped else ""
         raise DataError(
             f"{sources}: no usable row among {report.read}; reasons: {report.reasons or 'the file is empty'}{first}"
         )
-    return found, report
+    return rows, report
 
 
 def refuse_bad_rows(report: RowReport) -> None:
     """Raise a `DataError` if rows were dropped: how many for each reason, and the first places of each."""
     if not report.dropped:
         return
-    place, why = report.dropped[0]
+    location, why = report.dropped[0]
     counts = ""
     if len(report.dropped) > 1:
         counts = f"; {len(report.dropped)} of {report.read} rows cannot be used: {_reasons_with_places(report)}"
     rows = "the row" if len(report.dropped) == 1 else "the rows"
-    raise DataError(f"{place}: {why}{counts}; mend {rows}, or drop such rows with --on_bad_row skip")
+    raise DataError(f"{location}: {why}{counts}; mend {rows}, or drop such rows with --on_bad_row skip")
 
 
 def _reasons_with_places(report: RowReport) -> str:
-    places: dict[str, list[str]] = {}
-    for place, why in report.dropped:
-        places.setdefault(why.partition(":")[0], []).append(place)
+    locations: dict[str, list[str]] = {}
+    for location, why in report.dropped:
+        locations.setdefault(why.partition(":")[0], []).append(location)
     return ", ".join(
-        f"{len(places[reason])} x {reason} ({', '.join(places[reason][:SHOWN])}"
-        f"{', ...' if len(places[reason]) > SHOWN else ''})"
+        f"{len(locations[reason])} x {reason} ({', '.join(locations[reason][:SHOWN])}"
+        f"{', ...' if len(locations[reason]) > SHOWN else ''})"
         for reason in report.reasons
     )
 
@@ -200,7 +200,7 @@ def parsed(
             if row.error:
                 raise ValueError(row.error)
             values = Tracked(row.values)
-            found = parse(row._replace(values=values))
+            item = parse(row._replace(values=values))
             if first_by_id is not None:
                 _check_id(row, first_by_id)
         except UNREADABLE as error:
@@ -210,7 +210,7 @@ def parsed(
                 refuse_bad_rows(RowReport(1, [(row.place, why)]))
         else:
             report.ignored.update(values.ignored)
-            yield found
+            yield item
 
 
 def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> PreferencePair:
@@ -461,8 +461,8 @@ def without_prompts(
         return {normal_prompt(turn["content"]) for turn in messages if turn["role"] == "user"}
 
     known = set().union(*(users(prompt) for prompt in prompts))
-    kept: list[PreferencePair] = []
+    remaining: list[PreferencePair] = []
     dropped: list[PreferencePair] = []
     for pair in pairs:
-        (dropped if users(pair.prompt) & known else kept).append(pair)
-    return kept, dropped
+        (dropped if users(pair.prompt) & known else remaining).append(pair)
+    return remaining, dropped

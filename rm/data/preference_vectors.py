@@ -22,17 +22,17 @@ def parse_preference(text: str) -> dict[str, float]:
     >>> parse_preference("helpful=0.7, harmless=0.3")
     {'helpful': 0.7, 'harmless': 0.3}
     """
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for part in text.split(","):
         name, _, share = part.partition("=")
         try:
             share = float(share)
         except ValueError as error:
             raise UsageError(f"a preference is name=share, such as helpful=0.7,harmless=0.3; got '{text}'") from error
-        if name.strip() in found:
+        if name.strip() in weights:
             raise UsageError(f"the preference '{text}' names {name.strip()} twice")
-        found[name.strip()] = share
-    return found
+        weights[name.strip()] = share
+    return weights
 
 
 def preference_vector(preference: Preference | None, objectives: Sequence[str]) -> np.ndarray:

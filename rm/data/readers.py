@@ -50,10 +50,10 @@ def read_rows(source: str) -> Iterator[Row]:
     if not os.path.exists(source):
         raise UsageError(f"no file {source}; check the path")
     suffix = Path(source.removesuffix(".gz")).suffix
-    readers = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
-    if suffix not in readers:
+    reader_by_suffix = {".jsonl": _jsonl_rows, ".json": _json_rows, ".parquet": _parquet_rows, ".csv": _csv_rows}
+    if suffix not in reader_by_suffix:
         raise UsageError(f"{source}: cannot tell the format from '{suffix}'; use {', '.join(SUFFIXES)}, gzipped or not")
-    return readers[suffix](source)
+    return reader_by_suffix[suffix](source)
 
 
 def _content(path: str) -> bytes:
@@ -78,15 +78,15 @@ def _jsonl_rows(path: str) -> Iterator[Row]:
     content = _content(path).removeprefix(codecs.BOM_UTF8)
     for number, raw in enumerate(content.split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
         if raw.strip():
-            place = f"{path}:{number}"
+            location = f"{path}:{number}"
             try:
-                yield _row(place, from_json_row(raw.decode("utf-8")))
+                yield _row(location, from_json_row(raw.decode("utf-8")))
             except UnicodeDecodeError as error:
-                yield Row(place, {}, f"not UTF-8: byte {error.start} of the line")
+                yield Row(location, {}, f"not UTF-8: byte {error.start} of the line")
             except RepeatedKeyError as error:
-                yield Row(place, {}, str(error))
+                yield Row(location, {}, str(error))
             except ValueError as error:
-                yield Row(place, {}, f"not JSON: {error}")
+                yield Row(location, {}, f"not JSON: {error}")
 
 
 def _json_rows(path: str) -> Iterator[Row]:
@@ -113,8 +113,8 @@ def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the columns of a table that is written as an object of lists, else nothing: lists of rows are groups."""
     columns = {name: value for name, value in table.items() if isinstance(value, list)}
     lengths = {len(column) for column in columns.values()}
-    whole = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
-    return columns if whole else {}
+    is_columnar = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
+    return columns if is_columnar else {}
 
 
 def _csv_rows(path: str) -> Iterator[Row]:
@@ -130,8 +130,12 @@ def _csv_rows(path: str) -> Iterator[Row]:
         yield Row(f"{path}: row {number}", values)
 
 
-def _row(place: str, values: object) -> Row:
-    return Row(place, values) if isinstance(values, dict) else Row(place, {}, f"not an object: {type(values).__name__}")
+def _row(location: str, values: object) -> Row:
+    return (
+        Row(location, values)
+        if isinstance(values, dict)
+        else Row(location, {}, f"not an object: {type(values).__name__}")
+    )
 
 
 def _parquet_rows(path: str) -> Iterator[Row]:
@@ -154,8 +158,8 @@ def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _dataset_rows(source: str) -> Iterator[Row]:

@@ -70,17 +70,19 @@ class PairStream(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         """From the beginning, or from where it is to go on."""
         self._blocks = self._blocks[:1]
-        first, place = self._blocks[0]
+        first, position = self._blocks[0]
         skip = self._rows - first
         while True:
-            pairs, after = self.read(place)
+            pairs, after = self.read(position)
             rows = self._encoded(pairs)
-            draw = np.random.default_rng(int(content_hash([self.seed, place.epoch, place.source, place.row]), 16))
+            draw = np.random.default_rng(
+                int(content_hash([self.seed, position.epoch, position.source, position.row]), 16)
+            )
             order = draw.permutation(len(rows))
             for number in order[skip:]:
                 yield rows[number]
-            first, skip, place = first + len(rows), 0, after
-            self._blocks.append(Block(first, place))
+            first, skip, position = first + len(rows), 0, after
+            self._blocks.append(Block(first, position))
 
     def _encoded(self, pairs: list[PreferencePair]) -> list[Any]:
         encoding = self.encode(pairs)
@@ -121,32 +123,34 @@ class PairStream(IterableDataset):
 
     # ---- reading ----
 
-    def read(self, place: Place) -> tuple[list[PreferencePair], Place]:
+    def read(self, position: Place) -> tuple[list[PreferencePair], Place]:
         """The pairs of the block that begins there, and where the next one begins: blocks do not span sources."""
-        source = self.sources[place.source]
-        dataset, rows = self._at(place)
-        number, found = place.row, []
+        source = self.sources[position.source]
+        dataset, rows = self._at(position)
+        number, found = position.row, []
         while len(found) < self.block and (several := _next(rows, self.block - len(found), source)):
-            named = [Row(f"{source}: row {number + n}", _without_absent(one)) for n, one in enumerate(several, start=1)]
+            named = [
+                Row(f"{source}: row {number + n}", _without_absent(values)) for n, values in enumerate(several, start=1)
+            ]
             found += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
             number += len(several)
         if not found and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")
         if len(found) == self.block:
-            after = place._replace(inner=dataset.state_dict(), row=number)
+            after = position._replace(inner=dataset.state_dict(), row=number)
             self._open = after, dataset, rows
             return found, after
-        wraps = place.source + 1 == len(self.sources)
-        after = Place(place.epoch + wraps, 0 if wraps else place.source + 1)
+        wraps = position.source + 1 == len(self.sources)
+        after = Place(position.epoch + wraps, 0 if wraps else position.source + 1)
         return (found, after) if found else self.read(after)
 
-    def _at(self, place: Place) -> tuple[Any, Iterator[Any]]:
+    def _at(self, position: Place) -> tuple[Any, Iterator[Any]]:
         """A source that was read up to there, and its next rows."""
-        if self._open and self._open[0] == place:
+        if self._open and self._open[0] == position:
             return self._open[1:]
-        dataset = open_stream(self.sources[place.source])
-        if place.inner is not None:
-            dataset.load_state_dict(place.inner)
+        dataset = open_stream(self.sources[position.source])
+        if position.inner is not None:
+            dataset.load_state_dict(position.inner)
         return dataset, iter(dataset)
 
 
@@ -159,7 +163,7 @@ def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
 
 def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:
     """A stream gives every row every column that the first rows have: what a row lacks is None."""
-    return {name: one for name, one in without_padding(values).items() if one is not None}
+    return {name: item for name, item in without_padding(values).items() if item is not None}
 
 
 def open_stream(source: str) -> Any:

@@ -44,12 +44,12 @@ def from_json_row(text: str) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise RepeatedKeyError(f"duplicate key: '{repeated}' stands twice in one object; keep one of them")
-    return found
+    return mapping
 
 
 def from_toml(text: str) -> dict[str, Any]:
@@ -101,6 +101,6 @@ def _size(node: Any, known: dict[int, float]) -> float:
     """Values below a node, each as often as it is named; infinite where one holds itself."""
     if id(node) not in known:
         known[id(node)] = float("inf")  # as long as it is being counted
-        below = [part for one in node.value for part in (one if isinstance(one, tuple) else (one,))]
-        known[id(node)] = 1 + sum(_size(one, known) for one in below) if isinstance(node.value, list) else 1
+        below = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
+        known[id(node)] = 1 + sum(_size(child, known) for child in below) if isinstance(node.value, list) else 1
     return known[id(node)]

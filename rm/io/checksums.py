@@ -14,13 +14,13 @@ PIECE = 1 << 20
 
 def sha256(path: Path, *, settle: bool = False) -> str:
     """SHA-256 in hex, read piece by piece; with `settle` the file is forced to the disk first."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         if settle:
             os.fsync(file.fileno())
         while piece := file.read(PIECE):
-            found.update(piece)
-    return found.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def write_sums(folder: Path, files: Iterable[Path], path: Path) -> None:
@@ -38,8 +38,8 @@ def read_sums(path: Path) -> Mapping[str, Mapping[str, Any]]:
     """The same back; a ValueError if it is no such file."""
     try:
         return {
-            str(name): {"bytes": int(one["bytes"]), "sha256": str(one["sha256"])}
-            for name, one in json.loads(path.read_text(encoding="utf-8")).items()
+            str(name): {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
+            for name, entry in json.loads(path.read_text(encoding="utf-8")).items()
         }
     except UNREADABLE as error:
         raise ValueError(f"{path.name} cannot be read ({error})") from error
@@ -47,14 +47,14 @@ def read_sums(path: Path) -> Mapping[str, Mapping[str, Any]]:
 
 def fault_of(folder: Path, sums: Mapping[str, Mapping[str, Any]], *, hashed: bool = True) -> str | None:
     """What is wrong with the first file that is not as it was written; None if all are. Sizes come first."""
-    for name, kept in sums.items():
+    for name, stored in sums.items():
         try:
             size = (folder / name).stat().st_size
         except OSError:
             return f"{name} is missing"
-        if size != kept["bytes"]:
-            return f"{name} has {size} bytes and was written with {kept['bytes']}"
-    for name, kept in sums.items() if hashed else ():
-        if sha256(folder / name) != kept["sha256"]:
+        if size != stored["bytes"]:
+            return f"{name} has {size} bytes and was written with {stored['bytes']}"
+    for name, stored in sums.items() if hashed else ():
+        if sha256(folder / name) != stored["sha256"]:
             return f"{name} has changed since it was written (its SHA-256 is another)"
     return None

@@ -22,38 +22,38 @@ WORDS = re.compile(
 def told_full(error: BaseException) -> str | None:
     """Why there was no room, if that is what an error or one of its causes says."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        if isinstance(one, OSError) and one.errno in FULL:
-            return FULL[one.errno]
-        if not isinstance(one, ValueError) and isinstance(one, Exception) and WORDS.search(str(one)):
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return FULL[cause.errno]
+        if not isinstance(cause, ValueError) and isinstance(cause, Exception) and WORDS.search(str(cause)):
             return "the file could not be written to its end"
-        one = one.__cause__ or one.__context__
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
 def file_of(error: BaseException) -> str | None:
     """The file that an error or one of its causes names."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        if isinstance(one, OSError) and one.filename:
-            return str(one.filename)
-        one = one.__cause__ or one.__context__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, OSError) and cause.filename:
+            return str(cause.filename)
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
-def no_room(place: Path, reason: str) -> str:
+def no_room(path: Path, reason: str) -> str:
     """One sentence about a file or folder that did not fit: why, how much room there is, and the way out.
 
     Sizes are in bytes, with decimal prefixes.
     """
-    there = next(one for one in (place, *place.absolute().parents) if one.exists())
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     most = f", and a file may have {size(limit)} (ulimit -f)" if limit != resource.RLIM_INFINITY else ""
-    return f"{place}: {reason}; its disk has {size(shutil.disk_usage(there).free)} free{most}; make room"
+    return f"{path}: {reason}; its disk has {size(shutil.disk_usage(there).free)} free{most}; make room"
 
 
 def size(number: int) -> str:

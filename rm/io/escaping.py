@@ -36,7 +36,7 @@ def terminal_json(text: str) -> str:
     >>> terminal_json('["\x9b31m"]')
     '["\\u009b31m"]'
     """
-    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def harmless(value: Any) -> Any:
@@ -66,9 +66,9 @@ def redacted(words: Sequence[str]) -> list[str]:
     >>> redacted(["serve", "--token", "abc", "--max_tokens", "9", "--judge", "j(api_key=xyz, n=1)", "http://u:p@h/"])
     ['serve', '--token', '***', '--max_tokens', '9', '--judge', 'j(api_key=***, n=1)', 'http://***@h/']
     """
-    found, hide = [], False
+    redactions, hide = [], False
     for word in words:
         named = SECRET.sub(rf"\g<name>\g<sign>{HIDDEN}", word)
-        found.append(HIDDEN if hide else KEYS.sub(HIDDEN, named))
+        redactions.append(HIDDEN if hide else KEYS.sub(HIDDEN, named))
         hide = bool(SECRET_FLAG.fullmatch(word))
-    return found
+    return redactions

@@ -39,13 +39,13 @@ class Rotation:
     def up(self, now: float, but: Collection[int] = ()) -> list[int]:
         """Servers that may be asked, in the order of their turns; without those in `but`."""
         order = [(self.turn + step) % self.number for step in range(self.number)]
-        return [place for place in order if place not in but and self.rests[place].until <= now]
+        return [index for index in order if index not in but and self.rests[index].until <= now]
 
     def choose(self, now: float, but: Collection[int] = ()) -> int:
         """The next that is up and not in `but`; where none is, the one whose rest ends first, of the others if any."""
-        found = self.up(now, but)
+        available = self.up(now, but)
         others = [index for index in range(self.number) if index not in but] or range(self.number)
-        place = found[0] if found else min(others, key=lambda one: self.rests[one].until)
+        place = available[0] if available else min(others, key=lambda index: self.rests[index].until)
         self.turn = (place + 1) % self.number
         return place
 
@@ -53,17 +53,17 @@ class Rotation:
         """Seconds until one of them is up."""
         return max(0.0, min(rest.until for rest in self.rests) - now)
 
-    def failed(self, place: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
+    def failed(self, index: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
         """A request failed that was sent at `since`; the server `asked` to be left alone for so many seconds."""
-        rest = self.rests[place]
+        rest = self.rests[index]
         if since >= rest.last:
             rest.failures, rest.last = rest.failures + 1, now
             rest.until = now + min(self.longest, self.first * 2.0 ** min(rest.failures - 1, 64))
         rest.until = max(rest.until, now + asked)
 
-    def worked(self, place: int) -> None:
+    def worked(self, index: int) -> None:
         """A request brought its answer."""
-        self.rests[place] = Rest()
+        self.rests[index] = Rest()
 
 
 @dataclass
@@ -87,10 +87,10 @@ def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, .
     if isinstance(text, str):
         text = text[1:-1] if text.startswith("[") and text.endswith("]") else text
         text = text.replace(",", " ").split() or [text]
-    found = tuple(one.strip("'\"") for one in text)
-    if twice := [one for one in found if found.count(one) > 1]:
+    urls = tuple(address.strip("'\"") for address in text)
+    if twice := [address for address in urls if urls.count(address) > 1]:
         raise UsageError(f"{what} names {twice[0]} twice; name each server once")
-    return found
+    return urls
 
 
 def check_address(text: str, what: str = "base_url", *, such_as: str = "http://127.0.0.1:8000", key: str = "") -> None:

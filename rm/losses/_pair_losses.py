@@ -91,7 +91,9 @@ def check_other(loss: Any, gaps: Sequence[float]) -> None:
 def save_losses(modules: nn.ModuleDict, folder: Path) -> None:
     """What losses learn, in a checkpoint."""
     if modules:
-        save_file({name: one.detach().cpu().clone() for name, one in modules.state_dict().items()}, folder / LEARNT)
+        save_file(
+            {name: tensor.detach().cpu().clone() for name, tensor in modules.state_dict().items()}, folder / LEARNT
+        )
 
 
 def load_losses(modules: nn.ModuleDict, folder: Path) -> None:

@@ -106,7 +106,7 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
                 "give alpha 0"
             )
         r = rewards.nan_to_num(0.0)
-        chosen, rejected = (r.gather(1, place[:, None]).squeeze(1) for place in (pairs.best, pairs.worst))
+        chosen, rejected = (r.gather(1, index[:, None]).squeeze(1) for index in (pairs.best, pairs.worst))
         value = of_pair(chosen, rejected, pairs.wins.nan_to_num(0.5))
         pair = value.masked_fill(pairs.wins.isnan(), torch.nan)
         few = (~rewards.isnan()).sum(1) < 3

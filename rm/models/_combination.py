@@ -100,8 +100,8 @@ def combine_by(rule: Rule) -> Combine:
     if rule.name not in RULES:
         raise UsageError(f"no rule '{rule.name}' to combine members; {did_you_mean(rule.name, RULES)}")
     factory: Any = RULES[rule.name]
-    wanted = [*signature(factory).parameters]
-    if sorted(wanted) != sorted(rule.arguments):
-        form = f"{rule.name}({', '.join(f'{name}=...' for name in wanted)})" if wanted else rule.name
+    parameters = [*signature(factory).parameters]
+    if sorted(parameters) != sorted(rule.arguments):
+        form = f"{rule.name}({', '.join(f'{name}=...' for name in parameters)})" if parameters else rule.name
         raise UsageError(f"the rule '{rule.name}' is written {form}, got {dict(rule.arguments)}")
     return factory(**rule.arguments)

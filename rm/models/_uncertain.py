@@ -36,9 +36,9 @@ class UncertainRewardModel(ABC):
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Rewards [N, K]."""
-        said = self.voices(examples)
-        self._last = list(examples), said
-        return self._combine(*said)
+        rewards = self.voices(examples)
+        self._last = list(examples), rewards
+        return self._combine(*rewards)
 
     def spread(self, examples: Sequence[Example]) -> np.ndarray:
         """Every member's rewards [members, N, K]; those that `rate` was just asked about are not rated again."""

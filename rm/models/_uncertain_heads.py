@@ -95,7 +95,7 @@ def sampled_loss(
     regression      ((r_w - t_w)² + (r_l - t_l)²) / 2, whose mean over ε is the means' error plus σ²
     bradley_terry   -p log σ(r_w - r_l) - (1 - p) log σ(r_l - r_w), in nats
     """
-    first, second = (one.means + one.deviations * e for one, e in zip((chosen, rejected), noise, strict=True))
+    first, second = (head.means + head.deviations * e for head, e in zip((chosen, rejected), noise, strict=True))
     if form == "regression":
         return ((first - target[0]).square() + (second - target[1]).square()) / 2
     value = bradley_terry()(first.flatten(), second.flatten(), wins.flatten())
@@ -115,23 +115,23 @@ def fit_heads(
     """
     generator = torch.Generator().manual_seed(how.seed)
     both = torch.cat([chosen, rejected])
-    found = Heads(both.shape[1], how.heads)
+    heads = Heads(both.shape[1], how.heads)
     spread = both.std(0, correction=0)
-    found.center, found.scale = both.mean(0), torch.where(spread > 0, spread, 1)
-    found.target_center, found.target_scale = target.mean(), target.std(correction=0).clamp_min(1e-6)
-    for layer in (found.mean, found.uncertainty):
+    heads.center, heads.scale = both.mean(0), torch.where(spread > 0, spread, 1)
+    heads.target_center, heads.target_scale = target.mean(), target.std(correction=0).clamp_min(1e-6)
+    for layer in (heads.mean, heads.uncertainty):
         nn.init.normal_(layer.weight, std=both.shape[1] ** -0.5, generator=generator)
         nn.init.zeros_(layer.bias)
     B, M = len(wins), how.heads
     drawn = torch.randint(B, (B, M), generator=generator) if how.bootstrap else torch.arange(B)[:, None].expand(B, M)
-    optimizer = torch.optim.Adam(found.parameters(), how.learning_rate)
-    unit = found.target_scale.square() if how.form == "regression" else torch.ones(())
+    optimizer = torch.optim.Adam(heads.parameters(), how.learning_rate)
+    unit = heads.target_scale.square() if how.form == "regression" else torch.ones(())
     for _ in range(how.steps):
         rows = drawn[torch.randint(B, (min(how.batch, B),), generator=generator)]  # [b, M]: every head's own pairs
         noise = torch.randn((2, *rows.shape), generator=generator)
-        said = found.each(chosen[rows]), found.each(rejected[rows])
-        loss = sampled_loss(how.form, *said, noise, target[:, rows], wins[rows])
+        outputs = heads.each(chosen[rows]), heads.each(rejected[rows])
+        loss = sampled_loss(how.form, *outputs, noise, target[:, rows], wins[rows])
         optimizer.zero_grad()
         (loss / unit).mean().backward()
         optimizer.step()
-    return found.eval().requires_grad_(False)
+    return heads.eval().requires_grad_(False)

@@ -69,7 +69,8 @@ class AutoregressiveRewardModel:
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Rewards [N, K] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
         columns = [
-            sums(self.logprobs(examples, preference=one, batch_tokens=batch_tokens), self.beta) for one in self._asked()
+            sums(self.logprobs(examples, preference=preference, batch_tokens=batch_tokens), self.beta)
+            for preference in self._asked()
         ]
         return np.concatenate(columns, axis=1)
 
@@ -86,7 +87,7 @@ class AutoregressiveRewardModel:
         if self.adapter is None or not self.adapter.settings.follows_preference or self.preference is not None:
             return [self.preference]
         names = self.adapter.objectives
-        return [{name: float(name == one) for name in names} for one in names]
+        return [{name: float(name == objective) for name in names} for objective in names]
 
     def save(self, folder: Path) -> None:
         """The language model as plain Transformers writes it, or the adapter alone; tokenizer, β and contract."""
@@ -106,20 +107,20 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_
     Tokens of tool results, which the assistant did not write, count 0.
     """
     device = next(model.parameters()).device
-    found: list[np.ndarray] = [np.empty(0)] * len(rows)
+    values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)
     model.eval()
     with torch.inference_mode():
-        for places in tqdm(
+        for indices in tqdm(
             batches_of([len(row.ids) for row in rows], batch_tokens), desc="scoring", disable=None, delay=1
         ):
-            batch = pad([rows[position].ids for position in places])
-            start = torch.tensor([rows[position].start for position in places])
+            batch = pad([rows[position].ids for position in indices])
+            start = torch.tensor([rows[position].start for position in indices])
             logprobs = answer_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
-            for place, values in zip(places, logprobs.double().cpu().numpy(), strict=True):
-                for told in rows[place].told:
-                    values[told.start : told.stop] = 0.0
-                found[place] = values[rows[place].start : len(rows[place].ids)]
-    return found
+            for index, values in zip(indices, logprobs.double().cpu().numpy(), strict=True):
+                for span in rows[index].told:
+                    values[span.start : span.stop] = 0.0
+                values_by_row[index] = values[rows[index].start : len(rows[index].ids)]
+    return values_by_row
 
 
 def sums(logprobs: Sequence[np.ndarray], beta: float) -> np.ndarray:

@@ -83,7 +83,7 @@ def boosted(source: str, **options: Any) -> BoostedRewardModel:
         raise DataError(f"{source}: no boosted reward model; make one with rewardlab train --kind boosted")
     try:
         saved = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
-        names, weights = [str(name) for name in saved["members"]], [float(one) for one in saved["weights"]]
+        names, weights = [str(name) for name in saved["members"]], [float(weight) for weight in saved["weights"]]
     except UNREADABLE as error:
         raise DataError(f"{folder / SETTINGS}: not the settings of a boosted model ({error}); make it again") from error
     model = BoostedRewardModel([load_reward_model(name, **options) for name in names], names, weights)
@@ -97,34 +97,34 @@ def boosted(source: str, **options: Any) -> BoostedRewardModel:
 
 def _labelled(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[PreferencePair], Gaps]:
     """The pairs that are labelled for the objective, and P(chosen is better) of each."""
-    found = [pair for pair in pairs if objective in pair.wins]
-    if not found:
+    labelled = [pair for pair in pairs if objective in pair.wins]
+    if not labelled:
         raise DataError(f"no pair has a label for '{objective}', which the stages' weights are fitted to")
-    return found, np.array([pair.wins[objective] for pair in found])
+    return labelled, np.array([pair.wins[objective] for pair in labelled])
 
 
 def stage_gaps(stages: Sequence[RewardModel], pairs: Sequence[PreferencePair]) -> list[Gaps]:
     """By how much each stage, of one objective, puts the chosen answers higher."""
     examples = [example for pair in pairs for example in pair.examples]
-    found = []
+    gaps = []
     for stage in stages:
         if len(stage.contract.objectives) != 1:
             raise UsageError(f"a stage has one objective, got {', '.join(stage.contract.objectives)}")
         rewards = stage.rate(examples)[:, 0]
-        found.append(rewards[::2] - rewards[1::2])
-    return found
+        gaps.append(rewards[::2] - rewards[1::2])
+    return gaps
 
 
 def stage_weights(gaps: Sequence[Gaps], wins: Gaps, shrink: float) -> list[float]:
     """λ_1 = 1, and then each stage's against the sum of those before."""
     weights, total = [1.0], gaps[0]
-    for own in gaps[1:]:
-        weights.append(stage_weight(total, own, wins, shrink))
-        total = total + weights[-1] * own
+    for stage in gaps[1:]:
+        weights.append(stage_weight(total, stage, wins, shrink))
+        total = total + weights[-1] * stage
     return weights
 
 
-def stage_weight(before: Gaps, own: Gaps, wins: Gaps, shrink: float) -> float:
+def stage_weight(before: Gaps, stage: Gaps, wins: Gaps, shrink: float) -> float:
     """argmin_{λ >= 0} mean_b -p log σ(Δ + λδ) - (1 - p) log σ(-Δ - λδ) + ½ s λ²
 
     Δ = `before`, δ = `own`, p = `wins`; the line search of boosting, Friedman 2001, doi:10.1214/aos/1013203451. s =
@@ -134,11 +134,11 @@ def stage_weight(before: Gaps, own: Gaps, wins: Gaps, shrink: float) -> float:
         raise ValueError(f"shrink is above 0, got {shrink}")
 
     def slope(weight: float) -> float:
-        return float(((expit(before + weight * own) - wins) * own).mean() + shrink * weight)
+        return float(((expit(before + weight * stage) - wins) * stage).mean() + shrink * weight)
 
     if slope(0.0) >= 0:
         return 0.0
-    return float(brentq(slope, 0.0, np.abs(own).mean() / shrink, xtol=1e-12))
+    return float(brentq(slope, 0.0, np.abs(stage).mean() / shrink, xtol=1e-12))
 
 
 def pair_losses(before: Gaps, wins: Gaps) -> Gaps:

@@ -33,12 +33,12 @@ class Embedder:
     """
 
     def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
-        place = place_of(encoder, trust_remote_code=trust_remote_code)
-        options = {"revision": place.revision or "main", "trust_remote_code": trust_remote_code}
+        location = place_of(encoder, trust_remote_code=trust_remote_code)
+        options = {"revision": location.revision or "main", "trust_remote_code": trust_remote_code}
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(place.name, **options)
+            self.tokenizer = AutoTokenizer.from_pretrained(location.name, **options)
             self.model = AutoModel.from_pretrained(
-                place.name, dtype=getattr(torch, dtype), use_safetensors=True, **options
+                location.name, dtype=getattr(torch, dtype), use_safetensors=True, **options
             ).eval()
             note_model(encoder)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -73,8 +73,8 @@ class Embedder:
 
     @staticmethod
     def _read(store: sqlite3.Connection, key: str) -> bytes | None:
-        found = store.execute("select vector from embeddings where key = ?", (key,)).fetchone()
-        return found[0] if found else None
+        cached = store.execute("select vector from embeddings where key = ?", (key,)).fetchone()
+        return cached[0] if cached else None
 
     def _batches(self, texts: dict[str, str], batch_size: int) -> Iterator[list[tuple[str, bytes]]]:
         waiting = sorted(texts, key=lambda key: (len(texts[key]), key))

@@ -93,17 +93,17 @@ def ensemble(
         try:
             saved = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
             names = [str(name) for name in saved["members"]]
-            kept = rule_of(saved["rule"]) if "rule" in saved else None
+            rule_kept = rule_of(saved["rule"]) if "rule" in saved else None
             weight = saved.get("pessimism", 0.0)
             float(weight)  # which stays what it was, as it is part of the contract
         except UNREADABLE as error:
             raise DataError(f"{folder / SETTINGS}: not the settings of an ensemble ({error}); make it again") from error
     else:
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in source.split(",")]
-        kept, weight = None, 0.0
+        rule_kept, weight = None, 0.0
     if pessimism is not None or rule is not None:
-        kept, weight = rule, pessimism or 0.0
-    model = EnsembleRewardModel([load_reward_model(name, **options) for name in names], names, weight, rule=kept)
+        rule_kept, weight = rule, pessimism or 0.0
+    model = EnsembleRewardModel([load_reward_model(name, **options) for name in names], names, weight, rule=rule_kept)
     if saved and model.contract != load_contract(folder):
         raise DataError(f"{source}: its members are not those it was made of; make the ensemble again")
     return model

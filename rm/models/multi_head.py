@@ -64,15 +64,15 @@ class MultiHeadRewardModel(UncertainRewardModel):
             nothing = np.zeros((self.heads.mean.out_features, 0, 1))
             return Voices(nothing, nothing)
         with torch.inference_mode():
-            said = self.heads(reward_tokens(self.body, examples).float().cpu())
-        means, deviations = (one.double().numpy().T[..., None] for one in said)
+            outputs = self.heads(reward_tokens(self.body, examples).float().cpu())
+        means, deviations = (output.double().numpy().T[..., None] for output in outputs)
         return Voices(means, deviations)
 
     def save(self, folder: Path) -> None:
         """The trained reward model's own folder inside; heads, rule and contract beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         self.body.save(folder / BODY)
-        save_file({name: one.contiguous() for name, one in self.heads.state_dict().items()}, folder / HEADS)
+        save_file({name: tensor.contiguous() for name, tensor in self.heads.state_dict().items()}, folder / HEADS)
         (folder / SETTINGS).write_text(json.dumps({"rule": rule_row(self.rule)}, indent=2) + "\n", encoding="utf-8")
         self.contract.save(folder)
 
@@ -90,14 +90,14 @@ def multi_head(source: str, *, rule: Rule | None = None, **options: Any) -> Mult
     folder = Path(source)
     body = scalar(str(folder / BODY), **options)
     try:
-        kept = rule or rule_of(from_json((folder / SETTINGS).read_text(encoding="utf-8"))["rule"])
+        combination = rule or rule_of(from_json((folder / SETTINGS).read_text(encoding="utf-8"))["rule"])
         weights = load_file(folder / HEADS)
         M, D = weights["mean.weight"].shape
         heads = Heads(D, M)
         heads.load_state_dict(weights)
     except (*UNREADABLE, SafetensorError, RuntimeError) as error:
         raise DataError(f"{folder}: not the heads of a reward model ({error}); give the whole folder") from error
-    model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), kept)
+    model = MultiHeadRewardModel(body, heads.eval().requires_grad_(False), combination)
     if model.contract != load_contract(folder):
         raise DataError(
             f"{folder}: its {BODY}, heads or rule are not those that it was saved with; give the whole folder"

@@ -136,10 +136,10 @@ def learned_weights(
         )
     rewards = model.rate([example for pair in labelled for example in pair.examples])[:, : len(objectives)]
     differences, wins = rewards[::2] - rewards[1::2], np.array([pair.chance(OVERALL) for pair in labelled])
-    found = pairwise_logistic(differences, wins, C=C)
-    if positive and (found < 0).any():
-        found = _positive_logistic(differences, wins, C)
-    return dict(zip(objectives, found.tolist(), strict=True))
+    weights = pairwise_logistic(differences, wins, C=C)
+    if positive and (weights < 0).any():
+        weights = _positive_logistic(differences, wins, C)
+    return dict(zip(objectives, weights.tolist(), strict=True))
 
 
 def _positive_logistic(differences: np.ndarray, wins: np.ndarray, C: float) -> np.ndarray:
@@ -160,7 +160,7 @@ def _hash(weights: Mapping[str, float]) -> str:
 
 def _last_linear(model: nn.Module, outputs: int) -> nn.Linear:
     """The layer whose outputs are the rewards; of an adapted model the one that is trained."""
-    layers = [one for one in model.modules() if isinstance(one, nn.Linear) and one.out_features == outputs]
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == outputs]
     if not layers:
         raise UsageError(f"this model has no linear head of {outputs} outputs, so no sum of them; leave --weights out")
     return layers[-1]
@@ -174,7 +174,7 @@ def _check_sum(model: MultiObjectiveRewardModel) -> None:
     model.model.eval()
     with torch.inference_mode():
         *single, overall = model.score(batch.tokens.to(device), batch.attention.to(device)).double().cpu().unbind(1)
-    parts = [weight * one for weight, one in zip(model.weights.values(), single, strict=True)]
+    parts = [weight * reward for weight, reward in zip(model.weights.values(), single, strict=True)]
     size = torch.stack([part.abs() for part in parts]).sum(0) + 1e-6
     tolerance = 1e-4 if model.contract.dtype in ("float32", "float64") else 5e-2
     if not ((overall - torch.stack(parts).sum(0)).abs() <= tolerance * size).all():

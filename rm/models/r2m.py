@@ -99,7 +99,7 @@ class FeedbackRewardModel:
         """The scalar model's own folder inside; the head beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         self.body.save(folder / BODY)
-        weights = {name: one.detach().cpu().contiguous() for name, one in self.head.state_dict().items()}
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
         save_file(weights, folder / HEAD, metadata={"omega": repr(self.omega)})
         self.contract.save(folder)
 
@@ -148,13 +148,13 @@ def reward_tokens(
     distinct = [*dict.fromkeys(rows)]
     device = next(body.model.parameters()).device
     body.model.eval()
-    order, found = [], []
-    for places in batches_of([len(row) for row in distinct], batch_tokens):
-        batch = pad([distinct[position] for position in places])
-        found.append(tokens_before_head(body.model, batch.tokens.to(device), batch.attention.to(device)))
-        order += [distinct[position] for position in places]
+    order, tokens = [], []
+    for indices in batches_of([len(row) for row in distinct], batch_tokens):
+        batch = pad([distinct[position] for position in indices])
+        tokens.append(tokens_before_head(body.model, batch.tokens.to(device), batch.attention.to(device)))
+        order += [distinct[position] for position in indices]
     place_of = {row: index for index, row in enumerate(order)}
-    return torch.cat(found)[[place_of[row] for row in rows]]
+    return torch.cat(tokens)[[place_of[row] for row in rows]]
 
 
 def tokens_before_head(

@@ -61,14 +61,14 @@ class ScalarRewardModel:
         at most 4,096 tokens at once: what fits its caches is faster.
         """
         rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
-        distinct, found = sorted(set(rows)), {}
+        distinct, rewards = sorted(set(rows)), {}
         progress = tqdm(total=len(distinct), desc="scoring", disable=None, delay=1)
         with _TURN, torch.inference_mode(), progress:
             self.model.eval()
             for some, scores in self._batches(distinct, batch_tokens):
-                found |= zip(some, scores.double().tolist(), strict=True)
+                rewards |= zip(some, scores.double().tolist(), strict=True)
                 progress.update(len(some))
-        return np.array([found[row] for row in rows]).reshape(len(rows), len(self.contract.objectives))
+        return np.array([rewards[row] for row in rows]).reshape(len(rows), len(self.contract.objectives))
 
     def _batches(self, rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Sequence[Row], Float[Tensor, "N K"]]]:
         """Sorted, distinct rows in some order, with their scores: packed as far as the model takes it, else padded."""
@@ -79,8 +79,8 @@ class ScalarRewardModel:
         with packed_attention(self.model) if short else nullcontext():
             for some in prefix_batches(short, batch_tokens):
                 yield some, packed_scores(self.model, Packed(some, device))
-        for places in batches_of([*map(len, long)], batch_tokens):
-            some = [long[position] for position in places]
+        for indices in batches_of([*map(len, long)], batch_tokens):
+            some = [long[position] for position in indices]
             batch = pad(some)
             yield some, self.score(batch.tokens.to(device), batch.attention.to(device))
 
@@ -103,23 +103,23 @@ class ScalarRewardModel:
     def _pad_for_others(self):
         """Where pad must stay EOS the saved config names no pad token: others then refuse a batch, not misread it."""
         tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
-        kept = config.pad_token_id
+        pad_id = config.pad_token_id
         if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
             config.pad_token_id = None
         try:
             yield
         finally:
-            config.pad_token_id = kept
+            config.pad_token_id = pad_id
 
 
 def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Places in batches of like length; a batch's padded size stays within `batch_tokens`, or holds one row."""
     batches: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
-        if batches and (len(batches[-1]) + 1) * lengths[place] <= batch_tokens:
-            batches[-1].append(place)
+    for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
+        if batches and (len(batches[-1]) + 1) * lengths[index] <= batch_tokens:
+            batches[-1].append(index)
         else:
-            batches.append([place])
+            batches.append([index])
     return batches
 
 

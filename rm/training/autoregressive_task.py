@@ -39,13 +39,13 @@ def encode_preferences(
     encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
     """Token rows of the pairs that are labelled for at least one of the objectives, in order."""
-    places = {id(pair): index for index, pair in enumerate(pairs)}
+    indices = {id(pair): index for index, pair in enumerate(pairs)}
 
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
         gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
         starts = (chosen.start, rejected.start)
-        told = (chosen.told, rejected.told)
-        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, places[id(pair)], told)
+        spans = (chosen.told, rejected.told)
+        return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, indices[id(pair)], spans)
 
     return sift(
         pairs,
@@ -101,12 +101,12 @@ class PreferenceTask:
     def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
         """2B sequences, the chosen ones first, so that one forward serves both."""
         batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-        told = torch.zeros_like(batch.attention)
+        answer_mask = torch.zeros_like(batch.attention)
         for sequence, spans in enumerate([row.told[side] for side in (0, 1) for row in rows]):
             for span in spans:
-                told[sequence, span.start : span.stop] = True
+                answer_mask[sequence, span.start : span.stop] = True
         return {
-            "told": told,
+            "told": answer_mask,
             "tokens": batch.tokens,
             "attention": batch.attention,
             "start": torch.tensor([row.starts[0] for row in rows] + [row.starts[1] for row in rows]),
@@ -127,9 +127,9 @@ class PreferenceTask:
             extra |= {"vertex": vertex, "vertex_gap": self.gap(model, inputs, vertex)}
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
 
-    def _draws(self, places: Sequence[int], step: int) -> list[torch.Generator]:
+    def _draws(self, indices: Sequence[int], step: int) -> list[torch.Generator]:
         """One for every row: a row draws the same whatever shares its batch, and whichever process has it."""
-        rows = [0] * len(places) if self.per_batch else places
+        rows = [0] * len(indices) if self.per_batch else indices
         return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -139,8 +139,8 @@ class PreferenceTask:
         extra: dict[str, Tensor] = {"scores": inputs["gaps"], "vertex": wins.new_zeros(wins.shape)}
         extra["vertex_gap"] = wins.new_zeros(len(wins))
         losses = []
-        for one in self.grid.to(wins):
-            alpha = one.expand(len(wins), -1)
+        for preference in self.grid.to(wins):
+            alpha = preference.expand(len(wins), -1)
             losses.append(self.sequence_logistic(self.gap(model, inputs, alpha), wins, alpha, **extra).mean())
         at_vertex = [self.gap(model, inputs, vertex.expand(len(wins), -1)) for vertex in vertices]
         return torch.stack(losses).mean(), torch.stack(at_vertex, dim=1)
@@ -172,7 +172,7 @@ class PreferenceTask:
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Accuracy of every objective at its own vertex, over the pairs that are decided for it; their mean."""
         both = (prediction.predictions, prediction.label_ids)
-        gaps, wins = (np.asarray(one, float).reshape(-1, len(self.objectives)) for one in both)
+        gaps, wins = (np.asarray(array, float).reshape(-1, len(self.objectives)) for array in both)
         right = (gaps > 0) == (wins > 0.5)
         decided = ~np.isnan(wins) & (wins != 0.5)
         shares = {

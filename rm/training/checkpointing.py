@@ -41,28 +41,34 @@ def is_complete(checkpoint: Path) -> bool:
     return fault_of_checkpoint(checkpoint) is None
 
 
-def last_complete_checkpoint(folder: Path, tell: Callable[[str], None] = print) -> Path | None:
+def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print) -> Path | None:
     """The newest whole checkpoint; None where none was ever completed. `tell` hears of each that is passed over.
 
     What is passed over is set aside as `corrupt-checkpoint-N`, one of them at most. Where checkpoints had been
     completed and none is whole any more, that is a `DataError`, and all of them stay where they are.
     """
     faulty: dict[Path, str] = {}
-    whole = None
+    complete = None
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
         if (fault := fault_of_checkpoint(checkpoint)) is None:
-            whole = checkpoint
+            complete = checkpoint
             break
         faulty[checkpoint] = fault
-    before = [one for one in (*faulty, *folder.glob(f"{ASIDE}checkpoint-*")) if (one / COMPLETE).exists()]
-    if whole is None and before:
-        told = "; ".join(f"{one.name}: {faulty.get(one, 'set aside before')}" for one in before)
-        raise DataError(f"{folder} has no whole checkpoint left ({told}); restore one, or start over with --overwrite")
+    before = [
+        checkpoint_
+        for checkpoint_ in (*faulty, *folder.glob(f"{ASIDE}checkpoint-*"))
+        if (checkpoint_ / COMPLETE).exists()
+    ]
+    if complete is None and before:
+        reasons = "; ".join(f"{path.name}: {faulty.get(path, 'set aside before')}" for path in before)
+        raise DataError(
+            f"{folder} has no whole checkpoint left ({reasons}); restore one, or start over with --overwrite"
+        )
     for checkpoint, fault in faulty.items():
-        aside = _set_aside(checkpoint)
-        way = f"going on from {whole.name}" if whole else "no checkpoint came before it, so the run starts anew"
-        tell(f"{checkpoint.name}: {fault}; it is set aside as {aside.name}, {way}")
-    return whole
+        quarantined = _set_aside(checkpoint)
+        way = f"going on from {complete.name}" if complete else "no checkpoint came before it, so the run starts anew"
+        report(f"{checkpoint.name}: {fault}; it is set aside as {quarantined.name}, {way}")
+    return complete
 
 
 def _step(checkpoint: Path) -> int:

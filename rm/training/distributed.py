@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether a process has only its share of the weights."""
-    return any(isinstance(one, DTensor) or is_partitioned(one) for one in model.parameters())
+    return any(isinstance(parameter, DTensor) or is_partitioned(parameter) for parameter in model.parameters())
 
 
 def is_partitioned(parameter: Tensor) -> bool:
@@ -42,8 +42,8 @@ def whole_state(model: nn.Module) -> dict[str, Any] | None:
     """Every tensor of a split model by name, for `save_pretrained`; None for a model that is whole by itself."""
     if not is_sharded(model):
         return None
-    own = dict(model.named_parameters(remove_duplicate=False))
-    return {name: whole(own.get(name, one)) for name, one in model.state_dict().items()}
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {name: whole(parameters.get(name, tensor)) for name, tensor in model.state_dict().items()}
 
 
 @torch.no_grad()
@@ -70,8 +70,8 @@ def aside(folder: Path, *, writes: bool) -> Iterator[Path]:
 @torch.no_grad()
 def same_start(module: nn.Module) -> None:
     """The first process's weights everywhere: each may have drawn its own."""
-    for one in module.parameters():
-        one.copy_(broadcast(one))  # pyright: ignore[reportArgumentType]
+    for parameter in module.parameters():
+        parameter.copy_(broadcast(parameter))  # pyright: ignore[reportArgumentType]
 
 
 def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:

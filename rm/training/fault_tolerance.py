@@ -37,7 +37,7 @@ def halved(piece: Piece, rows: int) -> list[Piece]:
             return value
         if len(value) == rows:
             return value[part]
-        return torch.cat([one[part] for one in value.chunk(2)])
+        return torch.cat([tensor[part] for tensor in value.chunk(2)])
 
     halves = []
     for part, size in ((slice(None, middle), middle), (slice(middle, None), rows - middle)):
@@ -54,7 +54,9 @@ def lacks_memory(error: Exception) -> bool:
 
 def first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:
     """The name of the first tensor that holds a NaN or an infinity."""
-    return next((name for name, one in named if one.is_floating_point() and not torch.isfinite(one).all()), None)
+    return next(
+        (name for name, tensor in named if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
+    )
 
 
 class SteadySteps(Trainer):
@@ -83,11 +85,11 @@ class SteadySteps(Trainer):
     def training_step(self, model, inputs, num_items_in_batch=None):
         """Transformers', in as many pieces as memory asks for; the mean loss of all of them."""
         model.train()
-        whole, known = Piece(self._prepare_inputs(inputs)), self.most_rows
-        loss = self._learn(super().training_step, model, whole, last=True)
+        piece, known = Piece(self._prepare_inputs(inputs)), self.most_rows
+        loss = self._learn(super().training_step, model, piece, last=True)
         if self.most_rows != known:
             self.tell(
-                f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(whole)} rows; from here on "
+                f"step {self.state.global_step + 1}: memory does not hold {self.rows_of(piece)} rows; from here on "
                 f"{self.most_rows} are read at a time, with the same gradient"
             )
         self.check_finite(loss, self.loss_name)
@@ -98,7 +100,11 @@ class SteadySteps(Trainer):
         rows = self.rows_of(piece)
         if rows and self.most_rows and rows > self.most_rows:
             return self._learn_halves(step, model, piece, rows, last=last)
-        before = [(one, one.grad, _version(one.grad)) for one in self._trained() if one.requires_grad]
+        before = [
+            (parameter, parameter.grad, _version(parameter.grad))
+            for parameter in self._trained()
+            if parameter.requires_grad
+        ]
         if not before:  # the gradient was complete when memory ran out
             with torch.no_grad():
                 value: Any = self.compute_loss(model, piece)
@@ -113,7 +119,11 @@ class SteadySteps(Trainer):
                 failure = str(error)  # the error itself holds on to what filled the memory
         if loss is not None:
             return loss
-        done = [one for one, grad, version in before if one.grad is not grad or _version(one.grad) != version]
+        done = [
+            parameter
+            for parameter, grad, version in before
+            if parameter.grad is not grad or _version(parameter.grad) != version
+        ]
         self._check_smaller(model, rows, failure, begun=bool(done))
         clear_device_cache()
         self.most_rows = ((rows or 2) + 1) // 2
@@ -126,7 +136,7 @@ class SteadySteps(Trainer):
 
     def _trained(self) -> list[nn.Parameter]:
         optimizer: Any = self.optimizer
-        return [one for group in optimizer.param_groups for one in group["params"]]
+        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def _check_smaller(self, model: Any, rows: int | None, failure: str, *, begun: bool) -> None:
         why = None
@@ -163,13 +173,15 @@ class SteadySteps(Trainer):
         """Stop before weights that are not finite are written."""
         model: Any = self.model
         if not is_sharded(model):
-            named = [*model.named_parameters(), *((f"of {self.loss_name}", one) for one in self._trained())]
-            if name := first_not_finite((name, one.detach()) for name, one in named):
+            named = [*model.named_parameters(), *((f"of {self.loss_name}", parameter) for parameter in self._trained())]
+            if name := first_not_finite((name, tensor.detach()) for name, tensor in named):
                 self._stop(f"step {self.state.global_step}: the weights {name} are not finite")
 
     def _stop(self, what: str) -> None:
-        kept = sorted(Path(self.args.output_dir).glob("checkpoint-*"), key=lambda one: int(one.name.split("-")[1]))
-        where = f"the weights of before are in {kept[-1]}" if kept else "no checkpoint was written before"
+        checkpoints = sorted(
+            Path(self.args.output_dir).glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1])
+        )
+        where = f"the weights of before are in {checkpoints[-1]}" if checkpoints else "no checkpoint was written before"
         raise CheckFailed(
             f"{what}, so nothing is learnt from it; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "
             "or --max_grad_norm, or look for odd rows in the data, and start over with --overwrite"
@@ -196,10 +208,10 @@ class SteadySteps(Trainer):
             reason, folder = told_full(error), Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
             if reason is None or isinstance(error, DataError | UsageError | CheckFailed):
                 raise
-            told = no_room(folder if folder.exists() else Path(file_of(error) or folder), reason)
+            sentence = no_room(folder if folder.exists() else Path(file_of(error) or folder), reason)
             if not (folder / COMPLETE).exists():
                 shutil.rmtree(folder, ignore_errors=True)
-            raise DataError(f"{told}, and go on with --resume: the checkpoint before it is untouched") from error
+            raise DataError(f"{sentence}, and go on with --resume: the checkpoint before it is untouched") from error
 
 
 def _version(grad: Tensor | None) -> int:
@@ -208,10 +220,10 @@ def _version(grad: Tensor | None) -> int:
 
 @contextlib.contextmanager
 def _frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    for one in parameters:
-        one.requires_grad_(False)
+    for parameter in parameters:
+        parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for one in parameters:
-            one.requires_grad_(True)
+        for parameter in parameters:
+            parameter.requires_grad_(True)

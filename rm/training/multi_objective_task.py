@@ -74,7 +74,9 @@ def encode_scored(
         if not (too_long and on_long == "skip"):
             scores = tuple(answer.scores.get(name, NAN) for name in objectives)
             rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
-    return Encoding(rows, len(answers), limit, max((one.length for one in encoded), default=0), over, 0, 0)
+    return Encoding(
+        rows, len(answers), limit, max((encoded_row.length for encoded_row in encoded), default=0), over, 0, 0
+    )
 
 
 def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -156,14 +158,16 @@ class ObjectivesTask:
         longer: Float[Tensor, " B"],
         inputs: dict[str, Tensor],
     ) -> Tensor:
-        found = []
+        losses = []
         for k, loss in enumerate(self.pair_losses.values()):
             known = paired & ~inputs["wins"][:, k].isnan()
-            own = (one[known] for one in (first[:, k], other[:, k], inputs["wins"][:, k], inputs["gaps"][:, k].abs()))
-            chosen, rejected, wins, gaps = own
+            known_rows = (
+                tensor[known] for tensor in (first[:, k], other[:, k], inputs["wins"][:, k], inputs["gaps"][:, k].abs())
+            )
+            chosen, rejected, wins, gaps = known_rows
             margin = gaps if getattr(loss, "needs_margin", False) else None
-            found.append(pair_values(loss, chosen, rejected, wins, margin, longer[known]))
-        return _mean(torch.cat(found))
+            losses.append(pair_values(loss, chosen, rejected, wins, margin, longer[known]))
+        return _mean(torch.cat(losses))
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Per objective: accuracy over the pairs decided for it, root mean squared error of scores; mean accuracy."""

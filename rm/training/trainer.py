@@ -151,7 +151,7 @@ def sift(
             f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
             f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"
         )
-    longest = max(max(one.length for one in both) for both in encoded)
+    longest = max(max(encoded.length for encoded in both) for both in encoded)
     return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled)
 
 
@@ -235,8 +235,8 @@ class ScalarTask:
         chosen, rejected = rewards.chunk(2)
         first, second = inputs["attention"].sum(dim=1).float().chunk(2)
         margin = inputs["margin"].nan_to_num(0.0)  # a loss that cannot do without has been refused
-        said = chosen, rejected, inputs["wins"], margin, first - second, inputs["other"]
-        return pair_values(self.pair_loss, *said).mean(), torch.stack([chosen, rejected], dim=1)
+        arguments = chosen, rejected, inputs["wins"], margin, first - second, inputs["other"]
+        return pair_values(self.pair_loss, *arguments).mean(), torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
 
@@ -270,8 +270,8 @@ class RewardTrainer(SteadySteps):
         install(reward_model.model)
         self.stream = train_rows if isinstance(train_rows, PairStream) else None
         if self.stream:
-            own: Any = args.accelerator_config
-            own.dispatch_batches = False  # every process reads the stream and takes its own rows
+            accelerator: Any = args.accelerator_config
+            accelerator.dispatch_batches = False  # every process reads the stream and takes its own rows
             args.ignore_data_skip = True  # the stream goes on by itself
         super().__init__(
             model=reward_model.model,
@@ -307,12 +307,14 @@ class RewardTrainer(SteadySteps):
         """Transformers' own, and what the loss learns as groups with learning rates of their own."""
         made = self.optimizer is None
         optimizer: Any = super().create_optimizer(model)
-        for one in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
-            one.to(self.args.device)
-            optimizer.add_param_group({"params": [*one.parameters()], "lr": one.learning_rate, "weight_decay": 0.0})
-            optimizer.register_step_pre_hook(lambda *_, own=one: same_gradients(own.parameters()))
+        for module in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
+            module.to(self.args.device)
+            optimizer.add_param_group(
+                {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
+            )
+            optimizer.register_step_pre_hook(lambda *_, own=module: same_gradients(own.parameters()))
             # the Trainer clears the gradients of its model only
-            optimizer.register_step_post_hook(lambda *_, own=one: own.zero_grad())
+            optimizer.register_step_post_hook(lambda *_, own=module: own.zero_grad())
         return optimizer
 
     def save_model(self, output_dir=None, _internal_call=False):

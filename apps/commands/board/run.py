@@ -19,16 +19,16 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
     runs = [open_finished(str(path.parent)) for path in sorted(Path(config.runs).rglob("summary.json"))]
     if not runs:
         raise UsageError(f"there is no finished run of rewardlab eval under {config.runs}")
-    together: dict[tuple, list[Finished]] = {}
+    runs_by_suite: dict[tuple, list[Finished]] = {}
     for run in runs:
-        together.setdefault((run.suite.name, tuple(case.id for case in run.cases)), []).append(run)
-    made = [_board(group) for group in together.values()]
+        runs_by_suite.setdefault((run.suite.name, tuple(case.id for case in run.cases)), []).append(run)
+    made = [_board(group) for group in runs_by_suite.values()]
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         (work / "board.md").write_text(boards.markdown(made), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
         save_figure(boards.figure(made), work / "board.png")
     say(boards.markdown(made))
-    return {"board": config.output, "runs": len(runs), "suites": [one.suite for one in made]}
+    return {"board": config.output, "runs": len(runs), "suites": [run.suite for run in made]}
 
 
 def _board(runs: Sequence[Finished]) -> boards.Board:
@@ -36,7 +36,7 @@ def _board(runs: Sequence[Finished]) -> boards.Board:
     judged: dict[str, tuple[str, list[Judgment]]] = {}
     for run in runs:
         for row in run.summary["rows"]:
-            found = (row["role"], run.of(row["scorer"], run.cases))
-            name = row["scorer"] if judged.get(row["scorer"], found) == found else f"{run.folder.name}/{row['scorer']}"
-            judged[name] = found
+            key = (row["role"], run.of(row["scorer"], run.cases))
+            name = row["scorer"] if judged.get(row["scorer"], key) == key else f"{run.folder.name}/{row['scorer']}"
+            judged[name] = key
     return boards.board(runs[0].suite, runs[0].cases, judged)

@@ -62,14 +62,14 @@ def _header(folder: Path, contract: ScoringContract, recipe: dict[str, Any], mea
     results = [
         EvalResult(
             task_type="text-classification",
-            dataset_type=one.run.suite.name,
-            dataset_name=one.run.suite.name,
+            dataset_type=measurement.run.suite.name,
+            dataset_name=measurement.run.suite.name,
             metric_type="accuracy",
             metric_name="accuracy",
-            metric_value=one.row["overall"][0],
+            metric_value=measurement.row["overall"][0],
         )
-        for one in measured
-        if _finite(one.row["overall"][0])
+        for measurement in measured
+        if _finite(measurement.row["overall"][0])
     ]
     data = ModelCardData(
         model_name=folder.resolve().name,
@@ -108,9 +108,9 @@ def _contract(contract: ScoringContract) -> str:
         "pooling": contract.pooling or "–",
         "precision": contract.dtype,
     }
-    told = [f"- {name}: {value}" for name, value in lines.items()]
+    lines_ = [f"- {name}: {value}" for name, value in lines.items()]
     return "\n".join(
-        ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *told]
+        ["## Scoring contract", "", "What decides a score, kept in `scoring.json` beside the weights.", "", *lines_]
     )
 
 
@@ -130,12 +130,12 @@ def _loading(folder: Path, contract: ScoringContract) -> str:
 
 
 def _figures(measured: Sequence[Measured]) -> str:
-    return "\n\n".join(["## Measured", *(_run(one) for one in measured)]) if measured else ""
+    return "\n\n".join(["## Measured", *(_run(measurement) for measurement in measured)]) if measured else ""
 
 
-def _run(one: Measured) -> str:
+def _run(measurement: Measured) -> str:
     """One suite: the model and the nulls beside it, then what its scores go with."""
-    summary, row = one.run.summary, one.row
+    summary, row = measurement.run.summary, measurement.row
     rows = [row, *(other for other in summary["rows"] if other["role"] == "null")]
     areas = [OVERALL, *row["sections"]]
     lines = [[text(r["scorer"]), r["role"], *(_interval(_area(r, name)) for name in areas)] for r in rows]
@@ -144,9 +144,9 @@ def _run(one: Measured) -> str:
         f"{summary['clusters']} prompts; accuracy in per cent with its 95 % interval. "
         f"{row['scored']} scored, {row['ties']} ties, {row['unscored']} unscored."
     ]
-    data = _json(one.run.folder / MANIFEST).get("data") or {}
+    data = _json(measurement.run.folder / MANIFEST).get("data") or {}
     facts += [f"Data: {_source(name, digest)}." for name, digest in data.items()]
-    if (error := _calibration(one)) is not None:
+    if (error := _calibration(measurement)) is not None:
         facts.append(f"Expected calibration error of σ(margin): {error:.3f}.")
     slope = row["style"].get("length_slope")
     if _finite(slope):
@@ -161,8 +161,12 @@ def _area(row: Mapping[str, Any], name: str) -> Sequence[Any]:
     return row[OVERALL] if name == OVERALL else row["sections"][name]
 
 
-def _interval(found: Sequence[Any]) -> str:
-    return f"{100 * found[0]:.1f} [{100 * found[1]:.1f}, {100 * found[2]:.1f}]" if all(map(_finite, found)) else "–"
+def _interval(interval: Sequence[Any]) -> str:
+    return (
+        f"{100 * interval[0]:.1f} [{100 * interval[1]:.1f}, {100 * interval[2]:.1f}]"
+        if all(map(_finite, interval))
+        else "–"
+    )
 
 
 def _minus(null: str, areas: Mapping[str, Sequence[Any]]) -> str:
@@ -173,10 +177,10 @@ def _minus(null: str, areas: Mapping[str, Sequence[Any]]) -> str:
     return f"against the null {text(null)}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
 
 
-def _calibration(one: Measured) -> float | None:
-    judged = one.run.judgments[one.row["scorer"]]
-    found = [margin(case.best, scores) for case in one.run.cases if (scores := judged[case.id].scores)]
-    return reliability(np.array(found, float))[1] if found else None
+def _calibration(measurement: Measured) -> float | None:
+    judged = measurement.run.judgments[measurement.row["scorer"]]
+    margins = [margin(case.best, scores) for case in measurement.run.cases if (scores := judged[case.id].scores)]
+    return reliability(np.array(margins, float))[1] if margins else None
 
 
 def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
@@ -211,14 +215,14 @@ def _parity(folder: Path, contract: ScoringContract) -> str:
     """What `rewardlab parity --output FOLDER/parity.md` left there."""
     if not (folder / PARITY).exists():
         return ""
-    found = _json(folder / PARITY)
-    if found.get("contract") != contract.hash():
+    results = _json(folder / PARITY)
+    if results.get("contract") != contract.hash():
         raise DataError(
-            f"{folder / PARITY}: of the contract {found.get('contract')}, not of {contract.hash()}; run parity again"
+            f"{folder / PARITY}: of the contract {results.get('contract')}, not of {contract.hash()}; run parity again"
         )
     lines = [
-        [text(one["way"]), _number(one["largest"]), _number(one["tolerance"]), text(one["verdict"])]
-        for one in found["ways"]
+        [text(row["way"]), _number(row["largest"]), _number(row["tolerance"]), text(row["verdict"])]
+        for row in results["ways"]
     ]
     return "## Parity\n\nLargest difference of a score had in another way, in units of the reward.\n\n" + table(
         ["way", "largest", "allowed", ""], lines
@@ -231,7 +235,7 @@ def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
         lines.append(f"It does not see what lies beyond {contract.max_length} tokens.")
     if contract.kind == "implicit":
         lines.append("Rewards of one prompt may be compared, those of two prompts may not.")
-    lines += [text(one) for found in measured for one in _findings(found)]
+    lines += [text(finding) for measurement in measured for finding in _findings(measurement)]
     if not measured:
         lines.append("No evaluation was given to this card: how well it judges is not known from it.")
     lines.append(
@@ -240,10 +244,10 @@ def _limits(contract: ScoringContract, measured: Sequence[Measured]) -> str:
     return "\n".join(["## Limits", "", *(f"- {line}" for line in lines)])
 
 
-def _findings(one: Measured) -> list[str]:
+def _findings(measurement: Measured) -> list[str]:
     """What the run says of this model."""
-    name = re.compile(rf"(?<!\w){re.escape(one.row['scorer'])}(?!\w)")
-    return [finding for finding in one.run.summary["findings"] if name.search(finding)]
+    name = re.compile(rf"(?<!\w){re.escape(measurement.row['scorer'])}(?!\w)")
+    return [finding for finding in measurement.run.summary["findings"] if name.search(finding)]
 
 
 def _number(value: Any) -> str:
@@ -267,9 +271,9 @@ def _mapping(path: Path, parse: Any) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = parse(path.read_text(encoding="utf-8"))
+        values = parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: damaged ({error}); restore it, or delete it to go without") from error
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise DataError(f"{path}: damaged (no mapping in it); restore it, or delete it to go without")
-    return found
+    return values

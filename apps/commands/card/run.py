@@ -52,8 +52,8 @@ def measured_of(config: CardConfig, name: str) -> Measured:
     cases = [case for case in run.cases if any(run.judgments[row["scorer"]][case.id].scores for row in rows)][:AGAIN]
     again = [judgment.scores for judgment in scorer(cases)]
     for row in rows:
-        kept = [run.judgments[row["scorer"]][case.id].scores for case in cases]
-        if cases and all(_close(a, b) for a, b in zip(kept, again, strict=True)):
+        stored = [run.judgments[row["scorer"]][case.id].scores for case in cases]
+        if cases and all(_close(a, b) for a, b in zip(stored, again, strict=True)):
             return Measured(run, row)
     raise DataError(f"{name}: its scores are not those of {config.model}, though the contract is; give its own run")
 
@@ -68,7 +68,7 @@ def _reading(run: Finished) -> dict[str, Any]:
         raise DataError(f"{run.folder / CONFIG}: damaged ({error}); run rewardlab eval again") from error
 
 
-def _close(kept: Sequence[float] | None, again: Sequence[float] | None) -> bool:
-    if kept is None or again is None or len(kept) != len(again):
-        return kept is again
-    return bool(np.allclose(kept, again, rtol=CLOSE, atol=CLOSE * float(np.abs(kept).max())))
+def _close(stored: Sequence[float] | None, again: Sequence[float] | None) -> bool:
+    if stored is None or again is None or len(stored) != len(again):
+        return stored is again
+    return bool(np.allclose(stored, again, rtol=CLOSE, atol=CLOSE * float(np.abs(stored).max())))

@@ -30,24 +30,24 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
         say(f"{left} cases stand in one of the runs only and are left out")
     sides = [(run, run.model(config.scorer)) for run in (first, second)]
-    found = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
-    text = comparing.markdown(found)
+    comparison = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
+    text = comparing.markdown(comparison)
     say(text)
     if config.output:
         with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
             (work / "comparison.md").write_text(text, encoding="utf-8")
-            write_json(work / "comparison.json", asdict(found))
-    if broken := [sentence for rule in gate if (sentence := _broken(rule, found))]:
+            write_json(work / "comparison.json", asdict(comparison))
+    if broken := [sentence for rule in gate if (sentence := _broken(rule, comparison))]:
         raise CheckFailed("; ".join(broken))
-    overall = found.areas[OVERALL]
+    overall = comparison.areas[OVERALL]
     return {
-        "first": found.first,
-        "second": found.second,
-        "cases": found.cases,
+        "first": comparison.first,
+        "second": comparison.second,
+        "cases": comparison.cases,
         "difference": overall.difference._asdict(),
         "p": overall.p,
         "real": overall.difference.real,
-        "flips": len(found.flips),
+        "flips": len(comparison.flips),
     }
 
 
@@ -66,9 +66,9 @@ def read_gate(path: str) -> list[dict[str, Any]]:
     return rules
 
 
-def _broken(rule: Mapping[str, Any], found: Comparison) -> str | None:
+def _broken(rule: Mapping[str, Any], comparison: Comparison) -> str | None:
     """What a rule says against a comparison: a drop beyond `max_drop` that is more than noise."""
-    changes = {**found.subsets, **found.areas}
+    changes = {**comparison.subsets, **comparison.areas}
     if rule["area"] not in changes:
         raise UsageError(f"no area '{rule['area']}' in this comparison; there is {', '.join(changes)}")
     gap = changes[rule["area"]].difference

@@ -49,13 +49,13 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
     done = _done(unfinished) if unfinished else {}
     if unfinished:  # without the line that a kill cut off
         unfinished.write_text("".join(f"{line}\n" for line in done.values()), encoding="utf-8")
-    waiting = [one for one in asked if one.key not in done]
+    waiting = [request for request in asked if request.key not in done]
     say(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
     finished, tokens = 0, 0
-    for one, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
+    for key_, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
         finished, tokens = finished + 1, tokens + len(answer.tokens)
         if unfinished:
-            _append(unfinished, one, answer, engine.base.encoder.tokenizer)
+            _append(unfinished, key_, answer, engine.base.encoder.tokenizer)
     if unfinished:
         _put_in_place(unfinished, Path(str(config.output)), asked)
     return {
@@ -81,10 +81,10 @@ def read_prompts(source: str) -> list[tuple[str, Messages]]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the prompts in {source}: {error}") from error
     lines = text.split("\n")
-    found = [(str(number), user_turn(line)) for number, line in enumerate(lines, start=1) if line.strip()]
-    if not found:
+    prompts = [(str(number), user_turn(line)) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not prompts:
         raise DataError(f"no prompt in {'stdin' if source == '-' else source}; write one a line")
-    return found
+    return prompts
 
 
 # ---- models ----
@@ -136,8 +136,8 @@ def _open_base(config: DecodeConfig, folders: Sequence[str]) -> Voice:
 
 
 def _dtype_of(folders: Sequence[str]) -> str:
-    found = [load_contract(Path(folder)).dtype for folder in folders if (Path(folder) / FILE).exists()]
-    return found[0] if found else "float32"
+    dtypes = [load_contract(Path(folder)).dtype for folder in folders if (Path(folder) / FILE).exists()]
+    return dtypes[0] if dtypes else "float32"
 
 
 def _adapts(folder: str, base: Voice) -> bool:
@@ -199,7 +199,7 @@ def _answers(
     with tqdm(total=len(asked), desc="decoding", disable=True if to_stdout and alone else None) as bar:
         for first in range(0, len(asked), config.batch_size):
             batch = asked[first : first + config.batch_size]
-            for piece in stream(engine, [one.request for one in batch]):
+            for piece in stream(engine, [request_.request for request_ in batch]):
                 if to_stdout:
                     _show(piece, batch[piece.row], out, alone)
                 if piece.answer is not None:
@@ -267,19 +267,19 @@ def _append(path: Path, asked: Asked, answer: Answer, tokenizer: Any) -> None:
 
 def _done(path: Path) -> dict[str, str]:
     """Whole lines by their key; one that a kill cut off is decoded again."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
         try:
-            found[json.loads(line)["key"]] = line
+            lines[json.loads(line)["key"]] = line
         except (ValueError, KeyError):
             continue
-    return found
+    return lines
 
 
 def _put_in_place(unfinished: Path, output: Path, asked: Sequence[Asked]) -> None:
     """The lines in the order of the prompts, without the key, under their own name in one step."""
     done = _done(unfinished)
-    rows = [json.loads(done[one.key]) for one in asked]
+    rows = [json.loads(done[request_.key]) for request_ in asked]
     text = "".join(
         json.dumps({name: value for name, value in row.items() if name != "key"}, ensure_ascii=False) + "\n"
         for row in rows

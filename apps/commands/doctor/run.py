@@ -59,11 +59,11 @@ def doctor(config: DoctorConfig) -> dict[str, Any]:
         "cache": str(cache_folder()),
         "disk": {name: round(room(path), 1) for name, path in folders().items()},
     }
-    found = list(checks(facts))
-    told = [one._asdict() for one in found]
+    results = list(checks(facts))
+    rows = [check._asdict() for check in results]
     if not config.json:
-        say(table(facts, found))
-    return facts | {"checks": told, "ok": all(one.status != "fail" for one in found)}
+        say(table(facts, results))
+    return facts | {"checks": rows, "ok": all(check.status != "fail" for check in results)}
 
 
 # ---- facts ----
@@ -71,23 +71,23 @@ def doctor(config: DoctorConfig) -> dict[str, Any]:
 
 def devices() -> list[str]:
     """Every GPU, with its memory in gigabytes and its compute capability."""
-    found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return [f"{one.name}, {one.total_memory / GIGABYTE:.0f} GB, capability {one.major}.{one.minor}" for one in found]
+    gpus = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return [f"{gpu.name}, {gpu.total_memory / GIGABYTE:.0f} GB, capability {gpu.major}.{gpu.minor}" for gpu in gpus]
 
 
 def extras() -> dict[str, dict[str, Any]]:
     """Every extra: whether it is complete, what is absent of it, and the line that installs it."""
-    wanted: dict[str, list[str]] = defaultdict(list)
+    required: dict[str, list[str]] = defaultdict(list)
     for requirement in _requirements():
         for name in _extras_of(requirement):
-            wanted[name].append(requirement.name)
+            required[name].append(requirement.name)
     return {
         name: {
             "present": not (absent := sorted(package for package in packages if _version(package) is None)),
             "absent": absent,
             "install": f"pip install '{PROJECT}[{name}]'",
         }
-        for name, packages in sorted(wanted.items())
+        for name, packages in sorted(required.items())
     }
 
 
@@ -114,7 +114,7 @@ def folders() -> dict[str, Path]:
 
 def room(path: Path) -> float:
     """Gigabytes that are free where a folder is, or would be."""
-    existing = next(one for one in (path, *path.absolute().parents) if one.exists())
+    existing = next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())
     return shutil.disk_usage(existing).free / GIGABYTE
 
 
@@ -170,13 +170,13 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _python(version: tuple[int, ...]) -> Check:
-    told = ".".join(map(str, version))
-    return Check("python", "ok" if version >= OLDEST_PYTHON else "fail", told, "install Python 3.11 or newer")
+    text = ".".join(map(str, version))
+    return Check("python", "ok" if version >= OLDEST_PYTHON else "fail", text, "install Python 3.11 or newer")
 
 
 def _packages() -> Iterator[Check]:
     """Every package that is needed, in a version that was tried."""
-    needed = [one for one in _requirements() if not _extras_of(one)]
+    needed = [requirement for requirement in _requirements() if not _extras_of(requirement)]
     if not needed:
         yield Check(PROJECT, "warn", "run from a checkout that is not installed", "pip install --editable .")
     for one in needed:
@@ -186,17 +186,17 @@ def _packages() -> Iterator[Check]:
         yield Check(one.name, status, version or "not installed", f"pip install '{one.name}{one.specifier}'")
 
 
-def _kernels(found: str) -> Check:
-    status = "fail" if found.startswith("none") else "ok"
-    return Check("kernels", status, found, "unset REWARDLAB_KERNELS, or pip install triton")
+def _kernels(backend: str) -> Check:
+    status = "fail" if backend.startswith("none") else "ok"
+    return Check("kernels", status, backend, "unset REWARDLAB_KERNELS, or pip install triton")
 
 
-def _device(found: list[str], variables: Mapping[str, str]) -> Check:
-    if found == ["cpu"]:
+def _device(names: list[str], variables: Mapping[str, str]) -> Check:
+    if names == ["cpu"]:
         return Check("device", "warn", "no GPU: large models are slow here", "see rewardlab plan for what they need")
     if variables.get("TRITON_INTERPRET") == "1":
         return Check("device", "warn", "TRITON_INTERPRET=1 beside a GPU: kernels crawl", "unset TRITON_INTERPRET")
-    return Check("device", "ok", "; ".join(found))
+    return Check("device", "ok", "; ".join(names))
 
 
 def disk(name: str, free: float) -> Check:
@@ -208,7 +208,7 @@ def disk(name: str, free: float) -> Check:
 
 
 def _writable(folder: Path) -> Check:
-    existing = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    existing = next(ancestor for ancestor in (folder, *folder.absolute().parents) if ancestor.exists())
     status = "ok" if os.access(existing, os.W_OK) else "fail"
     return Check("cache", status, str(folder), "name a folder that can be written to with HF_HOME")
 
@@ -234,22 +234,22 @@ def templates() -> Check:
 # ---- for people ----
 
 
-def table(facts: Mapping[str, Any], found: list[Check]) -> str:
+def table(facts: Mapping[str, Any], results: list[Check]) -> str:
     """Facts, then a line for each check; the way out stands behind what is not right."""
     lines = [f"{name:>16}  {_flat(value)}" for name, value in facts.items() if name != "extras"]
-    lines += ["", *(_line(one) for one in found)]
-    count = sum(one.status == "fail" for one in found)
+    lines += ["", *(_line(check) for check in results)]
+    count = sum(check.status == "fail" for check in results)
     return "\n".join(
-        [*lines, "", f"{count} of {len(found)} checks failed" if count else "Everything that is needed works."]
+        [*lines, "", f"{count} of {len(results)} checks failed" if count else "Everything that is needed works."]
     )
 
 
-def _line(one: Check) -> str:
-    way_out = f"; {one.way_out}" if one.status != "ok" and one.way_out else ""
-    return f"{one.status:>16}  {one.name}: {one.found or 'complete'}{way_out}"
+def _line(check: Check) -> str:
+    way_out = f"; {check.way_out}" if check.status != "ok" and check.way_out else ""
+    return f"{check.status:>16}  {check.name}: {check.found or 'complete'}{way_out}"
 
 
 def _flat(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {one}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {item}" for name, item in value.items()) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

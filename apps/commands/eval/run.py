@@ -89,7 +89,7 @@ def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
     for flag in ("read_as", "reference_policy", "preference"):
         if getattr(config, flag):
             raise UsageError(f"{name} is read where it is served; leave --{flag} out")
-    several = [one for one in config.model if is_served(one)]
+    several = [model for model in config.model if is_served(model)]
     label = "served" if len(several) == 1 else f"served {1 + several.index(name)}"
     return RewardScorer(label, open_served(name), objective=config.objective)
 
@@ -103,8 +103,8 @@ def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process)
     work = partial_folder(Path(config.output).absolute())
     join(work, here)
     cases, _ = suite.cases(sources)
-    for kept in _kept(_open_models(config), work, here):
-        kept.work(cases)
+    for resumable in _kept(_open_models(config), work, here):
+        resumable.work(cases)
     return {"run": config.output, "rank": here.rank, "processes": here.world}
 
 

@@ -23,7 +23,7 @@ def names_of(
 ) -> dict[str, Names]:
     """Judge -> the author that its model is, and another one; `shorts` are the models' names that begin a judge's."""
     wrote = Counter(author for case in cases for author in case.authors)
-    found: dict[str, Names] = {}
+    names_by_judge: dict[str, Names] = {}
     for text in config.names:
         key, sign, own = text.rpartition("=")
         if not (key and sign and own):
@@ -33,8 +33,8 @@ def names_of(
         named = [*_called(judges, key, shorts.get(key, key))]
         if not named:
             raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [judge.name for judge in judges])}")
-        found |= dict.fromkeys(named, Names(own, config.other_author or _other(text, own, wrote)))
-    return found
+        names_by_judge |= dict.fromkeys(named, Names(own, config.other_author or _other(text, own, wrote)))
+    return names_by_judge
 
 
 def _called(judges: Sequence[BatchJudge], key: str, short: str) -> Iterator[str]:
@@ -67,13 +67,13 @@ def audit_judges(
     how: dict[str, Any] = {"samples": config.samples, "seed": config.seed, "progress": say}
     if config.chance:
         how["chance"] = _claimed(config.chance)
-    found = [audit(judge, cases, names=names.get(judge.name), **how) for judge in judges]
-    text = "\n".join(map(markdown, found))
+    results = [audit(judge, cases, names=names.get(judge.name), **how) for judge in judges]
+    text = "\n".join(map(markdown, results))
     (folder / "audit.md").write_text(text, encoding="utf-8")
-    told: dict[str, Any] = {one.judge: facts(one) for one in found}
-    write_json(folder / "audit.json", told)
+    facts_: dict[str, Any] = {result.judge: facts(result) for result in results}
+    write_json(folder / "audit.json", facts_)
     say(text)
-    return {one.judge: {trust.use: trust.answer for trust in trusts(one)} for one in found}
+    return {result.judge: {trust.use: trust.answer for trust in trusts(result)} for result in results}
 
 
 def _claimed(name: str) -> Chance:

@@ -40,7 +40,9 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     """
     distinct = list(dict.fromkeys(names))
     last = [Path(name).name for name in distinct]
-    return {one if last.count(one) == 1 else name: name for one, name in zip(last, distinct, strict=True)}
+    return {
+        last_part if last.count(last_part) == 1 else name: name for last_part, name in zip(last, distinct, strict=True)
+    }
 
 
 def is_local(name: str, config: ChatConfig) -> bool:
@@ -176,13 +178,13 @@ def tell_estimate(
     """What the rehearsal would have cost, by model, and of all under the name `total`: at most, where every later
     question was asked as well.
     """
-    found = {}
+    estimates = {}
     for short, chat in chats.items():
-        own = names[short] if is_local(names[short], config) else ""
-        told = estimate(chat.asked, prices_of(names[short], config), counter(tokenizer or own))
-        say(f"{short}: {told}")
-        found[short] = told._asdict()
-    return {"dry_run": True, "models": found, total: sum(one["most"] for one in found.values())}
+        tokenizer_name = names[short] if is_local(names[short], config) else ""
+        cost_estimate = estimate(chat.asked, prices_of(names[short], config), counter(tokenizer or tokenizer_name))
+        say(f"{short}: {cost_estimate}")
+        estimates[short] = cost_estimate._asdict()
+    return {"dry_run": True, "models": estimates, total: sum(cost["most"] for cost in estimates.values())}
 
 
 def facts_of(config: ChatConfig) -> dict[str, Any]:

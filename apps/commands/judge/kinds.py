@@ -85,7 +85,7 @@ def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> Batch
             raise UsageError(f"{source}: this kind of judge needs a file; give it with {flag}")
     if "prompt" in spec.arguments:
         _check_prompt(source, spec.arguments["prompt"])
-    return build(KINDS, source, **{name: one for name, one in ours.items() if name in parameters})
+    return build(KINDS, source, **{name: value for name, value in ours.items() if name in parameters})
 
 
 def _check_prompt(source: str, prompt: str) -> None:
@@ -96,9 +96,9 @@ def _check_prompt(source: str, prompt: str) -> None:
 
 def _called(judge: BatchJudge, name: str) -> BatchJudge:
     """The same judge under a name that was given to it; a reward model has its folder's without one."""
-    found = copy(judge)
-    found.name = name or judge.name
-    return found
+    called = copy(judge)
+    called.name = name or judge.name
+    return called
 
 
 def _without_chat(source: str, loading: Mapping[str, Any]) -> BatchJudge:
@@ -121,14 +121,16 @@ def joined(text: str, judges: Sequence[BatchJudge]) -> BatchJudge:
     """Several judges as one: a kind that takes a list of judges, or as many as it takes one by one."""
     name, source = named(text)
     parameters = signature(load(KINDS, parse_spec(source).name)).parameters
-    wanted = [one for one, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    if not wanted or "chat" in wanted or "model" in wanted:
+    positional = [
+        parameter_name for parameter_name, p in parameters.items() if p.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    if not positional or "chat" in positional or "model" in positional:
         raise UsageError(f"--together joins judges, and '{source}' does not; it is panel, cascade or consistent")
-    if len(wanted) == 1:
-        return build(KINDS, source, name=name, **{wanted[0]: judges})
-    if len(wanted) != len(judges):
+    if len(positional) == 1:
+        return build(KINDS, source, name=name, **{positional[0]: judges})
+    if len(positional) != len(judges):
         raise UsageError(
-            f"{source} joins {len(wanted)} judges ({', '.join(wanted)}) and there are {len(judges)}: "
+            f"{source} joins {len(positional)} judges ({', '.join(positional)}) and there are {len(judges)}: "
             f"{', '.join(judge.name for judge in judges) or 'none'}"
         )
-    return build(KINDS, source, name=name, **dict(zip(wanted, judges, strict=True)))
+    return build(KINDS, source, name=name, **dict(zip(positional, judges, strict=True)))

@@ -35,7 +35,7 @@ class CaseFile(Pairs):
         pairs = [row.pair for row in rows if isinstance(row, _Written)]
         wrote = {_texts(row.pair): row.authors for row in rows if isinstance(row, _Written)}
         compared, undecided = as_cases(pairs, self.objective)
-        compared = [replace(one, authors=wrote[(prompt_text(one.prompt), *one.answers)]) for one in compared]
+        compared = [replace(case, authors=wrote[(prompt_text(case.prompt), *case.answers)]) for case in compared]
         cases = [*(row for row in rows if isinstance(row, Case)), *compared]
         if not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
@@ -65,19 +65,19 @@ def _texts(pair: PreferencePair) -> tuple[str, str, str]:
 def parse_case(values: Mapping[str, Any]) -> Case:
     """A row with a prompt, two answers or more, the places of the right ones, counted from 0, and maybe `authors`."""
     prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
-    if not isinstance(stated, list) or not all(isinstance(one, str | list) for one in stated):
+    if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
         raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
-    answers = [as_completion(one, "answers") for one in stated]
+    answers = [as_completion(answer, "answers") for answer in stated]
     if not all(answer.strip() for answer in answers):
         raise ValueError("'answers' is a list of texts, and one of them is empty")
-    places = best if isinstance(best, list) else [best]
-    if not all(type(position) is int for position in places):
+    indices = best if isinstance(best, list) else [best]
+    if not all(type(position) is int for position in indices):
         raise ValueError(f"'best' is the place of the right answer or a list of places, got {best!r}")
     return Case(
         id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
         prompt=prompt,
         answers=tuple(answers),
-        best=tuple(places),
+        best=tuple(indices),
         subset=str(values.get("subset") or ""),
         cluster=str(values.get("cluster") or first_turn(prompt)),
         reference=str(values.get("reference") or ""),
@@ -85,18 +85,20 @@ def parse_case(values: Mapping[str, Any]) -> Case:
     )
 
 
-def _authors(said: Any) -> tuple[str, ...]:
-    if said is not None and not (isinstance(said, list) and all(isinstance(one, str) and one for one in said)):
-        raise ValueError(f"'authors' is a list with the name of each answer's model, got {str(said)[:60]}")
-    return tuple(said or ())
+def _authors(stated: Any) -> tuple[str, ...]:
+    if stated is not None and not (
+        isinstance(stated, list) and all(isinstance(author, str) and author for author in stated)
+    ):
+        raise ValueError(f"'authors' is a list with the name of each answer's model, got {str(stated)[:60]}")
+    return tuple(stated or ())
 
 
 def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
     """So many of the cases, in their order, and what a reader must know of it."""
     if limit is None or limit >= len(cases):
         return list(cases), []
-    places = sorted(Random(seed).sample(range(len(cases)), limit))
-    return [cases[position] for position in places], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
+    indices = sorted(Random(seed).sample(range(len(cases)), limit))
+    return [cases[position] for position in indices], [f"{limit} of {len(cases)} cases were drawn, with seed {seed}."]
 
 
 # ---- what is said of a judge ----
@@ -204,17 +206,17 @@ COLUMNS = {
 
 def write_judgments(evaluation: Evaluation, names: Sequence[str], folder: Path) -> None:
     """One row per judge and case with all that the judgment rests on; joined to the other tables by scorer and case."""
-    rows = [_row(name, one) for name in names for one in evaluation.judgments[name]]
+    rows = [_row(name, judgment) for name in names for judgment in evaluation.judgments[name]]
     pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(COLUMNS.items()))), folder / JUDGMENTS)
 
 
-def _row(scorer: str, one: Judgment) -> dict[str, Any]:
-    same = {name: getattr(one, name) for name in ("case", "reasoning", "raw", "orders", "seconds", "cost")}
-    criteria = [criterion._asdict() for criterion in one.criteria]
+def _row(scorer: str, judgment: Judgment) -> dict[str, Any]:
+    same = {name: getattr(judgment, name) for name in ("case", "reasoning", "raw", "orders", "seconds", "cost")}
+    criteria = [criterion._asdict() for criterion in judgment.criteria]
     return {
         "scorer": scorer,
         **same,
         "criteria": criteria,
-        "prompt_tokens": one.tokens[0],
-        "completion_tokens": one.tokens[1],
+        "prompt_tokens": judgment.tokens[0],
+        "completion_tokens": judgment.tokens[1],
     }

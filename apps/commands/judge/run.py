@@ -55,10 +55,10 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
                 facts = {"trusted_for": audit_judges(judges, cases, signed, work, config)}
             else:
                 facts = evaluated(suite, cases, judges, work, notes, config)
-            facts["models"] = {name: one.account() for name, one in asked.items()}
+            facts["models"] = {name: chat.account() for name, chat in asked.items()}
         contracts = {judge.name: judge.contract for judge in judges}
-        told = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
-        write_manifest(work, data=sources, seed=config.seed, started=started, **told)
+        facts_ = {"suite": suite.name, "contracts": contracts, "notes": notes, **facts, "chats": facts_of(chats)}
+        write_manifest(work, data=sources, seed=config.seed, started=started, **facts_)
     return {"run": config.output, "suite": suite.name, "cases": len(cases), **facts}
 
 
@@ -110,6 +110,6 @@ def judged(
         seed=seed,
         progress=lambda name: say(f"judging {len(cases)} cases with {name}"),
     )
-    told = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
+    sentences = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
     report = evaluation.report
-    return evaluation._replace(report=replace(report, notes=(*report.notes, *told)))
+    return evaluation._replace(report=replace(report, notes=(*report.notes, *sentences)))

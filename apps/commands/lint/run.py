@@ -44,19 +44,19 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     with _folder(config) as work:
         read = read_pairs(config.data)
         tell_rows("data", read.ignored)
-        found = _all_of(read, config)
-        text = markdown(found, lambda row: read.rows[row].place, len(read.rows))
+        linted = _all_of(read, config)
+        text = markdown(linted, lambda row: read.rows[row].place, len(read.rows))
         say(f"\n{text}")
-        facts = _facts(read, found)
+        facts = _facts(read, linted)
         if work is not None:
             (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")
-            write_rows(work / FINDINGS, (_told(read, finding) for finding in found.findings))
+            write_rows(work / FINDINGS, (_told(read, finding) for finding in linted.findings))
             data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
             write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
-        return facts | _fix(read, found.left_out(config.keep), Path(config.fix))
-    if found.findings or found.leaks:
-        worst = ", ".join(f"{reason} {number}" for reason, number in found.reasons.items())
+        return facts | _fix(read, linted.left_out(config.keep), Path(config.fix))
+    if linted.findings or linted.leaks:
+        worst = ", ".join(f"{reason} {number}" for reason, number in linted.reasons.items())
         said = worst or "the label can be guessed"
         raise CheckFailed(f"{', '.join(config.data)}: {said}; --fix FILE writes the rows without findings")
     return facts
@@ -68,10 +68,10 @@ def _folder(config: LintConfig) -> AbstractContextManager[Path | None]:
     return run_folder(config.output, asdict(config), overwrite=config.overwrite)
 
 
-def _facts(read: Read, found: Linted) -> dict[str, Any]:
-    facts = {"rows": len(read.rows), "reasons": found.reasons, "leaks": [leak.sentence for leak in found.leaks]}
+def _facts(read: Read, linted: Linted) -> dict[str, Any]:
+    facts = {"rows": len(read.rows), "reasons": linted.reasons, "leaks": [leak.sentence for leak in linted.leaks]}
     facts |= {"ignored": dict(sorted(read.ignored.ignored.items()))} if read.ignored.ignored else {}
-    return facts | ({"shared": [one._asdict() for one in found.shared]} if found.shared else {})
+    return facts | ({"shared": [overlap._asdict() for overlap in linted.shared]} if linted.shared else {})
 
 
 def read_pairs(sources: Sequence[str]) -> Read:
@@ -110,7 +110,7 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
 
 def _all_of(read: Read, config: LintConfig) -> Linted:
     """The findings of the pairs, at the places of their rows, after those of rows that are none."""
-    found = lint(
+    linted = lint(
         read.pairs,
         benchmarks=_benchmarks(config.against),
         first=read.first,
@@ -118,15 +118,15 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
         alike=config.alike,
         **_reading(config),
     )
-    findings = [_moved(finding, read.places) for finding in found.findings]
-    told = sorted([*read.unusable, *findings], key=lambda one: one.row)
-    signs = [leak._replace(rows=tuple(read.places[row] for row in leak.rows)) for leak in found.leaks]
-    return Linted(tuple(told), tuple(signs), found.shared)
+    findings = [_moved(finding, read.places) for finding in linted.findings]
+    findings_ = sorted([*read.unusable, *findings], key=lambda finding: finding.row)
+    signs = [leak._replace(rows=tuple(read.places[row] for row in leak.rows)) for leak in linted.leaks]
+    return Linted(tuple(findings_), tuple(signs), linted.shared)
 
 
-def _moved(one: Finding, places: Sequence[int]) -> Finding:
+def _moved(finding: Finding, indices: Sequence[int]) -> Finding:
     """From places among the pairs to places among the rows."""
-    return one._replace(row=places[one.row], other=None if one.other is None else places[one.other])
+    return finding._replace(row=indices[finding.row], other=None if finding.other is None else indices[finding.other])
 
 
 def _reading(config: LintConfig) -> dict[str, Any]:
@@ -143,10 +143,10 @@ def _reading(config: LintConfig) -> dict[str, Any]:
 
 def _benchmarks(against: Sequence[str]) -> dict[str, list[str]]:
     """NAME or NAME=FILE, any of them several times -> the user turns of all its prompts by the name."""
-    found: dict[str, list[str]] = {}
+    prompts: dict[str, list[str]] = {}
     for name, source in map(_named, against):
-        found.setdefault(name, []).extend(_user_turns(name, source))
-    return found
+        prompts.setdefault(name, []).extend(_user_turns(name, source))
+    return prompts
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -178,22 +178,22 @@ def _fixed(fix: str) -> tuple[Path, Path]:
 
 def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
     """The rows that stay, as they were, and a list of the others with their reasons."""
-    kept = [row.values for index, row in enumerate(read.rows) if index not in reasons]
-    if not kept:
+    rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
+    if not rows:
         raise DataError(f"no row is left of {len(read.rows)}; nothing was written")
     clean, left_out = _fixed(str(path))
     gone = (
         {"place": read.rows[row].place, "reason": reason, **_values(read.rows[row])} for row, reason in reasons.items()
     )
     write_rows(left_out, gone)
-    write_rows(clean, kept)
-    return {"fixed": str(clean), "left_out": str(left_out), "kept": len(kept), "dropped": len(reasons)}
+    write_rows(clean, rows)
+    return {"fixed": str(clean), "left_out": str(left_out), "kept": len(rows), "dropped": len(reasons)}
 
 
 def _values(row: Row) -> dict[str, Any]:
     return {"row": dict(row.values)} if row.values else {"error": row.error}
 
 
-def _told(read: Read, one: Finding) -> dict[str, Any]:
-    told = {"place": read.rows[one.row].place, "reason": one.reason, "detail": one.detail}
-    return told if one.other is None else told | {"other": read.rows[one.other].place}
+def _told(read: Read, finding: Finding) -> dict[str, Any]:
+    record = {"place": read.rows[finding.row].place, "reason": finding.reason, "detail": finding.detail}
+    return record if finding.other is None else record | {"other": read.rows[finding.other].place}

@@ -29,12 +29,12 @@ def cut_plainly(model: Any, examples: Sequence[Example]) -> list[Example]:
 
     The contract keeps a leading BOS when it cuts the beginning, which no tokenizer's setting can say.
     """
-    contract, kept = model.contract, []
+    contract, sequences = model.contract, []
     for example, encoded in zip(examples, model.encoder.encode_all(examples), strict=True):
-        whole, limit = whole_ids(model, example), contract.max_length or encoded.length
-        if encoded.ids == (whole[:limit] if contract.truncation == "right" else whole[-limit:]):
-            kept.append(example)
-    return kept
+        full_ids, limit = whole_ids(model, example), contract.max_length or encoded.length
+        if encoded.ids == (full_ids[:limit] if contract.truncation == "right" else full_ids[-limit:]):
+            sequences.append(example)
+    return sequences
 
 
 # ---- a stranger ----
@@ -45,9 +45,11 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
     _check_scalar(source, model)
     if (Path(source) / ADAPTER).exists():
         return {"plain PEFT": plain(source, _peft(source, model, options), options)}
-    place = place_of(source)
-    revision = {"revision": place.revision or "main"}
-    other = AutoModelForSequenceClassification.from_pretrained(place.name, use_safetensors=True, **revision, **options)
+    location = place_of(source)
+    revision = {"revision": location.revision or "main"}
+    other = AutoModelForSequenceClassification.from_pretrained(
+        location.name, use_safetensors=True, **revision, **options
+    )
     return {"plain Transformers": plain(source, other.to(device_of(model)), options)}
 
 
@@ -79,19 +81,21 @@ def _check_scalar(source: str, model: Any) -> None:
 
 def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
     """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one."""
-    place = place_of(source)
-    tokenizer = AutoTokenizer.from_pretrained(place.name, revision=place.revision, **options)
-    together = 1 if other.config.get_text_config().pad_token_id is None else TOGETHER
+    location = place_of(source)
+    tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
+    batch_size = 1 if other.config.get_text_config().pad_token_id is None else TOGETHER
     other.eval()
 
     def way(examples: Sequence[Example]) -> Scored:
         scores, tokens = [], []
-        size = 1 if any(tools_of(example.prompt) for example in examples) else together  # a call takes one set of tools
+        size = (
+            1 if any(tools_of(example.prompt) for example in examples) else batch_size
+        )  # a call takes one set of tools
         try:
             for start in range(0, len(examples), size):
                 some = examples[start : start + size]
                 batch = tokenizer.apply_chat_template(
-                    [one.turns for one in some],
+                    [encoded_turns.turns for encoded_turns in some],
                     tools=tools_of(some[0].prompt) or None,
                     padding=size > 1,
                     truncation=True,
@@ -117,8 +121,8 @@ def other_model(source: str, **options: Any) -> dict[str, Way]:
     other: Any = load_reward_model(source, check=False, **options)
 
     def way(examples: Sequence[Example]) -> Scored:
-        told = hasattr(other, "encoder")
-        tokens = [one.ids for one in other.encoder.encode_all(examples)] if told else None
+        has_encoder = hasattr(other, "encoder")
+        tokens = [encoded.ids for encoded in other.encoder.encode_all(examples)] if has_encoder else None
         return Scored(other.rate(examples), tokens)
 
     return {source: way}
@@ -141,7 +145,7 @@ def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: 
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
                 return Scored(np.empty(0), because=f"refused: {(run.stderr.strip().splitlines() or ['?'])[-1]}")
-            found = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
-        return Scored(np.array([[row[name] for name in objectives] for row in found], float))
+            rows_read = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
+        return Scored(np.array([[row[name] for name in objectives] for row in rows_read], float))
 
     return {"fresh process": way}

@@ -24,7 +24,7 @@ HEADER = (
 )
 
 
-def markdown(model: str, contract: ScoringContract, found: Sequence[Parity], notes: Sequence[str]) -> str:
+def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]) -> str:
     """The report as a reader wants it."""
     return "\n".join(
         [
@@ -35,7 +35,7 @@ def markdown(model: str, contract: ScoringContract, found: Sequence[Parity], not
             f"that come in the other order. Same is a largest difference of {FULL:g} σ, {HALF:g} σ in half precision; "
             "what is told promises nothing and fails nothing.",
             "",
-            table(HEADER, [cells(one) for one in found]),
+            table(HEADER, [cells(result) for result in results]),
             "",
             *(f"- {one_line(note)}" for note in notes),
             "",
@@ -43,26 +43,26 @@ def markdown(model: str, contract: ScoringContract, found: Sequence[Parity], not
     )
 
 
-def cells(one: Parity) -> list[str]:
+def cells(result: Parity) -> list[str]:
     """A way's line of the table."""
-    largest, mean = (_scaled(value, one.deviation) for value in (one.largest, one.mean))
+    largest, mean = (_scaled(value, result.deviation) for value in (result.largest, result.mean))
     return [
-        one_line(one.way),
-        str(one.conversations),
-        f"{one.largest:.2g}",
-        f"{one.mean:.2g}",
+        one_line(result.way),
+        str(result.conversations),
+        f"{result.largest:.2g}",
+        f"{result.mean:.2g}",
         largest,
         mean,
-        f"{100 * one.flips:.2f} %",
-        one_line(one.token),
-        one_line(one.culprit),
-        verdict(one),
+        f"{100 * result.flips:.2f} %",
+        one_line(result.token),
+        one_line(result.culprit),
+        verdict(result),
     ]
 
 
-def verdict(one: Parity) -> str:
+def verdict(result: Parity) -> str:
     """Same, told or FAILED."""
-    return "same" if one.same else "told" if one.told else "FAILED"
+    return "same" if result.same else "told" if result.told else "FAILED"
 
 
 def _scaled(value: float, deviation: float) -> str:
@@ -75,24 +75,24 @@ def one_line(text: str) -> str:
     return flat.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def as_json(model: str, contract: ScoringContract, found: Sequence[Parity], notes: Sequence[str]) -> dict[str, Any]:
+def as_json(model: str, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]) -> dict[str, Any]:
     """The same figures for programs; a difference that is not finite is null."""
     return {
         "model": model,
         "contract": contract.hash(),
-        "passed": all(one.passed for one in found),
-        "ways": [one._asdict() | {"verdict": verdict(one)} for one in found],
+        "passed": all(result.passed for result in results),
+        "ways": [result._asdict() | {"verdict": verdict(result)} for result in results],
         "notes": list(notes),
     }
 
 
-def junit(model: str, found: Sequence[Parity]) -> bytes:
+def junit(model: str, results: Sequence[Parity]) -> bytes:
     """One test case per way, as continuous integration shows them."""
-    failed = [one for one in found if not one.passed]
+    failed = [result for result in results if not result.passed]
     suite = ElementTree.Element(
-        "testsuite", name=_xml(f"parity of {model}"), tests=str(len(found)), failures=str(len(failed)), errors="0"
+        "testsuite", name=_xml(f"parity of {model}"), tests=str(len(results)), failures=str(len(failed)), errors="0"
     )
-    for one in found:
+    for one in results:
         case = ElementTree.SubElement(suite, "testcase", classname="rewardlab.parity", name=_xml(one.way))
         ElementTree.SubElement(case, "system-out").text = _xml(sentence(one))
         if not one.passed:
@@ -100,11 +100,13 @@ def junit(model: str, found: Sequence[Parity]) -> bytes:
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
 
 
-def sentence(one: Parity) -> str:
+def sentence(result: Parity) -> str:
     """A way's figures in words."""
-    far = f"{one.largest:.3g}" if math.isfinite(one.largest) else "infinite"
-    parts = [f"{one.way}: largest difference {far}, tolerance {one.tolerance:.3g}, {100 * one.flips:.2f} % flips"]
-    return "; ".join(part for part in (*parts, one.token, one.culprit) if part)
+    far = f"{result.largest:.3g}" if math.isfinite(result.largest) else "infinite"
+    parts = [
+        f"{result.way}: largest difference {far}, tolerance {result.tolerance:.3g}, {100 * result.flips:.2f} % flips"
+    ]
+    return "; ".join(part for part in (*parts, result.token, result.culprit) if part)
 
 
 def _xml(text: str) -> str:

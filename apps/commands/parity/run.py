@@ -33,20 +33,20 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     examples, notes = _conversations(config, model, golden)
     groups, left_out = _groups(config, model, examples, golden)
     precision = other_precision(model)
-    found: list[Parity] = []
+    results: list[Parity] = []
     for group in groups:
         half = [*precision, *(group.ways if config.half and group.theirs else ())]
         for one in parity(model, group.examples, group.ways, half=half, told=() if config.half else [*precision]):
             say(f"{verdict(one):>6}  {sentence(one)}")
-            found.append(one)
+            results.append(one)
     notes += left_out
-    text = markdown(config.model, model.contract, found, notes)
-    facts = as_json(config.model, model.contract, found, notes)
-    _write(config, text, facts, found)
+    text = markdown(config.model, model.contract, results, notes)
+    facts = as_json(config.model, model.contract, results, notes)
+    _write(config, text, facts, results)
     say(f"\n{text}")
-    if failed := [one for one in found if not one.passed]:
-        told = "; ".join(f"{one.way}: {one.culprit}" for one in failed)
-        raise CheckFailed(f"{config.model}: {len(failed)} of {len(found)} ways give other scores. {told}")
+    if failed := [result for result in results if not result.passed]:
+        failures = "; ".join(f"{result.way}: {result.culprit}" for result in failed)
+        raise CheckFailed(f"{config.model}: {len(failed)} of {len(results)} ways give other scores. {failures}")
     return facts
 
 
@@ -71,19 +71,21 @@ def _groups(
     config: ParityConfig, model: Any, examples: list[Example], golden: tuple[list[Example], Any]
 ) -> tuple[list[Group], list[str]]:
     """All ways, each with the conversations that it may read, and what was left out of which."""
-    kept, scores = golden
-    groups = [Group(kept, {"kept golden scores": lambda _: Scored(scores)})] if kept else []
+    stored_examples, scores = golden
+    groups = [Group(stored_examples, {"kept golden scores": lambda _: Scored(scores)})] if stored_examples else []
     groups.append(Group(examples, own_ways(model) | other_precision(model)))
     if config.fresh:
         objectives = model.contract.objectives
         groups.append(Group(examples, fresh_process(config.model, objectives, **trust(config))))
     plain = cut_plainly(model, examples) if hasattr(model, "encoder") else examples
-    for one in config.asked:
-        groups += _against(one, config, model, examples, plain)
+    for against in config.asked:
+        groups += _against(against, config, model, examples, plain)
     left = len(examples) - len(plain)
     note = f"{left} conversations beyond {model.contract.max_length} tokens are left out where another truncates: the "
-    told = left and any(group.examples is plain for group in groups)
-    return groups, [note + "contract keeps the BOS in front, which a tokenizer's setting cannot say."] if told else []
+    needs_note = left and any(group.examples is plain for group in groups)
+    return groups, [
+        note + "contract keeps the BOS in front, which a tokenizer's setting cannot say."
+    ] if needs_note else []
 
 
 def _against(
@@ -102,10 +104,10 @@ def _against(
     return [Group(examples, other_model(asked.target, **options), True)]
 
 
-def _write(config: ParityConfig, text: str, facts: dict[str, Any], found: Sequence[Parity]) -> None:
+def _write(config: ParityConfig, text: str, facts: dict[str, Any], results: Sequence[Parity]) -> None:
     if config.output:
         path = Path(config.output)
         replace_text(path, text)
         replace_file(path.with_suffix(".json"), lambda temporary: write_json(temporary, facts))
     if config.junit:
-        replace_file(Path(config.junit), lambda temporary: temporary.write_bytes(junit(config.model, found)))
+        replace_file(Path(config.junit), lambda temporary: temporary.write_bytes(junit(config.model, results)))

@@ -34,8 +34,8 @@ class Vllm:
 
     def classify(self, **body: Any) -> list[list[float]]:
         """The numbers of each conversation, in order."""
-        found = self._asked("POST", "/classify", {"model": self.name, **body})
-        return [one["probs"] for one in sorted(found["data"], key=lambda one: one["index"])]
+        answer = self._asked("POST", "/classify", {"model": self.name, **body})
+        return [entry["probs"] for entry in sorted(answer["data"], key=lambda entry: entry["index"])]
 
     def tokens(self, example: Example) -> list[int] | None:
         """What its own template makes of a conversation; None where it has no such endpoint."""
@@ -83,21 +83,21 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
     server = Vllm(url)
 
     def by_ids(examples: Sequence[Example], **options: Any) -> Scored:
-        rows = [one.ids for one in model.encoder.encode_all(examples)]
-        found: list[list[float]] = []
+        rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
+        scores: list[list[float]] = []
         for start in range(0, len(rows), EACH):
-            found += server.classify(input=rows[start : start + EACH], **options)
-        return Scored(np.array(found, float), rows)
+            scores += server.classify(input=rows[start : start + EACH], **options)
+        return Scored(np.array(scores, float), rows)
 
     def by_messages(examples: Sequence[Example]) -> Scored:
-        contract, found = model.contract, []
+        contract, scores = model.contract, []
         cut = {"truncate_prompt_tokens": contract.max_length, "truncation_side": contract.truncation}
         cut = cut if contract.max_length else {}
         for one in examples:
-            found += server.classify(**chat_body(one), use_activation=False, **cut)
+            scores += server.classify(**chat_body(one), use_activation=False, **cut)
         read = [server.tokens(example) for example in examples]
         tokens = None if None in read else [model.encoder.truncated(ids) for ids in read if ids is not None]
-        return Scored(np.array(found, float), tokens)
+        return Scored(np.array(scores, float), tokens)
 
     ids = {
         "vLLM": lambda examples: by_ids(examples, use_activation=False),

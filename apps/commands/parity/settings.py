@@ -63,7 +63,7 @@ def parse_against(words: list[str]) -> list[Against]:
     >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000"])
     [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000')]
     """
-    found: list[Against] = []
+    parsed: list[Against] = []
     left = list(words)
     while left:
         word = left.pop(0)
@@ -71,9 +71,9 @@ def parse_against(words: list[str]) -> list[Against]:
             address = left.pop(0) if left else ""
             if not address.startswith(("http://", "https://")):
                 raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
-            found.append(Against(word, address))
+            parsed.append(Against(word, address))
         elif word.startswith(("http://", "https://")):
             raise UsageError(f"--against {word}: say what answers there, vllm {word} or http {word}")
         else:
-            found.append(Against(word) if word in OWN else Against("model", word))
-    return found
+            parsed.append(Against(word) if word in OWN else Against("model", word))
+    return parsed

@@ -83,8 +83,8 @@ class Told(NamedTuple):
 def run_plan(config: PlanConfig) -> dict[str, Any]:
     """Plan, print the page, and write it where there is a folder for it."""
     started = time.time()
-    told = plan(config)
-    facts = told.facts()
+    job_plan = plan(config)
+    facts = job_plan.facts()
     page = markdown(facts, asdict(config), UNITS[config.job])
     say(page)
     if config.output is None:
@@ -136,7 +136,7 @@ def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapter
 
 
 def _around(config: PlanConfig, shape: Shape) -> Rl:
-    rewards = [find_shape(one, **trust(config)) for one in config.reward_model] or [shape]
+    rewards = [find_shape(name, **trust(config)) for name in config.reward_model] or [shape]
     return Rl(
         config.prompt,
         config.group,

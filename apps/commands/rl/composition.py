@@ -39,14 +39,14 @@ class OpenRewards(NamedTuple):
 
 def named_sources(config: RlConfig) -> tuple[dict[str, str], dict[str, str]]:
     """The sources of --reward and of --watch by their names."""
-    found: list[dict[str, str]] = []
+    sources: list[dict[str, str]] = []
     for texts in (config.reward, config.watch):
         pairs = [named(text) for text in texts]
         names = [name for name, _ in pairs]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"two rewards are called '{twice[0]}'; call one of them NAME=SOURCE")
-        found.append(dict(pairs))
-    return found[0], found[1]
+        sources.append(dict(pairs))
+    return sources[0], sources[1]
 
 
 def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
@@ -120,26 +120,26 @@ def _rule(text: str, agents: int) -> Any:
     made = _build("policy.losses", text, agents)
     if isinstance(made, ClipRule):
         return made
-    column, place = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
+    column, index = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
     try:
-        found = made(WholeAnswers(column, column, column, place // 2, place + 1, place % 2, size=2, base=column))
+        loss = made(WholeAnswers(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
     except Exception as error:  # whatever a user's function raises of four made-up answers
         raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers ({error})") from error
-    if not (isinstance(found, torch.Tensor) and found.shape == (4,)):
-        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers: it says {found!r} of four")
+    if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers: it says {loss!r} of four")
     return made
 
 
 def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
     """By name; a second one of a name is called `name_2`."""
-    found: dict[str, Transform] = {}
+    transforms: dict[str, Transform] = {}
     for text in texts:
         made, short = _build("policy.transforms", text, agents), parse_spec(text).short
         if not isinstance(made, Transform):
             raise UsageError(f"{text} returns {made!r}, which is no policy.types.Transform")
-        often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in found)
-        found[short if often == 1 else f"{short}_{often}"] = made
-    return found
+        often = 1 + sum(name.rpartition("_")[0] == short or name == short for name in transforms)
+        transforms[short if often == 1 else f"{short}_{often}"] = made
+    return transforms
 
 
 def check_formulas(algorithm: Algorithm, config: RlConfig, arguments: PolicyArguments) -> None:

@@ -44,8 +44,8 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
         if source.endswith(".txt"):
             asked += [(prompt, {}) for _, prompt in read_prompts(source)]
         else:
-            found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), "skip")
-            asked += found
+            rows_found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), "skip")
+            asked += rows_found
             report += read
     if config.on_bad_row == "refuse":
         refuse_bad_rows(report)
@@ -53,10 +53,10 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
     return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
 
 
-def by_kind(found: Prompts, category: str) -> dict[str, list[Row]]:
+def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
     """The prompts, as the dataset has them, by what their rows say in a column; a row without it is a `DataError`."""
     kinds: dict[str, list[Row]] = {}
-    for prompt, beside, row in zip(found.prompts, found.beside, found.dataset(), strict=True):
+    for prompt, beside, row in zip(prompts.prompts, prompts.beside, prompts.dataset(), strict=True):
         try:
             kinds.setdefault(str(column(beside, category)), []).append(row)
         except ValueError as error:
@@ -68,10 +68,10 @@ def by_kind(found: Prompts, category: str) -> dict[str, list[Row]]:
     return kinds
 
 
-def rows_of(*found: Prompts) -> dict[str, list[Row]]:
+def rows_of(*parts: Prompts) -> dict[str, list[Row]]:
     """By the prompt's text, which is all that a reward knows a prompt by."""
     rows: dict[str, list[Row]] = {}
-    for prompt, row in (pair for one in found for pair in zip(one.prompts, one.beside, strict=True)):
+    for prompt, row in (pair for part in parts for pair in zip(part.prompts, part.beside, strict=True)):
         rows.setdefault(prompt_text(prompt), []).append(row)
     return rows
 
@@ -89,28 +89,28 @@ def _prompt_of(row: Row) -> Messages:
     return prompt
 
 
-def fitting(found: Prompts, policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Prompts:
+def fitting(prompts: Prompts, policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Prompts:
     """Without the prompts that are too long, or that leave no room for the longest answer."""
     limit = positions(policy) - (arguments.max_completion_length or 0)
     limit = min(limit, config.max_prompt_length or limit)
-    fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in found.prompts]
-    kept, beside = (list(compress(rows, fits)) for rows in (found.prompts, found.beside))
-    left_out = len(found.prompts) - len(kept)
-    if left_out and not kept:
+    fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in prompts.prompts]
+    fitting_prompts, beside = (list(compress(rows, fits)) for rows in (prompts.prompts, prompts.beside))
+    left_out = len(prompts.prompts) - len(fitting_prompts)
+    if left_out and not fitting_prompts:
         raise DataError(
             f"none of {left_out} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
             "with a lower --max_completion_length"
         )
     if left_out:
-        say(f"{left_out} of {len(found.prompts)} prompts have more than {limit} tokens and were left out")
-    return Prompts(kept, beside, found.report, left_out)
+        say(f"{left_out} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
+    return Prompts(fitting_prompts, beside, prompts.report, left_out)
 
 
-def check_number(found: Prompts, arguments: PolicyArguments) -> None:
+def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
     """One generation needs so many different prompts; with fewer there would be no step at all."""
     needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
-    if len(found.prompts) < needed:
+    if len(prompts.prompts) < needed:
         raise UsageError(
-            f"a batch of answers takes {needed} prompts and there are {len(found.prompts)}; give more, or lower "
+            f"a batch of answers takes {needed} prompts and there are {len(prompts.prompts)}; give more, or lower "
             "--per_device_train_batch_size or --gradient_accumulation_steps"
         )

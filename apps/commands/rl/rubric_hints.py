@@ -14,11 +14,11 @@ def hints_of(rubric: Rubric) -> Hints:
     Hints(include=('Advises rest.',), avoid=('Invents a dose.',))
     """
     rules = [(rule.criterion, rule.type == "must") for rule in rubric.rules]
-    told = [*rules, *((principle.description, principle.weight > 0) for principle in rubric.principles)]
-    include, avoid = (tuple(text for text, good in told if good is wanted) for wanted in (True, False))
+    criteria = [*rules, *((principle.description, principle.weight > 0) for principle in rubric.principles)]
+    include, avoid = (tuple(text for text, good in criteria if good is is_positive) for is_positive in (True, False))
     return Hints(include, avoid)
 
 
 def hints_by_prompt(run: RunFacts) -> dict[str, Hints]:
     """Of the rubric in each prompt's row."""
-    return {text: hints_of(one) for text, one in run.one_by_prompt(rubric_of_row).items()}
+    return {text: hints_of(rubric) for text, rubric in run.one_by_prompt(rubric_of_row).items()}

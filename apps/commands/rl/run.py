@@ -49,8 +49,8 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
         raise UsageError("--output is missing")
     check_together(config, arguments)
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
-    kept = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
-    with shared_run_folder(output, recipe, here, **kept) as work:
+    folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
+    with shared_run_folder(output, recipe, here, **folder_options) as work:
         arguments.output_dir = str(work)
         trainer, account = prepare(config, arguments, work)
         facts = run(trainer, work, resume=config.resume)
@@ -122,8 +122,8 @@ def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
     """The settings that decide the result; resuming with others is refused."""
-    own = {name: value for name, value in asdict(config).items() if name not in FREE}
-    own |= {name: list(map(without_limit, own[name])) for name in ("reward", "watch")}
+    recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
+    recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
     defaults = vars(PolicyArguments())
     changed = {
         name: value
@@ -131,7 +131,7 @@ def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
         if name in PolicyArguments.__dataclass_fields__ and name != "output_dir" and value != defaults[name]
     }
     data = {source: data_hash(source) for source in [*config.data, *config.eval_data]}
-    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
+    return json.loads(json.dumps(recipe | changed | {"data_sha256": data}, default=str))
 
 
 def without_limit(reward: str) -> str:
@@ -147,7 +147,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
     """The trainer with everything loaded, and what a manifest says of it; the cheapest comes first."""
     prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
     policy = open_language_model(config.model, config, arguments)
-    prompts, eval_prompts = (fitting(one, policy, config, arguments) for one in (prompts, eval_prompts))
+    prompts, eval_prompts = (fitting(prompt_set, policy, config, arguments) for prompt_set in (prompts, eval_prompts))
     check_number(prompts, arguments)
     cycles, rows = arguments.cycles(len(prompts.prompts)), rows_of(prompts, eval_prompts)
     facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows)
@@ -171,7 +171,9 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         rollout_func=_rollouts(config, arguments, facts),
         callbacks=[WriteSteps(work / STEPS)],
     )
-    contracts = {name: one.contract.hash() for name, one in rewards.sources.sources.items() if hasattr(one, "contract")}
+    contracts = {
+        name: source.contract.hash() for name, source in rewards.sources.sources.items() if hasattr(source, "contract")
+    }
     return trainer, {"contracts": contracts, "prompts": prompts.account(), "eval_prompts": eval_prompts.account()}
 
 
@@ -193,7 +195,7 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
             agents=config.agents,
             timeout=config.exchange_timeout,
             seed=arguments.seed,
-            tell=say,
+            log=say,
         )
     served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
     if not config.scaffold:
@@ -337,7 +339,7 @@ def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         name for row in rows for name in row if name.startswith("rewards/") and name.endswith("/mean")
     )
     rewards = {name.removeprefix("rewards/").removesuffix("/mean"): ends(name) for name in means}
-    found = {"reward": ends("reward"), "rewards": rewards, "kl": mean("watch/kl", rows[-tenth:])}
+    ends_of_run = {"reward": ends("reward"), "rewards": rewards, "kl": mean("watch/kl", rows[-tenth:])}
     if any("reward_own" in row for row in rows):
-        found["reward_own"] = ends("reward_own")
-    return found | {name: row[name] for row in history for name in row if name == "eval_reward"}
+        ends_of_run["reward_own"] = ends("reward_own")
+    return ends_of_run | {name: row[name] for row in history for name in row if name == "eval_reward"}

@@ -49,17 +49,17 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
         with kept(opened, work, chats, roles.names, config.on_fault) as asked:
-            found = _generated(asked[roles.writer], pairs)
-            facts = {"cases": len(pairs), **_account(found)}
+            outcomes = _generated(asked[roles.writer], pairs)
+            facts = {"cases": len(pairs), **_account(outcomes)}
             if config.judge:
                 judge = _as_judge(config, asked[roles.writer].chat, asked[roles.judge], roles)
                 evaluation = judged(suite, pairs, [judge], seed=seed, notes=notes)
                 facts |= _written(evaluation, judge, suite, work)
-            facts["models"] = {name: one.account() for name, one in asked.items()}
-        good = {name: one for name, one in found.items() if isinstance(one, Rubric)}
-        write_rows(work / RUBRICS, [rubric_row(name, one) for name, one in good.items()])
-        told = {**facts, "notes": notes, "chats": facts_of(chats)}
-        write_manifest(work, data=config.data, seed=seed, started=started, **told)
+            facts["models"] = {name: chat.account() for name, chat in asked.items()}
+        good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Rubric)}
+        write_rows(work / RUBRICS, [rubric_row(name, rubric) for name, rubric in good.items()])
+        summary = {**facts, "notes": notes, "chats": facts_of(chats)}
+        write_manifest(work, data=config.data, seed=seed, started=started, **summary)
     return {"run": config.output, **facts}
 
 
@@ -69,9 +69,9 @@ def _generated(writer: Chat, cases: Sequence[Case]) -> dict[str, Rubric | Reject
     return dict(zip([case.id for case in cases], generate(writer, shown), strict=True))
 
 
-def _account(found: dict[str, Rubric | Rejected]) -> dict[str, Any]:
-    reasons = Counter(one.reason for one in found.values() if isinstance(one, Rejected))
-    return {"rubrics": len(found) - reasons.total(), "without_rubric": dict(reasons.most_common())}
+def _account(outcomes: dict[str, Rubric | Rejected]) -> dict[str, Any]:
+    reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
+    return {"rubrics": len(outcomes) - reasons.total(), "without_rubric": dict(reasons.most_common())}
 
 
 def _as_judge(config: RubricsConfig, generator: Chat, judge: Chat, roles: Cast) -> RubricJudge:

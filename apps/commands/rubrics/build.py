@@ -36,8 +36,8 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
     tell_rows("data", rows)
     known = [pair.preferred(config.objective) for pair in pairs]
-    undecided = sum(one is None for one in known)
-    shown = {name: sides(one, seed) for name, one in _named([one for one in known if one is not None]).items()}
+    undecided = sum(pair is None for pair in known)
+    shown = {name: sides(pair, seed) for name, pair in _named([pair for pair in known if pair is not None]).items()}
     if not shown:
         raise DataError(f"{config.data}: none of {len(pairs)} pairs has a preference for '{config.objective}'")
     if config.dry_run:
@@ -49,17 +49,17 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
         with kept(opened, work, chats, roles.names, config.on_fault) as asked:
-            found = made(shown, asked, roles, bar)
-            good = [one for one in found.values() if isinstance(one, Kept)]
+            outcomes = made(shown, asked, roles, bar)
+            good = [outcome for outcome in outcomes.values() if isinstance(outcome, Kept)]
             taught = judge_records(asked[roles.writer], good)
-            usage = {name: one.account() for name, one in asked.items()}
-        facts = {"pairs": len(shown), "without_preference": undecided, **told(found), "models": usage}
-        write_built(work, found, facts)
+            usage = {name: chat.account() for name, chat in asked.items()}
+        facts = {"pairs": len(shown), "without_preference": undecided, **told(outcomes), "models": usage}
+        write_built(work, outcomes, facts)
         write_rows(work / "generator.jsonl", generator_records(good, contrast_first=config.contrast_first))
         write_rows(work / "judge.jsonl", taught)
         facts |= {"judge_records": len(taught), "rows": rows.as_json(), "chats": facts_of(chats)}
         write_manifest(work, data=config.data, seed=seed, started=started, **facts)
-    return {"run": config.output, **{name: one for name, one in facts.items() if name not in ("rows", "chats")}}
+    return {"run": config.output, **{name: value for name, value in facts.items() if name not in ("rows", "chats")}}
 
 
 def made(shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar) -> dict[str, Kept | Rejected]:
@@ -67,39 +67,43 @@ def made(shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar
     pairs = [*shown.values()]
     say(f"diagnosing both answers of {len(pairs)} pairs and writing their rubrics with {roles.writer}")
     written = synthesise(asked[roles.writer], pairs)
-    say(f"judging under {sum(isinstance(one.rubric, Rubric) for one in written)} rubrics with {roles.judge}")
+    say(
+        f"judging under {sum(isinstance(synthesis.rubric, Rubric) for synthesis in written)} rubrics with {roles.judge}"
+    )
     return dict(zip(shown, verify(asked[roles.judge], pairs, written, bar), strict=True))
 
 
 def _named(pairs: Sequence[PreferencePair]) -> dict[str, PreferencePair]:
     """By id; one that occurs again gets a number."""
     seen: Counter[str] = Counter()
-    found = {}
+    named_pairs = {}
     for pair in pairs:
         seen[pair.id] += 1
-        found[pair.id if seen[pair.id] == 1 else f"{pair.id}#{seen[pair.id]}"] = pair
-    return found
+        named_pairs[pair.id if seen[pair.id] == 1 else f"{pair.id}#{seen[pair.id]}"] = pair
+    return named_pairs
 
 
-def told(found: dict[str, Kept | Rejected]) -> dict[str, Any]:
+def told(outcomes: dict[str, Kept | Rejected]) -> dict[str, Any]:
     """What was kept, and what was dropped for which reason."""
-    good = [one for one in found.values() if isinstance(one, Kept)]
-    reasons = Counter(one.reason for one in found.values() if isinstance(one, Rejected))
-    rules = sum(len(one.rubric.rules) for one in good)
+    good = [outcome for outcome in outcomes.values() if isinstance(outcome, Kept)]
+    reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
+    rules = sum(len(accepted.rubric.rules) for accepted in good)
     return {
         "kept": len(good),
-        "useful": sum(one.useful for one in good),
+        "useful": sum(accepted.useful for accepted in good),
         "mean_rules": rules / len(good) if good else None,
         "dropped": dict(reasons.most_common()),
     }
 
 
-def write_built(work: Path, found: dict[str, Kept | Rejected], facts: dict[str, Any]) -> None:
+def write_built(work: Path, outcomes: dict[str, Kept | Rejected], facts: dict[str, Any]) -> None:
     """Rubrics by pair, what was dropped and why, and both in a report."""
-    good = {name: one for name, one in found.items() if isinstance(one, Kept)}
-    write_rows(work / RUBRICS, [rubric_row(name, one.rubric, **_pair_facts(one)) for name, one in good.items()])
-    dropped = [(name, one) for name, one in found.items() if isinstance(one, Rejected)]
-    write_rows(work / DROPPED, [{"case": name, **one._asdict()} for name, one in dropped])
+    good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Kept)}
+    write_rows(
+        work / RUBRICS, [rubric_row(name, accepted.rubric, **_pair_facts(accepted)) for name, accepted in good.items()]
+    )
+    dropped = [(name, outcome) for name, outcome in outcomes.items() if isinstance(outcome, Rejected)]
+    write_rows(work / DROPPED, [{"case": name, **rejected._asdict()} for name, rejected in dropped])
     lines = [[reason, str(count)] for reason, count in facts["dropped"].items()]
     text = (
         f"# Rubrics from contrast\n\n{facts['kept']} of {facts['pairs']} pairs have a rubric under which the judge "
@@ -110,7 +114,12 @@ def write_built(work: Path, found: dict[str, Kept | Rejected], facts: dict[str, 
     write_json(work / "summary.json", facts)
 
 
-def _pair_facts(one: Kept) -> dict[str, Any]:
-    diagnoses = [each.as_json() for each in one.diagnoses] if one.diagnoses else None
-    shown = {"prompt": list(one.sides.prompt), "a": one.sides.a, "b": one.sides.b, "preferred": one.sides.preferred}
-    return {"useful": one.useful, **shown, "diagnoses": diagnoses}
+def _pair_facts(accepted: Kept) -> dict[str, Any]:
+    diagnoses = [each.as_json() for each in accepted.diagnoses] if accepted.diagnoses else None
+    shown = {
+        "prompt": list(accepted.sides.prompt),
+        "a": accepted.sides.a,
+        "b": accepted.sides.b,
+        "preferred": accepted.sides.preferred,
+    }
+    return {"useful": accepted.useful, **shown, "diagnoses": diagnoses}

@@ -30,13 +30,13 @@ Thing = TypeVar("Thing")
 def open_rubric(source: str) -> Rubric | RubricSource:
     """What a judge goes by: the same rubric for all cases, or each case's own."""
     path = find_rubric(source)
-    found = read_rubrics(path)
-    return by_case(found, path.stem) if path.suffix == ".jsonl" else found[path.stem]
+    rubrics_read = read_rubrics(path)
+    return by_case(rubrics_read, path.stem) if path.suffix == ".jsonl" else rubrics_read[path.stem]
 
 
 def find_rubric(source: str) -> Path:
     """A file, or the name of one that comes with the package."""
-    path, ours = Path(source), [one.stem for one in sorted(OURS.glob("*.toml"))]
+    path, ours = Path(source), [file.stem for file in sorted(OURS.glob("*.toml"))]
     if source in ours:
         return OURS / f"{source}.toml"
     if not path.is_file():
@@ -72,7 +72,7 @@ def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         return [rubrics.get(prompt_text(case.prompt)) for case in cases]
 
-    source.__qualname__ = f"by prompt {content_hash({text: described(one) for text, one in rubrics.items()})}"
+    source.__qualname__ = f"by prompt {content_hash({text: described(rubric_) for text, rubric_ in rubrics.items()})}"
     return source
 
 
@@ -95,18 +95,18 @@ def open_levels(source: str) -> Levels | LevelsSource:
 
 
 def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], Thing]) -> dict[str, Thing]:
-    found: dict[str, Thing] = {}
+    by_case_id: dict[str, Thing] = {}
     for row in read_rows(str(path)):
         try:
             if row.error:
                 raise ValueError(row.error)
             name = next((row.values[field] for field in IDS if field in row.values), None)
-            if not isinstance(name, str) or name in found:
+            if not isinstance(name, str) or name in by_case_id:
                 raise ValueError(f"'case' is the id of a case that no other row has, got {name!r}")
-            found[name] = parse_row(row.values)
+            by_case_id[name] = parse_row(row.values)
         except UNREADABLE as error:
             raise DataError(f"{row.place}: {error}") from error
-    return found
+    return by_case_id
 
 
 def rubric_row(case: str, rubric: Rubric, **facts: Any) -> dict[str, Any]:

@@ -86,13 +86,13 @@ def lint_files(files: Sequence[str]) -> dict[str, Any]:
     findings, errors, rubrics = 0, 0, 0
     for path in map(find_rubric, files):
         try:
-            found = read_rubrics(path)
+            rubrics_read = read_rubrics(path)
         except DataError as error:
             say(f"error: {error}")
             errors += 1
             continue
-        rubrics += len(found)
-        for name, rubric in found.items():
+        rubrics += len(rubrics_read)
+        for name, rubric in rubrics_read.items():
             issues = lint(rubric)
             findings += len(issues)
             for issue in issues:

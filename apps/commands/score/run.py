@@ -27,16 +27,16 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     placed, rows = load_placed_examples(config.data, on_bad_row=config.on_bad_row)
     tell_rows("data", rows)
     model = _open_model(config)
-    own = _columns(model, placed[here.rank :: here.world], config)
-    columns = gathered_columns(own, len(placed), here)
-    told = {"scores": config.output, "rows": len(placed), "dropped": len(rows.dropped)}
-    told |= {"truncated": sum(columns["truncated"]), "contract": model.contract.hash()}
+    columns_here = _columns(model, placed[here.rank :: here.world], config)
+    columns = gathered_columns(columns_here, len(placed), here)
+    summary = {"scores": config.output, "rows": len(placed), "dropped": len(rows.dropped)}
+    summary |= {"truncated": sum(columns["truncated"]), "contract": model.contract.hash()}
     if not here.leads:
-        return told | {"rank": here.rank}
-    if told["truncated"]:
-        say(f"data: {told['truncated']} of {len(placed)} conversations are longer than the model reads and were cut")
+        return summary | {"rank": here.rank}
+    if summary["truncated"]:
+        say(f"data: {summary['truncated']} of {len(placed)} conversations are longer than the model reads and were cut")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
-    return told
+    return summary
 
 
 def _open_model(config: ScoreConfig) -> Any:
@@ -50,7 +50,7 @@ def _open_model(config: ScoreConfig) -> Any:
 
 
 def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -> dict[str, list[Any]]:
-    examples = [one.example for one in placed]
+    examples = [row.example for row in placed]
     if isinstance(model, Replicas):
         try:
             rewards, truncated = model.rate_and_tell(examples)
@@ -69,7 +69,7 @@ def _columns(model: Any, placed: Sequence[PlacedExample], config: ScoreConfig) -
                 model.contract.max_length,
             )
         rewards = model.rate(examples)
-    columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in placed] for name in ("id", "file", "row")}
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in placed] for name in ("id", "file", "row")}
     columns["truncated"] = truncated
     columns |= {name: rewards[:, k].tolist() for k, name in enumerate(model.contract.objectives)}
     return columns | _spread_columns(model, examples)
@@ -81,7 +81,7 @@ def token_lengths(model: Any, examples: Sequence[Example]) -> list[int]:
         return []
     if hasattr(model, "lengths"):
         return model.lengths(examples)
-    readings = [[one.length for one in encoder.encode_all(examples)] for encoder in encoders_of(model)]
+    readings = [[encoded.length for encoded in encoder.encode_all(examples)] for encoder in encoders_of(model)]
     return [max(several) for several in zip(*readings, strict=True)]
 
 

@@ -22,7 +22,7 @@ def serve(config: ServeConfig) -> dict[str, Any]:
 
     model = load_reward_model(config.model, check=config.check, **trust(config))
     site, url = prepared(model, config)
-    told = f"{config.model} is at {url}, contract {site.contract} (stop with Ctrl-C)"
-    print(told, file=sys.stderr, flush=True)
+    sentence = f"{config.model} is at {url}, contract {site.contract} (stop with Ctrl-C)"
+    print(sentence, file=sys.stderr, flush=True)
     DrainingServer(site).run()
     return {"model": config.model, "url": url, "contract": site.contract, **site.metrics.totals()}

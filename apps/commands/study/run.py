@@ -27,17 +27,17 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
     options: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "rows": config.rows}
     options |= {"only": config.only} if config.only else {}
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
-        found = study(*([data] if reads else []), cache, **options, say=say)
-        (work / "report.md").write_text(found.text, encoding="utf-8")
-        for name, drawing in found.figures.items():
+        result = study(*([data] if reads else []), cache, **options, say=say)
+        (work / "report.md").write_text(result.text, encoding="utf-8")
+        for name, drawing in result.figures.items():
             save_figure(drawing, work / f"{name}.png")
-        for name, evaluation in found.evaluations.items():
+        for name, evaluation in result.evaluations.items():
             (work / name).mkdir()
             write_evaluation(evaluation, work / name)
-        write_manifest(work, data=found.sources, seed=config.seed, started=started, study=config.name, **found.facts)
-    say(found.text)
+        write_manifest(work, data=result.sources, seed=config.seed, started=started, study=config.name, **result.facts)
+    say(result.text)
     overall = {
         name: {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
-        for name, evaluation in found.evaluations.items()
+        for name, evaluation in result.evaluations.items()
     }
     return {"run": config.output, "study": config.name, "seconds": round(seconds_since(started), 1), "overall": overall}

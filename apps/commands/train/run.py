@@ -59,8 +59,8 @@ def train(
         check_stream(config, guide, several, arguments)
     started = time.time()
     recipe = _recipe(config, guide, several, arguments)
-    kept = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
-    with shared_run_folder(output, recipe, here, **kept) as work:
+    folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": f"{CHECKPOINTS}/*"}
+    with shared_run_folder(output, recipe, here, **folder_options) as work:
         data, rows = _first_block(config, guide) if config.stream else _load(config.data, config, guide)
         held, held_rows = _load(config.eval_data, config, guide)
         if config.on_bad_row == "refuse":
@@ -77,11 +77,11 @@ def train(
             model, facts = prepared.model, _run(prepared, config, arguments, work, here)
         else:
             model, facts = _train_head(config, names[0], data.pairs)
-        told = {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()}
-        told |= {"processes": here.world} if here.world > 1 else {}
+        summary = {"model": output, "kind": config.kind, "pairs": len(data.pairs), "contract": model.contract.hash()}
+        summary |= {"processes": here.world} if here.world > 1 else {}
         _save(model, shown(data)[: config.golden], work, here)
         if not here.leads:
-            return told | {"rank": here.rank}
+            return summary | {"rank": here.rank}
         facts["golden_difference"] = check_golden(load_reward_model(str(work), check=False, **trust(config)), work)
         facts |= {
             "arguments": arguments.to_sanitized_dict(),
@@ -92,7 +92,7 @@ def train(
         sources = [_source(name, guide)[1] for name in [*config.data, *config.eval_data]]
         write_manifest(work, data=sources, seed=arguments.seed, started=started, **facts)
     shared = ("train_", "eval_loss", "eval_accuracy", "weights")
-    return told | {name: value for name, value in facts.items() if name.startswith(shared)}
+    return summary | {name: value for name, value in facts.items() if name.startswith(shared)}
 
 
 def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
@@ -107,13 +107,13 @@ def _recipe(
     config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
 ) -> dict[str, Any]:
     """The settings that decide the result; resuming with others is refused."""
-    own = {
+    settings = {
         name: value
         for name, value in asdict(config).items()
         if name not in ("resume", "overwrite", "output", "processes")
     }
-    own |= asdict(guide) if config.kind == "autoregressive" else several.changed()
-    own |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
+    settings |= asdict(guide) if config.kind == "autoregressive" else several.changed()
+    settings |= {"objectives": guide.objectives} if guide.objectives != [OVERALL] else {}
     defaults = RewardArguments()
     changed = {
         name: value
@@ -121,7 +121,7 @@ def _recipe(
         if name in RewardArguments.__dataclass_fields__ and name != "output_dir" and value != getattr(defaults, name)
     }
     data = {source: data_hash(_source(source, guide)[1]) for source in [*config.data, *config.eval_data]}
-    return json.loads(json.dumps(own | changed | {"data_sha256": data}, default=str))
+    return json.loads(json.dumps(settings | changed | {"data_sha256": data}, default=str))
 
 
 def _source(text: str, guide: GuideConfig) -> tuple[str | None, str]:

@@ -73,7 +73,7 @@ def prepare_scalar(
     say(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
     if len(names) == 1:
         task: Any = ScalarTask(losses[names[0]])
-        known, known_held = (with_other_gaps(losses[names[0]], one.pairs, **trust(config)) for one in (data, held))
+        known, known_held = (with_other_gaps(losses[names[0]], part.pairs, **trust(config)) for part in (data, held))
         encoding = _encode(model, known, names[0], config, "data")
         eval_rows = _encode(model, known_held, names[0], config, "eval_data").rows if held.pairs else None
         task.check(encoding.rows)
@@ -104,7 +104,9 @@ def finish_scalar(
     model, facts = prepared.model, dict(prepared.facts)
     if modules := getattr(prepared.task, "modules", None):
         terms = zip(names, modules.values(), strict=True)
-        facts["length_term"] = {name: {"weight": one.weight.item(), "scale": one.scale.item()} for name, one in terms}
+        facts["length_term"] = {
+            name: {"weight": term.weight.item(), "scale": term.scale.item()} for name, term in terms
+        }
         say(f"length explains, and scores leave out: {facts['length_term']}")
     if several.weights:
         weights = _checked(several.weights, names)

@@ -47,9 +47,9 @@ class SeveralConfig:
         """Refuse what belongs to another kind of reward model."""
         owners = {"members": "ensemble", "weights": "scalar", "regression_weight": "scalar"}
         for name in self.changed():
-            wanted = owners.get(name, "multi_head")
-            if kind != wanted and (name, kind) not in (("combine", "ensemble"), ("members", "boosted")):
-                raise UsageError(f"--{name} belongs to --kind {wanted}, got {kind}")
+            owner = owners.get(name, "multi_head")
+            if kind != owner and (name, kind) not in (("combine", "ensemble"), ("members", "boosted")):
+                raise UsageError(f"--{name} belongs to --kind {owner}, got {kind}")
         if (self.weights or "regression_weight" in self.changed()) and objectives < 2:
             raise UsageError(
                 "--weights and --regression_weight belong to several objectives; name them with --objectives"

@@ -18,13 +18,13 @@ from .settings import VerifyConfig
 
 def run_verify(config: VerifyConfig) -> dict[str, Any]:
     """Add every table up again from the per-item scores, or hash a model's files; a difference fails the check."""
-    if (files := check_files(Path(config.run), whole=True)) is not None:
+    if (files := check_files(Path(config.run), read_all=True)) is not None:
         return {"run": config.run, "verified": True, "files": files}
     run = open_finished(config.run)
     scorers = [
         StoredScores(
             row["scorer"],
-            {name: one.abstained or one.scores for name, one in run.judgments[row["scorer"]].items()},
+            {name: judgment.abstained or judgment.scores for name, judgment in run.judgments[row["scorer"]].items()},
             role=row["role"],
             contract=row["contract"],
             both_orders=_asked_in_both_orders(row),
@@ -48,12 +48,12 @@ def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:
     return isinstance(differences, dict) and RANDOM_ALIKE in differences
 
 
-def _different(found: Any, stored: Any, path: str = "summary.json") -> str | None:
+def _different(computed: Any, stored: Any, path: str = "summary.json") -> str | None:
     """The first place where two JSON values differ."""
-    if isinstance(found, dict) and isinstance(stored, dict):
-        places = ((name, found.get(name), stored.get(name)) for name in {**found, **stored})
-    elif isinstance(found, list) and isinstance(stored, list) and len(found) == len(stored):
-        places = ((str(i), a, b) for i, (a, b) in enumerate(zip(found, stored, strict=True)))
+    if isinstance(computed, dict) and isinstance(stored, dict):
+        differences = ((name, computed.get(name), stored.get(name)) for name in {**computed, **stored})
+    elif isinstance(computed, list) and isinstance(stored, list) and len(computed) == len(stored):
+        differences = ((str(i), a, b) for i, (a, b) in enumerate(zip(computed, stored, strict=True)))
     else:
-        return None if found == stored else path
-    return next((one for name, a, b in places if (one := _different(a, b, f"{path} {name}"))), None)
+        return None if computed == stored else path
+    return next((difference for name, a, b in differences if (difference := _different(a, b, f"{path} {name}"))), None)

@@ -53,9 +53,9 @@ def write_models(folder: Path, *, lessons: int = 300, steps: int = 400) -> None:
     recipe = ["--config", RECIPES / "demo.yaml", "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
     taught = judge_lessons(garden.supervised(lessons, seed=1))
-    texts = [turn["content"] for one in taught for turn in (*one.prompt, {"content": one.answer})]
-    own = small_tokenizer(texts, WORDS)
-    save(fresh(own, seed=1, positions=1024), own, taught, folder / "judge", steps=steps, batch_size=16)
+    texts = [turn["content"] for lesson in taught for turn in (*lesson.prompt, {"content": lesson.answer})]
+    tokenizer = small_tokenizer(texts, WORDS)
+    save(fresh(tokenizer, seed=1, positions=1024), tokenizer, taught, folder / "judge", steps=steps, batch_size=16)
 
 
 def fresh(words: Any, *, seed: int, positions: int = 256) -> Any:
@@ -76,8 +76,8 @@ def save(model: Any, words: Any, examples: Sequence[Example], folder: Path, **ho
 def judge_lessons(answers: Sequence[Example]) -> list[Example]:
     """What a judge is asked about each answer, and the reply: its place among all by the gold reward, from 1 to 9."""
     golds = garden.gold().rate(answers)[:, 0]
-    places = golds.argsort(kind="stable").argsort(kind="stable")
-    marks = LOWEST + places * (HIGHEST - LOWEST + 1) // len(answers)
+    ranks = golds.argsort(kind="stable").argsort(kind="stable")
+    marks = LOWEST + ranks * (HIGHEST - LOWEST + 1) // len(answers)
     chat = scripted(lambda ask: '{"reasoning": "so", "score": 1}')
     pointwise(chat)(
         [Case(str(index), answer.prompt, (answer.answer,) * 2, best=(0, 1)) for index, answer in enumerate(answers)]
@@ -112,13 +112,13 @@ def addressed(recipe: Path, urls: Mapping[str, str], **changes: str) -> str:
 
 def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, KeptServer]:
     """Two of the reward model and one of the judge; they end with the stack."""
-    found: dict[str, KeptServer] = {}
+    servers: dict[str, KeptServer] = {}
     for name in PORTS:
-        found[name] = server = KeptServer(folder / f"{name}.log", environment=QUIET)
+        servers[name] = server = KeptServer(folder / f"{name}.log", environment=QUIET)
         stack.callback(server.stop)
         server.start(judge_command(folder, python) if name == "judge" else rm_command(folder))
         say(f"{name}: {server.url}")
-    return found
+    return servers
 
 
 def rm_command(folder: Path) -> Any:
@@ -136,17 +136,17 @@ def judge_command(folder: Path, python: str) -> Any:
 def judged(url: str, number: int = 96) -> dict[str, float]:
     """The judge's marks of answers it was not taught, beside their gold rewards."""
     answers = garden.supervised(number, seed=2)
-    said = judge(run=None, endpoint=f"{url}/v1", model="judge", max_tokens=32)(answers)  # type: ignore[arg-type]
-    known = [index for index, one in enumerate(said) if one is not None]
-    marks = np.array([said[place] for place in known], float)
-    gold = garden.gold().rate([answers[place] for place in known])[:, 0]
+    scores = judge(run=None, endpoint=f"{url}/v1", model="judge", max_tokens=32)(answers)  # type: ignore[arg-type]
+    known = [index for index, score in enumerate(scores) if score is not None]
+    marks = np.array([scores[index] for index in known], float)
+    gold = garden.gold().rate([answers[index] for index in known])[:, 0]
     return {"asked": number, "marked": len(known), "correlation_with_gold": float(np.corrcoef(marks, gold)[0, 1])}
 
 
 def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> float:
     """The run as its own process, and `first` stopped at half of its steps; its seconds."""
     recipe, run = folder / "rl.yaml", folder / "run"
-    recipe.write_text(addressed(RECIPE, {name: one.url for name, one in servers.items()}), encoding="utf-8")
+    recipe.write_text(addressed(RECIPE, {name: server.url for name, server in servers.items()}), encoding="utf-8")
     words = ["rl", "--config", recipe, "--model", folder / "policy", "--data", folder / "world" / "train.jsonl"]
     words += ["--output", run, "--max_steps", steps, "--overwrite"]
     started = time.monotonic()
@@ -216,12 +216,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         servers = start_servers(stack, given.folder, python)
         about = judged(servers["judge"].url)
         seconds = trained(given.folder, servers, given.steps)
-    found = told(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
-    found |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
-    found |= {"machine": machine("cpu") | {"dtype": "float32"}}
-    print(json.dumps(found))
+    results = told(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
+    results |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
+    results |= {"machine": machine("cpu") | {"dtype": "float32"}}
+    print(json.dumps(results))
     if given.output:
-        write_json(given.output, found)
+        write_json(given.output, results)
 
 
 if __name__ == "__main__":

@@ -130,11 +130,13 @@ def _environment() -> dict[str, str]:
 
 
 def _interpreter(named: str) -> str:
-    found = named or os.environ.get(PYTHON, "")
-    if found and not Path(found).exists():
-        raise UsageError(f"vllm: there is no interpreter {found}; name the one that has vLLM with python=, or {PYTHON}")
-    if not found and importlib.util.find_spec("vllm") is None:
+    interpreter = named or os.environ.get(PYTHON, "")
+    if interpreter and not Path(interpreter).exists():
+        raise UsageError(
+            f"vllm: there is no interpreter {interpreter}; name the one that has vLLM with python=, or {PYTHON}"
+        )
+    if not interpreter and importlib.util.find_spec("vllm") is None:
         raise UsageError(
             f"vllm: this environment has no vLLM; name the interpreter of one that has with python=, or {PYTHON}"
         )
-    return found or sys.executable
+    return interpreter or sys.executable

@@ -40,7 +40,7 @@ def server_rollouts(
         drawn = shared_out(
             rotation,
             groups,
-            lambda place, rows: completions(servers[place], [ids[row] for row in rows], how, timeout),
+            lambda server, rows: completions(servers[server], [ids[row] for row in rows], how, timeout),
         )
         choices = [drawn[row] for row in range(len(ids))]
         return {
@@ -74,7 +74,7 @@ def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout
     """One choice per prompt, in their order, with its tokens and their log-probabilities."""
     model = ask(f"{url}/v1/models", timeout)["data"][0]["id"]
     asked = {"model": model, "prompt": ids, **how, "logprobs": 0, "return_token_ids": True}
-    choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda one: one["index"])
+    choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda choice: choice["index"])
     if len(choices) != len(ids):
         raise DataError(f"{url}: {len(choices)} answers to {len(ids)} prompts")
     if not all(choice.get("token_ids") for choice in choices):
@@ -92,7 +92,7 @@ def shared_out(
 
     A `DataError` of one server sends its groups to the others; of the last one it is raised.
     """
-    found: dict[int, dict[str, Any]] = {}
+    drawn: dict[int, dict[str, Any]] = {}
     left, failed = list(groups), set[int]()
     while left:
         dealt: dict[int, list[range]] = {}
@@ -101,7 +101,8 @@ def shared_out(
         sent, left = clock(), []
         with ThreadPoolExecutor(len(dealt)) as pool:
             asked = {
-                place: pool.submit(draw, place, [row for group in own for row in group]) for place, own in dealt.items()
+                server: pool.submit(draw, server, [row for group in groups_dealt for row in group])
+                for server, groups_dealt in dealt.items()
             }
         for place, own in dealt.items():
             error = asked[place].exception()
@@ -112,13 +113,13 @@ def shared_out(
                 if len(failed) == rotation.number:
                     raise error
             else:
-                found |= dict(zip([row for group in own for row in group], asked[place].result(), strict=True))
+                drawn |= dict(zip([row for group in own for row in group], asked[place].result(), strict=True))
                 rotation.worked(place)
-    return found
+    return drawn
 
 
 def _logprobs(choice: dict[str, Any]) -> list[float]:
-    return [math.nan if one is None else one for one in choice["logprobs"]["token_logprobs"]]
+    return [math.nan if logprob is None else logprob for logprob in choice["logprobs"]["token_logprobs"]]
 
 
 def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:

@@ -236,7 +236,7 @@ def test_rows_are_left_out_for_their_first_reason_and_ties_stay():
     )
     assert found.reasons == {checks.TIE: 2, "a": 1, "b": 1}
     assert found.left_out() == {0: "a"}
-    assert found.left_out(kept=["a"]) == {0: "b", 2: checks.TIE, 3: checks.TIE}
+    assert found.left_out(reasons=["a"]) == {0: "b", 2: checks.TIE, 3: checks.TIE}
 
 
 def test_the_report_tells_places():

@@ -247,15 +247,15 @@ def _link(side: Side, case: str, outcome: str) -> str:
     return f'<a href="?{there.replace("&", "&amp;")}">{pill(outcome)}</a>'
 
 
-def scatter(found: list[Point], called: tuple[str, str]) -> go.Figure:
+def scatter(points: list[Point], called: tuple[str, str]) -> go.Figure:
     """Both margins of every case; on the dashed lines a side is undecided."""
     groups = {
-        "both right": (PALETTE[2], [p for p in found if p.first > 0 and p.second > 0]),
-        "only the first right": (PALETTE[1], [p for p in found if p.first > 0 >= p.second]),
-        "only the second right": (PALETTE[0], [p for p in found if p.second > 0 >= p.first]),
-        "neither right": (PALETTE[6], [p for p in found if p.first <= 0 and p.second <= 0]),
+        "both right": (PALETTE[2], [p for p in points if p.first > 0 and p.second > 0]),
+        "only the first right": (PALETTE[1], [p for p in points if p.first > 0 >= p.second]),
+        "only the second right": (PALETTE[0], [p for p in points if p.second > 0 >= p.first]),
+        "neither right": (PALETTE[6], [p for p in points if p.first <= 0 and p.second <= 0]),
     }
-    figure = go.Figure([_cloud(name, *one) for name, one in groups.items() if one[1]])
+    figure = go.Figure([_cloud(name, *group) for name, group in groups.items() if group[1]])
     line = {"color": "rgba(128, 128, 128, 0.8)", "width": 1, "dash": "dash"}
     figure.add_hline(0, line=line)
     figure.add_vline(0, line=line)
@@ -282,17 +282,19 @@ def drawn_note(shown_points: int, total: int, seed: int = SEED) -> str:
     return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {seed}."
 
 
-def statistics_html(found: Comparison) -> str:
+def statistics_html(comparison: Comparison) -> str:
     """The verdict, McNemar's test, and second minus first by section and subset with intervals and p."""
-    exact = found.discordant
+    exact = comparison.discordant
     return (
-        f'{STYLE}<div class="rl"><p id="verdict">{shown(verdict(found))} {found.cases:,} cases; {found.left_out:,} '
+        f'{STYLE}<div class="rl"><p id="verdict">{shown(verdict(comparison))} {comparison.cases:,} cases; '
+        f"{comparison.left_out:,} "
         f"that one left unscored are out. McNemar's exact test over items: only the first right {exact.only_first:,}, "
         f"only the second right {exact.only_second:,}, p = {exact.p:.3f}.</p>"
-        f'<div class="box scores"><table id="statistics"><thead>{_heads(found)}</thead><tbody>'
-        f"{''.join(_change_html(name, one) for name, one in found.areas.items())}"
+        f'<div class="box scores"><table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
+        f"{''.join(_change_html(name, change) for name, change in comparison.areas.items())}"
         '<tr><td colspan="5" class="why faint">subsets, p adjusted by Holm</td></tr>'
-        f"{''.join(_change_html(name, one) for name, one in found.subsets.items())}</tbody></table></div></div>"
+        f"{''.join(_change_html(name, change) for name, change in comparison.subsets.items())}"
+        "</tbody></table></div></div>"
     )
 
 
@@ -301,14 +303,14 @@ def no_statistics_html(why: str) -> str:
     return f'{STYLE}<div class="rl"><p class="faint">No statistics: {shown(why)}</p></div>'
 
 
-def _heads(found: Comparison) -> str:
-    names = ["", f"{shown(found.first)}, %", f"{shown(found.second)}, %", "difference, points [95 %]", "p"]
+def _heads(comparison: Comparison) -> str:
+    names = ["", f"{shown(comparison.first)}, %", f"{shown(comparison.second)}, %", "difference, points [95 %]", "p"]
     return f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
 
 
 def _change_html(name: str, change: Change) -> str:
     """Bold where the interval excludes 0."""
-    value, low, high = (100 * one for one in change.difference)
+    value, low, high = (100 * value for value in change.difference)
     gap = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
     gap = f"<b>{gap}</b>" if change.difference.real else gap
     mine = ' class="mine"' if name == OVERALL else ""

@@ -36,7 +36,7 @@ def tab(site: Site) -> None:
     with gr.Row():
         first = chooser(site, JUDGED, label="First run", scale=3, min_width=200)
         scorer = filled_list("Its scorer", scale=2, min_width=160)
-        second = chooser(site, JUDGED, label="Second run", name="with", place=1, scale=3, min_width=200)
+        second = chooser(site, JUDGED, label="Second run", name="with", index=1, scale=3, min_width=200)
         other = filled_list("Its scorer", scale=2, min_width=160)
     note = gr.HTML(elem_id="compare-note", apply_default_css=False, visible=False)
     with gr.Row():
@@ -48,13 +48,13 @@ def tab(site: Site) -> None:
             drawn = gr.Markdown(elem_classes="hint")
     with gr.Row(elem_classes="bar"):
         kind = gr.Radio([*views.FLIPS], value="all", show_label=False, container=False, scale=4, elem_id="flip-kind")
-        place = gr.Markdown(elem_id="flip-place")
+        page_label = gr.Markdown(elem_id="flip-place")
         before, after = button("‹ flips before"), button("flips after ›")
     flips = gr.HTML(elem_id="flips", apply_default_css=False)
     page = gr.State(0)
 
-    sides, found = [first, scorer, second, other], [note, matrix, plot, drawn, statistics]
-    listed = [page, kind, place, flips]
+    sides, outputs = [first, scorer, second, other], [note, matrix, plot, drawn, statistics]
+    listed = [page, kind, page_label, flips]
 
     def chosen(*asked: Any) -> Values:
         lists, known = _choices(site, asked)
@@ -63,7 +63,7 @@ def tab(site: Site) -> None:
     def arrive(query: Mapping[str, str], *asked: Any) -> Values:
         return chosen(*(query.get(name) or value for name, value in zip(NAMES, asked, strict=True)))
 
-    everything = [*sides, *found, *listed]
+    everything = [*sides, *outputs, *listed]
     events = [opening(site, "compare", arrive, sides, everything)]
     events += [side.input(chosen, sides, everything, **QUIET) for side in sides]
     for event in events:  # then the statistics, which take longest
@@ -76,8 +76,8 @@ def tab(site: Site) -> None:
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
     """Updates of the four lists, and what is chosen in them: what was asked for, where it is there."""
     lists, chosen = [], []
-    for index, (wanted, scorer) in enumerate((asked[:2], asked[2:])):
-        run = pick(site, wanted, JUDGED, place=index)
+    for index, (preferred, scorer) in enumerate((asked[:2], asked[2:])):
+        run = pick(site, preferred, JUDGED, index=index)
         names, scorer = scorers(site, run, scorer)
         lists += [run_list(site, run, JUDGED), gr.Dropdown(names, value=scorer)]
         chosen += [run, scorer]
@@ -120,9 +120,9 @@ def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str]
     page = max(0, min(page, (number - 1) // SIZE))
     lines = views.flips(first, second, kind, page, SIZE)
     start = page * SIZE
-    place = f"{start + 1:,} to {start + len(lines):,} of {number:,}" if lines else ""
+    range_text = f"{start + 1:,} to {start + len(lines):,} of {number:,}" if lines else ""
     choices = [(f"{name} ({views.count_flips(counts, name):,})", name) for name in views.FLIPS]
-    return [page, gr.Radio(choices, value=kind, visible=True), place, views.flips_html(lines, first, second)]
+    return [page, gr.Radio(choices, value=kind, visible=True), range_text, views.flips_html(lines, first, second)]
 
 
 def _turn(site: Site, step: int | None) -> Any:

@@ -17,7 +17,7 @@ def section(site: Site, chosen: list[Any]) -> gr.HTML:
 
     `chosen` are the components that hold run, scorer and case.
     """
-    said = gr.HTML(elem_id="said", apply_default_css=False)
+    saved = gr.HTML(elem_id="said", apply_default_css=False)
     with gr.Row(elem_classes="bar", elem_id="annotate"):
         verdict = gr.Radio(list(views.VERDICTS), show_label=False, container=False, scale=2, min_width=240)
         who = gr.Textbox(placeholder="your name", show_label=False, container=False, min_width=120, elem_id="who")
@@ -27,8 +27,8 @@ def section(site: Site, chosen: list[Any]) -> gr.HTML:
     def add(run: str | None, scorer: str | None, case: str, verdict: str | None, who: str, note: str) -> list[Any]:
         return _added(site, run, scorer, case, verdict, who, note)
 
-    save.click(sentences(add), [*chosen, verdict, who, note], [said, verdict, note], **QUIET)
-    return said
+    save.click(sentences(add), [*chosen, verdict, who, note], [saved, verdict, note], **QUIET)
+    return saved
 
 
 def _added(
@@ -38,8 +38,8 @@ def _added(
     if not (run and scorer and case):
         raise UsageError("no item is chosen; choose one in the table")
     if not verdict:
-        told = "; ".join(f"{name}: {meaning}" for name, meaning in views.VERDICTS.items())
-        raise UsageError(f"no verdict is chosen. {told}")
+        meanings = "; ".join(f"{name}: {meaning}" for name, meaning in views.VERDICTS.items())
+        raise UsageError(f"no verdict is chosen. {meanings}")
     folder = site.root.find(run, JUDGED)
     shown = item(open_run(folder), scorer, case)
     views.add(folder, views.annotate(shown, verdict, who, note))

@@ -117,7 +117,7 @@ def read(run: Path) -> list[Annotation]:
         lines = file_of(run).read_bytes().splitlines()
     except OSError:
         return []
-    return [one for line in lines if (one := _parsed(line))]
+    return [annotation for line in lines if (annotation := _parsed(line))]
 
 
 def _parsed(line: bytes) -> Annotation | None:
@@ -141,9 +141,11 @@ def annotations_html(item: Item, annotations: Sequence[Annotation]) -> str:
     known = of(item, annotations)
     stale = sum(annotation.case == item.case for annotation in annotations) - len(known)
     rows = [
-        f'<div class="turn"><b>{shown(one.verdict)}</b> <span class="faint">{shown(one.who)}, {shown(one.when)}, '
-        f'{shown(one.outcome)} by {shown(one.scorer)}</span><div class="text">{shown(one.note)}</div></div>'
-        for one in known
+        f'<div class="turn"><b>{shown(annotation.verdict)}</b> <span class="faint">{shown(annotation.who)}, '
+        f"{shown(annotation.when)}, "
+        f"{shown(annotation.outcome)} by {shown(annotation.scorer)}</span>"
+        f'<div class="text">{shown(annotation.note)}</div></div>'
+        for annotation in known
     ]
     if stale:
         rows.append(f'<div class="turn faint">{stale} of an earlier run with other texts under this name.</div>')

@@ -10,10 +10,10 @@ from .diff import WORDS, pieces_html, word_diff
 
 def item_html(item: Item, *, diff: bool = False, star: bool = False, run: str = "") -> str:
     """`diff` marks the words that only one of two answers has; `run` is the run's id for a link to this item."""
-    texts, told = _texts(item, diff)
+    texts, note = _texts(item, diff)
     answers = "".join(_answer_html(item, index, text) for index, text in enumerate(texts))
     return (
-        f'{STYLE}<div class="rl">{_prompt_html(item, star, run)}{told}<div class="answers">{answers}</div>'
+        f'{STYLE}<div class="rl">{_prompt_html(item, star, run)}{note}<div class="answers">{answers}</div>'
         f'<div class="box scores">{_scores_html(item)}</div></div>'
     )
 
@@ -24,10 +24,10 @@ def _texts(item: Item, diff: bool) -> tuple[list[str], str]:
     if not (diff and item.pair):
         return texts, ""
     right, wrong = item.pair
-    found = word_diff(item.answers[right], item.answers[wrong])
-    texts[right], texts[wrong] = pieces_html(found.first, "ins"), pieces_html(found.second, "del")
-    told = f"Only the first {WORDS:,} words of each answer are compared." if found.left else ""
-    return texts, f'<p class="faint">{told}</p>' if told else ""
+    difference = word_diff(item.answers[right], item.answers[wrong])
+    texts[right], texts[wrong] = pieces_html(difference.first, "ins"), pieces_html(difference.second, "del")
+    note = f"Only the first {WORDS:,} words of each answer are compared." if difference.left else ""
+    return texts, f'<p class="faint">{note}</p>' if note else ""
 
 
 def _prompt_html(item: Item, star: bool, run: str) -> str:
@@ -57,15 +57,15 @@ def _turn_html(role: str, content: str, *, alone: bool) -> str:
     return f'<div class="turn">{label}<div class="text">{shown(content)}</div></div>'
 
 
-def _answer_html(item: Item, place: int, text: str) -> str:
-    best = place in item.best
+def _answer_html(item: Item, index: int, text: str) -> str:
+    best = index in item.best
     mark = '<span class="right">✓ right</span>' if best else ""
     scores = item.verdict.scores if item.verdict else ()
-    top = '<span class="pill">highest score</span>' if scores and scores[place] == max(scores) else ""
-    length = f'<span class="faint">{len(item.answers[place]):,} characters</span>'
-    score = f'<span class="end">{number(scores[place])}</span>' if scores else ""
+    top = '<span class="pill">highest score</span>' if scores and scores[index] == max(scores) else ""
+    length = f'<span class="faint">{len(item.answers[index]):,} characters</span>'
+    score = f'<span class="end">{number(scores[index])}</span>' if scores else ""
     return (
-        f'<div class="box answer{" best" if best else ""}"><div class="head"><span>Answer {place + 1}</span>{mark}'
+        f'<div class="box answer{" best" if best else ""}"><div class="head"><span>Answer {index + 1}</span>{mark}'
         f'{top}{length}{score}</div><div class="body"><div class="text">{text}</div></div></div>'
     )
 

@@ -54,16 +54,16 @@ class Item:
         if not (wrong and self.best):
             return None
         scores = self.verdict.scores if self.verdict and self.verdict.scores else [0.0] * len(self.answers)
-        return min(self.best, key=lambda place: scores[place]), max(wrong, key=lambda place: scores[place])
+        return min(self.best, key=lambda index: scores[index]), max(wrong, key=lambda index: scores[index])
 
 
 def item(run: Run, scorer: str, case: str) -> Item:
     """Everything about one case: the texts, which answer is right, and what every scorer made of it."""
     tables = index(run.folder)
-    found = tables.query('SELECT place FROM cases WHERE "case" = $case', {"case": case})
-    if not found:
+    case_row = tables.query('SELECT place FROM cases WHERE "case" = $case', {"case": case})
+    if not case_row:
         raise UsageError(f"{run.folder} has no case '{case}'; the table lists what there is")
-    return items(run, scorer, [found[0][0]])[0]
+    return items(run, scorer, [case_row[0][0]])[0]
 
 
 def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
@@ -79,7 +79,7 @@ def items(run: Run, scorer: str, rows: Sequence[int]) -> list[Item]:
 
 def _item(run: Run, scorer: str, texts: Sequence[Any], verdicts: dict[str, tuple]) -> Item:
     case, subset, cluster, prompt, messages, answers, best = texts
-    if not {*best} <= {*range(len(answers))} or not all(isinstance(one, str) for one in (case, prompt, *answers)):
+    if not {*best} <= {*range(len(answers))} or not all(isinstance(value, str) for value in (case, prompt, *answers)):
         raise ValueError(f"case '{case}': a text is missing, or a right answer that is not there")
     return Item(
         scorer,

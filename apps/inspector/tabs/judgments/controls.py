@@ -89,13 +89,18 @@ def layout(site: Site) -> tuple[Controls, Shown, dict[str, gr.Button], gr.Checkb
     )
     with gr.Row(elem_classes="bar walk"):
         buttons["item-before"] = button("‹ previous item", elem_id="item-before")
-        place = gr.Markdown(elem_id="place")
+        page_label = gr.Markdown(elem_id="place")
         mark = button("☆ mark", elem_id="mark", min_width=90)
         diff = gr.Checkbox(label="word diff", container=False, scale=0, min_width=110)
         buttons["item-after"] = button("next item ›", elem_id="item-after")
     html = gr.HTML(elem_id="item", apply_default_css=False)
     item = gr.Textbox(visible=False)
-    said = annotate.section(site, [run, scorer, item])
+    annotation_html = annotate.section(site, [run, scorer, item])
     controls = Controls(run, scorer, outcome, subset, search, margin, gap, only, order)
     timer = gr.Timer(WATCH, active=False)
-    return controls, Shown(gr.State(0), item, outcome, table, place, mark, html, said, timer), buttons, diff
+    return (
+        controls,
+        Shown(gr.State(0), item, outcome, table, page_label, mark, html, annotation_html, timer),
+        buttons,
+        diff,
+    )

@@ -65,12 +65,12 @@ def _pieces(words: list[str], common: list[tuple[int, int]], rest: str) -> list[
 
 def pieces_html(pieces: list[Piece], kind: str, longest: int = LONGEST) -> str:
     """The text with what only this answer says marked as `kind`: `ins` or `del`; cut where it is endless."""
-    html, room = [], longest
+    html, remaining = [], longest
     for piece in pieces:
-        text = shown(piece.text, max(room, 0))
+        text = shown(piece.text, max(remaining, 0))
         html.append(text if piece.common else f"<{kind}>{text}</{kind}>")
-        room -= len(piece.text)
-        if room < 0:
+        remaining -= len(piece.text)
+        if remaining < 0:
             break
     hidden = sum(len(piece.text) for piece in pieces[len(html) :])
     more = f'<span class="mark">… {hidden:,} more characters</span>' if hidden else ""

@@ -50,11 +50,11 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
         annotated = {annotation.case for annotation in annotations}
         among = annotated if filter.among is None else annotated & set(filter.among)
         filter = replace(filter, among=sorted(among))
-    wanted = _items(run, filter)
+    selected = _items(run, filter)
     if format == "jsonl":
-        written = _write_pairs(path, (pair for item in wanted if (pair := pair_of(item, annotations, labels))))
+        written = _write_pairs(path, (pair for item in selected if (pair := pair_of(item, annotations, labels))))
     else:
-        rows = (_row(item, annotations) for item in wanted)
+        rows = (_row(item, annotations) for item in selected)
         written = (_write_csv if format == "csv" else _write_parquet)(path, rows)
     if not written:
         raise UsageError("nothing to export: no case passes that has a right and a wrong answer, or a reader's verdict")
@@ -76,10 +76,10 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
     """
     if item.pair is None:
         return None
-    verdict = next((one.verdict for one in of(item, annotations)), "") if labels == "readers" else "agree"
+    verdict = next((annotation.verdict for annotation in of(item, annotations)), "") if labels == "readers" else "agree"
     if not verdict or (verdict == "disagree" and len(item.answers) > 2):
         return None
-    first, second = (item.answers[place] for place in item.pair)
+    first, second = (item.answers[index] for index in item.pair)
     chosen, rejected = (second, first) if verdict == "disagree" else (first, second)
     wins = {OVERALL: 0.5 if verdict == "tie" else 1.0}
     try:
@@ -90,12 +90,12 @@ def pair_of(item: Item, annotations: Sequence[Annotation], labels: str) -> Prefe
 
 
 def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
-    said = next(iter(of(item, annotations)), None)
+    annotation = next(iter(of(item, annotations)), None)
     verdict, pair = item.verdict, item.pair
     chosen, rejected = pair or (item.best[0] if item.best else None, None)
 
-    def at(values: Sequence[Any], place: int | None) -> Any:
-        return values[place] if place is not None and values else None
+    def at(values: Sequence[Any], index: int | None) -> Any:
+        return values[index] if index is not None and values else None
 
     scores = verdict.scores if verdict else ()
     return {
@@ -110,7 +110,7 @@ def _row(item: Item, annotations: Sequence[Annotation]) -> dict[str, Any]:
         "chosen_score": at(scores, chosen),
         "rejected_score": at(scores, rejected),
         "abstained": verdict.abstained or None if verdict else None,
-        **{name: getattr(said, name) if said else None for name in ("verdict", "note", "who", "when")},
+        **{name: getattr(annotation, name) if annotation else None for name in ("verdict", "note", "who", "when")},
     }
 
 

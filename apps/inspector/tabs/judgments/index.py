@@ -72,8 +72,8 @@ class Index:
         if not rows:
             return {}
         numbers = ", ".join(map(str, rows))
-        found = self.query(f"SELECT file_row_number, {columns} FROM {table} WHERE file_row_number IN ({numbers})")
-        return {row: tuple(values) for row, *values in found}
+        rows_found = self.query(f"SELECT file_row_number, {columns} FROM {table} WHERE file_row_number IN ({numbers})")
+        return {row: tuple(values) for row, *values in rows_found}
 
     def lines(self, scorer: str) -> str:
         """Name of a table: place, margin, outcome, and the line of the table of scores."""

@@ -169,8 +169,8 @@ def outcomes(run: Run, filter: Filter) -> dict[str, int]:
     """How many cases each outcome has (and `all`) under the filter, whatever outcome the filter itself asks for."""
     tables = index(run.folder)
     text = f"SELECT outcome, count(*) FROM ({_matching(tables, filter)}) GROUP BY outcome"
-    found = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
-    return {"all": sum(found.values())} | {name: found.get(name, 0) for name in OUTCOMES[1:]}
+    counts = dict(tables.query(text, {**_values(filter), "outcome": "all"}))
+    return {"all": sum(counts.values())} | {name: counts.get(name, 0) for name in OUTCOMES[1:]}
 
 
 def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items") -> list[Line]:
@@ -181,22 +181,27 @@ def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items"
     """
     tables = index(run.folder)
     matching, by = _ordered(tables, filter, order)
-    found = tables.query(
+    matching_rows = tables.query(
         f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
         {**_values(filter), "size": size, "skip": page * size},
     )
-    texts = tables.rows(ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [place for place, *_ in found])
-    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in found])
+    texts = tables.rows(
+        ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [row_number for row_number, *_ in matching_rows]
+    )
+    scores = tables.rows(SCORE_TABLE, "scores", [line for _, line, *_ in matching_rows])
     try:
-        return [_line(outcome, margin, *scores[line], *texts[place]) for place, line, outcome, margin in found]
+        return [
+            _line(outcome, margin, *scores[line], *texts[row_number])
+            for row_number, line, outcome, margin in matching_rows
+        ]
     except UNREADABLE as error:
         raise DataError(f"{run.folder}: {ITEMS} or {SCORES} is damaged ({error}); {WAY_OUT}") from error
 
 
 def _line(outcome, margin, scores, case, subset, best, prompt) -> Line:
     wrong = [index for index in range(len(scores or ())) if index not in best]
-    chosen = min((scores[place] for place in best), default=None) if scores else None
-    rejected = max((scores[place] for place in wrong), default=None)
+    chosen = min((scores[index] for index in best), default=None) if scores else None
+    rejected = max((scores[index] for index in wrong), default=None)
     return Line(case, subset, outcome, margin, chosen, rejected, _beginning(prompt))
 
 
@@ -210,19 +215,21 @@ def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> in
     tables = index(run.folder)
     matching, by = _ordered(tables, filter, order)
     numbered = f"SELECT place, row_number() OVER (ORDER BY {by}) - 1 AS position FROM ({matching})"
-    found = tables.query(
+    rows = tables.query(
         f'SELECT position FROM ({numbered}) JOIN cases USING (place) WHERE "case" = $case',
         {**_values(filter), "case": case},
     )
-    return found[0][0] if found else None
+    return rows[0][0] if rows else None
 
 
 def places(run: Run, filter: Filter) -> list[int]:
     """The rows of the table of items that pass, in its order."""
     tables = index(run.folder)
     return [
-        place
-        for (place,) in tables.query(f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place", _values(filter))
+        row_number
+        for (row_number,) in tables.query(
+            f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place", _values(filter)
+        )
     ]
 
 

@@ -57,7 +57,7 @@ def tab(site: Site) -> None:
         return _open(site, {"run": run or ""}, marks, diff)
 
     typed = gr.State([START.search, START.margin, START.gap])
-    everything = [*(one for one in filters if one is not shown.outcome), report, typed, *shown]
+    everything = [*(control for control in filters if control is not shown.outcome), report, typed, *shown]
     follow(site.page.load(arrive, [marks, diff], everything, **QUIET), written=False)
     site.page.load(None, None, None, js=KEYS)
     follow(controls.run.input(choose, [controls.run, marks, diff], everything, **QUIET))
@@ -114,10 +114,10 @@ def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[A
 def _wanted(site: Site, query: dict[str, str]) -> Asked:
     """What an address asks of this tab; without a word on outcomes an item is looked for among all of them."""
     query = query if query.get("tab", "judgments") == "judgments" else {}
-    wanted = query.get("run") or None
-    run = pick(site, wanted, JUDGED)
-    if wanted and run != wanted:
-        gr.Warning(shown_text(f"There is no run '{wanted}' here; this is another."))
+    run_name = query.get("run") or None
+    run = pick(site, run_name, JUDGED)
+    if run_name and run != run_name:
+        gr.Warning(shown_text(f"There is no run '{run_name}' here; this is another."))
     outcome = query.get("outcome", "all" if query.get("item") else START.outcome)
     order = query.get("order", START.order)
     return Asked(
@@ -143,10 +143,10 @@ def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> i
     """Where the item of an address stands; one that the filter hides, or that is not there, is told."""
     if not case:
         return 0
-    found = views.position(run, _filter(run, asked, marks), case, order=asked.order)
-    if found is None:
+    position_found = views.position(run, _filter(run, asked, marks), case, order=asked.order)
+    if position_found is None:
         gr.Warning(shown_text(f"The case '{case}' does not pass this filter, or is not in this run."))
-    return found or 0
+    return position_found or 0
 
 
 def _answer(site: Site, step: Step) -> Callable[..., list[Any]]:
@@ -214,7 +214,7 @@ def _exported(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter
 
 def _filter(run: views.Run, asked: Asked, marks: Marks) -> views.Filter:
     among = [set(marks.get(str(asked.run), []))] if "marked" in asked.only else []
-    among += [{one.case for one in annotations.read(run.folder)}] if "annotated" in asked.only else []
+    among += [{annotation.case for annotation in annotations.read(run.folder)}] if "annotated" in asked.only else []
     return views.Filter(
         str(asked.scorer),
         asked.outcome,

@@ -46,7 +46,7 @@ def _read(path: Path, _stamp: Any) -> Answers:
     lines = text.split(b"\n")
     rows: dict[str, list[dict[str, Any]]] = {}
     for number, line in enumerate(lines, start=1):
-        if line and (row := _row(line, f"{path.name}:{number}", whole=number < len(lines))):
+        if line and (row := _row(line, f"{path.name}:{number}", complete=number < len(lines))):
             rows.setdefault(str(row.get("id")), []).append(row)
     if not rows:
         raise DataError(f"{path.name}: no whole line of `rewardlab decode --output` in it")
@@ -54,20 +54,20 @@ def _read(path: Path, _stamp: Any) -> Answers:
     return Answers(rows, f"The first {LARGEST:,} bytes of {path.stat().st_size:,} are shown." if large else "")
 
 
-def _row(line: bytes, place: str, *, whole: bool) -> dict[str, Any] | None:
+def _row(line: bytes, location: str, *, complete: bool) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
         _check_row(row)
         return row | {"preference": {name: float(share) for name, share in (row.get("preference") or {}).items()}}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        if whole:
-            raise DataError(f"{place}: no line of `rewardlab decode --output` ({error}); decode it again") from error
+        if complete:
+            raise DataError(f"{location}: no line of `rewardlab decode --output` ({error}); decode it again") from error
         return None
 
 
 def _check_row(row: Mapping[str, Any]) -> None:
     lists = [row["tokens"], row.get("pieces", row["tokens"]), *(_curve(row[name]) for name in CURVES)]
-    lengths = {len(one) for one in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
+    lengths = {len(list_) for list_ in (*lists, *(_curve(row[name]) for name in guides_of(row)))}
     if len(lengths) > 1:
         raise ValueError(f"its lists have {sorted(lengths)} values")
     if not all(isinstance(text, str) for text in (row["answer"], row["finished"], *row.get("pieces", ()))):

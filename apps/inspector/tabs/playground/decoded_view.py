@@ -75,12 +75,12 @@ def _read(site: Site, run: str) -> Answers:
     return read_answers(site.root.find(run, ANSWERS))
 
 
-def _prompts(site: Site, run: str | None, wanted: str | None) -> Any:
+def _prompts(site: Site, run: str | None, preferred: str | None) -> Any:
     try:
         ids = [*_read(site, run).rows] if run else []
     except (DataError, UsageError):  # told where the answers would stand
         ids = []
-    return gr.Dropdown(ids, value=wanted if wanted in ids else next(iter(ids), None))
+    return gr.Dropdown(ids, value=preferred if preferred in ids else next(iter(ids), None))
 
 
 def _show(site: Site, run: str | None, id: str | None, weight: float | None, chosen: Sequence[str | None]) -> list[Any]:
@@ -88,31 +88,31 @@ def _show(site: Site, run: str | None, id: str | None, weight: float | None, cho
     if not run:
         return _nothing(NONE)
     try:
-        found = _read(site, run)
+        decoded = _read(site, run)
     except (DataError, UsageError) as error:
         return _nothing(str(error))
     if id is None:
         return _nothing("")
-    if id not in found.rows:
+    if id not in decoded.rows:
         raise UsageError(f"{run} has no prompt '{id}'; choose one of the list")
-    rows = found.rows[id]
-    told = _told(site, rows[:MOST_SHOWN], weight)
+    rows = decoded.rows[id]
+    answers = _told(site, rows[:MOST_SHOWN], weight)
     left = f"{MOST_SHOWN} of {len(rows)} answers are shown." if len(rows) > MOST_SHOWN else ""
-    note = f"{found.told} {left}".strip()
+    note = f"{decoded.told} {left}".strip()
     question = f'{STYLE}<div class="rl"><div class="box prompt"><div class="body"><div class="text">'
-    question += f"{shown(found.prompt(id))}</div></div></div></div>"
-    colours = guided.colours_of(told)
+    question += f"{shown(decoded.prompt(id))}</div></div></div></div>"
+    colours = guided.colours_of(answers)
     colour = chosen[0] if chosen[0] in colours else colours[0]
     asked = gr.Dropdown(colours, value=colour, visible=True)
-    coloured = guided.answers_html(told, str(colour))
-    return [note_html(note) if note else "", question, coloured, asked, *_figure(told, chosen[1:])]
+    coloured = guided.answers_html(answers, str(colour))
+    return [note_html(note) if note else "", question, coloured, asked, *_figure(answers, chosen[1:])]
 
 
 def _told(site: Site, rows: Sequence[Mapping[str, Any]], weight: float | None) -> list[guided.Told]:
     """A file of an older version holds neither the weight nor texts of tokens; only then they come from elsewhere."""
-    whole = all("pieces" in row and "weight" in row for row in rows)
-    other = 1.0 if whole else number(weight, "the guidance weight")
-    tokenizer = None if whole else site.models.tokenizer()
+    drawable = all("pieces" in row and "weight" in row for row in rows)
+    other = 1.0 if drawable else number(weight, "the guidance weight")
+    tokenizer = None if drawable else site.models.tokenizer()
     return [told_of(row, other, tokenizer) for row in rows]
 
 
@@ -128,13 +128,13 @@ def _nothing(sentence: str) -> list[Any]:
     ]
 
 
-def _figure(told: Sequence[guided.Told], chosen: Sequence[str | None]) -> list[Any]:
+def _figure(answers: Sequence[guided.Told], chosen: Sequence[str | None]) -> list[Any]:
     """The figure and its axes, of two answers or more."""
-    if len(told) < 2:
+    if len(answers) < 2:
         return [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    measured = views.measures(told, {})
+    measured = views.measures(answers, {})
     axes = [now if now in measured else first for now, first in zip(chosen, views.first_axes(measured, 0), strict=True)]
-    figure = views.sweep_figure([one.title for one in told], measured, str(axes[0]), str(axes[1]))
+    figure = views.sweep_figure([answer.title for answer in answers], measured, str(axes[0]), str(axes[1]))
     return [
         gr.Plot(figure, visible=True),
         *(gr.Dropdown([*measured], value=name, visible=True) for name in axes),

@@ -50,8 +50,8 @@ class Told:
         total = sum(read.values())
         if len(self.guides) < 2 or not total:
             return {}
-        wanted = sum(weight * self.guides[name] for name, weight in read.items())
-        level = (self.base + wanted - self.mixed) / total
+        guide_sum = sum(weight * self.guides[name] for name, weight in read.items())
+        level = (self.base + guide_sum - self.mixed) / total
         return {name: weight * (self.guides[name] - level) for name, weight in read.items()}
 
 
@@ -82,8 +82,8 @@ def colours_of(answers: Sequence[Told]) -> list[str]:
 
 def _parted(answers: Sequence[Told]) -> list[str]:
     """The guides that have a part of some push, in the engine's order, so that each keeps its colour."""
-    found = {name for answer in answers for name in answer.by_guide}
-    return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in found]
+    guide_names = {name for answer in answers for name in answer.by_guide}
+    return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in guide_names]
 
 
 def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
@@ -98,9 +98,9 @@ def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
     return f'{html.STYLE}{tokens.STYLE}<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
 
 
-def _values(one: Told, colour: str) -> np.ndarray:
-    named = {ALL: one.push, "KL": one.kl, "entropy": one.entropy, **one.by_guide}
-    return named.get(colour, np.full(len(one.base), np.nan))
+def _values(answer: Told, colour: str) -> np.ndarray:
+    named = {ALL: answer.push, "KL": answer.kl, "entropy": answer.entropy, **answer.by_guide}
+    return named.get(colour, np.full(len(answer.base), np.nan))
 
 
 def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
@@ -119,29 +119,29 @@ def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
     return boxes, f'<div class="legend">{swatches_html(names)}<span class="faint">{limit}</span></div>'
 
 
-def _stacked(one: Told, names: Sequence[str]) -> np.ndarray:
+def _stacked(answer: Told, names: Sequence[str]) -> np.ndarray:
     """[G, T]; 0 for a guide that was not read."""
-    return np.stack([one.by_guide.get(name, np.zeros(len(one.base))) for name in names])
+    return np.stack([answer.by_guide.get(name, np.zeros(len(answer.base))) for name in names])
 
 
-def _box(one: Told, colours: Sequence[Shade]) -> str:
-    note = ENDS.get(one.finished, "")
+def _box(answer: Told, colours: Sequence[Shade]) -> str:
+    note = ENDS.get(answer.finished, "")
     return (
-        f'<div class="box guided"><div class="head"><span>{shown(one.title)}</span><span class="faint end">'
-        f'{len(one.pieces):,} tokens, KL {number(float(one.kl.sum()))} nats</span></div><div class="body">'
-        f'{heat_html(one.pieces, colours, _titles(one))}<div class="faint">{note}</div></div></div>'
+        f'<div class="box guided"><div class="head"><span>{shown(answer.title)}</span><span class="faint end">'
+        f'{len(answer.pieces):,} tokens, KL {number(float(answer.kl.sum()))} nats</span></div><div class="body">'
+        f'{heat_html(answer.pieces, colours, _titles(answer))}<div class="faint">{note}</div></div></div>'
     )
 
 
-def _titles(one: Told) -> list[str]:
+def _titles(answer: Told) -> list[str]:
     """The numbers of every token, in nats."""
-    parts = one.by_guide
+    parts = answer.by_guide
     rows = []
-    for index, push in enumerate(one.push):
-        said = [f"push {push:+.3f}", *(f"{name} {part[index]:+.3f}" for name, part in parts.items())]
-        said += [f"log p: base {one.base[index]:.3f}, mixed {one.mixed[index]:.3f}"]
-        said += [f"{name} {row[index]:.3f}" for name, row in one.guides.items() if np.isfinite(row[index])]
-        rows.append(", ".join([*said, f"KL {one.kl[index]:.3f}", f"entropy {one.entropy[index]:.3f}"]))
+    for index, push in enumerate(answer.push):
+        title_lines = [f"push {push:+.3f}", *(f"{name} {part[index]:+.3f}" for name, part in parts.items())]
+        title_lines += [f"log p: base {answer.base[index]:.3f}, mixed {answer.mixed[index]:.3f}"]
+        title_lines += [f"{name} {row[index]:.3f}" for name, row in answer.guides.items() if np.isfinite(row[index])]
+        rows.append(", ".join([*title_lines, f"KL {answer.kl[index]:.3f}", f"entropy {answer.entropy[index]:.3f}"]))
     return rows
 
 

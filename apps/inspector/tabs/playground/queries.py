@@ -77,7 +77,7 @@ def swept(setting: Setting, over: str, steps: int, low: float, high: float) -> l
     if not both:
         raise UsageError(f"{first} and {second} have no share to deal out; give one of them more than 0")
     dealt = ({first: both * (1 - part), second: both * part} for part in np.linspace(0, 1, steps).tolist())
-    return [setting._replace(shares=tuple((shares | one).items())) for one in dealt]
+    return [setting._replace(shares=tuple((shares | share).items())) for share in dealt]
 
 
 def axes_of(names: Sequence[str]) -> list[str]:
@@ -116,35 +116,35 @@ def measures(answers: Sequence[Told], rewards: Mapping[str, Sequence[float]]) ->
     The base's mean log-probability of a token, in nats; a guide's Σ_t log π_guide(y_t), in nats, which is its reward
     up to the factor β. NaN where a guide was not read.
     """
-    found = {name: list(values) for name, values in rewards.items()}
-    found[BASE] = [float(np.mean(answer.base)) for answer in answers]
+    measured = {name: list(values) for name, values in rewards.items()}
+    measured[BASE] = [float(np.mean(answer.base)) for answer in answers]
     for name in dict.fromkeys(name for answer in answers for name in answer.guides):
         rows = [answer.guides.get(name, np.full(1, np.nan)) for answer in answers]
-        found[f"reward of {name} (nats)"] = [float(row.sum()) for row in rows]
-    return found
+        measured[f"reward of {name} (nats)"] = [float(row.sum()) for row in rows]
+    return measured
 
 
-def first_axes(found: Mapping[str, Any], rewards: int) -> tuple[str, str]:
+def first_axes(measured: Mapping[str, Any], rewards: int) -> tuple[str, str]:
     """Two rewards where there are two, else the base's against a guide's or a reward model's."""
-    names = [*found]
+    names = [*measured]
     if rewards >= 2:
         return names[0], names[1]
     return names[rewards], names[0] if rewards else names[min(rewards + 1, len(names) - 1)]
 
 
-def sweep_figure(titles: Sequence[str], found: Mapping[str, Sequence[float]], x: str, y: str) -> go.Figure:
+def sweep_figure(titles: Sequence[str], measured: Mapping[str, Sequence[float]], x: str, y: str) -> go.Figure:
     """One point a setting, in the order of the sweep; points that no other beats on both axes are full."""
-    across, up = (np.array(found.get(name, []), float) for name in (x, y))
+    across, up = (np.array(measured.get(name, []), float) for name in (x, y))
     if len(across) != len(titles) or len(up) != len(titles):
         raise UsageError(f"nothing was measured as '{x}' or '{y}'; choose axes of the list")
     known = np.isfinite(across) & np.isfinite(up)
     across, up = across[known], up[known]
     front = non_dominated(np.stack([across, up], 1)) if known.any() else known[known]
-    names = [figures.plain(title, 80) for title, kept in zip(titles, known, strict=True) if kept]
+    names = [figures.plain(title, 80) for title, is_known in zip(titles, known, strict=True) if is_known]
     figure = go.Figure()
     figure.add_scatter(x=across, y=up, mode="lines", line={"color": PALETTE[6], "width": 1}, hoverinfo="skip")
     for kind, mask, symbol in (("on the front", front, "circle"), ("beaten", ~front, "circle-open")):
-        labels = [name for name, kept in zip(names, mask, strict=True) if kept]
+        labels = [name for name, is_known in zip(names, mask, strict=True) if is_known]
         marker = {"color": PALETTE[0], "size": 10, "symbol": symbol}
         figure.add_scatter(x=across[mask], y=up[mask], mode="markers", name=kind, hovertext=labels, marker=marker)
     figure.data[0].showlegend = False

@@ -66,18 +66,18 @@ def _decode(site: Site) -> None:
     mixture = gr.Markdown(_mixture(names, [1.0] * len(names)), visible=bool(names), elem_id="mixture")
     numbers = _numbers()
     controls = [*sliders, *numbers]
-    kept, listed = gr.State([]), gr.HTML(elem_id="kept", apply_default_css=False)
+    kept_state, listed = gr.State([]), gr.HTML(elem_id="kept", apply_default_css=False)
     with gr.Row(elem_classes="bar"):
         add, clear = button("add a setting"), button("clear settings")
         decode, cancel = button("Decode", variant="primary"), button("cancel")
     over, steps, low, high, sweep = _sweep(names)
     result = _results()
 
-    def add_one(kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
-        return _added(kept, _setting(names, values))
+    def add_one(settings_kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
+        return _added(settings_kept, _setting(names, values))
 
-    def decode_all(asked: str, prompt: str, kept: list[Setting], *values: float) -> Iterator[list[Any]]:
-        return _stream(site, asks.ended(asked), prompt, kept or [_setting(names, values)])
+    def decode_all(asked: str, prompt: str, settings_kept: list[Setting], *values: float) -> Iterator[list[Any]]:
+        return _stream(site, asks.ended(asked), prompt, settings_kept or [_setting(names, values)])
 
     def sweep_all(
         asked: str, prompt: str, over: str, steps: float, low: float, high: float, *values: float
@@ -86,11 +86,11 @@ def _decode(site: Site) -> None:
 
     for slider in sliders:
         slider.change(lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
-    add.click(sentences(add_one), [kept, *controls], [kept, listed], **QUIET)
-    clear.click(lambda: ([], ""), None, [kept, listed], **QUIET)
+    add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **QUIET)
+    clear.click(lambda: ([], ""), None, [kept_state, listed], **QUIET)
     asks, asked = Asks(), gr.State("")
     for pressed, function, inputs in (
-        (decode, decode_all, [prompt, kept, *controls]),
+        (decode, decode_all, [prompt, kept_state, *controls]),
         (sweep, sweep_all, [prompt, over, steps, low, high, *controls]),
     ):
         begun = pressed.click(asks.begin, None, asked, trigger_mode="multiple", **QUIET)
@@ -165,10 +165,10 @@ def _swept(setting: Setting, over: str, steps: float | None, low: float | None, 
     return views.swept(setting, over, _whole(steps, "the number of steps"), *ends)
 
 
-def _added(kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
-    if len(kept) == MOST_SETTINGS:
+def _added(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
+    if len(settings_kept) == MOST_SETTINGS:
         raise UsageError(f"there are {MOST_SETTINGS} settings already; clear them first")
-    settings = [*kept, setting] if setting not in kept else kept
+    settings = [*settings_kept, setting] if setting not in settings_kept else settings_kept
     return settings, views.settings_html(settings)
 
 
@@ -224,12 +224,12 @@ def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequen
             if time.monotonic() - looked > SECONDS:
                 looked = time.monotonic()
                 yield _writing(f"Decoding {_answers(settings)} …", titles, written)
-        told = [
+        answers = [
             guided.told(title, answer, engine.base.encoder.tokenizer, views.weights_of(setting, engine.guides))
             for title, answer, setting in zip(titles, done, settings, strict=True)
         ]
-    tokens, seconds = sum(len(one.pieces) for one in told), time.monotonic() - started
-    yield from _finished(site, prompt, told, f"{_answers(told)}, {tokens:,} tokens in {seconds:.1f} s.")
+    tokens, seconds = sum(len(answer.pieces) for answer in answers), time.monotonic() - started
+    yield from _finished(site, prompt, answers, f"{_answers(answers)}, {tokens:,} tokens in {seconds:.1f} s.")
 
 
 def _answers(some: Sequence[Any]) -> str:
@@ -252,38 +252,38 @@ def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[A
     return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
 
 
-def _finished(site: Site, prompt: str, told: list[guided.Told], status: str) -> Iterator[list[Any]]:
+def _finished(site: Site, prompt: str, answers: list[guided.Told], status: str) -> Iterator[list[Any]]:
     """The coloured answers at once; then, of several, the figure, for which the reward models have to be asked."""
-    colours = guided.colours_of(told)
+    colours = guided.colours_of(answers)
     colour = gr.Radio(colours, value=colours[0], visible=True)
-    coloured = guided.answers_html(told, colours[0])
+    coloured = guided.answers_html(answers, colours[0])
     hidden = [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]
-    yield [Decoded(told, {}), note_html(status), coloured, colour, *hidden]
-    if len(told) < 2:
+    yield [Decoded(answers, {}), note_html(status), coloured, colour, *hidden]
+    if len(answers) < 2:
         return
-    rewards, refused = _rewards(site, prompt, told)
-    measured = views.measures(told, rewards)
+    rewards, refused = _rewards(site, prompt, answers)
+    measured = views.measures(answers, rewards)
     x, y = views.first_axes(measured, len(rewards))
-    titles = [one.title for one in told]
+    titles = [answer.title for answer in answers]
     axes = [gr.Dropdown([*measured], value=name, visible=True) for name in (x, y)]
     figure = gr.Plot(views.sweep_figure(titles, measured, x, y), visible=True)
-    yield [Decoded(told, measured), note_html(" ".join([status, *refused])), coloured, colour, figure, *axes]
+    yield [Decoded(answers, measured), note_html(" ".join([status, *refused])), coloured, colour, figure, *axes]
 
 
-def _rewards(site: Site, prompt: str, told: Sequence[guided.Told]) -> tuple[dict[str, list[float]], list[str]]:
+def _rewards(site: Site, prompt: str, answers: Sequence[guided.Told]) -> tuple[dict[str, list[float]], list[str]]:
     """What every reward model of the start makes of the answers, and sentences of those that cannot say."""
-    found: dict[str, list[float]] = {}
+    rewards_by_model: dict[str, list[float]] = {}
     refused = []
     for name in site.models.names:
         try:
             with site.models.reward_model(name) as model:
-                rewards = model.rate([Example(user_turn(prompt), one.text) for one in told])
+                rewards = model.rate([Example(user_turn(prompt), answer.text) for answer in answers])
         except (UsageError, DataError) as error:
             refused.append(f"{name} gives no rewards: {error}.")
             continue
         columns = zip(model.contract.objectives, rewards.T.tolist(), strict=True)
-        found |= {f"{name} · {objective}": values for objective, values in columns}
-    return found, refused
+        rewards_by_model |= {f"{name} · {objective}": values for objective, values in columns}
+    return rewards_by_model, refused
 
 
 # ---- looking again ----

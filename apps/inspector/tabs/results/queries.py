@@ -34,10 +34,10 @@ def figures_of(report: Report) -> dict[str, Mapping[str, Interval]]:
 def subsets_of(report: Report, most: int = MOST_AREAS) -> tuple[dict[str, Mapping[str, Interval]], int]:
     """Scorer -> subset -> share for the largest subsets, in alphabetical order, and how many are left out."""
     largest = sorted(report.sizes, key=lambda name: (-report.sizes[name], name))[:most]
-    kept: dict[str, Mapping[str, Interval]] = {
+    subsets: dict[str, Mapping[str, Interval]] = {
         row.scorer: {name: row.subsets[name] for name in sorted(largest)} for row in report.rows
     }
-    return kept, len(report.sizes) - len(largest)
+    return subsets, len(report.sizes) - len(largest)
 
 
 def bars(report: Report, shares: Mapping[str, Mapping[str, Interval]], title: str, *, sizes: bool = False) -> go.Figure:
@@ -111,8 +111,8 @@ def facts_html(report: Report) -> str:
 
 
 def _details(notes: str) -> str:
-    told = f'<details style="margin: 8px 0"><summary>What the nulls say</summary><ul>{notes}</ul></details>'
-    return told if notes else ""
+    details = f'<details style="margin: 8px 0"><summary>What the nulls say</summary><ul>{notes}</ul></details>'
+    return details if notes else ""
 
 
 # ---- the style matrix ----
@@ -146,10 +146,10 @@ def matrix_html(matrix: np.ndarray) -> str:
         for name, line in zip(rm_bench.STYLES, matrix, strict=True)
     )
     levels = {name: float(np.mean([matrix[cell] for cell in cells])) for name, cells in rm_bench.LEVELS.items()}
-    told = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
+    text = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
     return (
         f'{STYLE}<div class="rl"><p>How often, in %, the right answer in one style beats the wrong one in another: '
-        f'{told} (hard: the plainer right answer against the fancier wrong one).</p><div class="box scores">'
+        f'{text} (hard: the plainer right answer against the fancier wrong one).</p><div class="box scores">'
         f'<table id="styles"><thead><tr><th></th>{heads}</tr></thead><tbody>{rows}</tbody></table></div></div>'
     )
 
@@ -174,15 +174,15 @@ def calibration(margins: np.ndarray, bins: int = 10) -> go.Figure:
 
     `benchmarks.statistics.cluster_bootstrap.reliability` has the formula and its source.
     """
-    found, _ = reliability(margins, bins)
+    bins_found, _ = reliability(margins, bins)
     figure = go.Figure(
         go.Scatter(
-            x=[one.confidence for one in found],
-            y=[one.accuracy for one in found],
-            customdata=[one.count for one in found],
+            x=[bin_.confidence for bin_ in bins_found],
+            y=[bin_.accuracy for bin_ in bins_found],
+            customdata=[bin_.count for bin_ in bins_found],
             mode="markers",
             marker={
-                "size": [8 + 30 * (one.count / len(margins)) ** 0.5 for one in found],
+                "size": [8 + 30 * (bin_.count / len(margins)) ** 0.5 for bin_ in bins_found],
                 "color": PALETTE[0],
                 "opacity": 0.8,
             },
@@ -249,9 +249,9 @@ def lengths_of(folder: Path, scorer: str) -> Lengths:
     return Lengths([LengthBin(*row) for row in binned], float("nan") if slope is None else float(slope), number)
 
 
-def length_figure(found: Lengths) -> go.Figure:
+def length_figure(lengths: Lengths) -> go.Figure:
     """Mean score by length with its standard error; the area is the number of answers."""
-    x, y, errors, counts = (list(column) for column in zip(*found.bins, strict=True))
+    x, y, errors, counts = (list(column) for column in zip(*lengths.bins, strict=True))
     figure = go.Figure(
         go.Scatter(
             x=x,
@@ -260,7 +260,7 @@ def length_figure(found: Lengths) -> go.Figure:
             customdata=counts,
             mode="markers+lines",
             line={"color": PALETTE[0], "width": 1},
-            marker={"size": [7 + 24 * (count / found.answers) ** 0.5 for count in counts], "color": PALETTE[0]},
+            marker={"size": [7 + 24 * (count / lengths.answers) ** 0.5 for count in counts], "color": PALETTE[0]},
             hovertemplate="%{x:.0f} characters: %{y:.4g}, %{customdata:,} answers<extra></extra>",
         )
     )
@@ -269,7 +269,7 @@ def length_figure(found: Lengths) -> go.Figure:
     return titled(figure, "Score against length")
 
 
-def length_html(row: Row, found: Lengths) -> str:
+def length_html(row: Row, lengths: Lengths) -> str:
     """The slope over all answers, and within pairs where the report has it."""
     style = row.style
     pairs = style.get("pairs", 0)
@@ -281,7 +281,7 @@ def length_html(row: Row, found: Lengths) -> str:
         else ""
     )
     return (
-        f'{STYLE}<div class="rl"><p>Over all answers of all prompts the score changes by {_slope(found.slope)} (its '
+        f'{STYLE}<div class="rl"><p>Over all answers of all prompts the score changes by {_slope(lengths.slope)} (its '
         f"own unit) a doubling of length.{within}</p></div>"
     )
 
@@ -308,7 +308,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 def row_of(report: Report, scorer: str) -> Row:
     """A scorer's row."""
-    found = next((row for row in report.rows if row.scorer == scorer), None)
-    if found is None:
+    matching = next((row for row in report.rows if row.scorer == scorer), None)
+    if matching is None:
         raise UsageError(f"this run has no scorer '{scorer}'; choose one of the list")
-    return found
+    return matching

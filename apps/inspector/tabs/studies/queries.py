@@ -40,22 +40,22 @@ def read_text(folder: Path) -> str:
 
 def read_figures(folder: Path) -> Figures:
     """The PNG files of a folder by name, as long as they are not too large; links are no files."""
-    found: dict[str, str] = {}
-    left_out, together = [], 0
+    figures: dict[str, str] = {}
+    left_out, total_size = [], 0
     for path in sorted(folder.glob("*.png")):
         size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
         if size < 0:
             continue
-        if size > LARGEST or together + size > TOGETHER or len(found) == MOST_FIGURES:
+        if size > LARGEST or total_size + size > TOGETHER or len(figures) == MOST_FIGURES:
             left_out.append(f"{path.name} ({size / 1e6:.1f} MB) is too large for the page, or one too many")
             continue
         data = path.read_bytes()
         if not data.startswith(PNG):
             left_out.append(f"{path.name} is no PNG file")
             continue
-        found[path.name] = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-        together += size
-    return Figures(found, tuple(left_out))
+        figures[path.name] = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+        total_size += size
+    return Figures(figures, tuple(left_out))
 
 
 def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
@@ -75,29 +75,29 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     marks of fences before or in them, and spans of a line in a paragraph without any other tick, outside of tables.
     """
     start = 0
-    while found := FENCED.match(text, start):
-        yield from _spans(found[1])
-        yield found[2], True
-        start = found.end()
+    while match := FENCED.match(text, start):
+        yield from _spans(match[1])
+        yield match[2], True
+        start = match.end()
     yield from _spans(text[start:])
 
 
 def _spans(text: str) -> Iterator[tuple[str, bool]]:
     for paragraph in BLANK.split(text):
         end = 0
-        for found in SPAN.finditer(paragraph) if "`" not in SPAN.sub("", paragraph) else ():
-            yield paragraph[end : found.start()], False
-            yield found[0], True
-            end = found.end()
+        for match in SPAN.finditer(paragraph) if "`" not in SPAN.sub("", paragraph) else ():
+            yield paragraph[end : match.start()], False
+            yield match[0], True
+            end = match.end()
         yield paragraph[end:], False
 
 
 def _outside(text: str, figures: Mapping[str, str]) -> str:
     """The addresses of figures hold no `![`, `<` or bracket, so that nothing of them is changed again."""
     known, last = [], 0
-    for found in IMAGE.finditer(text):
-        known += [_inert(text[last : found.start()]), _image(found[1], figures.get(found[2], ""))]
-        last = found.end()
+    for match in IMAGE.finditer(text):
+        known += [_inert(text[last : match.start()]), _image(match[1], figures.get(match[2], ""))]
+        last = match.end()
     return "".join([*known, _inert(text[last:])])
 
 
@@ -111,13 +111,13 @@ def _image(name: str, address: str) -> str:
 
 def figures_html(text: str, figures: Figures) -> str:
     """The figures that the text does not show, and what is left out."""
-    mentioned = {found[2] for found in IMAGE.finditer(text)}
-    images = "".join(_figure(*one) for one in figures.found.items() if one[0] not in mentioned)
+    mentioned = {match[2] for match in IMAGE.finditer(text)}
+    images = "".join(_figure(*figure) for figure in figures.found.items() if figure[0] not in mentioned)
     notes = "".join(f"<p>{shown(note)}</p>" for note in figures.left_out)
     style = "<style>.rl figure {margin: 16px 0} .rl figure img {max-width: 100%; background: white}</style>"
     return f'{STYLE}{style}<div class="rl">{images}{notes}</div>' if images or notes else ""
 
 
 def _figure(name: str, address: str) -> str:
-    told = f'<figcaption class="faint">{shown(name)}</figcaption>'
-    return f'<figure><img src="{address}" alt="{escape(name)}">{told}</figure>'
+    caption = f'<figcaption class="faint">{shown(name)}</figcaption>'
+    return f'<figure><img src="{address}" alt="{escape(name)}">{caption}</figure>'

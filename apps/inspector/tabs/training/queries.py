@@ -68,24 +68,24 @@ def read_steps(folder: Path) -> Steps:
 @lru_cache(maxsize=8)
 def _lines(path: Path, _stamp: Any) -> Steps:
     try:
-        *whole, _unfinished = path.read_bytes().split(b"\n")
+        *complete, _unfinished = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
-    return tuple(row for index, line in enumerate(whole, 1) if "step" in (row := _line(path, index, line)))
+    return tuple(row for index, line in enumerate(complete, 1) if "step" in (row := _line(path, index, line)))
 
 
-def _line(path: Path, place: int, line: bytes) -> dict[str, float]:
+def _line(path: Path, location: int, line: bytes) -> dict[str, float]:
     try:
         row = json.loads(line)
         return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
     except (ValueError, AttributeError, RecursionError, OverflowError) as error:
-        raise DataError(f"{path}:{place}: not a line of a training's log ({error}); {WAY_OUT}") from error
+        raise DataError(f"{path}:{location}: not a line of a training's log ({error}); {WAY_OUT}") from error
 
 
 def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
     """Both coordinates of the lines that have them."""
-    found = [(row[x], row[column]) for row in steps if x in row and column in row]
-    return [one for one, _ in found], [one for _, one in found]
+    points = [(row[x], row[column]) for row in steps if x in row and column in row]
+    return [x_value for x_value, _ in points], [y_value for _, y_value in points]
 
 
 def smoothed(values: Sequence[float], window: int) -> list[float]:
@@ -133,8 +133,8 @@ def _is_mean(name: str) -> bool:
 
 def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
     """The figures that this run has columns for."""
-    found = components(steps)
-    means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in found)
+    names = components(steps)
+    means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in names)
     gold = tuple(line for line in means if line.watched)
     all_panels = {
         "reward": Panel("Reward trained on", "mean of answers", (Line("reward", "reward"),)),
@@ -146,7 +146,9 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
         "length": Panel("Length of answers", "tokens", (Line("watch/length", "length"),)),
         "entropy": Panel("Entropy", "nats a token", (Line("entropy", "entropy"),)),
     }
-    return {name: one for name, one in all_panels.items() if any(_known(steps, line.column) for line in one.lines)}
+    return {
+        name: panel for name, panel in all_panels.items() if any(_known(steps, line.column) for line in panel.lines)
+    }
 
 
 def _known(steps: Steps, column: str) -> bool:
@@ -227,10 +229,10 @@ def columns(steps: Steps) -> list[str]:
 
 def tellers(steps: Steps, sources: Sources) -> dict[str, list[str]]:
     """Reward source -> the columns that it writes of itself, such as `r2m/omega`."""
-    found = columns(steps)
+    all_columns = columns(steps)
     names = (*sources.trained, *sources.watched)
-    told = {name: [column for column in found if column.startswith(f"{name}/")] for name in names}
-    return {name: its for name, its in told.items() if its}
+    columns_by_source = {name: [column for column in all_columns if column.startswith(f"{name}/")] for name in names}
+    return {name: its for name, its in columns_by_source.items() if its}
 
 
 def teller_panels(name: str, steps: Steps) -> dict[str, Panel]:
@@ -243,16 +245,16 @@ def teller_panels(name: str, steps: Steps) -> dict[str, Panel]:
         "cost": Panel("Cost", "unit of the prices", _lines_of(name, cost="cost")),
         "abstentions": Panel("Abstentions", "judgments", _lines_of(name, abstentions="abstentions")),
     }
-    return {key: one for key, one in all_panels.items() if any(_known(steps, line.column) for line in one.lines)}
+    return {key: panel for key, panel in all_panels.items() if any(_known(steps, line.column) for line in panel.lines)}
 
 
 def _lines_of(name: str, **facts: str) -> tuple[Line, ...]:
     return tuple(Line(f"{name}/{fact}", called) for fact, called in facts.items())
 
 
-def teller_html(name: str, told: Sequence[str], steps: Steps) -> str:
+def teller_html(name: str, columns_: Sequence[str], steps: Steps) -> str:
     """The first and the last value of every column that a reward writes of itself."""
-    rows = "".join(_told_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in told)
+    rows = "".join(_told_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in columns_)
     return (
         f'{STYLE}<div class="rl"><p>What <b>{shown(name)}</b> says of itself</p><div class="box scores"><table>'
         "<thead><tr><th></th><th>first</th><th>last</th><th>steps</th></tr></thead>"

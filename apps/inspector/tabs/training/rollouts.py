@@ -48,13 +48,13 @@ class Rollout(NamedTuple):
 
 def steps_of(folder: Path) -> list[int]:
     """The steps whose answers were kept."""
-    found = (FILE.fullmatch(path.name) for path in (folder / ROLLOUTS).glob("step-*.parquet"))
-    return sorted(int(one[1]) for one in found if one)
+    matches = (FILE.fullmatch(path.name) for path in (folder / ROLLOUTS).glob("step-*.parquet"))
+    return sorted(int(match[1]) for match in matches if match)
 
 
-def nearest(steps: Sequence[int], wanted: float) -> int:
+def nearest(steps: Sequence[int], target: float) -> int:
     """The kept step that is closest, the earlier of two."""
-    return min(steps, key=lambda step: (abs(step - wanted), step))
+    return min(steps, key=lambda step: (abs(step - target), step))
 
 
 def number_of(folder: Path, step: int) -> int:
@@ -73,13 +73,13 @@ def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout
     return [_rollout(step, start + index, row) for index, row in enumerate(rows)]
 
 
-def read_answer(folder: Path, step: int, place: int) -> Rollout:
+def read_answer(folder: Path, step: int, index: int) -> Rollout:
     """One answer with everything that was kept of it."""
     file = _file(folder, step)
-    rows = _slice(file, place, 1, file.schema_arrow.names)
+    rows = _slice(file, index, 1, file.schema_arrow.names)
     if not rows:
-        raise UsageError(f"step {step} has {file.metadata.num_rows} answers, and none at place {place}")
-    return _rollout(step, place, rows[0])
+        raise UsageError(f"step {step} has {file.metadata.num_rows} answers, and none at place {index}")
+    return _rollout(step, index, rows[0])
 
 
 def _file(folder: Path, step: int) -> pq.ParquetFile:
@@ -93,8 +93,8 @@ def _file(folder: Path, step: int) -> pq.ParquetFile:
 
 
 def _number(path: Path) -> int | None:
-    found = FILE.fullmatch(path.name)
-    return int(found[1]) if found else None
+    match = FILE.fullmatch(path.name)
+    return int(match[1]) if match else None
 
 
 def _list(steps: Sequence[int]) -> str:
@@ -108,7 +108,7 @@ def _slice(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> lis
         raise DataError(f"the answers of this step are damaged ({error}); {WAY_OUT}") from error
 
 
-def _rollout(step: int, place: int, row: Mapping[str, Any]) -> Rollout:
+def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
     try:
         rewards: dict[str, dict[str, float | None]] = {}
         for name, value in row.items():
@@ -119,7 +119,7 @@ def _rollout(step: int, place: int, row: Mapping[str, Any]) -> Rollout:
         of_tokens = {"log π": policy, "log base": "base", "value": "values"}
         return Rollout(
             step=step,
-            place=place,
+            place=index,
             group=int(row["group"]),
             prompt=str(row["prompt"]),
             answer=str(row["answer"]),
@@ -240,13 +240,13 @@ def _weight(sources: Sources, name: str) -> str:
 def token_series(rollout: Rollout) -> dict[str, np.ndarray]:
     """What the tokens can be coloured by, the last advantage first; one number for all of them is repeated."""
     T = len(rollout.tokens)
-    found = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
+    series_ = {f"advantage: {name}": _spread(values, T) for name, values in reversed(rollout.advantages.items())}
     known = {name: values for name, values in rollout.numbers.items() if len(values) == T}
     if {"log π", "log base"} <= known.keys():
-        found["log π - log base"] = known["log π"] - known["log base"]
+        series_["log π - log base"] = known["log π"] - known["log base"]
     if "value" in known:
-        found["value"] = known["value"]
-    return {name: values for name, values in found.items() if len(values) == T}
+        series_["value"] = known["value"]
+    return {name: values for name, values in series_.items() if len(values) == T}
 
 
 def _spread(values: np.ndarray, number: int) -> np.ndarray:
@@ -273,10 +273,10 @@ def no_tokens_html() -> str:
     return f'{STYLE}<div class="rl"><p class="faint">The tokens of this answer were not kept.</p></div>'
 
 
-def _title(rollout: Rollout, every: Mapping[str, np.ndarray], place: int) -> str:
-    told = {**every, **rollout.numbers}
-    facts = (f"{name} {number(float(values[place]))}" for name, values in told.items() if place < len(values))
-    return f"token {place + 1}, id {rollout.tokens[place]}\n" + "\n".join(facts)
+def _title(rollout: Rollout, every: Mapping[str, np.ndarray], index: int) -> str:
+    numbers = {**every, **rollout.numbers}
+    facts = (f"{name} {number(float(values[index]))}" for name, values in numbers.items() if index < len(values))
+    return f"token {index + 1}, id {rollout.tokens[index]}\n" + "\n".join(facts)
 
 
 def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:

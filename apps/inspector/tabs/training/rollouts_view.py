@@ -45,20 +45,20 @@ def section(site: Site, run: gr.Dropdown) -> Section:
     asked = [run, made.step, made.place, made.colour]
 
     def on(event: Callable[..., Any], step: Callable[[int, Any], int], **options: Any) -> Any:
-        def move(event: gr.EventData, run: str | None, at: float, place: int, colour: str | None) -> Values:
-            return present(site, run, at, step(place, event), colour)
+        def move(event: gr.EventData, run: str | None, at: float, index: int, colour: str | None) -> Values:
+            return present(site, run, at, step(index, event), colour)
 
         return event(move, asked, made.outputs, **QUIET, **options)
 
     events = [
-        on(made.step.input, lambda _place, _event: 0, trigger_mode="always_last"),
-        on(made.table.select, lambda place, event: place // SIZE * SIZE + event.index[0]),
-        on(turns[0].click, lambda place, _event: place // SIZE * SIZE - SIZE),
-        on(turns[1].click, lambda place, _event: place - 1),
-        on(turns[2].click, lambda place, _event: place + 1),
-        on(turns[3].click, lambda place, _event: place // SIZE * SIZE + SIZE),
+        on(made.step.input, lambda _index, _event: 0, trigger_mode="always_last"),
+        on(made.table.select, lambda index, event: index // SIZE * SIZE + event.index[0]),
+        on(turns[0].click, lambda index, _event: index // SIZE * SIZE - SIZE),
+        on(turns[1].click, lambda index, _event: index - 1),
+        on(turns[2].click, lambda index, _event: index + 1),
+        on(turns[3].click, lambda index, _event: index // SIZE * SIZE + SIZE),
     ]
-    on(made.colour.input, lambda place, _event: place)
+    on(made.colour.input, lambda index, _event: index)
     return made._replace(events=events)
 
 
@@ -74,12 +74,21 @@ def _components() -> tuple[Section, list[gr.Button]]:
     with gr.Row():
         with gr.Column(min_width=320):
             waterfall = gr.Plot(show_label=False, visible=False, elem_id="waterfall")
-            told = gr.HTML(apply_default_css=False)
+            numbers_html = gr.HTML(apply_default_css=False)
         with gr.Column(min_width=320):
             colour = filled_list("Colour of the tokens", visible=False)
             strip = gr.HTML(elem_id="strip", apply_default_css=False)
     return Section(
-        note, step, gr.Number(0, precision=0, visible=False), table, where, answer, waterfall, told, colour, strip
+        note,
+        step,
+        gr.Number(0, precision=0, visible=False),
+        table,
+        where,
+        answer,
+        waterfall,
+        numbers_html,
+        colour,
+        strip,
     ), turns
 
 
@@ -97,11 +106,11 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
     )
 
 
-def present(site: Site, run: str | None, step: float, place: int, colour: str | None) -> Values:
+def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
     """Everything of the section; without a run nothing, which is told above."""
     if not run:
         return [gr.HTML(visible=False), *_nothing()]
-    return noted(_present, _nothing)(site, run, step, place, colour)
+    return noted(_present, _nothing)(site, run, step, index, colour)
 
 
 def _nothing() -> Values:
@@ -119,24 +128,24 @@ def _nothing() -> Values:
     ]
 
 
-def _present(site: Site, run: str, step: float, place: int, colour: str | None) -> Values:
+def _present(site: Site, run: str, step: float, index: int, colour: str | None) -> Values:
     folder = site.root.find(run, TRAINED)
     steps = views.steps_of(folder)
     if not steps:
         raise UsageError(NONE)
     at, sources = views.nearest(steps, step), read_sources(folder)
     total = views.number_of(folder, at)
-    place = max(0, min(place, total - 1))
-    start = place // SIZE * SIZE
+    index = max(0, min(index, total - 1))
+    start = index // SIZE * SIZE
     rows = views.read_answers(folder, at, start, SIZE)
-    chosen = views.read_answer(folder, at, place)
+    chosen = views.read_answer(folder, at, index)
     bars, heads = waterfall(chosen, sources), views.headers(rows)
-    mark = f'<style>#rollouts .body-cell[data-row="{place - start}"] {{background: var(--color-accent-soft)}}</style>'
+    mark = f'<style>#rollouts .body-cell[data-row="{index - start}"] {{background: var(--color-accent-soft)}}</style>'
     return [
         slider(steps, at),
-        place,
+        index,
         gr.Dataframe(views.cells(rows, sources), headers=heads, column_widths=_widths(len(heads)), visible=True),
-        f"answer {place + 1:,} of {total:,}",
+        f"answer {index + 1:,} of {total:,}",
         mark + views.answer_html(chosen, sources),
         gr.Plot(waterfall_figure(bars), visible=True) if bars else gr.Plot(visible=False),
         waterfall_html() if bars else no_waterfall_html(),

@@ -46,13 +46,13 @@ def tab(site: Site) -> None:
     with gr.Row():
         run = chooser(site, TRAINED, scale=3)
         window = gr.Slider(1, 50, value=1, step=1, label="Mean of so many steps (1: as logged)", scale=2)
-    story, seen = _story(), gr.State()
+    overview, seen = _story(), gr.State()
     below = rollouts.section(site, run)
-    asked = [run, window, story.column, story.teller]
-    outputs = [seen, *story.outputs, *below.outputs]
+    asked = [run, window, overview.column, overview.teller]
+    outputs = [seen, *overview.outputs, *below.outputs]
 
-    def show(run: str | None, window: float, column: str | None, teller: str | None, step: float, place: int) -> Values:
-        answers = rollouts.present(site, run, step, place, None)
+    def show(run: str | None, window: float, column: str | None, teller: str | None, step: float, index: int) -> Values:
+        answers = rollouts.present(site, run, step, index, None)
         return [_log_of(site, run), *_tell(site, run, int(window), column, teller), *answers]
 
     def arrive(query: Mapping[str, str], run: str | None, *rest: Any) -> Values:
@@ -66,15 +66,15 @@ def tab(site: Site) -> None:
         now = site.root.followed(run, TRAINED)
         log = _log_of(site, now)
         if log == seen:
-            return [gr.skip() for _ in range(3 + len(story.outputs))]
-        told = _tell(site, now, *rest)
-        return [run_list(site, now, TRAINED), rollouts.slider(_kept(site, now), step), log, *told]
+            return [gr.skip() for _ in range(3 + len(overview.outputs))]
+        updates = _tell(site, now, *rest)
+        return [run_list(site, now, TRAINED), rollouts.slider(_kept(site, now), step), log, *updates]
 
     opened = opening(site, "training", arrive, asked, [run, *outputs])
     changed = run.input(chosen, asked, outputs, **QUIET)
-    for event in (window.input, story.column.input, story.teller.input):
-        event(lambda *values: _tell(site, *values), asked, story.outputs, trigger_mode="always_last", **QUIET)
-    story.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *story.outputs], **QUIET)
+    for event in (window.input, overview.column.input, overview.teller.input):
+        event(lambda *values: _tell(site, *values), asked, overview.outputs, trigger_mode="always_last", **QUIET)
+    overview.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *overview.outputs], **QUIET)
     for event in (opened, changed, *below.events):
         event.then(None, [run, below.step, below.place], None, js=address("training", "run", "step", "answer"), **QUIET)
 
@@ -88,12 +88,23 @@ def _story() -> Story:
             over_kl = gr.Plot(show_label=False, visible=False, elem_id="over-kl")
         with gr.Column(min_width=300):
             column = filled_list("Any other column", elem_id="any-column")
-            own = gr.Plot(show_label=False, visible=False, elem_id="own")
+            own_figure = gr.Plot(show_label=False, visible=False, elem_id="own")
     with gr.Accordion("Rewards that learn or ask", open=True):
         teller = filled_list("Reward", visible=False)
         learner = tuple(_plots([f"telling-{index}" for index in range(TELLING)]))
-        told = gr.HTML(elem_id="told", apply_default_css=False)
-    return Story(note, progress, panels, over_kl, column, own, teller, learner, told, gr.Timer(SECONDS, active=False))
+        status_html = gr.HTML(elem_id="told", apply_default_css=False)
+    return Story(
+        note,
+        progress,
+        panels,
+        over_kl,
+        column,
+        own_figure,
+        teller,
+        learner,
+        status_html,
+        gr.Timer(SECONDS, active=False),
+    )
 
 
 def _plots(names: Sequence[str]) -> list[gr.Plot]:
@@ -172,12 +183,16 @@ def _own(steps: views.Steps, column: str | None, window: int) -> Values:
 
 def _teller(steps: views.Steps, sources: views.Sources, name: str | None, window: int) -> Values:
     """The list of rewards that write of themselves, what the chosen one learnt, and its columns."""
-    told = views.tellers(steps, sources)
-    if not told:
+    columns_ = views.tellers(steps, sources)
+    if not columns_:
         learner = [gr.Plot(visible=False) for _ in range(TELLING)]
         return [gr.Dropdown(visible=False), *learner, views.no_teller_html()]
-    name = name if name in told else next(iter(told))
+    name = name if name in columns_ else next(iter(columns_))
     panels = [*views.teller_panels(name, steps).values()]
     figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:TELLING]]
     figures += [_plot(None)] * (TELLING - len(figures))
-    return [gr.Dropdown([*told], value=name, visible=True), *figures, views.teller_html(name, told[name], steps)]
+    return [
+        gr.Dropdown([*columns_], value=name, visible=True),
+        *figures,
+        views.teller_html(name, columns_[name], steps),
+    ]

@@ -65,12 +65,12 @@ def _advantages(means: dict[str, float], reward: float) -> Iterator[Bar]:
 
 def waterfall_figure(bars: list[Bar]) -> go.Figure:
     """Bars from top to bottom; what adds and what takes away have the ends of the diverging scale."""
-    places = [*range(len(bars))]
+    positions = [*range(len(bars))]
     figure = go.Figure(
         go.Waterfall(
             orientation="h",
             measure=[bar.kind for bar in bars],
-            y=places,
+            y=positions,
             x=[bar.value for bar in bars],
             text=[_signed(bar) for bar in bars],
             textposition="outside",
@@ -84,7 +84,7 @@ def waterfall_figure(bars: list[Bar]) -> go.Figure:
         )
     )
     figure.update_yaxes(
-        autorange="reversed", showgrid=False, tickvals=places, ticktext=[plain(bar.label, 28) for bar in bars]
+        autorange="reversed", showgrid=False, tickvals=positions, ticktext=[plain(bar.label, 28) for bar in bars]
     )
     figure.update_xaxes(range=_range(bars))
     layout(figure, x="mean of tokens", y="", height=110 + 30 * len(bars))
@@ -97,8 +97,8 @@ def _range(bars: list[Bar]) -> list[float]:
     for bar in bars:
         so_far = bar.value if bar.kind == TOTAL else so_far + bar.value
         sums.append(so_far)
-    room = 0.3 * (max(sums) - min(sums) or 1.0)
-    return [min(sums) - room, max(sums) + room]
+    padding = 0.3 * (max(sums) - min(sums) or 1.0)
+    return [min(sums) - padding, max(sums) + padding]
 
 
 def _signed(bar: Bar) -> str:

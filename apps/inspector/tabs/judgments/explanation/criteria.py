@@ -56,16 +56,16 @@ def grounds(folder: Path, scorer: str, case: str) -> Grounds | None:
     path = folder / JUDGMENTS
     if not path.is_file():
         return None
-    found = query(ROW, {"judgments": path}, {"scorer": scorer, "case": case}, way_out="run `rewardlab judge` again")
+    rows = query(ROW, {"judgments": path}, {"scorer": scorer, "case": case}, way_out="run `rewardlab judge` again")
     try:
-        return _grounds(*found[0]) if found else None
+        return _grounds(*rows[0]) if rows else None
     except UNREADABLE as error:
         raise DataError(f"{path}: the judgment of '{case}' cannot be read ({error})") from error
 
 
 def _grounds(criteria, reasoning, raw, orders, prompt_tokens, completion_tokens, seconds, cost) -> Grounds:
     return Grounds(
-        tuple(_criterion(**one) for one in criteria or ()),
+        tuple(_criterion(**criterion) for criterion in criteria or ()),
         str(reasoning or ""),
         tuple(map(str, raw or ())),
         tuple(tuple(map(int, order)) for order in orders or ()),
@@ -93,22 +93,24 @@ class Quotation(NamedTuple):
 
 def quotations(answer: str, criteria: Sequence[Criterion]) -> list[Quotation]:
     """Every place where the evidence of a criterion stands; spaces, letter case and quotation marks do not count."""
-    found = []
+    quotations_ = []
     for criterion in criteria:
         words = [re.escape(word) for word in criterion.evidence.strip(" \"'“”‘’«»\n").split()]
-        for place in re.finditer(r"\s+".join(words), answer, re.IGNORECASE) if words else ():
-            found.append(Quotation(place.start(), place.end(), criterion))
-    return found
+        for match in re.finditer(r"\s+".join(words), answer, re.IGNORECASE) if words else ():
+            quotations_.append(Quotation(match.start(), match.end(), criterion))
+    return quotations_
 
 
 def marked(answer: str, criteria: Sequence[Criterion]) -> str:
     """The answer as HTML with its quoted evidence marked; where quotations overlap, a mark names all of them."""
     text, rest = answer[:LONGEST], answer[LONGEST:]
-    found = quotations(text, criteria)
-    cuts = sorted({0, len(text), *(place for one in found for place in (one.start, one.end))})
+    quoted = quotations(text, criteria)
+    cuts = sorted({0, len(text), *(edge for quotation in quoted for edge in (quotation.start, quotation.end))})
     parts = []
     for start, end in pairwise(cuts):
-        over = dict.fromkeys(one.criterion for one in found if one.start <= start and end <= one.end)
+        over = dict.fromkeys(
+            quotation.criterion for quotation in quoted if quotation.start <= start and end <= quotation.end
+        )
         parts.append(_mark(text[start:end], [*over]))
     return "".join(parts) + shown(rest, 0) if rest else "".join(parts)
 
@@ -132,18 +134,18 @@ def _colour(value: float) -> str:
 # ---- what is shown ----
 
 
-def grounds_html(found: Grounds, answers: Sequence[str]) -> str:
+def grounds_html(grounds_: Grounds, answers: Sequence[str]) -> str:
     """Criteria, the answers with the evidence marked, the reasoning, every reply, and what they cost."""
-    parts = [_replies_html(found, answers), _reasoning_html(found), _cost_html(found)]
-    if found.criteria:
-        parts = [_criteria_html(found, len(answers)), _answers_html(found, answers), *parts]
+    parts = [_replies_html(grounds_, answers), _reasoning_html(grounds_), _cost_html(grounds_)]
+    if grounds_.criteria:
+        parts = [_criteria_html(grounds_, len(answers)), _answers_html(grounds_, answers), *parts]
     return f'{html.STYLE}{STYLE}<div class="rl">{"".join(parts)}</div>'
 
 
-def _criteria_html(found: Grounds, answers: int) -> str:
-    names = dict.fromkeys(criterion.name for criterion in found.criteria)
-    by_place = {(criterion.name, criterion.answer): criterion for criterion in found.criteria}
-    marks = any(criterion.evidence for criterion in found.criteria)
+def _criteria_html(grounds_: Grounds, answers: int) -> str:
+    names = dict.fromkeys(criterion.name for criterion in grounds_.criteria)
+    by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds_.criteria}
+    marks = any(criterion.evidence for criterion in grounds_.criteria)
     head = "".join(f"<th>Answer {index + 1}</th>" for index in range(answers))
     rows = "".join(
         f"<tr><td>{shown(name)}</td>"
@@ -155,22 +157,22 @@ def _criteria_html(found: Grounds, answers: int) -> str:
     return f'<div class="box scores criteria">{table}</div>'
 
 
-def _verdict(one: Criterion | None, marks: bool) -> str:
+def _verdict(criterion: Criterion | None, marks: bool) -> str:
     """A mark with its evidence; a number where values are scores on scales of their own."""
-    if one is None:
+    if criterion is None:
         return '<td class="verdict faint">no verdict</td>'
     if not marks:
-        return f"<td>{number(one.value)}</td>"
-    stray = "" if one.quoted else ' <span class="wrong">(does not stand in the answer)</span>'
-    quoted = f"<q>{shown(one.evidence, 400)}</q>{stray}" if one.evidence else ""
-    return f'<td class="verdict"><span class="{_colour(one.value)}">{_word(one.value)}</span>{quoted}</td>'
+        return f"<td>{number(criterion.value)}</td>"
+    stray = "" if criterion.quoted else ' <span class="wrong">(does not stand in the answer)</span>'
+    quoted = f"<q>{shown(criterion.evidence, 400)}</q>{stray}" if criterion.evidence else ""
+    return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_word(criterion.value)}</span>{quoted}</td>'
 
 
-def _answers_html(found: Grounds, answers: Sequence[str]) -> str:
+def _answers_html(grounds_: Grounds, answers: Sequence[str]) -> str:
     boxes = "".join(
         _box(
             f"Answer {index + 1}",
-            marked(text, [criterion for criterion in found.criteria if criterion.answer == index]),
+            marked(text, [criterion for criterion in grounds_.criteria if criterion.answer == index]),
         )
         for index, text in enumerate(answers)
     )
@@ -184,30 +186,30 @@ def _box(head: str, text: str, kind: str = "") -> str:
     )
 
 
-def _reasoning_html(found: Grounds) -> str:
-    return _box("Reasoning", shown(found.reasoning)) if found.reasoning else ""
+def _reasoning_html(grounds_: Grounds) -> str:
+    return _box("Reasoning", shown(grounds_.reasoning)) if grounds_.reasoning else ""
 
 
-def _replies_html(found: Grounds, answers: Sequence[str]) -> str:
+def _replies_html(grounds_: Grounds, answers: Sequence[str]) -> str:
     """Replies beside each other: of a comparison in both orders these are the two orders."""
     boxes = "".join(
-        _box(_request(index, _at(found.orders, index), raw, answers), shown(raw), "reply")
-        for index, raw in enumerate(found.raw)
+        _box(_request(index, _at(grounds_.orders, index), raw, answers), shown(raw), "reply")
+        for index, raw in enumerate(grounds_.raw)
     )
-    turned = _flips(found, answers)
+    turned = _flips(grounds_, answers)
     return f'{turned}<div class="answers replies">{boxes}</div>' if boxes else ""
 
 
-def _at(orders: Sequence[tuple[int, ...]], place: int) -> tuple[int, ...]:
-    return orders[place] if place < len(orders) else ()
+def _at(orders: Sequence[tuple[int, ...]], index: int) -> tuple[int, ...]:
+    return orders[index] if index < len(orders) else ()
 
 
 def _request(place: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
     """Which answers the request showed, in which order, and what its reply says."""
-    names = ", then ".join(f"answer {one + 1}" for one in order)
+    names = ", then ".join(f"answer {index + 1}" for index in order)
     head = f"<span>Reply {place + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
-    said = said_of(raw, order, answers)
-    return head + (f'<span class="end">{shown(said)}</span>' if said else "")
+    verdict = said_of(raw, order, answers)
+    return head + (f'<span class="end">{shown(verdict)}</span>' if verdict else "")
 
 
 def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
@@ -216,29 +218,30 @@ def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
     >>> said_of("Winner: A", (1, 0), ["first", "second"])
     'answer 2 is better'
     """
-    if len(order) != len(LABELS) or not all(0 <= one < len(answers) for one in order):
+    if len(order) != len(LABELS) or not all(0 <= index < len(answers) for index in order):
         return ""
-    found = pair_verdict(raw, quoted=[answers[one] for one in order])
-    if isinstance(found, NoVerdict):
-        return str(found)
-    if found.choice not in LABELS:
+    verdict = pair_verdict(raw, quoted=[answers[index] for index in order])
+    if isinstance(verdict, NoVerdict):
+        return str(verdict)
+    if verdict.choice not in LABELS:
         return "a tie"
-    return f"answer {order[LABELS.index(found.choice)] + 1} is better"
+    return f"answer {order[LABELS.index(verdict.choice)] + 1} is better"
 
 
-def _flips(found: Grounds, answers: Sequence[str]) -> str:
+def _flips(grounds_: Grounds, answers: Sequence[str]) -> str:
     """A sentence where the reply to a turned order says something else."""
-    said: dict[Any, set[str]] = {}
-    for raw, order in zip(found.raw, found.orders, strict=False):
+    verdicts_by_pair: dict[Any, set[str]] = {}
+    for raw, order in zip(grounds_.raw, grounds_.orders, strict=False):
         if len(order) == len(LABELS):
-            said.setdefault(frozenset(order), set()).add(said_of(raw, order, answers))
-    if all(len(one) == 1 for one in said.values()):
+            verdicts_by_pair.setdefault(frozenset(order), set()).add(said_of(raw, order, answers))
+    if all(len(verdicts_) == 1 for verdicts_ in verdicts_by_pair.values()):
         return ""
     return '<p class="wrong">The replies differ: the verdict follows the order of the answers.</p>'
 
 
-def _cost_html(found: Grounds) -> str:
+def _cost_html(grounds_: Grounds) -> str:
     return (
-        f'<div class="faint">{len(found.raw)} requests, {found.prompt_tokens:,} + {found.completion_tokens:,} tokens, '
-        f"{number(found.seconds)} seconds, cost {number(found.cost)}.</div>"
+        f'<div class="faint">{len(grounds_.raw)} requests, {grounds_.prompt_tokens:,} + '
+        f"{grounds_.completion_tokens:,} tokens, "
+        f"{number(grounds_.seconds)} seconds, cost {number(grounds_.cost)}.</div>"
     )

@@ -72,7 +72,7 @@ def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[s
     if hasattr(model, "logprobs"):
         parts: Any = token_rewards(model, examples)
     else:
-        parts = tuple(sentence_effects(model, *one) for one in zip(examples, rewards, strict=True))
+        parts = tuple(sentence_effects(model, *item) for item in zip(examples, rewards, strict=True))
     contract = model.contract
     return Explanation(name, contract.kind, contract.hash(), contract.objectives, rewards, parts, contract.beta)
 
@@ -82,15 +82,15 @@ def explain(name: str, model: RewardModel, prompt: Messages, answers: Sequence[s
 
 def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards, ...]:
     """r_t = β log π_r(y_t | x, y_<t), or β (log π - log π_ref) for an implicit reward: what the reward adds up from."""
-    read = [one.logprobs(examples) for one in _readings(model)]
+    read = [reading.logprobs(examples) for reading in _readings(model)]
     encoder = model.encoder
-    found = []
+    rewards = []
     for index, example in enumerate(examples):
         row = encoder.encode_answer(example)
         texts = pieces(encoder.tokenizer, row.ids[row.start :])
         values = model.contract.beta * np.stack([of_objective[index] for of_objective in read])
-        found.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
-    return tuple(found)
+        rewards.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
+    return tuple(rewards)
 
 
 def _readings(model: Any) -> list[Any]:
@@ -99,7 +99,7 @@ def _readings(model: Any) -> list[Any]:
     if adapter is None or not adapter.settings.follows_preference or model.preference is not None:
         return [model]
     names = adapter.objectives
-    return [model.at({name: float(name == one) for name in names}) for one in names]
+    return [model.at({name: float(name == name_) for name in names}) for name_ in names]
 
 
 def adds_up(explanation: Explanation) -> float:
@@ -118,7 +118,7 @@ def sentences(text: str) -> list[str]:
     ['One, e.g. ', '1.5. ', 'Two!\\n\\n', 'Three']
     """
     begins = len(text) - len(text.lstrip())
-    cuts = [0, *(found.end() for found in SENTENCE.finditer(text) if found.end() > begins), len(text)]
+    cuts = [0, *(match.end() for match in SENTENCE.finditer(text) if match.end() > begins), len(text)]
     return [text[start:end] for start, end in pairwise(cuts) if start < end]
 
 
@@ -138,9 +138,9 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
     return SentenceEffects(texts, np.concatenate([effects, unknown], axis=1), len(parts) - tried)
 
 
-def _without(parts: Sequence[str], place: int) -> str:
+def _without(parts: Sequence[str], index: int) -> str:
     """The answer ends without a space where it did so before."""
-    rest = "".join((*parts[:place], *parts[place + 1 :]))
+    rest = "".join((*parts[:index], *parts[index + 1 :]))
     return rest if parts[-1] != parts[-1].rstrip() else rest.rstrip()
 
 
@@ -150,8 +150,8 @@ def _without(parts: Sequence[str], place: int) -> str:
 def contracts_of(folder: Path) -> dict[str, str]:
     """The contract of every scorer of a run, as its manifest states them; empty where it does not."""
     try:
-        found = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
-        return {str(name): str(contract) for name, contract in found.items()}
+        contracts = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["contracts"]
+        return {str(name): str(contract) for name, contract in contracts.items()}
     except UNREADABLE:
         return {}
 

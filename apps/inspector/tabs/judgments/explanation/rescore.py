@@ -64,15 +64,15 @@ def source_of(folder: Path, root: Path, case: str) -> Source:
 
 def _of_case(path: Path, case: str, score: str, name: str) -> Source:
     try:
-        found = read_rubrics(path)
+        rubrics_read = read_rubrics(path)
     except DataError as error:
         return Source(None, score, str(error))
-    rubric = found.get(case) if path.suffix == ".jsonl" else found[path.stem]
+    rubric = rubrics_read.get(case) if path.suffix == ".jsonl" else rubrics_read[path.stem]
     return Source(rubric, score, "" if rubric else f"{name} has no rubric for '{case}'.")
 
 
 def _allowed(name: str, root: Path) -> Path | None:
-    if name in {one.stem for one in OURS.glob("*.toml")}:
+    if name in {file.stem for file in OURS.glob("*.toml")}:
         return OURS / f"{name}.toml"
     try:
         path = Path(name).resolve()
@@ -85,10 +85,10 @@ def _allowed(name: str, root: Path) -> Path | None:
 def read_settings(folder: Path) -> Mapping[str, Any]:
     """The settings that a run was made with; empty where they cannot be read."""
     try:
-        found = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
+        values = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 # ---- arithmetic ----
@@ -106,8 +106,8 @@ def formula(name: str) -> RubricScore:
     """A score by its name."""
     if name not in SCORES:
         raise UsageError(f"no score '{name}'; there is {', '.join(SCORES)}")
-    found = getattr(rubric_score, name)
-    return found() if name == "anchored" else found
+    formula_ = getattr(rubric_score, name)
+    return formula_() if name == "anchored" else formula_
 
 
 def rescore(
@@ -129,11 +129,11 @@ def rescore(
 
 
 def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | None:
-    kept = {name: value for name, value in values.items() if name in rubric.ids}
-    if not kept:
+    known_values = {name: value for name, value in values.items() if name in rubric.ids}
+    if not known_values:
         return None
     try:
-        return formula(score)(rubric, kept)
+        return formula(score)(rubric, known_values)
     except ValueError as error:
         raise UsageError(f"the score '{score}' does not fit this rubric: {error}") from error
 
@@ -141,25 +141,25 @@ def _score(rubric: Rubric, values: Mapping[str, float], score: str) -> float | N
 def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[str, float]]) -> list[str]:
     """A sentence on each criterion that no verdict was given on: a new one, or one that now says something else."""
     known = {name for marks in values for name in marks}
-    before = {one.id: _meaning(one) for one in (*judged.rules, *judged.principles)} if judged else {}
-    told = []
+    before = {item.id: _meaning(item) for item in (*judged.rules, *judged.principles)} if judged else {}
+    changes = []
     for one in (*edited.rules, *edited.principles):
         if one.id not in known:
-            told.append(f"'{one.id}' has no verdict here and does not count; a judge would have to be asked.")
+            changes.append(f"'{one.id}' has no verdict here and does not count; a judge would have to be asked.")
         elif one.id in before and before[one.id] != _meaning(one):
-            told.append(f"'{one.id}' says something else than what was judged; its verdict is on the old words.")
-    return told
+            changes.append(f"'{one.id}' says something else than what was judged; its verdict is on the old words.")
+    return changes
 
 
-def _meaning(one: Rule | Principle) -> tuple[str, ...]:
+def _meaning(item: Rule | Principle) -> tuple[str, ...]:
     """What a judge was asked; weights and vetoes are arithmetic."""
-    return (one.type, one.criterion, one.test) if isinstance(one, Rule) else (one.description,)
+    return (item.type, item.criterion, item.test) if isinstance(item, Rule) else (item.description,)
 
 
 # ---- what is shown ----
 
 
-def rescored_html(rows: Sequence[Rescored], told: Sequence[str], doubts: Sequence[str]) -> str:
+def rescored_html(rows: Sequence[Rescored], changes: Sequence[str], doubts: Sequence[str]) -> str:
     """Scores before and after, who is best before and after, and what is to be said of it."""
     heads = ("", "in the run", "same rubric", "edited rubric")
     body = "".join(
@@ -169,7 +169,7 @@ def rescored_html(rows: Sequence[Rescored], told: Sequence[str], doubts: Sequenc
     table = (
         f"<table><thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table>"
     )
-    lists = _list("Only a judge could say", told) + _list("Doubtful in this rubric", doubts)
+    lists = _list("Only a judge could say", changes) + _list("Doubtful in this rubric", doubts)
     best = f"<p>{_change(rows)}</p>"
     return f'{html.STYLE}<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'
 

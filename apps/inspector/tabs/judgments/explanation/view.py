@@ -78,7 +78,7 @@ def _found(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
 def _rubric(site: Site, chosen: gr.State) -> list[Any]:
     """The editor: group, formula, text, a sentence on where the text is from, and the new scores."""
     with gr.Accordion("Rubric: edit it, and score the stored verdicts again", open=False, visible=False) as group:
-        told = gr.HTML(apply_default_css=False)
+        status_html = gr.HTML(apply_default_css=False)
         text = gr.Textbox(lines=10, max_lines=30, label="Rubric (TOML or JSON)", elem_id="rubric")
         with gr.Row(elem_classes="bar"):
             score = gr.Dropdown(list(SCORES), label="Score", scale=1)
@@ -89,7 +89,7 @@ def _rubric(site: Site, chosen: gr.State) -> list[Any]:
         return _rescored(site, chosen, text, score)
 
     again.click(sentences(rescored), [chosen, text, score], new, **QUIET)
-    return [group, told, text, score, new]
+    return [group, status_html, text, score, new]
 
 
 def _no_rubric() -> list[Any]:
@@ -98,23 +98,23 @@ def _no_rubric() -> list[Any]:
 
 def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
     """What the judge kept, and the rubric where there are verdicts on one."""
-    found = grounds(folder, scorer, case)
-    if found is None:
+    grounds_ = grounds(folder, scorer, case)
+    if grounds_ is None:
         return ["", *_no_rubric()]
-    shown = grounds_html(found, item(open_run(folder), scorer, case).answers)
-    if not found.criteria:
+    shown = grounds_html(grounds_, item(open_run(folder), scorer, case).answers)
+    if not grounds_.criteria:
         return [shown, *_no_rubric()]
     source = source_of(folder, root, case)
-    told = note_html(source.told) if source.told else ""
-    return [shown, gr.Accordion(visible=True), told, source.text, source.score, ""]
+    note = note_html(source.told) if source.told else ""
+    return [shown, gr.Accordion(visible=True), note, source.text, source.score, ""]
 
 
 def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
     folder, shown = _found(site, chosen)
-    found = grounds(folder, shown.scorer, shown.case)
-    if found is None:
+    grounds_ = grounds(folder, shown.scorer, shown.case)
+    if grounds_ is None:
         raise UsageError(f"'{shown.scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
-    edited, values = parse_rubric(text), found.values(len(shown.answers))
+    edited, values = parse_rubric(text), grounds_.values(len(shown.answers))
     judged = source_of(folder, site.root.folder, shown.case).rubric
     recorded = shown.verdict.scores if shown.verdict else ()
     rows = rescore(edited, judged, values, recorded, score)
@@ -152,16 +152,18 @@ def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]
     folder, shown = _found(site, chosen)
     settings = read_settings(folder)
     with site.models.reward_model(name) as model:
-        found = views.explain(str(name), _read_at(model, settings.get("preference")), shown.messages, shown.answers)
+        explanation = views.explain(
+            str(name), _read_at(model, settings.get("preference")), shown.messages, shown.answers
+        )
     scores = {verdict.scorer.name: verdict.scores for verdict in shown.verdicts}
-    sentence = views.recorded(found, views.contracts_of(folder), scores, settings.get("objective"))
-    several = len(found.objectives) > 1
+    sentence = views.recorded(explanation, views.contracts_of(folder), scores, settings.get("objective"))
+    several = len(explanation.objectives) > 1
     return [
-        (found, sentence),
-        gr.Dropdown(list(found.objectives), value=found.objectives[0], visible=several),
-        gr.Radio(value=CENTRES[0], visible=found.by_token),
-        *_redrawn((found, sentence), 0, 0),
-        gr.Plot(views.objectives_figure(found) if several else None, visible=several),
+        (explanation, sentence),
+        gr.Dropdown(list(explanation.objectives), value=explanation.objectives[0], visible=several),
+        gr.Radio(value=CENTRES[0], visible=explanation.by_token),
+        *_redrawn((explanation, sentence), 0, 0),
+        gr.Plot(views.objectives_figure(explanation) if several else None, visible=several),
     ]
 
 
@@ -180,7 +182,9 @@ def _redrawn(
 ) -> Sequence[Any]:
     if explained is None:
         raise UsageError("nothing is explained yet; press Explain")
-    found, sentence = explained
-    place = objective or 0
-    sums = gr.Plot(views.sums_figure(found, place) if found.by_token else None, visible=found.by_token)
-    return [views.explanation_html(found, place, centred=bool(centre), recorded=sentence), sums]
+    explanation_, sentence = explained
+    index = objective or 0
+    sums = gr.Plot(
+        views.sums_figure(explanation_, index) if explanation_.by_token else None, visible=explanation_.by_token
+    )
+    return [views.explanation_html(explanation_, index, centred=bool(centre), recorded=sentence), sums]
