@@ -1,9 +1,9 @@
-"""What the GPU compiler makes of every kernel, without a GPU: `rewardlab bench aot`.
+"""Registers, spills and instructions of every kernel as compiled for GPUs, without a GPU: `rewardlab bench aot`.
 
-Every operation starts its kernels on tensors without data, for the sizes in REHEARSALS of its file; each start is
-compiled for sm_80 and sm_90 exactly as it would be there, with the alignments that real sizes have. `--check FILE`
-compares with a committed table and fails (exit code 5) where a kernel spills more, or lost its wide loads or its matrix
-instructions; `--output FILE` writes one.
+Every operation launches its kernels on tensors without data, for the sizes in REHEARSALS of its file; each launch is
+compiled for sm_80 and sm_90 exactly as on such a device, with the alignments of real sizes. `--check FILE` compares
+with a committed table and fails (exit code 5) if a kernel spills more, or lost its wide loads or its matrix
+instructions; `--output FILE` writes a table.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Row:
     """Loads and stores of local memory."""
     instructions: int
     per_element: float | None
-    """Instructions of the longest loop (of the whole kernel without one) times threads, by the elements it handles."""
+    """Instructions of the longest loop (without a loop, of the kernel) times threads, per element that it handles."""
     wide_loads: int
     """Of 16 bytes a thread."""
     wgmma: int
@@ -61,7 +61,7 @@ def operations() -> list[str]:
 
 
 def rehearse(name: str, capability: int) -> list[Launch]:
-    """Every start of an operation's kernels on tensors without data, forward and where it has one backward."""
+    """Record every launch of an operation's kernels on tensors without data, forward and, if it exists, backward."""
     module, op = _fused(name), importlib.import_module(f"...kernels.{name}", __package__)
     with recorded(capability) as launches:
         for case in module.REHEARSALS:
@@ -71,7 +71,7 @@ def rehearse(name: str, capability: int) -> list[Launch]:
 
 
 def table(capabilities: Sequence[int] = CAPABILITIES) -> dict[str, dict[str, Any]]:
-    """A row for every distinct start, by operation, kernel, capability and constants."""
+    """Return a row for every distinct launch, by operation, kernel, capability and constants."""
     rows = {}
     for name in operations():
         for capability in capabilities:
@@ -83,7 +83,7 @@ def table(capabilities: Sequence[int] = CAPABILITIES) -> dict[str, dict[str, Any
 
 
 def title(launch: Launch) -> str:
-    """The kernel with what was chosen for it: constants, dtypes, warps and stages."""
+    """Return the kernel's name with its constants, dtypes, warps and stages."""
     _, constants, _ = signature(launch)
     names = [arg_name for arg_name in launch.kernel.arg_names if arg_name.isupper() and arg_name in constants]
     chosen = " ".join(f"{name}={constants[name]}" for name in names)
@@ -91,7 +91,7 @@ def title(launch: Launch) -> str:
 
 
 def signature(launch: Launch) -> tuple[dict[str, str], dict[str, Any], dict[tuple[int, ...], Any]]:
-    """Types, constants and alignments of a start, as Triton specialises them."""
+    """Return types, constants and alignments of a launch, as Triton specialises them."""
     types, constants, attributes = {}, {}, {}
     for index, parameter in enumerate(launch.kernel.params):
         value = launch.arguments[parameter.name]
@@ -106,7 +106,7 @@ def signature(launch: Launch) -> tuple[dict[str, str], dict[str, Any], dict[tupl
 
 
 def compiled(launch: Launch, capability: int, elements: Mapping[str, str]) -> Row:
-    """The start, compiled for a device of that capability."""
+    """Compile a launch for a device of the given capability and count its instructions."""
     types, constants, attributes = signature(launch)
     source = ASTSource(launch.kernel, types, constants, attributes)
     binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(launch.options))
@@ -114,7 +114,7 @@ def compiled(launch: Launch, capability: int, elements: Mapping[str, str]) -> Ro
         file.write(binary.asm["cubin"])
         file.flush()
         usage, sass = (_tool(option, file.name) for option in ("--dump-resource-usage", "-sass"))
-    code = [(int(place, 16), name, rest) for place, name, rest in INSTRUCTION.findall(sass)]
+    code = [(int(address, 16), name, rest) for address, name, rest in INSTRUCTION.findall(sass)]
     names = [name for _, name, _ in code if name != "NOP"]
     size = constants.get(elements.get(launch.kernel.__name__, ""))
     threads = 32 * launch.options["num_warps"]
@@ -130,25 +130,25 @@ def compiled(launch: Launch, capability: int, elements: Mapping[str, str]) -> Ro
 
 
 def _longest_loop(code: Sequence[tuple[int, str, str]]) -> int:
-    """Instructions from a backward jump's target to the jump, the most of any innermost loop; all without a loop."""
-    jumps = [(int(found[1], 16), place) for place, name, rest in code
-             if name.startswith("BRA") and (found := re.search(r"0x([0-9a-f]+)", rest))]  # fmt: skip
-    loops = [(target, place) for target, place in jumps if target < place]
+    """Count the instructions of the longest innermost loop, a backward jump's range; without a loop, count all."""
+    jumps = [(int(match[1], 16), address) for address, name, rest in code
+             if name.startswith("BRA") and (match := re.search(r"0x([0-9a-f]+)", rest))]  # fmt: skip
+    loops = [(target, address) for target, address in jumps if target < address]
     lengths = [
-        sum(first <= place <= last for place, _, _ in code)
+        sum(first <= address <= last for address, _, _ in code)
         for first, last in loops
         if not any((first, last) != (low, high) and first <= low and high <= last for low, high in loops)
     ]
     return max(lengths, default=sum(name != "NOP" for _, name, _ in code))
 
 
-def faults(found: Mapping[str, Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Where a compiled kernel is worse than the committed table, or is not in it."""
-    for key, row in found.items():
-        if key not in kept:
+def faults(rows: Mapping[str, Mapping[str, Any]], committed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a message for every compiled kernel that is worse than in the committed table, or missing there."""
+    for key, row in rows.items():
+        if key not in committed:
             yield f"{key}: not in the table; write it anew with --output"
             continue
-        before = kept[key]
+        before = committed[key]
         if row["spills"] > before["spills"]:
             yield f"{key}: spills {row['spills']}, {before['spills']} in the table"
         for name in ("wide_loads", "wgmma"):
@@ -157,7 +157,7 @@ def faults(found: Mapping[str, Mapping[str, Any]], kept: Mapping[str, Mapping[st
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table for people."""
+    """Format the table as Markdown."""
     heads = list(next(iter(rows.values())))
     lines = ["| kernel | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for key, row in rows.items():
@@ -188,7 +188,7 @@ def _tool(option: str, file: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; exit code 5 where `--check` finds a fault."""
+    """Print the table; exit code 5 if `--check` finds a regression."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", type=Path, help="a committed table, JSON")
     parser.add_argument("--output", type=Path, help="a JSON file to write")
@@ -196,11 +196,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = table()
     print(markdown(rows))
     if options.output is not None:
-        kept = {"triton": triton.__version__, "rows": rows}
-        options.output.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    found = [] if options.check is None else list(faults(rows, json.loads(options.check.read_text())["rows"]))
-    print("\n".join(found), file=sys.stderr)
-    return 5 if found else 0
+        table_file = {"triton": triton.__version__, "rows": rows}
+        options.output.write_text(json.dumps(table_file, indent=1) + "\n", encoding="utf-8")
+    messages = [] if options.check is None else list(faults(rows, json.loads(options.check.read_text())["rows"]))
+    print("\n".join(messages), file=sys.stderr)
+    return 5 if messages else 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """How often intervals of accuracies and of paired differences hold the truth: `rewardlab bench coverage`.
 
 Each cell draws data sets whose true accuracy is known. A prompt's chance of a right item is Beta-distributed with the
-accuracy as its mean, so that items of one prompt agree as much as the intraclass correlation (ICC) says. The second
-scorer of a difference has the same chances and then loses 0.05 of its accuracy at random. All data sets of a cell share
-the bootstrap samples of whole prompts, as the scorers of a report do.
+accuracy as its mean, so that items of one prompt agree as much as the intraclass correlation (ICC) prescribes. The
+second scorer of a difference has the same chances and then loses 0.05 of its accuracy at random. All data sets of a
+cell share the bootstrap samples of prompts, as the scorers of a report do.
 """
 
 import argparse
@@ -32,7 +32,7 @@ class Cell:
     icc: float
     prompts: int
     items: int
-    """Of each prompt."""
+    """Items of each prompt."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Coverage:
 
     accuracy: float
     percentile: float
-    """Of the accuracy too, by bootstrap percentiles alone."""
+    """Coverage of the accuracy by bootstrap percentiles alone."""
     difference: float
     width: float
 
 
 def grid() -> Iterator[Cell]:
-    """Yield every cell; of one item a prompt there is no correlation."""
+    """Yield every cell; with one item per prompt there is no correlation."""
     for prompts in (30, 100, 350):
         for items, icc in ((1, 0.0), (4, 0.0), (4, 0.3)):
             for accuracy in (0.5, 0.7, 0.9, 0.97, 0.99):
@@ -70,22 +70,22 @@ def measure_cell(cell: Cell, data_sets: int, samples: int, seed: int = 0) -> Cov
     draws = cluster_draws(np.arange(cell.prompts), samples, seed)
     sampled, of_second = (_means(right, cell, draws) for right in (first, second))
     values = first.mean(0) / cell.items
-    found = [share_interval(v, s, cell.prompts) for v, s in zip(values, sampled.T, strict=True)]
+    intervals = [share_interval(v, s, cell.prompts) for v, s in zip(values, sampled.T, strict=True)]
     return Coverage(
-        accuracy=_holding(found, cell.accuracy),
+        accuracy=_holding(intervals, cell.accuracy),
         percentile=_holding(_percentiles(sampled), cell.accuracy),
         difference=_holding(_percentiles(sampled - of_second), LOSS),
-        width=float(np.mean([high - low for low, high in found])),
+        width=float(np.mean([high - low for low, high in intervals])),
     )
 
 
 def _means(right: np.ndarray, cell: Cell, draws: Draws) -> np.ndarray:
-    """Accuracies of the bootstrap samples [samples, data sets]."""
+    """Return the accuracies of the bootstrap samples, [samples, data sets]."""
     return draws.counts.astype(np.float64) @ right / (cell.prompts * cell.items)
 
 
 def _percentiles(sampled: np.ndarray) -> np.ndarray:
-    """`percentile_interval` of every column at once, [data sets, 2]."""
+    """Compute `percentile_interval` of every column at once, [data sets, 2]."""
     return np.quantile(sampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T
 
 
@@ -95,35 +95,35 @@ def _holding(intervals: Sequence[tuple[float, float]] | np.ndarray, truth: float
 
 
 def measure(data_sets: int, samples: int) -> dict[str, Any]:
-    """Return the whole grid, with what it was measured by."""
+    """Return the coverage of every cell, with the settings and versions."""
     cells = [{**asdict(cell), "coverage": asdict(measure_cell(cell, data_sets, samples))} for cell in grid()]
     facts = {"machine": platform.machine(), "numpy": version("numpy"), "scipy": version("scipy")}
     return {"data_sets": data_sets, "samples": samples, "level": LEVEL, "loss": LOSS, **facts, "cells": cells}
 
 
-def markdown(found: dict[str, Any]) -> str:
+def markdown(measurements: dict[str, Any]) -> str:
     """Return the grid as a table, in per cent."""
     names = ("prompts", "items", "icc", "accuracy")
     lines = ["| prompts | items each | ICC | accuracy | interval | percentiles | paired difference | mean width |"]
     lines.append("|---" * 8 + "|")
-    for cell in found["cells"]:
+    for cell in measurements["cells"]:
         figures = " | ".join(f"{100 * value:.1f}" for value in cell["coverage"].values())
         lines.append(f"| {' | '.join(str(cell[name]) for name in names)} | {figures} |")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; cells out of bounds fail."""
+    """Measure and print; exit code 5 if a cell is out of bounds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data_sets", type=int, default=4000, help="of each cell (default 4000)")
     parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples (default 1000)")
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
-    found = measure(options.data_sets, options.samples)
+    measurements = measure(options.data_sets, options.samples)
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(markdown(found))
-    out = [cell for cell in found["cells"] if not LEAST <= cell["coverage"]["accuracy"] <= MOST]
+        options.output.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
+    print(markdown(measurements))
+    out = [cell for cell in measurements["cells"] if not LEAST <= cell["coverage"]["accuracy"] <= MOST]
     print("\n".join(f"out of bounds: {cell}" for cell in out), file=sys.stderr, end="\n" if out else "")
     return 5 if out else 0
 

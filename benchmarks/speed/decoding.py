@@ -1,14 +1,14 @@
-"""Time per token of guided decoding beside plain decoding: `rewardlab bench decoding`.
+"""Time per token of guided decoding, compared with plain decoding: `rewardlab bench decoding`.
 
-A backbone with random weights writes answers of fixed length. The variants take turns of 16 tokens in one process, and
-a ratio is taken within each round, so that the load of other processes falls on all of them.
+A backbone with random weights generates completions of fixed length. The variants alternate every 16 tokens in one
+process, and ratios are computed within a round, so that the load of other processes affects all of them.
 
-    plain      the base alone
-    2N rows    the base alone on twice the rows: the time of a guide that costs nothing else
-    shared     base and adapter on one backbone, one forward of 2N rows
-    late       the same with the last quarter of the layers adapted, which alone see 2N rows
-    separate   base and guide as two models with weights of their own
-    loop       what the public code does: two models, prompt by prompt, a look at every token
+    plain      the base model alone
+    2N rows    the base model alone on twice the rows: the time of a guide without further cost
+    shared     base model and adapter on one backbone, one forward of 2N rows
+    late       the same with only the last quarter of the layers adapted, which alone process 2N rows
+    separate   base model and guide as two models with separate weights
+    loop       the published implementation: two models, prompt by prompt, synchronizing at every token
 """
 
 import argparse
@@ -43,33 +43,33 @@ from ...rm.backbones.loading import sharing
 from ...rm.types import user_turn
 from ..worlds.models import SPECIALS, TEMPLATE
 
-TURN = 16  # tokens, as many as lie between two looks at what a GPU sampled
+TURN = 16  # tokens, as many as between two synchronizations with a GPU
 TITLES = {"objectives": "objectives, N=2, ms per token", "public loop": "8 prompts, ms per token"}
 Rounds = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured; by default a backbone of 285 million parameters."""
+    """Sizes of the backbone and of the requests; by default a backbone of 285 million parameters."""
 
     layers: int = 16
     hidden: int = 1152
     vocabulary: int = 32_000
     rank: int = 8
     tokens: int = 80
-    """Of every answer; the first 16 are not timed."""
+    """Tokens of every completion; the first 16 are not timed."""
     prompt: int = 12
     """Words of every prompt."""
     rows: tuple[int, ...] = (1, 2, 8)
     repeats: int = 5
-    """Rounds at least, whatever the budget."""
+    """Minimum number of rounds, regardless of the budget."""
 
 
-# ---- what is measured ----
+# ---- models and requests ----
 
 
 class Bench:
-    """The models of all variants; adapters on the first backbone share its weights."""
+    """Models of all variants; adapters on the first backbone share its weights."""
 
     def __init__(self, size: Size, device: str):
         self.size = size
@@ -78,11 +78,11 @@ class Bench:
         self.other = backbone(size).to(device)
 
     def base(self) -> Voice:
-        """The first backbone alone; each decodes one batch at a time."""
+        """Return the first backbone alone, as a model that decodes one batch at a time."""
         return voice(sharing(self.model), self.words)
 
     def guide(self, objectives: int = 2, *, from_layer: int = 0, model: Any = None) -> Voice:
-        """A MoSLoRA on q, k and v, as training might leave it."""
+        """Return a guide with a MoSLoRA on q, k and v, with random weights in place of trained ones."""
         names = tuple(f"objective {number}" for number in range(1, objectives + 1))
         rank, layer = self.size.rank, from_layer
         settings = AdapterSettings("moslora", names, embedding="random", rank=rank, from_layer=layer)
@@ -94,7 +94,7 @@ class Bench:
         return voice(model, self.words, adapter)
 
     def requests(self, rows: int, objectives: int = 2, **settings: Any) -> list[Request]:
-        """Prompts of one length, all different."""
+        """Generate requests with different prompts of equal length."""
         names = [f"objective {number}" for number in range(1, objectives + 1)]
         words = np.random.default_rng(0).integers(self.size.vocabulary - 100, size=(rows, self.size.prompt))
         settings = {"max_new_tokens": self.size.tokens, "ignore_eos": True} | settings
@@ -110,7 +110,7 @@ class Bench:
 
 
 def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
-    """One token a word: w0, w1, ..."""
+    """Build a tokenizer with one token for each word w0, w1, ..."""
     names = (*SPECIALS, *(f"w{number}" for number in range(vocabulary - len(SPECIALS))))
     words = Tokenizer(WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
@@ -118,7 +118,7 @@ def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
 
 
 def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
-    """Random weights; of `size` its layers, hidden and vocabulary."""
+    """Build a Qwen 3 model with random weights; of `size`, layers, hidden and vocabulary are used."""
     config = AutoConfig.for_model(
         "qwen3",
         vocab_size=size.vocabulary,
@@ -134,11 +134,11 @@ def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
 
 
-# ---- how it is measured ----
+# ---- measurement ----
 
 
 def seconds(run: Callable[[], object], device: str) -> float:
-    """Of one call, everything it started on the device included."""
+    """Return the wall seconds of one call, including all work that it started on the device."""
     start = time.perf_counter()
     run()
     if device == "cuda":
@@ -147,29 +147,29 @@ def seconds(run: Callable[[], object], device: str) -> float:
 
 
 def take_turns(turn: Callable[[], Mapping[str, float]], budget: float, repeats: int) -> dict[str, list[float]]:
-    """One number of every variant a round, after a round that does not count, for `budget` seconds."""
+    """Collect a number per variant and round for `budget` seconds, at least `repeats` rounds, after a warm-up round."""
     rounds = []
     turn()
     end = time.perf_counter() + budget
     while time.perf_counter() < end or len(rounds) < repeats:
         rounds.append(turn())
-    return {name: [one[name] for one in rounds] for name in rounds[0]}
+    return {name: [row[name] for row in rounds] for name in rounds[0]}
 
 
-def one_by_one(runs: Mapping[str, Callable[[], float]]) -> Callable[[], dict[str, float]]:
-    """A round of whole runs."""
+def round_of(runs: Mapping[str, Callable[[], float]]) -> Callable[[], dict[str, float]]:
+    """Return a round that runs every variant once."""
     return lambda: {name: run() for name, run in runs.items()}
 
 
-def in_all(engine: Engine, requests: Sequence[Request], device: str) -> Callable[[], float]:
-    """Milliseconds of the requests in one batch."""
+def batch_milliseconds(engine: Engine, requests: Sequence[Request], device: str) -> Callable[[], float]:
+    """Return a function that measures the milliseconds of decoding the requests in one batch."""
     return lambda: 1000 * seconds(lambda: decode(engine, requests, progress=False), device)
 
 
 def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str) -> Callable[[], dict[str, float]]:
-    """A round in which the engines take turns of 16 tokens: milliseconds per token behind the first 16.
+    """Return a round in which the engines alternate every 16 tokens: milliseconds per token after the first 16.
 
-    Whatever else the machine does falls on all of them alike, and a turn is long enough to have warm caches.
+    Other load of the machine affects all engines alike, and 16 tokens are enough to warm the caches.
     """
 
     def advance(pieces: Iterator[Piece], number: int) -> None:
@@ -178,7 +178,7 @@ def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str
 
     def run() -> dict[str, float]:
         tokens = min(request.max_new_tokens for _, requests in asked.values() for request in requests)
-        streams = {name: (stream(*one), len(one[1])) for name, one in asked.items()}
+        streams = {name: (stream(*batch), len(batch[1])) for name, batch in asked.items()}
         spent = dict.fromkeys(streams, 0.0)
         for turn in range(tokens // TURN):
             for name, (pieces, rows) in streams.items():
@@ -187,13 +187,13 @@ def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str
                 spent[name] += took if turn else 0.0
         for pieces, _ in streams.values():
             pieces.close()
-        return {name: 1000 * one / (tokens - TURN) for name, one in spent.items()}
+        return {name: 1000 * total / (tokens - TURN) for name, total in spent.items()}
 
     return run
 
 
 def summary(rounds: Rounds, against: str) -> dict[str, Any]:
-    """Median, p10, p90 of every variant, and of its ratio to `against` within each round; with all rounds."""
+    """Compute median, p10 and p90 of every variant and of its ratio to `against` within a round; keep all rounds."""
 
     def spread(values: Any) -> dict[str, float]:
         low, middle, high = np.percentile(values, [10, 50, 90]).round(4).tolist()
@@ -205,11 +205,11 @@ def summary(rounds: Rounds, against: str) -> dict[str, Any]:
     }
 
 
-# ---- the experiments ----
+# ---- experiments ----
 
 
 def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
-    """Decoding and prefill of the four variants at every number of rows."""
+    """Measure decoding and prefill of the four variants at every number of rows."""
     guide, late = bench.guide(), bench.guide(from_layer=bench.size.layers * 3 // 4)
     separate = SeparateModels(bench.base(), bench.guide(model=sharing(bench.other)))
     engines: dict[str, Engine] = {
@@ -218,21 +218,21 @@ def variants(bench: Bench, device: str, budget: float) -> dict[str, Any]:
         "late": SharedBackbone(late, late=True),
         "separate": separate,
     }
-    found, share = {}, budget / len(bench.size.rows) / 2
+    measurements, share = {}, budget / len(bench.size.rows) / 2
     for rows in bench.size.rows:
         asked, short = bench.requests(rows), bench.requests(rows, max_new_tokens=1)
         twice = {"2N rows": (SeparateModels(bench.base()), bench.requests(2 * rows))}
         decoding = per_token({name: (engine, asked) for name, engine in engines.items()} | twice, device)
-        prefill = one_by_one({name: in_all(engine, short, device) for name, engine in engines.items()})
-        found[f"N={rows}"] = {
+        prefill = round_of({name: batch_milliseconds(engine, short, device) for name, engine in engines.items()})
+        measurements[f"N={rows}"] = {
             "ms per token": summary(take_turns(decoding, 1.9 * share, bench.size.repeats), "plain"),
             "ms of prefill and first token": summary(take_turns(prefill, 0.1 * share, bench.size.repeats), "plain"),
         }
-    return found
+    return measurements
 
 
 def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[str, Any]:
-    """One adapter for k = 1 to 5 objectives, two rows: forwards and adapter FLOPs per token, and time."""
+    """Measure one adapter for k = 1 to 5 objectives, two rows: forwards and adapter FLOPs per token, and time."""
     guides = {k: bench.guide(k) for k in range(1, most + 1)}
     engines = {k: SharedBackbone(guide) for k, guide in guides.items()}
     timed = per_token({f"k={k}": (engine, bench.requests(2, k)) for k, engine in engines.items()}, device)
@@ -246,19 +246,19 @@ def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[
 
 
 def adapter_flops(guide: Voice) -> int:
-    """Of the products with A and B and of the modulation between them, a multiplication and an addition each."""
+    """Count the FLOPs of the products with A and B and of the modulation between them; a multiply-add counts as two."""
     adapter = guide.adapter
     assert adapter is not None
     rows = adapter.modulations(torch.full((1, len(adapter.objectives)), 1 / len(adapter.objectives)))
     return sum(
         2 * (layer.lora_A["default"].weight.numel() + layer.lora_B["default"].weight.numel())
-        + sum(one.numel() for one in rows[name] if one is not None)
+        + sum(modulation.numel() for modulation in rows[name] if modulation is not None)
         for name, layer in adapter.layers.items()
     )
 
 
-def against_the_loop(bench: Bench, device: str, budget: float, prompts: int = 8) -> dict[str, Any]:
-    """Milliseconds per token of 8 answers together: the public code's way, and one batch on a shared backbone."""
+def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: int = 8) -> dict[str, Any]:
+    """Measure milliseconds per token of 8 completions: by the published loop, and in one batch on a shared backbone."""
     guide, engine = bench.guide(model=sharing(bench.other)), SharedBackbone(bench.guide())
     asked = bench.requests(prompts, temperature=0.0)
     base, number = bench.base(), prompts * bench.size.tokens
@@ -266,17 +266,17 @@ def against_the_loop(bench: Bench, device: str, budget: float, prompts: int = 8)
         "loop": lambda: 1000 * seconds(lambda: public_loop(base, guide, asked), device) / number,
         "one batch": lambda: 1000 * seconds(lambda: decode(engine, asked, progress=False), device) / number,
     }
-    return summary(take_turns(one_by_one(runs), budget, min(3, bench.size.repeats)), "one batch")
+    return summary(take_turns(round_of(runs), budget, min(3, bench.size.repeats)), "one batch")
 
 
 @torch.inference_mode()
 def public_loop(base: Voice, guide: Voice, requests: Sequence[Request]) -> list[list[int]]:
-    """Greedy GenARM as published, kindly restated: cached, factored adapter, no statistics; prompt by prompt."""
+    """Decode greedily by GenARM's published loop, prompt by prompt, with a cache and a factored adapter added."""
     assert guide.adapter is not None
     answers = []
     for request, prompt in zip(requests, prompts_of(base.encoder, requests), strict=True):
         guide.adapter.set_preference(request.preference)
-        models = [language_model(voice) for voice in (base, guide)]
+        models = [language_model(model) for model in (base, guide)]
         caches = [DynamicCache(config=model.config) for model in models]
         tokens, written = torch.tensor([prompt], device=models[0].device), []
         for _ in range(request.max_new_tokens):
@@ -290,27 +290,27 @@ def public_loop(base: Voice, guide: Voice, requests: Sequence[Request]) -> list[
     return answers
 
 
-# ---- telling ----
+# ---- report ----
 
 
 def measure(size: Size, device: str, budget: float) -> Iterator[dict[str, Any]]:
-    """What is known after each experiment, and where it ran. `budget` in seconds, but every experiment does its least
-    number of rounds."""
+    """Yield the measurements so far after each experiment. `budget` is in seconds, but every experiment makes its
+    minimum number of rounds."""
     torch.manual_seed(0)
     bench = Bench(size, device)
     parameters = sum(weight.numel() for weight in bench.model.parameters())
-    found = {"parameters": parameters, "size": vars(size), "machine": machine(device)}
+    measurements = {"parameters": parameters, "size": vars(size), "machine": machine(device)}
     for name, run, share in (
         ("variants", variants, 0.6),
         ("objectives", objectives, 0.25),
-        ("public loop", against_the_loop, 0.15),
+        ("public loop", compare_with_public_loop, 0.15),
     ):
-        found = found | {name: run(bench, device, share * budget)}
-        yield found
+        measurements = measurements | {name: run(bench, device, share * budget)}
+        yield measurements
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Versions, date, commit, threads and load."""
+    """Return device, versions, date, commit, threads and load."""
     folder = Path(__file__).parent
     git = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True)
     return {
@@ -318,16 +318,18 @@ def machine(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
         "dtype": "bfloat16",
-        "versions": {one.__name__: one.__version__ for one in (torch, transformers, peft)},
+        "versions": {module.__name__: module.__version__ for module in (torch, transformers, peft)},
         "commit": git.stdout.strip() or None,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """Every experiment as a table."""
-    tables = [(f"{rows}, {what}", times) for rows, kinds in found["variants"].items() for what, times in kinds.items()]
-    tables += [(title, found[name]) for name, title in TITLES.items() if name in found]
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format every experiment as a Markdown table."""
+    tables = [
+        (f"{rows}, {what}", times) for rows, kinds in measurements["variants"].items() for what, times in kinds.items()
+    ]
+    tables += [(title, measurements[name]) for name, title in TITLES.items() if name in measurements]
     lines = []
     for title, times in tables:
         lines += [f"| {title} | median | p10 | p90 | ratio | p10 | p90 |", "|---" * 7 + "|"]
@@ -339,16 +341,16 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure, print the tables; every round is written to `--output`, after each experiment."""
+    """Measure and print the tables; write every round to `--output` after each experiment."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
-    for found in measure(size or Size(), options.device, options.budget):
+    for measurements in measure(size or Size(), options.device, options.budget):
         if options.output is not None:
-            options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(markdown(found))
+            options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    print(markdown(measurements))
 
 
 if __name__ == "__main__":

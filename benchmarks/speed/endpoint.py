@@ -1,6 +1,6 @@
-"""Replies per second, many in flight beside one at a time: `rewardlab bench endpoint`.
+"""Replies per second with many concurrent requests, compared with one at a time: `rewardlab bench endpoint`.
 
-The server is a stand-in with a fixed latency and no faults; what is measured is the client and the waiting.
+The server is a simulation with a fixed latency and no faults; the client and its waiting are measured.
 """
 
 import argparse
@@ -24,23 +24,23 @@ from ..worlds.chat_server import ChatServer
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked."""
+    """Number of requests, their concurrency and the server's latency."""
 
     latency: float = 0.5
     """Seconds that the server takes for a reply."""
     in_flight: int = 64
     asks: int = 1280
     alone: int = 20
-    """Asks of the run with one at a time."""
+    """Requests of the run with one at a time."""
 
 
 def questions(number: int) -> list[Ask]:
-    """So many different asks."""
+    """Generate `number` different requests."""
     return [Ask(user_turn(f"Question {index}: which of the two answers is better?")) for index in range(number)]
 
 
 def per_second(chat: Chat, asks: Sequence[Ask]) -> float:
-    """Replies per second; every one must have a text."""
+    """Return the replies per second; raise RuntimeError if a request failed."""
     start = time.perf_counter()
     replies = chat.ask(asks)
     seconds = time.perf_counter() - start
@@ -51,7 +51,7 @@ def per_second(chat: Chat, asks: Sequence[Ask]) -> float:
 
 
 def speedup(load: Load) -> dict[str, Any]:
-    """One at a time, many at once, and many at once whose replies are kept on disk."""
+    """Measure one request at a time, many at once, and many at once with replies stored on disk."""
     with ChatServer(latency=load.latency) as server, TemporaryDirectory() as folder:
         many = questions(load.asks)
         endpoint("judge", server.url).ask(many[:1])  # imports and first connections
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = vars(parser.parse_args(arguments))
     output = options.pop("output")
-    found = json.dumps(speedup(Load(**options)), indent=2)
+    report = json.dumps(speedup(Load(**options)), indent=2)
     if output is not None:
-        output.write_text(found + "\n", encoding="utf-8")
-    print(found)
+        output.write_text(report + "\n", encoding="utf-8")
+    print(report)
 
 
 if __name__ == "__main__":

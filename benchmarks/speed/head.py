@@ -1,15 +1,15 @@
 """Memory and time of log-probabilities under an output head: `rewardlab bench head`.
 
 The loss is -Σ_i (A_i log π_i + c H_i) / N, forward and backward to the hidden states and the head, in float32. Every
-variant runs in a process of its own: once for its memory, above that of its inputs and with the gradients it returns;
-some times for seconds; once to count what its operations read and write.
+variant runs in a separate process: once for its memory, above that of its inputs and including the returned gradients;
+`repeats` times for seconds; once to count the bytes that its operations read and write.
 
     eager            all logits, log_softmax, gather, entropy
-    compile          the same through torch.compile; of bytes its own count, and no memory: the compiler's is beside it
+    compile          the same through torch.compile; bytes as the compiler counts them, no memory (compiling needs some)
     trl              TRL's chunked log-probabilities, with entropy
-    liger            has no entropy that could be differentiated
-    linear_logprob   ours, chunk by chunk; the backward pass makes the logits again
-    linear_loss      ours, with the gradient made in the forward pass
+    liger            not run: it has no differentiable entropy
+    linear_logprob   ours, chunk by chunk; the backward pass recomputes the logits
+    linear_loss      ours, with the gradient computed in the forward pass
 """
 
 import argparse
@@ -41,7 +41,7 @@ BLANK = "empty"  # operations that only take memory
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured."""
+    """Sizes of the batch and of the head."""
 
     rows: int = 2048
     width: int = 512
@@ -50,7 +50,7 @@ class Size:
 
 
 class Batch(NamedTuple):
-    """Inputs of every variant; hidden and weight want gradients."""
+    """Inputs of every variant; hidden and weight require gradients."""
 
     hidden: Tensor
     weight: Tensor
@@ -58,54 +58,54 @@ class Batch(NamedTuple):
     advantage: Tensor
 
     def loss(self, logprob: Tensor, entropy: Tensor, rows: slice = slice(None)) -> Tensor:
-        """Of each row."""
+        """Return the loss of each row."""
         return -(self.advantage[rows] * logprob + ENTROPY * entropy) / len(self.advantage)
 
 
 def batch(size: Size, device: str = "cpu") -> Batch:
-    """Random ones, always the same, with logits of standard deviation 3."""
+    """Generate a random batch from a fixed seed, with logits of standard deviation 3."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(size.rows, size.width, generator=generator)
     weight = torch.randn(size.vocabulary, size.width, generator=generator).mul_(3 / size.width**0.5)
     target = torch.randint(size.vocabulary, (size.rows,), generator=generator)
     advantage = torch.randn(size.rows, generator=generator)
-    placed = Batch(*(one.to(device) for one in (hidden, weight, target, advantage)))
-    for one in (placed.hidden, placed.weight):
-        one.requires_grad_()
+    placed = Batch(*(tensor.to(device) for tensor in (hidden, weight, target, advantage)))
+    for tensor in (placed.hidden, placed.weight):
+        tensor.requires_grad_()
     return placed
 
 
-# ---- the variants ----
+# ---- variants ----
 
 
-def eager(given: Batch) -> Tensor:
-    """The loss as one writes it first."""
-    logp = (given.hidden @ given.weight.T).log_softmax(1)
-    said = logp.gather(1, given.target[:, None]).squeeze(1)
-    return given.loss(said, -(logp.exp() * logp).sum(1)).sum()
+def eager(inputs: Batch) -> Tensor:
+    """Compute the loss by its definition, from all logits."""
+    logp = (inputs.hidden @ inputs.weight.T).log_softmax(1)
+    logprob = logp.gather(1, inputs.target[:, None]).squeeze(1)
+    return inputs.loss(logprob, -(logp.exp() * logp).sum(1)).sum()
 
 
 compiled = torch.compile(eager, dynamic=False)
 
 
-def trl(given: Batch) -> Tensor:
-    """The loss by TRL's function."""
+def trl(inputs: Batch) -> Tensor:
+    """Compute the loss by TRL's function."""
     from trl.kernels import ChunkedLogProbFunction
     from trl.trainer.utils import _CHUNKED_LOGPROB_CHUNK_SIZE as size
 
-    arguments = (given.hidden, given.weight, None, given.target, 1.0, size, None, 1.0, ("entropy",))
+    arguments = (inputs.hidden, inputs.weight, None, inputs.target, 1.0, size, None, 1.0, ("entropy",))
     logprob, entropy, *_ = ChunkedLogProbFunction.apply(*arguments)
-    return given.loss(logprob, entropy).sum()
+    return inputs.loss(logprob, entropy).sum()
 
 
-def recomputed(given: Batch) -> Tensor:
-    """The loss by `linear_logprob`."""
-    return given.loss(*linear_logprob(given.hidden, given.weight, given.target)).sum()
+def recomputed(inputs: Batch) -> Tensor:
+    """Compute the loss by `linear_logprob`."""
+    return inputs.loss(*linear_logprob(inputs.hidden, inputs.weight, inputs.target)).sum()
 
 
-def made_at_once(given: Batch) -> Tensor:
-    """The loss by `linear_loss`."""
-    return linear_loss(given.hidden, given.weight, given.target, given.loss).total
+def made_at_once(inputs: Batch) -> Tensor:
+    """Compute the loss by `linear_loss`."""
+    return linear_loss(inputs.hidden, inputs.weight, inputs.target, inputs.loss).total
 
 
 VARIANTS: dict[str, Callable[[Batch], Tensor] | None] = {
@@ -118,26 +118,26 @@ VARIANTS: dict[str, Callable[[Batch], Tensor] | None] = {
 }
 
 
-def truth(given: Batch, rows: int = 128) -> list[Tensor]:
-    """Gradients of hidden and weight in float64, by autograd through the plain definition, some rows at a time."""
-    hidden, weight = (one.detach().double().requires_grad_() for one in (given.hidden, given.weight))
+def truth(inputs: Batch, rows: int = 128) -> list[Tensor]:
+    """Compute the float64 gradients of hidden and weight by autograd through the reference, `rows` rows at a time."""
+    hidden, weight = (tensor.detach().double().requires_grad_() for tensor in (inputs.hidden, inputs.weight))
     for part in (slice(first, first + rows) for first in range(0, len(hidden), rows)):
-        given.loss(*reference(hidden[part], weight, given.target[part]), part).sum().backward()
+        inputs.loss(*reference(hidden[part], weight, inputs.target[part]), part).sum().backward()
     assert hidden.grad is not None and weight.grad is not None
     return [hidden.grad, weight.grad]
 
 
-# ---- one variant in a process of its own ----
+# ---- measurement of one variant, in a separate process ----
 
 
 def measured(variant: Callable[[Batch], Tensor], size: Size, device: str, true: Sequence[Tensor]) -> dict[str, Any]:
-    """Megabytes at the peak, seconds, bytes moved per logit, and how far the gradients are from the truth."""
+    """Measure peak megabytes, seconds, bytes moved per logit, and the error of the gradients."""
     variant(batch(Size(17, 16, 129), device)).backward()  # what a first call loads is not counted
-    given = batch(size, device)
+    inputs = batch(size, device)
 
     def run() -> None:
-        given.hidden.grad = given.weight.grad = None
-        variant(given).backward()
+        inputs.hidden.grad = inputs.weight.grad = None
+        variant(inputs).backward()
 
     compiler = bytes_of_compiler(run) if variant is compiled else None
     peak = peak_of(run, device) / 1e6 if compiler is None else None
@@ -145,9 +145,9 @@ def measured(variant: Callable[[Batch], Tensor], size: Size, device: str, true: 
     with Traffic() as traffic:
         run()
     errors = [
-        float((one.grad.double() - other).norm() / other.norm())
-        for one, other in zip(given[:2], true, strict=True)
-        if one.grad is not None
+        float((tensor.grad.double() - reference_gradient).norm() / reference_gradient.norm())
+        for tensor, reference_gradient in zip(inputs[:2], true, strict=True)
+        if tensor.grad is not None
     ]
     return {
         "peak MB": peak,
@@ -159,10 +159,10 @@ def measured(variant: Callable[[Batch], Tensor], size: Size, device: str, true: 
 
 
 def bytes_of_compiler(run: Callable[[], object]) -> int:
-    """What torch.compile counts its code to move, of a first call of these sizes."""
+    """Return the bytes that torch.compile counts for its code, from a first call with these sizes."""
     from torch._inductor import config, metrics
 
-    torch._logging.set_logs(inductor_metrics=True)  # for which alone it counts
+    torch._logging.set_logs(inductor_metrics=True)  # it counts only while this log is on
     metrics.reset()
     with config.patch(force_disable_caches=True):
         run()
@@ -171,7 +171,7 @@ def bytes_of_compiler(run: Callable[[], object]) -> int:
 
 
 def seconds(run: Callable[[], object], device: str) -> float:
-    """Of one call, everything it started on the device included."""
+    """Return the wall seconds of one call, including all work that it started on the device."""
     start = time.perf_counter()
     run()
     if device == "cuda":
@@ -180,7 +180,7 @@ def seconds(run: Callable[[], object], device: str) -> float:
 
 
 def peak_of(run: Callable[[], object], device: str) -> int:
-    """Bytes: the most that was resident (allocated, on a GPU) during a call, above what was before. Linux."""
+    """Return the peak bytes resident (on a GPU: allocated) during a call, above those before it. Linux only."""
     gc.collect()
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -194,12 +194,12 @@ def peak_of(run: Callable[[], object], device: str) -> int:
 
 
 def _status(name: str) -> int:
-    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(name))
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return 1024 * int(line.split()[1])
 
 
 class Traffic(TorchDispatchMode):
-    """Counts bytes as if every operation read each input once and wrote each output once; views move nothing."""
+    """Count bytes as if every operation read each input once and wrote each output once; views move nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,9 +208,9 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
         out = function(*arguments, **(options or {}))
         if not function.is_view and BLANK not in str(function):
-            read = {id(one): one for one in _tensors(arguments)}
-            written = {id(one): one for one in _tensors(out if isinstance(out, (tuple, list)) else [out])}
-            self.bytes += sum(one.numel() * one.itemsize for some in (read, written) for one in some.values())
+            read = {id(tensor): tensor for tensor in _tensors(arguments)}
+            written = {id(tensor): tensor for tensor in _tensors(out if isinstance(out, (tuple, list)) else [out])}
+            self.bytes += sum(tensor.nbytes for tensors in (read, written) for tensor in tensors.values())
         return out
 
 
@@ -218,15 +218,15 @@ def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
     return [argument for argument in arguments if isinstance(argument, Tensor)]
 
 
-# ---- telling ----
+# ---- report ----
 
 
 def measure(size: Size, device: str) -> dict[str, Any]:
-    """Every variant, and its peak as a multiple of eager's."""
-    from .decoding import machine  # which loads much that the variants' processes need not have
+    """Measure every variant, and its peak as a multiple of eager's."""
+    from .decoding import machine  # imported late: the variants' processes need not load it
 
-    place = machine(device) | {"dtype": "float32"}
-    place["versions"] = {name: version(name) for name in ("torch", "trl") if importlib.util.find_spec(name)}
+    environment = machine(device) | {"dtype": "float32"}
+    environment["versions"] = {name: version(name) for name in ("torch", "trl") if importlib.util.find_spec(name)}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "truth.pt"
         torch.save(truth(batch(size)), file)
@@ -234,7 +234,7 @@ def measure(size: Size, device: str) -> dict[str, Any]:
     for row in rows.values():
         if row.get("peak MB") is not None:
             row["of eager's peak"] = row["peak MB"] / rows["eager"]["peak MB"]
-    return {"size": asdict(size), "entropy coefficient": ENTROPY, "machine": place, "variants": rows}
+    return {"size": asdict(size), "entropy coefficient": ENTROPY, "machine": environment, "variants": rows}
 
 
 def _in_a_process(name: str, size: Size, device: str, true: Path) -> dict[str, Any]:
@@ -243,20 +243,20 @@ def _in_a_process(name: str, size: Size, device: str, true: Path) -> dict[str, A
         return {"not run": f"{peer} is not installed"}
     if VARIANTS[name] is None:
         return {"not run": "no differentiable entropy"}
-    asked = ["--device", device, "--variant", name, "--truth", str(true), "--size", json.dumps(asdict(size))]
-    command = [sys.executable, "-m", __name__ if __name__ != "__main__" else f"{__package__}.head", *asked]
+    options = ["--device", device, "--variant", name, "--truth", str(true), "--size", json.dumps(asdict(size))]
+    command = [sys.executable, "-m", __name__ if __name__ != "__main__" else f"{__package__}.head", *options]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | {"PYTHONWARNINGS": "ignore"}
     )
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """The table for people."""
-    size = found["size"]
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format the table as Markdown."""
+    size = measurements["size"]
     title = "N={rows}, D={width}, V={vocabulary}, float32".format(**size)
     lines = [f"| {title} | peak MB | of eager's | seconds | bytes per logit | gradient error |", "|---" * 6 + "|"]
-    for name, row in found["variants"].items():
+    for name, row in measurements["variants"].items():
         if "not run" in row:
             lines.append(f"| {name} | not run: {row['not run']} | | | | |")
             continue
@@ -268,7 +268,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure and print the table; `--variant` is the process of one, which prints its row as JSON."""
+    """Measure and print the table; with `--variant`, print one variant's row as JSON (used in a subprocess)."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--output", type=Path, help="a JSON file")
@@ -276,14 +276,14 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
         parser.add_argument(name, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.variant is not None:
-        variant, given = VARIANTS[options.variant], Size(**json.loads(options.size))
+        variant, size = VARIANTS[options.variant], Size(**json.loads(options.size))
         assert variant is not None
-        print(json.dumps(measured(variant, given, options.device, torch.load(options.truth, weights_only=True))))
+        print(json.dumps(measured(variant, size, options.device, torch.load(options.truth, weights_only=True))))
         return
-    found = measure(size or Size(), options.device)
+    measurements = measure(size or Size(), options.device)
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(markdown(found))
+        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    print(markdown(measurements))
 
 
 if __name__ == "__main__":

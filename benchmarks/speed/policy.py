@@ -1,9 +1,9 @@
-"""An optimizer step of policy training beside TRL's GRPOTrainer: `rewardlab bench policy`.
+"""Time and memory of a policy optimizer step, compared with TRL's GRPOTrainer: `rewardlab bench policy`.
 
-Both trainers run GRPO with a KL to a frozen copy in the loss, on the same answers, which are replayed instead of
-generated. Their steps alternate in one process and are told in CPU-seconds, so that the load of other processes falls
-on neither; what generating the answers would have cost is told apart. Memory is that of a step after the optimizer's
-first, in a process of its own for each:
+Both trainers run GRPO with a KL to a frozen copy in the loss, on the same completions, which are replayed instead of
+generated. Their steps alternate in one process and are measured in CPU-seconds, which the load of other processes
+hardly affects; the cost of generating the completions is reported separately. Memory is that of a step after the
+optimizer's first, each trainer in a separate process:
 
     ours    policy/training/trainer.py
     trl     TRL's trainer with its fused output head
@@ -50,13 +50,13 @@ GROUP = 4
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured."""
+    """Sizes of the policy and of the batch."""
 
     layers: int = 4
     hidden: int = 384
     vocabulary: int = 32_000
     rows: int = 16
-    """Answers of a step, in two micro-batches."""
+    """Completions of a step, in two micro-batches."""
     prompt: int = 24
     answer: int = 64
     steps: int = 24
@@ -64,51 +64,51 @@ class Size:
 
 
 class Eager(GRPOTrainer):
-    """TRL's trainer with the logits of all answers at once, as one writes it first."""
+    """TRL's trainer with the logits of all completions at once, the straightforward implementation."""
 
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **_
     ):
-        found = []
+        parts = []
         for ids, mask in zip(
-            *(one.split(batch_size or len(input_ids)) for one in (input_ids, attention_mask)), strict=True
+            *(tensor.split(batch_size or len(input_ids)) for tensor in (input_ids, attention_mask)), strict=True
         ):
             logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=logits_to_keep + 1).logits[:, :-1]
             logits = logits / self.temperature
             with torch.no_grad():
                 entropy = entropy_from_logits(logits)
-            found.append((selective_log_softmax(logits, ids[:, -logits_to_keep:]), entropy))
-        logp, entropies = (torch.cat(column) for column in zip(*found, strict=True))
+            parts.append((selective_log_softmax(logits, ids[:, -logits_to_keep:]), entropy))
+        logp, entropies = (torch.cat(column) for column in zip(*parts, strict=True))
         return logp, entropies, None
 
 
-# ---- the trainers ----
+# ---- trainers ----
 
 
 class Answers:
-    """Prompts and answers of one length, always the same ones, in place of generation."""
+    """Fixed prompts and completions of equal length, replayed in place of generation."""
 
     def __init__(self, size: Size):
         draw = np.random.default_rng(0)
         self.words = tokenizer(size.vocabulary)
-        lines = [" ".join(f"w{one}" for one in row) for row in draw.integers(9000, size=(64, size.prompt))]
+        lines = [" ".join(f"w{word}" for word in row) for row in draw.integers(9000, size=(64, size.prompt))]
         self.prompts = Dataset.from_list([{"prompt": [{"role": "user", "content": line}]} for line in lines])
-        self.said = draw.integers(10, size.vocabulary, (size.rows, size.answer)).tolist()
+        self.completion_ids = draw.integers(10, size.vocabulary, (size.rows, size.answer)).tolist()
 
     def __call__(self, prompts: Sequence[Any]) -> tuple[Any, ...]:
-        """As TRL's `_generate` returns them."""
+        """Return the completions in the format of TRL's `_generate`."""
         ids = self.words.apply_chat_template(list(prompts), add_generation_prompt=True, return_dict=False)
-        texts = [[{"role": "assistant", "content": self.words.decode(one)}] for one in self.said]
-        return ids, self.said, None, texts, None, {}, None, []
+        texts = [[{"role": "assistant", "content": self.words.decode(ids)}] for ids in self.completion_ids]
+        return ids, self.completion_ids, None, texts, None, {}, None, []
 
 
 def parity(text: str) -> float:
-    """A cheap reward that differs from answer to answer."""
+    """Return a cheap reward that differs between completions."""
     return sum(map(ord, text)) % 17 / 17
 
 
 def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) -> Any:
-    """One of the three, ready to train."""
+    """Build one of the three trainers."""
     shared = {
         "output_dir": folder, "use_cpu": not torch.cuda.is_available(), "bf16": False, "max_steps": size.steps,
         "per_device_train_batch_size": size.rows // 2, "gradient_accumulation_steps": 2, "num_generations": GROUP,
@@ -118,7 +118,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
     if name == "ours":
         algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA))
         sources = RewardSources({"parity": lambda examples: [parity(example.answer) for example in examples]})
-        made: Any = PolicyTrainer(
+        policy_trainer: Any = PolicyTrainer(
             copy.deepcopy(start),
             sources,
             algorithm,
@@ -129,10 +129,12 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
     else:
         settings = GRPOConfig(**shared, beta=BETA, loss_type="dapo", use_bias_correction_kl=False)
         kind = Eager if name == "eager" else GRPOTrainer
-        made = kind(start.config.name_or_path, [_theirs], settings, answers.prompts, processing_class=answers.words)
-    made._generate = answers
-    made.remove_callback(PrinterCallback)
-    return made
+        policy_trainer = kind(
+            start.config.name_or_path, [_theirs], settings, answers.prompts, processing_class=answers.words
+        )
+    policy_trainer._generate = answers
+    policy_trainer.remove_callback(PrinterCallback)
+    return policy_trainer
 
 
 def _theirs(prompts: Any, completions: Any, **_: Any) -> list[float]:
@@ -140,7 +142,7 @@ def _theirs(prompts: Any, completions: Any, **_: Any) -> list[float]:
 
 
 def start_in(folder: str, size: Size) -> Any:
-    """The model that all start from, saved: TRL reads its frozen copy from disk."""
+    """Save and return the initial model of all trainers: TRL loads its frozen copy from disk."""
     torch.manual_seed(0)
     model = backbone(size, torch.float32)
     model.save_pretrained(folder)
@@ -152,7 +154,7 @@ def start_in(folder: str, size: Size) -> Any:
 
 
 class Turns:
-    """Training loops in threads of one process, of which one runs at a time: an optimizer step each in turn."""
+    """Training loops in threads of one process that alternate: one optimizer step each, one thread at a time."""
 
     def __init__(self, loops: Mapping[str, Any]):
         self.loops = loops
@@ -162,12 +164,12 @@ class Turns:
         self._failed: list[BaseException] = []
 
     def run(self) -> dict[str, list[float]]:
-        """CPU-seconds of every step."""
+        """Train all loops and return the CPU-seconds of every step."""
         threads = [threading.Thread(target=self._train, args=(name,)) for name in self._names]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         if self._failed:
             raise self._failed[0]
         return self.seconds
@@ -183,7 +185,7 @@ class Turns:
                 self._condition.notify_all()
 
     def begin(self, name: str) -> None:
-        """Wait for the others' step."""
+        """Wait until the other loops have made their step."""
         with self._condition:
             self._condition.wait_for(lambda: self._failed or self._names[self._turn] == name)
         if self._failed:
@@ -191,7 +193,7 @@ class Turns:
         self._started = time.process_time()
 
     def end(self, name: str) -> None:
-        """Hand on."""
+        """Record the step's time and let the next loop run."""
         self.seconds[name].append(time.process_time() - self._started)
         with self._condition:
             self._turn = (self._turn + 1) % len(self._names)
@@ -210,23 +212,23 @@ class _Turn(TrainerCallback):
 
 
 def times(size: Size, folder: str) -> dict[str, Any]:
-    """Steps of ours and TRL's in turn, the ratio with its interval, and what generation would cost."""
+    """Measure alternating steps of our trainer and TRL's, their ratio with its interval, and the cost of generation."""
     answers, start = Answers(size), start_in(folder, size)
     turns = Turns({name: trainer(name, size, answers, start, folder) for name in ("ours", "trl")})
     seconds = {name: rounds[2:] for name, rounds in turns.run().items()}
-    asked = [row["prompt"] for row in answers.prompts.select(range(size.rows))]
+    prompts = [row["prompt"] for row in answers.prompts.select(range(size.rows))]
     return {
         "seconds": seconds,
         "ratio": ratio(seconds["ours"], seconds["trl"]),
-        "generation": generation(asked, answers, start, size),
+        "generation": generation(prompts, answers, start, size),
         "loss difference": float(np.abs(np.subtract(turns.losses["ours"], turns.losses["trl"])).max()),
     }
 
 
-def generation(asked: Sequence[Any], answers: Answers, start: Any, size: Size) -> float:
-    """CPU-seconds of answering prompts with Transformers, every answer as long as may be."""
+def generation(conversations: Sequence[Any], answers: Answers, start: Any, size: Size) -> float:
+    """Measure the CPU-seconds of generating completions of maximum length with Transformers."""
     prompts = answers.words.apply_chat_template(
-        asked, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        conversations, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
     began = time.process_time()
     start.generate(**prompts, max_new_tokens=size.answer, min_new_tokens=size.answer, do_sample=True)
@@ -234,7 +236,7 @@ def generation(asked: Sequence[Any], answers: Answers, start: Any, size: Size) -
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
-    """exp of the mean log-ratio of pairs, with Student's 95 % interval."""
+    """Return exp of the mean log-ratio of pairs, with Student's 95 % interval."""
     logs = np.log(np.divide(ours, theirs))
     middle, low, high = np.exp(t_interval(logs)).tolist()
     return {"mean": middle, "low": low, "high": high, "pairs": len(logs)}
@@ -244,25 +246,25 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
 
 
 def memory(name: str, size: Size) -> float:
-    """Megabytes at the peak of the third step, above what was resident before; in a fresh process."""
+    """Measure the peak megabytes of the third step, above what was resident before; call in a fresh process."""
     with TemporaryDirectory() as folder:
-        made = trainer(name, size, Answers(size), start_in(folder, size), folder)
-        step, peaks = made.training_step, []
+        policy_trainer = trainer(name, size, Answers(size), start_in(folder, size), folder)
+        step, peaks = policy_trainer.training_step, []
 
         def watched(*arguments: Any) -> Tensor:
-            found: list[Tensor] = []
+            losses: list[Tensor] = []
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            peaks.append(peak_of(lambda: found.append(step(*arguments)), device))
-            return found[0]
+            peaks.append(peak_of(lambda: losses.append(step(*arguments)), device))
+            return losses[0]
 
-        made.training_step = watched
-        made.args.max_steps = 3
-        made.train()
+        policy_trainer.training_step = watched
+        policy_trainer.args.max_steps = 3
+        policy_trainer.train()
         return max(peaks[-2:]) / 1e6
 
 
-def in_a_process(name: str, size: Size) -> float:
-    """`memory` where nothing else has been loaded or freed."""
+def memory_in_subprocess(name: str, size: Size) -> float:
+    """Run `memory` in a subprocess, where nothing else has been loaded or freed."""
     module = __name__ if __name__ != "__main__" else f"{__package__}.policy"
     command = [sys.executable, "-m", module, "--variant", name, "--size", json.dumps(asdict(size))]
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
@@ -270,32 +272,33 @@ def in_a_process(name: str, size: Size) -> float:
     return float(done.stdout.splitlines()[-1])
 
 
-# ---- telling ----
+# ---- report ----
 
 
 def measure(size: Size) -> dict[str, Any]:
-    """Time and memory."""
+    """Measure time and memory."""
     with TemporaryDirectory() as folder:
-        found = times(size, folder)
-    place = machine("cuda" if torch.cuda.is_available() else "cpu") | {"dtype": "float32"}
-    peaks = {name: in_a_process(name, size) for name in ("ours", "trl", "eager")}
-    return {"size": asdict(size), "machine": place, "time": found, "peak MB": peaks}
+        timings = times(size, folder)
+    environment = machine("cuda" if torch.cuda.is_available() else "cpu") | {"dtype": "float32"}
+    peaks = {name: memory_in_subprocess(name, size) for name in ("ours", "trl", "eager")}
+    return {"size": asdict(size), "machine": environment, "time": timings, "peak MB": peaks}
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """The tables."""
-    seconds, one = found["time"]["seconds"], found["time"]["ratio"]
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format the tables as Markdown."""
+    seconds, interval = measurements["time"]["seconds"], measurements["time"]["ratio"]
     lines = ["| | CPU-seconds a step | peak MB of a step |", "|---|---|---|"]
-    for name, peak in found["peak MB"].items():
-        told = f"{np.median(seconds[name]):.2f}" if name in seconds else "–"
-        lines.append(f"| {name} | {told} | {peak:.0f} |")
-    lines.append(f"\nours / trl: {one['mean']:.3f} [{one['low']:.3f}, {one['high']:.3f}] over {one['pairs']} pairs; ")
-    lines.append(f"generating the answers: {found['time']['generation']:.2f} CPU-seconds, in neither")
+    for name, peak in measurements["peak MB"].items():
+        cell = f"{np.median(seconds[name]):.2f}" if name in seconds else "–"
+        lines.append(f"| {name} | {cell} | {peak:.0f} |")
+    mean, low, high = (f"{interval[name]:.3f}" for name in ("mean", "low", "high"))
+    lines.append(f"\nours / trl: {mean} [{low}, {high}] over {interval['pairs']} pairs; ")
+    lines.append(f"generating the completions: {measurements['time']['generation']:.2f} CPU-seconds, in neither")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure and print; `--variant` is the process of one, which prints its peak."""
+    """Measure and print; with `--variant`, print the peak memory of one trainer (used in a subprocess)."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file")
     for name in ("--variant", "--size"):
@@ -305,10 +308,10 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     if options.variant is not None:
         print(memory(options.variant, Size(**json.loads(options.size))))
         return
-    found = measure(size or Size())
+    measurements = measure(size or Size())
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(markdown(found))
+        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    print(markdown(measurements))
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ class Times(NamedTuple):
     """Seconds of one run."""
 
     report: float
-    """Crediting, adding up, bootstrap and Markdown."""
+    """Crediting, aggregation, bootstrap and Markdown."""
     scorers: dict[str, float]
-    """Each scorer's own time, which is not in `report`."""
+    """Time of each scorer, which is not in `report`."""
 
 
 def synthetic_cases(number: int, prompts: int, subsets: int, seed: int = 0) -> list[Case]:
-    """Pairs whose prompts and lengths are drawn at random; each subset has prompts of its own."""
+    """Generate pairs with random prompts and lengths; no two subsets share a prompt."""
     random = np.random.default_rng(seed)
     prompt, lengths = random.integers(prompts, size=number).tolist(), random.integers(1, 400, (number, 2)).tolist()
     return [
@@ -49,7 +49,7 @@ def synthetic_cases(number: int, prompts: int, subsets: int, seed: int = 0) -> l
 
 
 def timed(scorer: Scorer, seconds: dict[str, float]) -> Scorer:
-    """The same scorer, which adds its own time to `seconds`."""
+    """Wrap a scorer so that it records its time in `seconds`."""
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         start = time.perf_counter()
@@ -57,15 +57,15 @@ def timed(scorer: Scorer, seconds: dict[str, float]) -> Scorer:
         seconds[scorer.name] = time.perf_counter() - start
         return judged
 
-    watched = Null(scorer.name, judge)
-    watched.role = scorer.role
-    return watched
+    timed_scorer = Null(scorer.name, judge)
+    timed_scorer.role = scorer.role
+    return timed_scorer
 
 
 def report_times(number: int = 100_000, prompts: int = 85_000, subsets: int = 20, samples: int = 1000) -> Times:
-    """One report of two stored models and the three cheap nulls.
+    """Measure one report of two stored models and the three cheap baselines.
 
-    Of 85,000 prompts 100,000 cases find about 59,000: 85,000 (1 - e^(-100/85)).
+    100,000 cases use about 59,000 of 85,000 prompts: 85,000 (1 - e^(-100/85)).
     """
     cases, random = synthetic_cases(number, prompts, subsets), np.random.default_rng(1)
     drawn = [random.normal((0.5 + index, 0.0), 1.0, (number, 2)).tolist() for index in range(2)]
@@ -80,7 +80,7 @@ def report_times(number: int = 100_000, prompts: int = 85_000, subsets: int = 20
 
 
 def elapsed(run: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return the wall seconds of a call."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
@@ -90,11 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the seconds of each run and the machine; the last line is JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=3)
-    found = [report_times() for _ in range(parser.parse_args(arguments).runs)]
-    for times in found:
-        own = ", ".join(f"{name} {seconds:.2f}" for name, seconds in times.scorers.items())
-        print(f"report {times.report:.2f} s; scorers, not counted: {own}", flush=True)
-    seconds = [times.report for times in found]
+    runs = [report_times() for _ in range(parser.parse_args(arguments).runs)]
+    for times in runs:
+        scorer_seconds = ", ".join(f"{name} {seconds:.2f}" for name, seconds in times.scorers.items())
+        print(f"report {times.report:.2f} s; scorers, not counted: {scorer_seconds}", flush=True)
+    seconds = [times.report for times in runs]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, numpy {np.__version__}"
     print(json.dumps({"median_s": round(float(np.median(seconds)), 2), "max_s": round(max(seconds), 2), "on": machine}))
 

@@ -1,24 +1,24 @@
-"""Tokens per second of scoring, beside rewardbench's way and TRL's: `rewardlab bench scoring`.
+"""Tokens per second of scoring, compared with rewardbench and TRL: `rewardlab bench scoring`.
 
-One Qwen 3 classifier with random weights scores the same conversations in three ways, in float32 through PyTorch's
-fused attention, on one thread. Texts come rendered; each way makes tokens, batches and scores of them:
+One Qwen 3 classifier with random weights scores the same conversations by three methods, in float32 with PyTorch's
+fused attention, on one thread. Each method takes rendered texts, and tokenizes, batches and scores them:
 
-    ours          `rate`, with the token budget of 16 of the longest sequences, of which a CPU is given 4,096 at once
-    rewardbench   Transformers' text-classification pipeline as `rewardbench` calls it: the chosen, then the rejected
-                  answers in file order, 16 to a batch, padded to the longest of it
-    trl           TRL's collator in a DataLoader: 8 pairs to a batch, the chosen in front, padded to the longest of it
+    ours          `rate`, with a token budget of 16 of the longest sequences, at most 4,096 tokens at once on a CPU
+    rewardbench   Transformers' text-classification pipeline as `rewardbench` calls it: chosen, then rejected
+                  responses in file order, 16 to a batch, padded to the longest of the batch
+    trl           TRL's collator in a DataLoader: 8 pairs to a batch, chosen first, padded to the longest of the batch
 
-Useful tokens are those of all sequences without padding, the same for all. The ways take turns in one process, each
-round in another order, and a ratio is taken within each round: of CPU-seconds, so that the load of other processes
-falls on none of them, and of wall time beside it. Memory is what a fresh process grows by over all sets.
+Useful tokens are those of all sequences without padding, the same for all methods. The methods alternate in one
+process, in another order each round, and ratios are computed within a round: of CPU-seconds, which the load of other
+processes hardly affects, and of wall time. Memory is the growth of a fresh process over all sets.
 
-    RewardBench   pairs at even distances in the file, in its order, so that its subsets are there by their sizes
-    RM-Bench      groups of three chosen and three rejected answers, in the same way
-    generated     groups of six answers to one prompt of made-up words, which is 75 % of each sequence or more
+    RewardBench   pairs at even distances in the file, in file order, so that subsets are represented by size
+    RM-Bench      groups of three chosen and three rejected responses, selected likewise
+    generated     groups of six responses to one prompt of random words, which is at least 75 % of each sequence
 
-Beside each ratio stands what it can be at most: padded tokens by useful ones (padding), useful ones by distinct ones,
-which counts a shared beginning once (sharing). More than both together comes from the size of the batches: ours are
-smaller on a CPU. Exit code 5 where a score, a ratio or the memory is out of its bounds.
+Each ratio is reported with its upper bounds: padded / useful tokens (padding), and useful / distinct tokens, where a
+shared prefix counts once (sharing). A ratio above their product comes from the batch size: ours is smaller on a CPU.
+Exit code 5 if a score, a ratio or the memory is out of bounds.
 """
 
 import argparse
@@ -56,38 +56,38 @@ from .head import peak_of
 BATCH = 16
 TOLERANCE = 1e-4
 LEAST = {"RewardBench": 1.6, "RM-Bench": 1.6, "generated": 3.0}
-"""What the ratio has to be."""
+"""Smallest acceptable ratio, by set."""
 FILES = {"RewardBench": (rewardbench, "rewardbench_v1/*.parquet"), "RM-Bench": (rm_bench, "rm_bench_public/*.jsonl.gz")}
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured; by default a backbone of 5.5 million parameters."""
+    """Sizes of the backbone and of the sets; by default a backbone of 5.5 million parameters."""
 
     layers: int = 4
     hidden: int = 256
     vocabulary: int = 8192
     limit: int = 1024
-    """Tokens of a sequence at most, which is TRL's default; longer ones lose their beginning."""
+    """Maximum tokens of a sequence, TRL's default; longer ones are truncated on the left."""
     pairs: int = 64
     groups: int = 16
-    """Of RM-Bench, and of the generated ones."""
+    """Number of groups of RM-Bench, and of the generated set."""
     words: int = 160
-    """Of a generated prompt, about."""
+    """Approximate number of words of a generated prompt."""
     repeats: int = 5
 
 
 Sets = dict[str, list[Case]]
 
 
-# ---- what is scored ----
+# ---- conversations ----
 
 
 def read_sets(size: Size, data: Path) -> tuple[Sets, dict[str, str]]:
-    """The conversations of every set, and why a set is not there."""
+    """Return the conversations of every set, and for each missing set the reason."""
     sets, absent = {}, {}
     for name, (suite, pattern) in FILES.items():
-        files = sorted(str(one) for one in data.glob(pattern))
+        files = sorted(str(path) for path in data.glob(pattern))
         if not files:
             absent[name] = f"no {pattern} in {data}; name the folder with --data"
             continue
@@ -97,16 +97,16 @@ def read_sets(size: Size, data: Path) -> tuple[Sets, dict[str, str]]:
 
 
 def evenly(cases: Sequence[Case], number: int) -> list[Case]:
-    """So many of them, at even distances and in their order.
+    """Select `number` cases at even distances, in order.
 
     >>> evenly(range(10), 3)
     [0, 4, 9]
     """
-    return [cases[place] for place in np.linspace(0, len(cases) - 1, min(number, len(cases))).astype(int)]
+    return [cases[index] for index in np.linspace(0, len(cases) - 1, min(number, len(cases))).astype(int)]
 
 
 def generated(size: Size) -> list[Case]:
-    """Groups of six answers, each at most a quarter as long as their prompt."""
+    """Generate groups of six responses, each at most a quarter as long as their prompt."""
     random = np.random.default_rng(0)
     lexicon = ["".join(random.choice([*"bdfgklmnprstvz"], 3) + random.choice([*"aeiou"], 3)) for _ in range(500)]
 
@@ -123,54 +123,54 @@ def generated(size: Size) -> list[Case]:
 
 
 def texts_of(cases: Sequence[Case]) -> list[str]:
-    """Everything that is said, to learn a vocabulary from."""
+    """Return all texts of the cases, from which the vocabulary is built."""
     return [text for case in cases for text in (*(turn["content"] for turn in case.prompt), *case.answers)]
 
 
 def reward_model(size: Size, sets: Sets) -> ScalarRewardModel:
-    """Random weights, and a vocabulary learnt from the texts."""
+    """Build a classifier with random weights and a tokenizer trained on the texts."""
     words = small_tokenizer([text for cases in sets.values() for text in texts_of(cases)], size.vocabulary)
     shape = {"hidden": size.hidden, "layers": size.layers, "heads": size.hidden // 64, "positions": size.limit}
     config = small_config(words, "qwen3", **shape)
     config.vocab_size = max(size.vocabulary, len(words))
     model = scalar_from_config(config, words, max_length=size.limit)
-    model.encoder.tokenizer.truncation_side = "left"  # for rewardbench's way, which sets it too
+    model.encoder.tokenizer.truncation_side = "left"  # as rewardbench sets it
     model.model.eval()
     return model
 
 
-class Work(NamedTuple):
-    """A set, as each way takes it."""
+class ScoringInputs(NamedTuple):
+    """One set in the forms that the methods take."""
 
     examples: list[Example]
-    """Chosen and rejected in turns."""
+    """Chosen and rejected responses, alternating."""
     texts: list[str]
-    """The same, rendered."""
+    """The examples rendered with the chat template."""
     ids: list[list[int]]
-    """The same as tokens, to count them."""
+    """Token ids of the examples, for counting."""
 
 
-def work_of(model: ScalarRewardModel, cases: Sequence[Case]) -> Work:
-    """The first half of a case's answers beside the second."""
+def scoring_inputs(model: ScalarRewardModel, cases: Sequence[Case]) -> ScoringInputs:
+    """Pair the first half of each case's responses with the second half."""
     examples = []
     for case in cases:
         half = len(case.answers) // 2
-        for both in zip(case.answers[:half], case.answers[half:], strict=True):
-            examples += [Example(case.prompt, answer) for answer in both]
-    ids = [one.ids for one in model.encoder.encode_all(examples)]
-    return Work(examples, [model.encoder.render(example) for example in examples], ids)
+        for pair in zip(case.answers[:half], case.answers[half:], strict=True):
+            examples += [Example(case.prompt, answer) for answer in pair]
+    ids = [tokens.ids for tokens in model.encoder.encode_all(examples)]
+    return ScoringInputs(examples, [model.encoder.render(example) for example in examples], ids)
 
 
-# ---- the ways ----
+# ---- methods ----
 
 
-def ours(model: ScalarRewardModel, work: Work) -> np.ndarray:
-    """Scores by `rate`."""
+def ours(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
+    """Return the scores by `rate`."""
     return model.rate(work.examples, batch_tokens=BATCH * max(map(len, work.ids)))[:, 0]
 
 
-def by_rewardbench(model: ScalarRewardModel, work: Work) -> np.ndarray:
-    """Scores by Transformers' pipeline."""
+def by_rewardbench(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
+    """Return the scores by Transformers' pipeline."""
     pipe = pipeline("text-classification", model=model.model, tokenizer=model.encoder.tokenizer, device="cpu")
     options = {
         "truncation": True,
@@ -180,13 +180,13 @@ def by_rewardbench(model: ScalarRewardModel, work: Work) -> np.ndarray:
     }
     scores = np.empty(len(work.texts))
     for side in range(2):
-        found = pipe(work.texts[side::2], batch_size=BATCH, **options)
-        scores[side::2] = [one["score"] for one in found]
+        outputs = pipe(work.texts[side::2], batch_size=BATCH, **options)
+        scores[side::2] = [output["score"] for output in outputs]
     return scores
 
 
-def by_trl(model: ScalarRewardModel, work: Work) -> np.ndarray:
-    """Scores by a loop over TRL's batches."""
+def by_trl(model: ScalarRewardModel, work: ScoringInputs) -> np.ndarray:
+    """Return the scores by a loop over TRL's batches."""
     tokenizer = model.encoder.tokenizer
     ids = tokenizer(work.texts, add_special_tokens=False, truncation=True, max_length=model.contract.max_length)
     pairs = [
@@ -202,37 +202,37 @@ def by_trl(model: ScalarRewardModel, work: Work) -> np.ndarray:
     return np.array(scores)
 
 
-WAYS: dict[str, Callable[[ScalarRewardModel, Work], np.ndarray]] = {
+METHODS: dict[str, Callable[[ScalarRewardModel, ScoringInputs], np.ndarray]] = {
     "ours": ours,
     "rewardbench": by_rewardbench,
     "trl": by_trl,
 }
 
 
-def padded_tokens(ids: Sequence[Sequence[int]], way: str) -> int:
-    """What a way's batches hold, padding included."""
-    lengths = np.array([len(one) for one in ids])
-    sides = [lengths] if way == "trl" else [lengths[::2], lengths[1::2]]
+def padded_tokens(ids: Sequence[Sequence[int]], method: str) -> int:
+    """Count the tokens of a method's batches, padding included."""
+    lengths = np.array([len(tokens) for tokens in ids])
+    sides = [lengths] if method == "trl" else [lengths[::2], lengths[1::2]]
     batches = [side[first : first + BATCH] for side in sides for first in range(0, len(side), BATCH)]
     return sum(int(batch.max()) * len(batch) for batch in batches)
 
 
 def distinct_tokens(ids: Sequence[Sequence[int]]) -> int:
-    """What has to be computed if every beginning is computed once.
+    """Count the tokens that have to be computed if every shared prefix is computed once.
 
     >>> distinct_tokens([[1, 2, 3], [1, 2, 4, 5], [1, 2, 3]])
     5
     """
-    rows = sorted({tuple(one) for one in ids})
+    rows = sorted({tuple(tokens) for tokens in ids})
     return sum(len(row) - shared(before, row, 1) for before, row in pairwise([(), *rows]))
 
 
-# ---- how it is measured ----
+# ---- measurement ----
 
 
-def timed(model: ScalarRewardModel, work: Work, repeats: int) -> dict[str, Any]:
-    """Seconds of every round and way, wall and CPU, and how far the others' scores are from ours."""
-    runs = {name: partial(way, model, work) for name, way in WAYS.items()}
+def timed(model: ScalarRewardModel, work: ScoringInputs, repeats: int) -> dict[str, Any]:
+    """Measure wall and CPU seconds of every round and method, and the largest difference of scores from ours."""
+    runs = {name: partial(method, model, work) for name, method in METHODS.items()}
     names, scores = [*runs], {}
     seconds = {kind: {name: [] for name in names} for kind in ("wall", "cpu")}
     for turn in range(repeats):
@@ -245,12 +245,12 @@ def timed(model: ScalarRewardModel, work: Work, repeats: int) -> dict[str, Any]:
     return {"seconds": seconds, "difference": difference, "std of scores": float(scores["ours"].std())}
 
 
-def compared(work: Work, found: dict[str, Any]) -> dict[str, Any]:
-    """Useful tokens per second, ratios with their spread, and their bounds."""
+def compared(work: ScoringInputs, timings: dict[str, Any]) -> dict[str, Any]:
+    """Compute useful tokens per second, and ratios with their spread and bounds."""
     useful, distinct = sum(map(len, work.ids)), distinct_tokens(work.ids)
-    wall, cpu = found["seconds"]["wall"], found["seconds"]["cpu"]
+    wall, cpu = timings["seconds"]["wall"], timings["seconds"]["cpu"]
     others = {}
-    for name in [*WAYS][1:]:
+    for name in [*METHODS][1:]:
         padding = padded_tokens(work.ids, name) / useful
         others[name] = {
             "ratio": spread(np.divide(cpu[name], cpu["ours"])),
@@ -258,8 +258,8 @@ def compared(work: Work, found: dict[str, Any]) -> dict[str, Any]:
             "bounds": {"padding": padding, "sharing": useful / distinct, "both": padding * useful / distinct},
         }
     speeds = {
-        kind: {name: useful / float(np.median(one)) for name, one in rounds.items()}
-        for kind, rounds in found["seconds"].items()
+        kind: {name: useful / float(np.median(seconds)) for name, seconds in rounds.items()}
+        for kind, rounds in timings["seconds"].items()
     }
     tokens = {"useful": useful, "distinct": distinct, "longest": max(map(len, work.ids))}
     return {
@@ -267,99 +267,103 @@ def compared(work: Work, found: dict[str, Any]) -> dict[str, Any]:
         "tokens": tokens,
         "useful tokens per second": speeds,
         "against": others,
-        **found,
+        **timings,
     }
 
 
 def spread(values: np.ndarray) -> dict[str, float]:
-    """Of the rounds."""
+    """Return median, minimum and maximum over the rounds."""
     return {"median": float(np.median(values)), "min": float(values.min()), "max": float(values.max())}
 
 
-def memory(way: str, size: Size, data: Path) -> float:
-    """Megabytes that a way takes at its peak over all sets, above what was resident before; in a fresh process."""
+def memory(method: str, size: Size, data: Path) -> float:
+    """Measure the peak megabytes of a method over all sets, above what was resident before; call in a fresh process."""
     sets, _ = read_sets(size, data)
     model = reward_model(size, sets)
-    works = [work_of(model, cases) for cases in sets.values()]
-    WAYS[way](model, Work(*(one[:2] for one in works[-1])))  # what a first call loads is not counted
-    return peak_of(lambda: [WAYS[way](model, work) for work in works], "cpu") / 1e6
+    works = [scoring_inputs(model, cases) for cases in sets.values()]
+    METHODS[method](model, ScoringInputs(*(items[:2] for items in works[-1])))  # what a first call loads is not counted
+    return peak_of(lambda: [METHODS[method](model, work) for work in works], "cpu") / 1e6
 
 
-def in_a_process(way: str, size: Size, data: Path) -> float:
-    """`memory` where nothing else has been loaded or freed."""
+def memory_in_subprocess(method: str, size: Size, data: Path) -> float:
+    """Run `memory` in a subprocess, where nothing else has been loaded or freed."""
     module = __name__ if __name__ != "__main__" else f"{__package__}.scoring"
-    command = [sys.executable, "-m", module, "--way", way, "--size", json.dumps(asdict(size)), "--data", str(data)]
+    command = [sys.executable, "-m", module, "--way", method, "--size", json.dumps(asdict(size)), "--data", str(data)]
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return float(done.stdout.splitlines()[-1])
 
 
-# ---- telling ----
+# ---- report ----
 
 
 def measure(size: Size, data: Path) -> dict[str, Any]:
-    """Time and memory of every way on every set that is there."""
-    place = machine("cpu") | {"dtype": "float32"}
-    place["versions"]["trl"] = trl.__version__
+    """Measure time and memory of every method on every available set."""
+    environment = machine("cpu") | {"dtype": "float32"}
+    environment["versions"]["trl"] = trl.__version__
     sets, absent = read_sets(size, data)
     model = reward_model(size, sets)
-    found = {}
+    comparisons = {}
     for name, cases in sets.items():
-        work = work_of(model, cases)
-        for way in WAYS.values():
-            way(model, Work(*(one[:2] for one in work)))
-        found[name] = compared(work, timed(model, work, size.repeats))
+        work = scoring_inputs(model, cases)
+        for method in METHODS.values():
+            method(model, ScoringInputs(*(items[:2] for items in work)))
+        comparisons[name] = compared(work, timed(model, work, size.repeats))
     return {
         "size": asdict(size),
-        "parameters": sum(one.numel() for one in model.model.parameters()),
+        "parameters": sum(weights.numel() for weights in model.model.parameters()),
         "attention": model.model.config._attn_implementation,
-        "machine": place,
-        "sets": found,
+        "machine": environment,
+        "sets": comparisons,
         "not run": absent,
-        "peak MB": {way: in_a_process(way, size, data) for way in WAYS},
+        "peak MB": {method: memory_in_subprocess(method, size, data) for method in METHODS},
     }
 
 
-def faults(found: Mapping[str, Any]) -> list[str]:
-    """What is out of its bounds."""
-    said = []
-    for name, one in found["sets"].items():
-        if not one["difference"] <= TOLERANCE:
-            said.append(f"{name}: scores differ by {one['difference']:.1e}, at most {TOLERANCE:.0e}")
-        for way, against in one["against"].items():
+def faults(measurements: Mapping[str, Any]) -> list[str]:
+    """Return a message for every figure that is out of bounds."""
+    messages = []
+    for name, comparison in measurements["sets"].items():
+        if not comparison["difference"] <= TOLERANCE:
+            messages.append(f"{name}: scores differ by {comparison['difference']:.1e}, at most {TOLERANCE:.0e}")
+        for method, against in comparison["against"].items():
             ratio = against["ratio"]["median"]
             if not ratio >= LEAST[name]:
-                said.append(f"{name}: {ratio:.2f} times as fast as {way}, at least {LEAST[name]}")
-    peaks = found["peak MB"]
-    said += [
-        f"memory: {peaks['ours']:.1f} MB, {way} {peak:.1f} MB" for way, peak in peaks.items() if peak < peaks["ours"]
+                messages.append(f"{name}: {ratio:.2f} times as fast as {method}, at least {LEAST[name]}")
+    peaks = measurements["peak MB"]
+    messages += [
+        f"memory: {peaks['ours']:.1f} MB, {method} {peak:.1f} MB"
+        for method, peak in peaks.items()
+        if peak < peaks["ours"]
     ]
-    return said
+    return messages
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """The tables for people."""
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format the tables as Markdown."""
     lines = [
         "| set, against | ratio | min | max | wall time | bound: padding | sharing | both | largest difference |",
         "|---" * 9 + "|",
     ]
-    for name, one in found["sets"].items():
-        for way, against in one["against"].items():
+    for name, comparison in measurements["sets"].items():
+        for method, against in comparison["against"].items():
             ratio, bounds = against["ratio"], against["bounds"]
             cells = [*ratio.values(), against["ratio of wall time"]["median"], *bounds.values()]
-            told = " | ".join(f"{cell:.2f}" for cell in cells)
-            lines.append(f"| {name}, {way} | {told} | {one['difference']:.1e} |")
-    lines += [f"| {name} | not run: {why} |" + " |" * 7 for name, why in found["not run"].items()]
-    lines += ["", "| useful tokens per CPU-second | " + " | ".join(WAYS) + " |", "|---" * (1 + len(WAYS)) + "|"]
-    for name, one in found["sets"].items():
-        told = " | ".join(f"{one['useful tokens per second']['cpu'][way]:,.0f}" for way in WAYS)
-        lines.append(f"| {name}, {one['sequences']} sequences, {one['tokens']['useful']:,} tokens | {told} |")
-    lines.append("| peak MB | " + " | ".join(f"{found['peak MB'][way]:.0f}" for way in WAYS) + " |")
+            cells = " | ".join(f"{cell:.2f}" for cell in cells)
+            lines.append(f"| {name}, {method} | {cells} | {comparison['difference']:.1e} |")
+    lines += [f"| {name} | not run: {why} |" + " |" * 7 for name, why in measurements["not run"].items()]
+    lines += ["", "| useful tokens per CPU-second | " + " | ".join(METHODS) + " |", "|---" * (1 + len(METHODS)) + "|"]
+    for name, comparison in measurements["sets"].items():
+        cells = " | ".join(f"{comparison['useful tokens per second']['cpu'][method]:,.0f}" for method in METHODS)
+        lines.append(
+            f"| {name}, {comparison['sequences']} sequences, {comparison['tokens']['useful']:,} tokens | {cells} |"
+        )
+    lines.append("| peak MB | " + " | ".join(f"{measurements['peak MB'][method]:.0f}" for method in METHODS) + " |")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> int:
-    """Measure and print; `--way` is the process of one, which prints its peak."""
+    """Measure and print; with `--way`, print the peak memory of one method (used in a subprocess)."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the benchmarks")
     parser.add_argument("--output", type=Path, help="a JSON file")
@@ -372,13 +376,13 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     if options.way is not None:
         print(memory(options.way, Size(**json.loads(options.size)), options.data))
         return 0
-    found = measure(size or Size(), options.data)
+    measurements = measure(size or Size(), options.data)
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(markdown(found))
-    said = faults(found)
-    print("\n".join(said), file=sys.stderr, end="\n" if said else "")
-    return 5 if said else 0
+        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    print(markdown(measurements))
+    messages = faults(measurements)
+    print("\n".join(messages), file=sys.stderr, end="\n" if messages else "")
+    return 5 if messages else 0
 
 
 if __name__ == "__main__":

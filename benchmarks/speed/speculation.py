@@ -1,11 +1,11 @@
 """Time per token of speculative guided decoding: `rewardlab bench speculation`.
 
-The big model has random weights. Random models agree about nothing, so the small one is the big one's first layers with
-its embedding and head: how often drafts are kept is a property of this pair, and is printed beside every time.
+The big model has random weights. As random models do not agree, the small model consists of the big model's first
+layers with its embedding and head: the acceptance rate is a property of this pair, and is printed next to every time.
 
     plain      the big model alone
-    guided     the big model and the guide, a step of each for every token
-    draft=g    the same, speculatively, with g tokens drafted a round
+    guided     the big model and the guide, one step of each per token
+    draft=g    the same with speculative decoding, g tokens drafted per round
 """
 
 import argparse
@@ -27,7 +27,7 @@ DRAFTS = (1, 2, 4, 8)
 
 
 def first_layers(model: Any, layers: int) -> Any:
-    """The model without its later layers, over the same weights."""
+    """Return a model of the first layers that shares the weights."""
     small = sharing(model)
     small.config.num_hidden_layers = layers
     small.model.layers = small.model.layers[:layers]
@@ -35,10 +35,10 @@ def first_layers(model: Any, layers: int) -> Any:
 
 
 def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, Any]:
-    """Milliseconds per token of one answer behind its first 16; acceptance and tokens per big forward."""
+    """Measure milliseconds per token of one completion after its first 16; acceptance and tokens per big forward."""
     bench = Bench(size, device)
     small = first_layers(bench.model, layers)
-    parameters = [sum(one.numel() for one in model.parameters()) for model in (bench.model, small)]
+    parameters = [sum(weights.numel() for weights in model.parameters()) for model in (bench.model, small)]
     guide = bench.guide(model=small)
     engines = {"plain": SeparateModels(bench.base()), "guided": SeparateModels(bench.base(), guide)}
     requests, counts = bench.requests(1), {}
@@ -46,11 +46,11 @@ def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, An
     decoding = per_token({name: (engine, requests) for name, engine in engines.items()}, device)
 
     def speculated(draft: int) -> float:
-        def write(asked: Sequence[Request]) -> None:
-            counts[draft] = speculate(bench.base(), guide, asked, draft=draft)[0].counts
+        def write(batch: Sequence[Request]) -> None:
+            counts[draft] = speculate(bench.base(), guide, batch, draft=draft)[0].counts
 
-        first, whole = seconds(lambda: write(short), device), seconds(lambda: write(requests), device)
-        return 1000 * (whole - first) / (size.tokens - TURN)
+        short_seconds, all_seconds = seconds(lambda: write(short), device), seconds(lambda: write(requests), device)
+        return 1000 * (all_seconds - short_seconds) / (size.tokens - TURN)
 
     def turn() -> dict[str, float]:
         return decoding() | {f"draft={draft}": speculated(draft) for draft in DRAFTS}
@@ -62,15 +62,15 @@ def measure(size: Size, layers: int, device: str, budget: float) -> dict[str, An
 
 
 def facts(counts: Counts, tokens: int) -> dict[str, float]:
-    """What does not depend on the machine."""
+    """Return the figures that do not depend on the machine."""
     return {"acceptance": counts.acceptance, "tokens per big forward": tokens / counts.big, "small": counts.small}
 
 
-def markdown(found: dict[str, Any]) -> str:
-    """One row for every way to decode."""
+def markdown(measurements: dict[str, Any]) -> str:
+    """Format a table with a row for every decoding method."""
     lines = ["| N=1, ms per token | median | p10 | p90 | ratio | p10 | p90 | acceptance | tokens per big forward |"]
     lines.append("|---" * 9 + "|")
-    for name, row in found["times"].items():
+    for name, row in measurements["times"].items():
         cells = [*row["ms"].values(), *row["ratio"].values()]
         cells += [row.get("acceptance", np.nan), row.get("tokens per big forward", 1)]
         lines.append(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
@@ -78,17 +78,17 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
-    """Measure, print the table, write every round to `--output`."""
+    """Measure, print the table and write every round to `--output`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=300, help="seconds")
     parser.add_argument("--layers", type=int, default=3, help="of the small model")
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
-    found = measure(size or Size(), options.layers, options.device, options.budget)
-    print(markdown(found))
+    measurements = measure(size or Size(), options.layers, options.device, options.budget)
+    print(markdown(measurements))
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def stored_replies(folder: Path) -> Iterator[StoredReply]:
 def _both_orders(
     judge: str, style: str, subset: str, row: Mapping[str, Any], winners: tuple[str | None, str | None] | None
 ) -> Iterator[StoredReply]:
-    """The judgments of one item in both orders; without `winners` they are those in the record itself."""
-    final = next((one for one in reversed(row.get("results", ())) if isinstance(one, dict)), {})
+    """Yield the judgments of one item in both orders; without `winners`, those in the record itself are used."""
+    final = next((record for record in reversed(row.get("results", ())) if isinstance(record, dict)), {})
     for swapped, order in SWAPPED.items():
         winner = winners[swapped] if winners else final[order]["winner"]
         yield StoredReply(judge, style, f"{subset}/{row['i']}", swapped, final, winner)
@@ -97,17 +97,17 @@ def withheld(reply: StoredReply) -> bool:
 
 
 def read_winner(reply: StoredReply) -> str | None:
-    """Return "1", "2" or None as the parser reads the reply; of equal ratings the authors name the second shown."""
+    """Return "1", "2" or None as the parser reads the reply; of equal ratings the authors choose the second shown."""
     if "score_1" in reply.final:
         first, second = (points(reply.final[name][0], *RATING_SCALE) for name in ("score_1", "score_2"))
         if isinstance(first, NoVerdict) or isinstance(second, NoVerdict):
             return None
         return "21"[reply.swapped] if first.value == second.value else "1" if first.value > second.value else "2"
     text, finish = reply.final[SWAPPED[reply.swapped]]["completion"]
-    found = pair_verdict(text, labels=LABELS, finish=finish)
-    if isinstance(found, NoVerdict) or found.choice not in LABELS:
+    verdict = pair_verdict(text, labels=LABELS, finish=finish)
+    if isinstance(verdict, NoVerdict) or verdict.choice not in LABELS:
         return None
-    return "12"[(found.choice == LABELS[1]) != reply.swapped]
+    return "12"[(verdict.choice == LABELS[1]) != reply.swapped]
 
 
 def outcome(ours: str | None, theirs: str | None) -> Outcome:
@@ -132,10 +132,10 @@ def measure(replies: Iterator[StoredReply]) -> dict[str, Any]:
         elif withheld(reply):
             cell["withheld"] += 1
         else:
-            found = outcome(read_winner(reply), reply.winner)
-            cell[found] += 1
-            if found not in ("same", "neither"):
-                differing[reply.name] = found
+            relation = outcome(read_winner(reply), reply.winner)
+            cell[relation] += 1
+            if relation not in ("same", "neither"):
+                differing[reply.name] = relation
     table = [{"judge": judge, "style": style, **cell} for (judge, style), cell in sorted(counts.items())]
     return {"table": table, "differing": differing}
 
@@ -143,11 +143,11 @@ def measure(replies: Iterator[StoredReply]) -> dict[str, Any]:
 # ---- report ----
 
 
-def markdown(found: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+def markdown(counts: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     """Return the report; `before` is what `measure` gave for an earlier parser."""
     earlier = {(row["judge"], row["style"]): row for row in (before or {"table": []})["table"]}
-    measured = [row for row in found["table"] if any(name in row for name in OUTCOMES)]
-    absent = [row for row in found["table"] if "not published" in row]
+    measured = [row for row in counts["table"] if any(name in row for name in OUTCOMES)]
+    absent = [row for row in counts["table"] if "not published" in row]
     lines = [
         "# Verdicts read from LLMBar's stored replies",
         "",
@@ -163,18 +163,18 @@ def markdown(found: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
         "",
         "## Every difference, read by hand",
         "",
-        *([_difference(name, kind) for name, kind in found["differing"].items()] or ["None."]),
+        *([_difference(name, kind) for name, kind in counts["differing"].items()] or ["None."]),
         "",
     ]
     if absent:
         names = Counter(row["judge"] for row in absent)
-        said = ", ".join(f"{judge} ({styles} styles)" for judge, styles in names.items())
+        not_measured = ", ".join(f"{judge} ({styles} styles)" for judge, styles in names.items())
         count = sum(row["not published"] for row in absent)
         lines += [
             "## Not measured",
             "",
-            f"For {count:,} judgments the data hold only the authors' winner and no reply: {said}. Their replies can "
-            "be measured from a checkout of the authors' repository.",
+            f"For {count:,} judgments the data hold only the authors' winner and no reply: {not_measured}. "
+            "Their replies can be measured from a checkout of the authors' repository.",
             "",
         ]
     return "\n".join(lines)
@@ -199,14 +199,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="the folder of the stored replies")
     parser.add_argument("--output", type=Path, required=True, help="the folder of the report")
-    parser.add_argument("--before", type=Path, help="the JSON file of an earlier parser, to show beside it")
-    given = parser.parse_args(arguments)
-    before = json.loads(given.before.read_text(encoding="utf-8")) if given.before else None
-    found = measure(stored_replies(given.data))
-    given.output.mkdir(parents=True, exist_ok=True)
-    written = found | ({"before": {name: before[name] for name in ("table", "differing")}} if before else {})
-    (given.output / f"{NAME}.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    (given.output / f"{NAME}.md").write_text(markdown(found, before), encoding="utf-8")
+    parser.add_argument("--before", type=Path, help="the JSON file of an earlier parser, to compare with")
+    options = parser.parse_args(arguments)
+    before = json.loads(options.before.read_text(encoding="utf-8")) if options.before else None
+    counts = measure(stored_replies(options.data))
+    options.output.mkdir(parents=True, exist_ok=True)
+    written = counts | ({"before": {name: before[name] for name in ("table", "differing")}} if before else {})
+    (options.output / f"{NAME}.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    (options.output / f"{NAME}.md").write_text(markdown(counts, before), encoding="utf-8")
 
 
 if __name__ == "__main__":

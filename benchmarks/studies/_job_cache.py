@@ -1,6 +1,6 @@
-"""Jobs whose results are kept: a study can be stopped, continued and run again.
+"""Jobs with cached results, so that a study can be stopped, continued and run again.
 
-A result is a dictionary of arrays that follows from its job's fields alone. It stands in a cache folder under their
+A result is a dictionary of arrays that is determined by its job's fields. It is stored in a cache folder under their
 hash.
 """
 
@@ -32,17 +32,17 @@ class Job(ABC):
     libraries: ClassVar = ("torch", "transformers", "peft")
 
     def file(self, cache: Path) -> Path:
-        """Where the result stands: the same fields find it again."""
+        """Return the file of the result, named by the hash of the fields."""
         libraries = [importlib.metadata.version(name) for name in self.libraries]
         named: Any = self
         return cache / f"{type(self).__name__.lower()}-{content_hash([asdict(named), REVISION, libraries])}.npz"
 
     @abstractmethod
     def work(self, cache: Path) -> Arrays:
-        """Do it; the results that it needs are in the cache, or are made now."""
+        """Compute the result; results of other jobs that it needs are read from the cache or computed."""
 
     def result(self, cache: Path) -> Arrays:
-        """From the cache, or done now and kept there."""
+        """Return the result from the cache, or compute and store it."""
         file = self.file(cache)
         if not file.exists():
             cache.mkdir(parents=True, exist_ok=True)
@@ -53,19 +53,19 @@ class Job(ABC):
 
 
 def read_arrays(file: Path) -> Arrays:
-    """What `Job.result` kept; a file that is cut off, or holds objects that would be unpickled, is a `DataError`."""
+    """Read a stored result; raise DataError if the file is truncated or holds pickled objects."""
     try:
-        with np.load(file, allow_pickle=False) as kept:
-            return dict(kept)
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
     except (*UNREADABLE, EOFError, MemoryError, BadZipFile, zlib.error, RuntimeError) as error:
         raise DataError(f"{file}: not a kept result ({error}); delete it, and it is made again") from error
 
 
 def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
-    """Do what the cache lacks, in `workers` processes of one thread each."""
-    wanted = {job.file(cache): job for job in jobs}
-    waiting = [job for file, job in wanted.items() if not file.exists()]
-    say(f"{len(wanted) - len(waiting)} of {len(wanted)} results are in the cache")
+    """Run the jobs whose results are not cached, in `workers` processes of one thread each."""
+    by_file = {job.file(cache): job for job in jobs}
+    waiting = [job for file, job in by_file.items() if not file.exists()]
+    say(f"{len(by_file) - len(waiting)} of {len(by_file)} results are in the cache")
     for index, name in enumerate(in_processes(partial(_run, cache), waiting, workers), start=1):
         say(f"{index} of {len(waiting)}: {name}")
 

@@ -1,4 +1,4 @@
-"""Policies trained in the garden, and what proxy and gold say of their answers on the way."""
+"""Policies trained in the garden world, with proxy and gold rewards of their completions during training."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -33,98 +33,98 @@ from ._job_cache import Arrays, Job
 
 CRITIC = CriticArguments(learning_rate=1e-3, hidden=64, passes=8)
 PROXIES = {"good": GOOD, "weak": WEAK}
-HELD_OUT, OWN = "accuracy on held-out pairs", "accuracy on own samples"
+HELD_OUT, OWN_SAMPLES = "accuracy on held-out pairs", "accuracy on own samples"
 JUDGED = 1000
 EVALUATIONS = 16  # of a critic, each on an answer's group to every unseen prompt
 
 
 @dataclass(frozen=True)
 class Proxy(Job):
-    """A reward model of the garden, and how often it is right."""
+    """A reward model of the garden world, and its accuracy."""
 
     base: Base
     quality: str
     share: float = 1.0
-    """Of the pairs and steps that its quality takes; less is for a try-out."""
+    """Fraction of the pairs and steps of its quality; below 1 for a dry run."""
     member: int = 0
-    """Of an ensemble on one start policy: another head, other pairs."""
+    """Index in an ensemble on one start policy: each member has its own head and pairs."""
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the label in progress messages."""
         return f"{self.quality} proxy, seed {self.base.seed}" + (f", member {self.member}" if self.member else "")
 
     @property
     def seed(self) -> int:
-        """Of its head and its pairs."""
+        """Return the seed of its head and its pairs."""
         return self.base.seed + 1000 * self.member
 
     def work(self, cache: Path) -> Arrays:
-        """Its weights, and its accuracy on held-out pairs and on pairs that the start policy writes."""
-        start, whole = self.base.load(cache), PROXIES[self.quality]
-        taught = replace(whole, pairs=int(self.share * whole.pairs), steps=int(self.share * whole.steps))
-        model = proxy(start, taught, self.seed)
+        """Return its weights, and its accuracy on held-out pairs and on pairs that the start policy writes."""
+        start, settings = self.base.load(cache), PROXIES[self.quality]
+        reduced = replace(settings, pairs=int(self.share * settings.pairs), steps=int(self.share * settings.steps))
+        model = proxy(start, reduced, self.seed)
         first, second = zip(*(pair.examples for pair in garden.pairs(JUDGED, 1, split="test")), strict=True)
-        own = sample(start, [one for one in garden.prompts(JUDGED, 1) for _ in range(2)], seed=1)
+        samples = sample(start, [prompt for prompt in garden.prompts(JUDGED, 1) for _ in range(2)], seed=1)
         return weights(model) | {
             HELD_OUT: np.array(gold_accuracy(model, first, second)),
-            OWN: np.array(gold_accuracy(model, own[::2], own[1::2])),
+            OWN_SAMPLES: np.array(gold_accuracy(model, samples[::2], samples[1::2])),
         }
 
     def load(self, cache: Path) -> ScalarRewardModel:
-        """The trained model."""
+        """Load the trained model."""
         return with_weights(untaught(self.base.load(cache), self.seed), self.result(cache))
 
 
 def weights(model: ScalarRewardModel) -> Arrays:
-    """By name."""
+    """Return the weights by name."""
     return {name: weight.detach().numpy() for name, weight in model.model.named_parameters()}
 
 
 @torch.no_grad()
-def with_weights(model: ScalarRewardModel, kept: Arrays) -> ScalarRewardModel:
-    """The model, its weights replaced in place."""
+def with_weights(model: ScalarRewardModel, arrays: Arrays) -> ScalarRewardModel:
+    """Replace the model's weights in place and return it."""
     for name, weight in model.model.named_parameters():
-        weight.copy_(torch.from_numpy(kept[name]))
+        weight.copy_(torch.from_numpy(arrays[name]))
     return model
 
 
 Judged = Callable[[PreTrainedModel, list[Example], np.ndarray], dict[str, float]]
-"""The policy, its answers and their gold [N] -> what is noted of them; `proxy` and `proxy_std` at least."""
+"""Maps the policy, its completions and their gold [N] to metrics; `proxy` and `proxy_std` at least."""
 
 
 @dataclass(frozen=True)
 class Loop(Job):
-    """One policy trained on one reward; every so many steps its answers to unseen prompts are rated."""
+    """A policy trained on a reward; every `every` steps its completions of unseen prompts are scored."""
 
     libraries = (*Job.libraries, "trl")
     base: Base
     reward: Proxy | None = None
-    """None: gold minus what the prompt asks for."""
+    """None: gold minus the bar of the prompt."""
     advantage: str = "grpo"
     settings: tuple[tuple[str, float], ...] = ()
-    """Of the advantage, where they are not its own."""
+    """Settings of the advantage that differ from its defaults."""
     beta: float = 0.0
     place: str = "loss"
     critic: bool = False
     white: bool = False
-    """Advantages of mean 0 and deviation 1 over the step's tokens."""
+    """Whether to whiten the advantages over the step's tokens."""
     passes: int = 1
-    """Steps on each batch of answers."""
+    """Optimizer steps on each batch of completions."""
     steps: int = 100
     every: int = 10
     learning_rate: float = 5e-4
     rows: int = 64
     group: int = 8
     asked: int = 256
-    """Answers that are rated, to the prompts that training does not see."""
+    """Number of scored completions of unseen prompts."""
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the label in progress messages."""
         on = "gold" if self.reward is None else f"the {self.reward}"
         return f"{self.advantage} on {on}, β = {self.beta:g}, seed {self.base.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """What `train` returns."""
+        """Train and return the curves of `train`."""
         reward = self.reward.load(cache) if self.reward else garden.beyond_the_bar
 
         def judged(policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:
@@ -134,7 +134,7 @@ class Loop(Job):
         return self.train(self.base.load(cache), reward, judged)
 
     def train(self, start: PreTrainedModel, reward: Any, judged: Judged) -> Arrays:
-        """Curves [T] over the measured steps; of a critic the explained variances on unseen prompts."""
+        """Train and return the curves [T] over the measured steps, and a critic's explained variances."""
         with TemporaryDirectory() as folder:
             trainer = self._trainer(deepcopy(start), reward, folder)
             curve = _Curve(self, start, judged)
@@ -185,12 +185,12 @@ class Loop(Job):
 
 
 class _Curve(TrainerCallback):
-    """Rates the policy's answers to unseen prompts at step 0 and then every so many steps."""
+    """Score the policy's completions of unseen prompts at step 0 and then every `loop.every` steps."""
 
     def __init__(self, loop: Loop, start: PreTrainedModel, judged: Judged):
         self.loop, self.start, self.judged = loop, start, judged
         unseen = split_prompts()[1]
-        self.asked = [unseen[index % len(unseen)] for index in range(loop.asked)]
+        self.prompts = [unseen[index % len(unseen)] for index in range(loop.asked)]
         self.rows: list[dict[str, float]] = []
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -203,9 +203,11 @@ class _Curve(TrainerCallback):
     def _rate(self, model: Any, step: int) -> None:
         model.eval()
         with torch.random.fork_rng():
-            said = answered(model, self.asked, seed=10_000 * (self.loop.base.seed + 1) + step)
-        ratio = np.array([one.base.sum() for one in said]) - logprobs(self.start, self.asked, said)
-        answers = [Example(prompt, one.text) for prompt, one in zip(self.asked, said, strict=True)]
+            completions = answered(model, self.prompts, seed=10_000 * (self.loop.base.seed + 1) + step)
+        trained = np.array([completion.base.sum() for completion in completions])
+        ratio = trained - logprobs(self.start, self.prompts, completions)
+        rows = zip(self.prompts, completions, strict=True)
+        answers = [Example(prompt, completion.text) for prompt, completion in rows]
         gold = garden.gold().rate(answers)[:, 0]
         words = [len(answer.answer.split()) for answer in answers]
         flourish = [garden.features(answer.prompt[-1]["content"], answer.answer).flourish for answer in answers]
@@ -225,24 +227,25 @@ class _Curve(TrainerCallback):
 
 @dataclass(frozen=True)
 class BestOfN(Job):
-    """The start policy's answers to unseen prompts, the best of n by a proxy: what training has to compare with."""
+    """Best of n completions of the start policy on unseen prompts by a proxy, a reference for training."""
 
     proxy: Proxy
     asked: int
     samples: int = 16
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the label in progress messages."""
         return f"best of n by the {self.proxy}"
 
     def work(self, cache: Path) -> Arrays:
-        """Curves [T] over n = 1, 2, 4, ..."""
+        """Return the curves [T] over n = 1, 2, 4, ..."""
         unseen = split_prompts()[1]
         prompts = unseen[: max(1, self.asked // self.samples)]
         base, repeated = self.proxy.base, [prompt for prompt in prompts for _ in range(self.samples)]
         answers = sample(base.load(cache), repeated, base.seed)
         gold, earned = (
-            rate(one, answers).reshape(len(prompts), self.samples) for one in (garden.gold(), self.proxy.load(cache))
+            rate(reward, answers).reshape(len(prompts), self.samples)
+            for reward in (garden.gold(), self.proxy.load(cache))
         )
         rows = best_of_n_records(base.seed, earned, gold)
         spreads = {name: rows[0][name] for name in SPREADS}
@@ -250,26 +253,26 @@ class BestOfN(Job):
 
 
 def rate(reward: Any, answers: list[Example]) -> np.ndarray:
-    """Of a reward model or a function, [N]."""
+    """Return the rewards [N] by a reward model or a function."""
     return reward.rate(answers)[:, 0] if hasattr(reward, "rate") else np.array(reward(answers))
 
 
 def split_prompts() -> tuple[list[Messages], list[Messages]]:
-    """Every question with three openings to train on, with the fourth to be asked."""
-    asked = garden.questions()
-    return [one for index, one in enumerate(asked) if index % 4], asked[::4]
+    """Return the training prompts (three openings of every question) and the unseen prompts (the fourth)."""
+    prompts = garden.questions()
+    return [prompt for index, prompt in enumerate(prompts) if index % 4], prompts[::4]
 
 
-def _rows(asked: list[Messages]) -> Dataset:
-    return Dataset.from_list([{"prompt": [dict(turn) for turn in one]} for one in asked])
+def _rows(prompts: list[Messages]) -> Dataset:
+    return Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in prompts])
 
 
 @torch.no_grad()
-def logprobs(model: PreTrainedModel, asked: list[Messages], said: list[Answer]) -> np.ndarray:
-    """Σ log π of every answer's tokens, in nats."""
-    prompts = prompts_of(voice(model, tokenizer()).encoder, [Request(prompt) for prompt in asked])
-    batch = pad([[*prompt, *one.tokens] for prompt, one in zip(prompts, said, strict=True)])
-    start = torch.tensor([len(prompt) for prompt in prompts])
+def logprobs(model: PreTrainedModel, prompts: list[Messages], completions: list[Answer]) -> np.ndarray:
+    """Compute Σ log π over the tokens of every completion, in nats."""
+    prompt_ids = prompts_of(voice(model, tokenizer()).encoder, [Request(prompt) for prompt in prompts])
+    batch = pad([[*prompt, *completion.tokens] for prompt, completion in zip(prompt_ids, completions, strict=True)])
+    start = torch.tensor([len(prompt) for prompt in prompt_ids])
     return answer_logprobs(model, batch.tokens, batch.attention, start).sum(1).double().numpy()
 
 

@@ -1,4 +1,4 @@
-"""Work in processes of one thread each, which end with the process that started them."""
+"""Parallel work in processes of one thread each, which end with their parent."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,20 +14,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_processes(work: Callable[[T], R], things: Sequence[T], workers: int) -> Iterator[R]:
-    """work(thing) of each in order; of one thing, or with fewer than two workers, in this process.
+def in_processes(work: Callable[[T], R], items: Sequence[T], workers: int) -> Iterator[R]:
+    """Yield work(item) for each item in order; one item, or fewer than two workers, runs in this process.
 
-    Whoever stops asking, by an error or a signal, stops what is under way.
+    If the caller stops iterating, by an error or a signal, the running workers are killed.
     """
-    if workers < 2 or len(things) < 2:
-        yield from map(work, things)
+    if workers < 2 or len(items) < 2:
+        yield from map(work, items)
         return
     others = {*active_children()}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
-            yield from pool.map(work, things)
+            yield from pool.map(work, items)
         except BaseException:
-            _kill(one for one in active_children() if one not in others)
+            _kill(process for process in active_children() if process not in others)
             raise
 
 
@@ -44,6 +44,6 @@ def _begin() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Else a worker whose parent was killed waits for work for ever."""
+    """Exit when the parent ends; otherwise a worker whose parent was killed would wait forever."""
     wait([parent])
     os._exit(1)

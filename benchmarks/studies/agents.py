@@ -1,10 +1,10 @@
-"""Agents that learn from each other or together beside the plain loops that they extend, with real small models."""
+"""Comparison of agents that learn from each other or jointly with the plain loops that they extend."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..types import Say, Study
-from .seeds import Plan, beside_plain
+from .seeds import Plan, compare_with_plain
 
 TITLE = "Agents that learn from each other beside the plain loops that they extend"
 
@@ -20,4 +20,4 @@ def agents(
 ) -> Study:
     """Run every recipe of `benchmarks/recipes/agents`: HACPO, CCPO and DACR; see `seeds`."""
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
-    return beside_plain("agents", TITLE, plan, cache, workers=workers, only=only, say=say)
+    return compare_with_plain("agents", TITLE, plan, cache, workers=workers, only=only, say=say)

@@ -1,4 +1,4 @@
-"""Two cheap reward models and every null on every suite: what a figure means before a model has read anything."""
+"""Study of two cheap reward models and every baseline on every suite, as reference figures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ SUITES = {
 
 
 class Loaded(NamedTuple):
-    """A suite with its cases here, where they are from, and what must be said of them."""
+    """A suite with its loaded cases, notes on them, and source files."""
 
     suite: Suite
     cases: list[Case]
@@ -45,24 +45,24 @@ def every_suite(
 ) -> Study:
     """Train the linear reward model and the small LM on human preferences and judge every suite that `data` holds.
 
-    Training pairs whose prompt stands in any of the suites are dropped and counted. `rows` shortens everything.
+    Training pairs whose prompt occurs in any of the suites are dropped and counted. `rows` shortens everything.
     """
     suites = {name: _load(name, data, rows) for name in SUITES}
     prompts = [case.prompt for suite in suites.values() for case in suite.cases]
     pairs, dropped, _ = training_pairs(data, prompts, rows)
-    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt stands in a suite")
-    asked = [Example(c.prompt, answer) for suite in suites.values() for c in suite.cases for answer in c.answers]
-    jobs = {kind: Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache) for kind in KINDS}
-    found = run_jobs([*jobs.values()], workers, say)
+    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in a suite")
+    examples = [Example(c.prompt, answer) for suite in suites.values() for c in suite.cases for answer in c.answers]
+    jobs = {kind: Job(kind, f"{kind}, all pairs", pairs, examples, seed, cache) for kind in KINDS}
+    n_cached = run_jobs([*jobs.values()], workers, say)
     rewards = {kind: _by_suite(np.load(job.file, allow_pickle=False), suites) for kind, job in jobs.items()}
     evaluations: dict[str, Evaluation] = {}
-    for name, one in suites.items():
-        say(f"adding up {name}")
-        models = [as_scorer(kind, one.cases, rewards[kind][name]) for kind in KINDS]
-        scorers = [*models, *nulls_for(one.cases, seed)]
-        evaluations[name] = evaluate(one.suite, one.cases, scorers, notes=one.notes, seed=seed)
+    for name, loaded in suites.items():
+        say(f"aggregating {name}")
+        models = [as_scorer(kind, loaded.cases, rewards[kind][name]) for kind in KINDS]
+        scorers = [*models, *nulls_for(loaded.cases, seed)]
+        evaluations[name] = evaluate(loaded.suite, loaded.cases, scorers, notes=loaded.notes, seed=seed)
     reports = {name: evaluation.report for name, evaluation in evaluations.items()}
-    facts = {"pairs": len(pairs), "dropped": len(dropped), "models_found_in_the_cache": found}
+    facts = {"pairs": len(pairs), "dropped": len(dropped), "models_found_in_the_cache": n_cached}
     sources = [source for suite in suites.values() for source in suite.sources]
     return Study(_text(reports, facts), sources, {"every_suite": _figure(reports)}, evaluations, facts)
 
@@ -79,7 +79,7 @@ def _by_suite(rewards: np.ndarray, suites: Mapping[str, Loaded]) -> dict[str, np
     return dict(zip(suites, np.split(rewards, np.cumsum(sizes)[:-1]), strict=True))
 
 
-# ---- the report ----
+# ---- report ----
 
 
 def _text(reports: Mapping[str, Report], facts: Mapping[str, object]) -> str:
@@ -93,12 +93,12 @@ def _text(reports: Mapping[str, Report], facts: Mapping[str, object]) -> str:
     notes = [f"- {suite}: {note}" for suite, report in reports.items() for note in report.notes]
     return "\n".join(
         [
-            "# Every suite: two cheap reward models beside the nulls",
+            "# Every suite: two cheap reward models and the baselines",
             "",
             f"Trained on {facts['pairs']} human preference pairs; {facts['dropped']} more were dropped because their "
-            "prompt stands in a suite. Overall figures in per cent with 95 % intervals (Wilson's, by prompts), "
-            "added up as each suite's authors do. **Bold**: really better than every null. `≈`: a null is inside the "
-            "model's interval. `<`: a null is really better.",
+            "prompt is in a suite. Overall figures in per cent with 95 % intervals (Wilson's, by prompts), "
+            "aggregated as by each suite's authors. **Bold**: significantly better than every baseline. `≈`: a "
+            "baseline is inside the model's interval. `<`: a baseline is significantly better.",
             "",
             "An interval is over prompts, not over trainings: trained on other pairs the small LM moves by more.",
             "",
@@ -119,8 +119,8 @@ def _text(reports: Mapping[str, Report], facts: Mapping[str, object]) -> str:
 
 
 def _rows(report: Report, names: Sequence[str]) -> list[Row | None]:
-    found = {row.scorer: row for row in report.rows}
-    return [found.get(name) for name in names]
+    by_scorer = {row.scorer: row for row in report.rows}
+    return [by_scorer.get(name) for name in names]
 
 
 def _area(row: Row | None, name: str) -> str:
@@ -128,7 +128,7 @@ def _area(row: Row | None, name: str) -> str:
 
 
 def _cell(report: Report, name: str) -> str:
-    """The overall figure, with what the nulls say of a model's."""
+    """Format the overall figure, with the comparison of a model and the baselines."""
     (row,) = _rows(report, [name])
     if row is None:
         return "–"
@@ -144,7 +144,7 @@ def _cell(report: Report, name: str) -> str:
 
 
 def _figure(reports: Mapping[str, Report]) -> Figure:
-    """One line a suite: models as dots with intervals, nulls as crosses."""
+    """Plot one line per suite: models as dots with intervals, baselines as crosses."""
     drawing = Figure(figsize=(8, 0.9 + 0.42 * len(reports)), layout="constrained")
     panel = drawing.subplots()
     for index, report in enumerate(reports.values()):
@@ -155,5 +155,5 @@ def _figure(reports: Mapping[str, Report]) -> Figure:
     panel.set_yticks(range(len(reports)), list(reports), fontsize=8)
     panel.invert_yaxis()
     panel.set_xlim(0, 100)
-    panel.set_xlabel("overall, per cent, with 95 % interval: models blue, nulls grey", fontsize=8)
+    panel.set_xlabel("overall, per cent, with 95 % interval: models blue, baselines grey", fontsize=8)
     return drawing

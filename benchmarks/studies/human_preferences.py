@@ -1,4 +1,4 @@
-"""Cheap reward models on real human preferences: cross-validated by prompt, then judged by RewardBench."""
+"""Study of cheap reward models on human preferences: cross-validated by prompt, and evaluated on RewardBench."""
 
 import importlib.metadata
 import os
@@ -45,7 +45,7 @@ SMALL_LM = {
 
 
 class Job(NamedTuple):
-    """Train one model on pairs and rate examples with it; the rewards are kept under the job's content hash."""
+    """Train one model on pairs and rate examples with it; the rewards are stored under the job's content hash."""
 
     kind: str
     name: str
@@ -56,7 +56,7 @@ class Job(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """Where the rewards stand: the same settings, data and seed find them again."""
+        """Return the file of the rewards, named by the hash of settings, data and seed."""
         libraries = [importlib.metadata.version(name) for name in LIBRARIES]
         settings = [LINEAR if self.kind == "linear" else SMALL_LM, RECIPE, libraries]
         pairs = [[pair.prompt, pair.chosen, pair.rejected, dict(pair.wins)] for pair in self.train]
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Places of the pairs on either side."""
+    """Indices of training and held-out pairs."""
 
     train: np.ndarray
     held_out: np.ndarray
@@ -73,41 +73,42 @@ class Fold(NamedTuple):
 def human_preferences(
     data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
 ) -> Study:
-    """Train the linear reward model and a small causal LM on human preferences, and tell how little they know.
+    """Train the linear reward model and a small causal LM on human preferences, and evaluate them.
 
-    `data` holds `SOURCES` and RewardBench; trained models' rewards are kept in `cache`. Folds are by first user turn.
-    `rows` shortens every source and the benchmark, for a try-out.
+    `data` holds `SOURCES` and RewardBench; trained models' rewards are stored in `cache`. Folds are by first user turn.
+    `rows` shortens every source and the benchmark, for a dry run.
     """
     suite = rewardbench()
     bench, notes = suite.cases([str(data / REWARDBENCH)])
     pairs, dropped, reports = training_pairs(data, [case.prompt for case in bench], rows)
     bench = bench[:: max(1, len(bench) // rows)] if rows else bench
-    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt stands in RewardBench")
+    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in RewardBench")
 
     folds = list(_folds(pairs, seed))
     jobs = {kind: _jobs(kind, pairs, folds, bench, seed, cache) for kind in KINDS}
-    found = run_jobs([job for of_kind in jobs.values() for job in of_kind], workers, say)
-    say("adding up")
+    n_cached = run_jobs([job for of_kind in jobs.values() for job in of_kind], workers, say)
+    say("aggregating")
     cases, undecided = as_cases(pairs)
     decided = np.array([pair.chance() != 0.5 for pair in pairs])
     held_out = [as_scorer(kind, cases, _held_out(jobs[kind], folds)[decided]) for kind in KINDS]
-    whole = [as_scorer(kind, bench, _rewards(jobs[kind][-1])) for kind in KINDS]
+    on_bench = [as_scorer(kind, bench, _rewards(jobs[kind][-1])) for kind in KINDS]
     ties = f"{undecided} pairs have equal scores, so no right answer, and are left out."
     evaluations = {
         "held-out": evaluate(Pairs(), cases, [*held_out, *all_nulls(seed)], notes=[ties], seed=seed),
-        "rewardbench": evaluate(suite, bench, [*whole, *all_nulls(seed)], notes=notes, seed=seed),
+        "rewardbench": evaluate(suite, bench, [*on_bench, *all_nulls(seed)], notes=notes, seed=seed),
     }
     facts = {
         "pairs": len(pairs),
         "prompts": len({first_turn(pair.prompt) for pair in pairs}),
         "dropped_in_rewardbench": [f"{pair.subset} {pair.id}" for pair in dropped],
         "rows": {name: report.as_json() for name, report in reports.items()},
-        "models_found_in_the_cache": found,
+        "models_found_in_the_cache": n_cached,
         "settings": {"linear": LINEAR, "small LM": SMALL_LM, "folds": FOLDS, "seed": seed},
     }
     text = _text(evaluations, facts, reports)
     sources = [str(data / file) for files in (*SOURCES.values(), [REWARDBENCH]) for file in files]
-    return Study(text, sources, {name: figure(one.report) for name, one in evaluations.items()}, evaluations, facts)
+    figures = {name: figure(evaluation.report) for name, evaluation in evaluations.items()}
+    return Study(text, sources, figures, evaluations, facts)
 
 
 # ---- data ----
@@ -116,13 +117,13 @@ def human_preferences(
 def training_pairs(
     data: Path, prompts: Sequence[Messages], rows: int | None = None
 ) -> tuple[list[PreferencePair], list[PreferencePair], dict[str, RowReport]]:
-    """Pairs of every source under its name as subset, those dropped for their prompt, and what was bad."""
+    """Load the pairs of every source, with its name as subset, those dropped for their prompt, and row reports."""
     pairs, reports = [], {}
     for name, files in SOURCES.items():
-        found, reports[name] = load_pairs([str(data / file) for file in files], on_bad_row="skip")
+        loaded, reports[name] = load_pairs([str(data / file) for file in files], on_bad_row="skip")
         pairs += [
             PreferencePair(f"{index}", pair.prompt, pair.chosen, pair.rejected, name, pair.wins)
-            for index, pair in enumerate(found[:rows])
+            for index, pair in enumerate(loaded[:rows])
         ]
     return *without_prompts(pairs, prompts), reports
 
@@ -144,7 +145,7 @@ def _jobs(
     seed: int,
     cache: Path,
 ) -> list[Job]:
-    """One model per fold, which rates the pairs it did not see, and a last one on all, which rates RewardBench."""
+    """Return a job per fold, which rates its held-out pairs, and one on all pairs, which rates RewardBench."""
     of_folds = [
         Job(
             kind,
@@ -156,24 +157,24 @@ def _jobs(
         )
         for index, fold in enumerate(folds, start=1)
     ]
-    asked = [Example(case.prompt, answer) for case in bench for answer in case.answers]
-    return [*of_folds, Job(kind, f"{kind}, all pairs", pairs, asked, seed, cache)]
+    examples = [Example(case.prompt, answer) for case in bench for answer in case.answers]
+    return [*of_folds, Job(kind, f"{kind}, all pairs", pairs, examples, seed, cache)]
 
 
 def as_scorer(name: str, cases: Sequence[Case], rewards: np.ndarray) -> StoredScores:
-    """Rewards in the order of the cases' answers, one after the other, as a scorer."""
+    """Return a scorer of stored rewards, given in the order of the cases' answers."""
     ends = np.cumsum([len(case.answers) for case in cases])[:-1]
     pieces = np.split(rewards.reshape(-1), ends)
     return StoredScores(name, {case.id: tuple(piece.tolist()) for case, piece in zip(cases, pieces, strict=True)})
 
 
 def _rewards(job: Job) -> np.ndarray:
-    """Rewards [M, 2], two answers a row."""
+    """Load rewards [M, 2], two responses per row."""
     return np.load(job.file, allow_pickle=False).reshape(-1, 2)
 
 
 def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:
-    """Rewards [M, 2] of all pairs, each by the model whose training had no pair of its prompt."""
+    """Return rewards [M, 2] of all pairs, each by the model whose training had no pair of its prompt."""
     rewards = np.full((sum(len(fold.held_out) for fold in folds), 2), np.nan)
     for job, fold in zip(jobs, folds, strict=False):  # the last job is the one on all pairs
         rewards[fold.held_out] = _rewards(job)
@@ -181,7 +182,7 @@ def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, say: Say) -> int:
-    """Run what the cache lacks, in `workers` processes of one thread each; the number that it had."""
+    """Run the jobs that are not cached, in `workers` processes of one thread each; return the number of cached jobs."""
     waiting = [job for job in jobs if not job.file.exists()]
     say(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")
     longest_first = sorted(waiting, key=lambda job: (job.kind != "linear", len(job.train)), reverse=True)
@@ -235,7 +236,7 @@ def _small_lm(job: Job):
     return model
 
 
-# ---- the report ----
+# ---- report ----
 
 
 def _text(evaluations: dict[str, Evaluation], facts: dict[str, Any], reports: dict[str, RowReport]) -> str:
@@ -244,13 +245,14 @@ def _text(evaluations: dict[str, Evaluation], facts: dict[str, Any], reports: di
         "# Cheap reward models on human preferences",
         "",
         f"{facts['pairs']} pairs over {facts['prompts']} prompts from HH (helpful, harmless) and UltraFeedback. Left "
-        f"out: {len(facts['dropped_in_rewardbench'])} pairs whose prompt stands in RewardBench, and bad rows ({bad}).",
+        f"out: {len(facts['dropped_in_rewardbench'])} pairs whose prompt is in RewardBench, and bad rows ({bad}).",
         "",
         f"`linear`: TF-IDF of the answer and its log length, pairwise logistic. `small LM`: a causal LM from scratch "
         f"({SMALL_LM['layers']} layers of width {SMALL_LM['hidden']}, {SMALL_LM['epochs']} epochs). Neither starts "
-        "from pretrained weights, so the figures are small; that is the point of standing them beside the nulls.",
+        "from pretrained weights, so the figures are small; compare them with the baselines.",
         "",
-        "The `linear` model never reads the prompt, so on its own data it is the prompt-blind null with other folds.",
+        "The `linear` model never reads the prompt, so on its own data it is the prompt-blind baseline with other "
+        "folds.",
         "",
     ]
     titles = {

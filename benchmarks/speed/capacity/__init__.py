@@ -1,8 +1,8 @@
-"""Formulas of `rewardlab plan` beside what PyTorch counts and allocates: `rewardlab bench capacity`.
+"""Formulas of `rewardlab plan`, compared with what PyTorch counts and allocates: `rewardlab bench capacity`.
 
-Small models of real architectures, with random weights, make a training step after the optimizer's first or decode a
-batch on a CPU. Operations are those of `torch.utils.flop_counter`; bytes are all storages that are alive at the widest
-moment, weights and optimizer states included.
+Small models of real architectures, with random weights, make a training step after the optimizer's first, or decode a
+batch, on a CPU. Operations are those of `torch.utils.flop_counter`; bytes are all storages alive at the peak, including
+weights and optimizer states.
 """
 
 import argparse
@@ -46,14 +46,14 @@ QKV = ("q_proj", "k_proj", "v_proj")
 KINDS = ("scalar", "scalar lora", "arm", "arm lora", "arm pblora", "arm moslora", "policy", "policy lora")
 GUIDES: tuple[Guiding, ...] = ("none", "shared", "late", "separate")
 BOUNDS = {"operations": 0.02, "bytes": 0.15}
-"""How far a formula may be from what is counted."""
+"""Largest acceptable relative error of a formula."""
 NAMES = ("first", "second")
 aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of the small models, and of a micro-batch."""
+    """Sizes of the small models and of a micro-batch."""
 
     layers: int = 4
     width: int = 128
@@ -68,7 +68,7 @@ class Size:
 
 
 class Case(NamedTuple):
-    """What is trained, and how."""
+    """Model kind, architecture and training settings of one comparison."""
 
     kind: str
     architecture: str = "qwen3"
@@ -79,12 +79,12 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the case's name in the table."""
         return f"{self.kind}, {self.architecture}, {self.precision}" + ", checkpointing" * self.checkpointing
 
 
 class Built(NamedTuple):
-    """A model on the spot, its loss on one batch, and the same as the formulas have it."""
+    """A model, its loss on one batch, and their description for the formulas."""
 
     model: Any
     loss: Callable[[], Tensor]
@@ -96,7 +96,7 @@ class Built(NamedTuple):
 
 
 def configuration(case: Case) -> Any:
-    """Of the architecture, untied where it is Llama."""
+    """Return the architecture's configuration, with an untied output head for Llama."""
     size = case.size
     return AutoConfig.for_model(
         case.architecture,
@@ -115,7 +115,7 @@ def configuration(case: Case) -> Any:
 
 
 def built(case: Case) -> Built:
-    """Rows of one length but the first, which is shorter, so that there is padding."""
+    """Build a case's model and batch; the first row is shorter than the others, so that there is padding."""
     size, kind, config = case.size, case.kind, configuration(case)
     dtype = torch.bfloat16 if case.precision == "bfloat16" else torch.float32
     shape = shape_of(config, case.architecture)
@@ -148,7 +148,7 @@ def built(case: Case) -> Built:
 
 
 def _adapted(model: Any, kind: str, size: Size) -> tuple[Any, Adapters | None, Callable[[], object]]:
-    """The model with the adapter that its kind names, and what has to be said before each forward."""
+    """Return the model with the adapter of its kind, and a function to call before each forward."""
     what, _, adapter = kind.partition(" ")
     if not adapter:
         return model, None, lambda: None
@@ -159,9 +159,9 @@ def _adapted(model: Any, kind: str, size: Size) -> tuple[Any, Adapters | None, C
     objectives = NAMES[: 1 if adapter == "lora" else 2]
     settings = AdapterSettings(adapter, objectives, rank=size.rank, embedding="random")  # type: ignore[arg-type]
     over = attach(model, settings)
-    found = Adapters(size.rank, QKV, 0, adapter, len(objectives), size.width)
+    adapters = Adapters(size.rank, QKV, 0, adapter, len(objectives), size.width)
     equal = dict.fromkeys(objectives, 1 / len(objectives))
-    return over.model, found, lambda: over.set_preference(equal) if len(objectives) > 1 else None
+    return over.model, adapters, lambda: over.set_preference(equal) if len(objectives) > 1 else None
 
 
 def _scalar_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:
@@ -179,26 +179,26 @@ def _pairs(rewards: Tensor) -> Tensor:
 
 
 def _policy_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:
-    """As `PolicyTrainer` has it: PPO's clip rule on the log-probabilities of one reading."""
+    """Return the loss of `PolicyTrainer`: PPO's clip rule on the log-probabilities of one forward."""
     install(model.get_base_model() if hasattr(model, "get_base_model") else model)
     response = attention[:, prompt:]
-    rows = Answers(tokens, attention, torch.full((len(tokens),), prompt), response)
+    answers = Answers(tokens, attention, torch.full((len(tokens),), prompt), response)
     weights = response / response.sum()
     rule = ClipRule((0.8, 1.2), (0.8, 1.2))
 
     def loss() -> Tensor:
-        said = model(answers=rows).logprob
-        flat = said.flatten(), said.detach().flatten(), torch.ones(said.numel()), weights.flatten()
-        return policy_loss(*flat, bounds_of_rows(said), rule=rule, mask=response.flatten()).total
+        logprob = model(answers=answers).logprob
+        flat = logprob.flatten(), logprob.detach().flatten(), torch.ones(logprob.numel()), weights.flatten()
+        return policy_loss(*flat, bounds_of_rows(logprob), rule=rule, mask=response.flatten()).total
 
     return loss
 
 
-# ---- counted and by formula ----
+# ---- counts and formulas ----
 
 
 def counter() -> FlopCounterMode:
-    """PyTorch's, which has the attention of GPUs and is told of the CPU's, and of products that are added in place."""
+    """Return PyTorch's FLOP counter, extended by the CPU's attention and by in-place `addmm_`."""
     return FlopCounterMode(
         display=False,
         custom_mapping={
@@ -212,16 +212,16 @@ def counter() -> FlopCounterMode:
 
 
 def operations(run: Callable[[], object]) -> int:
-    """What a call's matrix products add up to."""
+    """Count the FLOPs of a call's matrix products."""
     with counter() as counted:
         run()
     return counted.get_total_flops()
 
 
 def training_operations(case: Case) -> dict[str, tuple[int, int]]:
-    """Of a forward, and of forward and backward: formula and count."""
+    """Return formula and count of the operations of a forward, and of forward and backward."""
     _, loss, step, shape = built(case)
-    loss()  # the output head is tried once
+    loss()  # selects the output head, once
     fused = case.attention == "sdpa"
     batch = (shape, step.rows, step.length, step.top, step.adapters)
     both = training_flops(*batch, fused=fused, checkpointing=step.checkpointing)
@@ -232,9 +232,9 @@ def training_operations(case: Case) -> dict[str, tuple[int, int]]:
 
 
 def training_bytes(case: Case) -> tuple[int, int]:
-    """Of an optimizer step after the first: formula and what was alive at most."""
+    """Return formula and measured peak of the bytes of an optimizer step after the first."""
     model, loss, step, shape = built(case)
-    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], fused=True)
+    optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], fused=True)
 
     def move() -> None:
         loss().backward()
@@ -250,7 +250,7 @@ def training_bytes(case: Case) -> tuple[int, int]:
 
 
 def step_operations(case: Case, cached: int = 40) -> tuple[int, int]:
-    """Of one token for every row behind `cached` positions: formula and count."""
+    """Return formula and count of the operations of one token per row after `cached` positions."""
     size, config = case.size, configuration(case)
     model = AutoModelForCausalLM.from_config(config).eval()
     tokens = torch.zeros(size.rows, cached, dtype=torch.long)
@@ -262,7 +262,7 @@ def step_operations(case: Case, cached: int = 40) -> tuple[int, int]:
 
 
 def decoded_bytes(guiding: Guiding, rows: int, size: DecodingSize) -> tuple[int, int]:
-    """Of a batch of answers: formula and what was alive at most."""
+    """Return formula and measured peak of the bytes of decoding a batch."""
     bench = Bench(size, "cpu")
     shape, late = shape_of(bench.model.config, "bench"), size.layers * 3 // 4
     adapters = Adapters(size.rank, QKV, late if guiding == "late" else 0, "moslora", 2, size.hidden)
@@ -276,32 +276,35 @@ def decoded_bytes(guiding: Guiding, rows: int, size: DecodingSize) -> tuple[int,
     else:
         engine = SharedBackbone(bench.guide(from_layer=adapters.from_layer), late=guiding == "late")
     requests = bench.requests(rows)
-    voices = engine.voices if isinstance(engine, SeparateModels) else []
-    weights = [one for voice in (engine.base, *voices) for one in language_model(voice).parameters()]
+    guides = engine.voices if isinstance(engine, SeparateModels) else []
+    weights = [weight for model in (engine.base, *guides) for weight in language_model(model).parameters()]
     with LiveBytes(weights) as live:
         live.restart()
         prompt = decode(engine, requests, progress=False)[0].prompt_tokens
     return sum(decoding_bytes(work._replace(prompt=prompt)).values()), live.peak
 
 
-# ---- telling ----
+# ---- report ----
 
 
 def row(what: str, name: str, formula: int, counted: int) -> dict[str, Any]:
-    """One comparison."""
+    """Return the table row of one comparison."""
     return {"what": what, "case": name, "formula": formula, "counted": counted, "off": formula / counted - 1}
 
 
-def measure(say: Callable[[str], object]) -> dict[str, Any]:
-    """Every case: operations in float32, bytes in every precision, and decoding."""
+def measure(log: Callable[[str], object]) -> dict[str, Any]:
+    """Compare all cases: operations in float32, bytes in every precision, and decoding."""
     rows = []
     for kind, architecture, checkpointing in product(KINDS, ("qwen3", "llama"), (False, True)):
         case = Case(kind, architecture, checkpointing=checkpointing)
-        rows += [row(f"operations, {one}", case.name, *two) for one, two in training_operations(case).items()]
+        rows += [
+            row(f"operations, {quantity}", case.name, *formula_and_count)
+            for quantity, formula_and_count in training_operations(case).items()
+        ]
         for precision in PRECISIONS:
             case = case._replace(precision=precision)
             rows.append(row("bytes of a step", case.name, *training_bytes(case)))
-        say(case.name)
+        log(case.name)
     for architecture in ("qwen3", "llama"):
         rows.append(row("operations, a token", architecture, *step_operations(Case("policy", architecture))))
     size = DecodingSize(layers=8, hidden=192, vocabulary=500, rank=4, tokens=64, prompt=32)
@@ -311,36 +314,37 @@ def measure(say: Callable[[str], object]) -> dict[str, Any]:
 
 
 def worst(rows: Sequence[Mapping[str, Any]], bound: str) -> float:
-    """The largest share that a formula is off."""
+    """Return the largest relative error of a formula."""
     return max(abs(row["off"]) for row in rows if row["what"].startswith(bound))
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """The table for people, and the worst of each."""
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format the table as Markdown, with the largest error of each formula."""
     lines = [
-        [one["what"], one["case"], f"{one['formula']:,}", f"{one['counted']:,}", f"{one['off']:+.2%}"]
-        for one in found["rows"]
+        [row["what"], row["case"], f"{row['formula']:,}", f"{row['counted']:,}", f"{row['off']:+.2%}"]
+        for row in measurements["rows"]
     ]
     ends = [
-        f"{name}: at most {worst(found['rows'], name):.2%} off, allowed {bound:.0%}" for name, bound in BOUNDS.items()
+        f"{name}: at most {worst(measurements['rows'], name):.2%} off, allowed {bound:.0%}"
+        for name, bound in BOUNDS.items()
     ]
     header = ["what", "case", "formula", "counted", "off"]
-    return "\n".join([table(header, lines, right=header[2:]), "", *ends, "", f"{found['seconds']:.0f} s"])
+    return "\n".join([table(header, lines, right=header[2:]), "", *ends, "", f"{measurements['seconds']:.0f} s"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where a formula is further off than it may be."""
+    """Print the table; return 1 if a formula's error exceeds its bound."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    found = measure(lambda name: print(name, flush=True))
-    found |= {"seconds": round(time.perf_counter() - start, 1), "machine": machine("cpu")}
-    found["machine"] |= {"dtype": "as told"}
+    measurements = measure(lambda name: print(name, flush=True))
+    measurements |= {"seconds": round(time.perf_counter() - start, 1), "machine": machine("cpu")}
+    measurements["machine"] |= {"dtype": "as told"}
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(markdown(found))
-    return int(any(worst(found["rows"], name) > bound for name, bound in BOUNDS.items()))
+        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    print(markdown(measurements))
+    return int(any(worst(measurements["rows"], name) > bound for name, bound in BOUNDS.items()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How many bytes of tensors are alive while a piece of code runs: every storage once, from its birth to its end."""
+"""Bytes of tensors that are alive while code runs: every storage once, from allocation to release."""
 
 import gc
 import weakref
@@ -12,27 +12,27 @@ from torch.utils._pytree import tree_iter
 
 
 class LiveBytes(TorchDispatchMode):
-    """Bytes of all storages that operations have made, or that were named, and that are still alive.
+    """Count the bytes of all live storages that operations have allocated or that were registered with `see`.
 
-    A view has its base's storage; what autograd saves and the gradients it leaves are seen like everything else. What a
-    kernel takes and gives back inside one operation is not.
+    A view has its base's storage; tensors saved by autograd and gradients are counted like all others. Memory that a
+    kernel allocates and frees within one operation is not counted.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()):
         super().__init__()
         self.bytes = self.peak = 0
-        """Now, and the most at any time since the last `restart`."""
+        """Current bytes, and the peak since the last `restart`."""
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.see(known)
 
     def see(self, tensors: Iterable[Any]) -> None:
-        """Count these too, such as weights that were there before."""
+        """Register existing tensors, such as weights."""
         for tensor in tensors:
             if isinstance(tensor, Tensor):
                 self._add(tensor.untyped_storage())
 
     def restart(self) -> None:
-        """Forget the peak."""
+        """Reset the peak to the current bytes."""
         gc.collect()
         self.peak = self.bytes
 

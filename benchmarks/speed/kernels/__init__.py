@@ -1,17 +1,18 @@
-"""Time, memory and error of every kernel beside its peers: `rewardlab bench kernels`.
+"""Time, memory and error of every kernel, compared with other libraries: `rewardlab bench kernels`.
 
     A     guided_sampler, by rows, guides and truncation
     A2    how often tokens of the tail are drawn
     B1    log-probabilities and entropy from hidden states
-    B2    a loss made of them, forward and backward, with a frozen and with a trained head
-    B3    the PPO ratio of weights that have not moved
+    B2    a loss computed from them, forward and backward, with a frozen and with a trained head
+    B3    the PPO ratio of unchanged weights
     C     policy_loss, discounted_scan, r2m_attention
-    lora  lora_film beside the bare layer
+    lora  lora_film compared with the bare layer
 
-All inputs are random. The ways to the same numbers take turns in one process; on a GPU its second-level cache is
-overwritten before every run, and CUDA events take the time. Beside a time stand its error against float64, and how
-near it is to what a bare copy and a bare bfloat16 product of the same process take for the least bytes and FLOPs. On a
-CPU all sizes are tiny; bytes and errors mean something there, times little. Exit code 5: something of a table failed.
+All inputs are random. The variants of an operation alternate in one process; on a GPU the second-level cache is
+overwritten before every run, and CUDA events measure the time. Each time is reported with its error against float64,
+and with the fraction of the rate that a bare copy and a bare bfloat16 product reach in the same process, for the
+minimum bytes and FLOPs. On a CPU all sizes are tiny; bytes and errors are meaningful there, times hardly. Exit code 5:
+a row of a table failed.
 """
 
 import argparse
@@ -32,10 +33,10 @@ import torch
 from .head import output_head
 from .losses import adapters, sequences
 from .sampling import sampling
-from .timing import BUDGET, TINY, Bench, Case, Row, Size, attempt
+from .timing import BUDGET, TINY, Bench, Case, Row, Size, record_failure
 
 PEERS = ("triton", "trl", "transformers", "liger_kernel", "cut_cross_entropy")
-LOADED = ("transformers.generation.logits_process", "trl.trainer.utils")  # before the budget begins to run
+LOADED = ("transformers.generation.logits_process", "trl.trainer.utils")  # imported before the budget starts
 TITLES = {
     "A": "A. Guided sampling, bfloat16 logits",
     "A2": "A2. How often tokens of the tail are drawn, by their probability",
@@ -53,37 +54,37 @@ TABLES: dict[str, Callable[[Bench], Iterator[Case]]] = {
     "C": sequences,
     "lora": adapters,
 }
-"""Their cases, the most telling first."""
+"""Function that yields the cases of each table, the most informative first."""
 
 
 def measure(size: Size, device: str, budget: float, tables: Sequence[str] = tuple(TABLES)) -> Iterator[dict[str, Any]]:
-    """What is known after each case, and where it ran. `budget` in seconds, of which every table gets its share."""
-    from ..decoding import machine  # which loads much
+    """Yield the measurements so far after each case. `budget` is in seconds, shared equally by the tables."""
+    from ..decoding import machine  # imported late: it is slow to import
 
-    place = machine(device)
+    environment = machine(device)
     for module in LOADED:
-        with attempt({}):
+        with record_failure({}):
             import_module(module)
-    place["versions"] |= {name: version_of(name) for name in PEERS if find_spec(name) is not None}
+    environment["versions"] |= {name: version_of(name) for name in PEERS if find_spec(name) is not None}
     begin = time.perf_counter()
     end = begin + 0.95 * budget
     torch.manual_seed(0)
     bench = Bench(size, device)
-    found: dict[str, Any] = {"machine": place, "size": asdict(size), "budget": budget, "tables": {}}
-    found |= {"copy GB/s": bench.copied / 1e9, "product TFLOP/s": bench.multiplied / 1e12}
+    measurements: dict[str, Any] = {"machine": environment, "size": asdict(size), "budget": budget, "tables": {}}
+    measurements |= {"copy GB/s": bench.copied / 1e9, "product TFLOP/s": bench.multiplied / 1e12}
     for number, name in enumerate(tables):
         cases = list(TABLES[name](bench))
         until = time.perf_counter() + (end - time.perf_counter()) / (len(tables) - number)
         for done, case in enumerate(cases):
             left = until - time.perf_counter()
             rows = rows_of(case, left / (len(cases) - done), until)
-            found["tables"].setdefault(case.table, []).extend({"case": case.title} | row for row in rows)
-            found["seconds"] = time.perf_counter() - begin
-            yield found
+            measurements["tables"].setdefault(case.table, []).extend({"case": case.title} | row for row in rows)
+            measurements["seconds"] = time.perf_counter() - begin
+            yield measurements
 
 
 def version_of(package: str) -> str:
-    """Of an importable package, which may have come under another name."""
+    """Return the version of an importable package, whose distribution may have another name."""
     try:
         return version(package.replace("_", "-"))
     except PackageNotFoundError:
@@ -91,21 +92,21 @@ def version_of(package: str) -> str:
 
 
 def rows_of(case: Case, seconds: float, until: float) -> list[Row]:
-    """The case's rows, or one that says why there are none."""
+    """Return the case's rows, or a single row with the reason why there are none."""
     if seconds <= 0:
         return [{"way": "all", "not run": BUDGET}]
     rows: list[Row] = []
-    with attempt(row := {"way": "all"}):
+    with record_failure(row := {"way": "all"}):
         rows = case.rows(seconds, until)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return rows if len(row) == 1 else [row]
 
 
-def failures(found: Mapping[str, Any]) -> list[str]:
-    """What was tried and went wrong, or gave something that is no number."""
+def failures(measurements: Mapping[str, Any]) -> list[str]:
+    """Return a message for every row that failed or whose error is NaN."""
     wrong = []
-    for table, rows in found["tables"].items():
+    for table, rows in measurements["tables"].items():
         for row in rows:
             reasons = [row[what] for what in REASONS if "failed" in what and what in row]
             reasons += ["its error is no number"] if math.isnan(row.get("error", 0)) else []
@@ -113,13 +114,17 @@ def failures(found: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """Every table, below where it was measured."""
-    place = found["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in place["versions"].items())
-    ceilings = f"copy {found['copy GB/s']:.0f} GB/s, bfloat16 product {found['product TFLOP/s']:.3g} TFLOP/s"
-    lines = [f"{place['device']}; {ceilings}; {versions}; commit {place['commit']}; {place['date']}", ""]
-    for name, rows in found["tables"].items():
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format every table as Markdown, below a line about the machine."""
+    environment = measurements["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in environment["versions"].items())
+    copy, product = measurements["copy GB/s"], measurements["product TFLOP/s"]
+    ceilings = f"copy {copy:.0f} GB/s, bfloat16 product {product:.3g} TFLOP/s"
+    lines = [
+        f"{environment['device']}; {ceilings}; {versions}; commit {environment['commit']}; {environment['date']}",
+        "",
+    ]
+    for name, rows in measurements["tables"].items():
         columns = columns_of(rows)
         lines += [TITLES[name], "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
         lines += ["| " + " | ".join(cells(row, columns)) + " |" for row in rows] + [""]
@@ -127,14 +132,14 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
-    """Case, way, and every number that some row has; one at least, where there is none."""
+    """Return the columns: case, way, and every number that occurs in a row; "ms" if there is none."""
     known = dict.fromkeys(key for row in rows for key in row if key not in REASONS)
-    found = sorted(known, key=lambda one: COLUMNS.index(one) if one in COLUMNS else len(COLUMNS))
-    return found if len(found) > 2 else [*found, "ms"]
+    names = sorted(known, key=lambda name: COLUMNS.index(name) if name in COLUMNS else len(COLUMNS))
+    return names if len(names) > 2 else [*names, "ms"]
 
 
 def cells(row: Row, columns: Sequence[str]) -> list[str]:
-    """A row as text; why it was not run stands in place of its first number."""
+    """Format a row's cells; the reason why it was not run replaces its first number."""
     reason = [f"{what} ({row[what]})" for what in ("not run", "failed") if what in row]
     if reason:
         return [row["case"], row["way"], *reason, *[""] * (len(columns) - 3)]
@@ -148,7 +153,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> int:
-    """Measure, print the tables; all that is known is written to `--output` after every case."""
+    """Measure and print the tables; write the measurements so far to `--output` after every case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
@@ -158,15 +163,15 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     tables = options.tables.split(",")
     if unknown := [name for name in tables if name not in TABLES]:
         parser.error(f"--tables: there is no table {unknown[0]!r}; choose some of {','.join(TABLES)}")
-    found: dict[str, Any] = {}
-    for found in measure(
+    measurements: dict[str, Any] = {}
+    for measurements in measure(
         size or (Size() if options.device == "cuda" else TINY), options.device, options.budget, tables
     ):
         if options.output is not None:
-            options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(markdown(found))
-    print("\n".join(failures(found)), file=sys.stderr)
-    return 5 if failures(found) else 0
+            options.output.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
+    print(markdown(measurements))
+    print("\n".join(failures(measurements)), file=sys.stderr)
+    return 5 if failures(measurements) else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The policy loss, the scan and the attention over packed sequences, and row-modulated LoRA, beside their peers."""
+"""Policy loss, scan and attention over packed sequences, and row-modulated LoRA, compared with peers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,13 +18,13 @@ from .timing import (
     Case,
     Trial,
     Variant,
-    asked,
     compiled,
-    doors,
     doubled,
-    furthest,
+    implementations,
+    kernel_backend,
+    largest_error,
     nbytes,
-    nothing,
+    no_error,
 )
 
 PPO = ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")
@@ -35,7 +35,7 @@ UNROLLED = "its loop would be unrolled"
 
 
 def sequences(bench: Bench) -> Iterator[Case]:
-    """Table C."""
+    """Yield the cases of table C."""
     length = bench.size.length
     for tokens in bench.size.packed:
         lengths = [length] * (tokens // length)
@@ -47,7 +47,7 @@ def sequences(bench: Bench) -> Iterator[Case]:
 
 
 def losses(bench: Bench, lengths: list[int]) -> Trial:
-    """PPO with a k3 divergence."""
+    """Return the trial of the PPO loss with a k3 KL estimate, and its gradient."""
     case = {"lengths": lengths, "rule": PPO, "beta": 0.1, "kl": "k3"}
     given = policy.example(case, torch.float32, bench.device)
 
@@ -56,27 +56,29 @@ def losses(bench: Bench, lengths: list[int]) -> Trial:
         total = op(**{**given, "logprob": leaf}).total
         return total.detach(), torch.autograd.grad(total, leaf)[0]
 
-    with asked("eager"):
+    with kernel_backend("eager"):
         true = run(doubled(given))
-    ways = doors(lambda: partial(run, given), bench, graph=True)
-    whole = Variant(partial(run, given, compiled(policy.policy_loss)), "eager", patience=COMPILING)
-    ways["torch.compile"] = whole if bench.cuda else CUDA_ONLY
+    variants = implementations(lambda: partial(run, given), bench, graph=True)
+    compiled_step = Variant(partial(run, given, compiled(policy.policy_loss)), "eager", patience=COMPILING)
+    variants["torch.compile"] = compiled_step if bench.cuda else CUDA_ONLY
     tokens = sum(lengths)
     least = nbytes(*given.values(), given["logprob"])
-    return Trial(ways, partial(furthest, true=true), least, elements=tokens, of="token")
+    return Trial(variants, partial(largest_error, true=true), least, elements=tokens, of="token")
 
 
 def scans(bench: Bench, lengths: list[int]) -> Trial:
-    """As for GAE."""
+    """Return the trial of the discounted scan, as used by GAE."""
     given = scan.example({"lengths": lengths, "discount": 0.95}, torch.float32, bench.device)
     true = scan.discounted_scan(**doubled(given))
-    ways = doors(lambda: partial(scan.discounted_scan, **given), bench, graph=True)
-    ways["torch.compile"] = UNROLLED if bench.cuda else CUDA_ONLY
-    return Trial(ways, partial(furthest, true=true), 2 * nbytes(given["x"]), elements=len(given["x"]), of="token")
+    variants = implementations(lambda: partial(scan.discounted_scan, **given), bench, graph=True)
+    variants["torch.compile"] = UNROLLED if bench.cuda else CUDA_ONLY
+    return Trial(
+        variants, partial(largest_error, true=true), 2 * nbytes(given["x"]), elements=len(given["x"]), of="token"
+    )
 
 
 def attention(bench: Bench, backward: bool) -> Trial:
-    """R2M's one query a row, as a whole step or forward alone."""
+    """Return the trial of R2M's attention, one query per row, forward alone or with gradients."""
     rows, D, P, d = bench.size.states
     case = {"lengths": [bench.size.length] * rows, "D": D, "P": P, "d": d}
     given = feedback.example(case, torch.bfloat16, bench.device)
@@ -88,16 +90,18 @@ def attention(bench: Bench, backward: bool) -> Trial:
         leaves = {name: given[name].detach().requires_grad_() for name in learned}
         return torch.autograd.grad(op(**{**given, **leaves}).sum(), list(leaves.values()))
 
-    with asked("reference"):
+    with kernel_backend("reference"):
         true = run(doubled(given))
-    ways = doors(lambda: partial(run, given), bench, graph=not backward)
-    whole = Variant(partial(run, given, compiled(padded)), patience=COMPILING)
-    ways["torch.compile, padded"] = whole if bench.cuda else CUDA_ONLY
-    return Trial(ways, partial(furthest, true=true), nbytes(given["states"]), elements=len(given["states"]), of="token")
+    variants = implementations(lambda: partial(run, given), bench, graph=not backward)
+    compiled_step = Variant(partial(run, given, compiled(padded)), patience=COMPILING)
+    variants["torch.compile, padded"] = compiled_step if bench.cuda else CUDA_ONLY
+    return Trial(
+        variants, partial(largest_error, true=true), nbytes(given["states"]), elements=len(given["states"]), of="token"
+    )
 
 
 def padded(query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tensor, W_v: Tensor, W_o: Tensor) -> Tensor:
-    """The same for rows of one length, as one writes it with batched products."""
+    """Compute R2M's attention for rows of equal length with batched products."""
     h = states.view(len(query), -1, states.shape[1])
     u = (query @ W_q @ W_k.T / W_q.shape[1] ** 0.5)[:, :, None]
     a = (h @ u).float().softmax(1).to(h.dtype)
@@ -108,27 +112,27 @@ def padded(query: Tensor, states: Tensor, bounds: Tensor, W_q: Tensor, W_k: Tens
 
 
 def adapters(bench: Bench) -> Iterator[Case]:
-    """The table lora."""
+    """Yield the cases of table lora."""
     for pairs in bench.size.pairs:
         yield Case("lora", f"N={2 * pairs}, one position", bench.timed(partial(adapted, bench, pairs)))
 
 
 def adapted(bench: Bench, pairs: int) -> Trial:
-    """A decoded token of base rows and as many adapted ones."""
+    """Return the trial of one decoded token for base rows and as many adapted rows."""
     wide = bench.size.layer
     case = {"N": 2 * pairs, "L": 1, "m": wide, "n": wide, "r": 8, "start": pairs, "kind": "scale"}
     given = lora.example(case, torch.bfloat16, bench.device)
     true = lora.reference(**doubled(given))
     weight = torch.randn(wide, wide, device=bench.device, dtype=torch.bfloat16)
     bare = partial(torch.nn.functional.linear, given["x"], weight)
-    ways = {"the layer": Variant(bare, graph=True, counted=True, error=nothing, bytes=nbytes(weight))}
+    variants = {"the layer": Variant(bare, graph=True, counted=True, error=no_error, bytes=nbytes(weight))}
 
     def fresh() -> Callable[[], Tensor]:
         return partial(lora.lora_film, **{**given, "y": given["y"].clone()})
 
-    ways |= doors(fresh, bench, graph=True)
+    variants |= implementations(fresh, bench, graph=True)
     if bench.cuda:
-        ways["eager"] = Variant(fresh(), "eager", graph=True, counted=True)
+        variants["eager"] = Variant(fresh(), "eager", graph=True, counted=True)
     changed = given["y"][pairs:]
     least = nbytes(given["A"], given["B"], given["x"][pairs:], changed, changed)
-    return Trial(ways, partial(furthest, true=true), least, elements=changed.numel(), of="output")
+    return Trial(variants, partial(largest_error, true=true), least, elements=changed.numel(), of="output")

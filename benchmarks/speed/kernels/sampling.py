@@ -1,4 +1,4 @@
-"""Guided sampling beside torch.compile and Hugging Face: its time, its error, and how often it draws the tail."""
+"""Guided sampling compared with torch.compile and Hugging Face: time, error, and frequency of tail tokens."""
 
 import math
 import time
@@ -20,12 +20,12 @@ from .timing import (
     Size,
     Trial,
     Variant,
-    asked,
-    attempt,
     compiled,
-    doors,
     from_package,
+    implementations,
+    kernel_backend,
     nbytes,
+    record_failure,
 )
 
 TEMPERATURE = 0.8
@@ -37,7 +37,7 @@ CUTS: dict[str, dict[str, Any]] = {
 
 
 def sampling(bench: Bench) -> Iterator[Case]:
-    """Tables A and A2."""
+    """Yield the cases of tables A and A2."""
     size = bench.size
     for guides, (cut, limits), rows in product(size.guides, CUTS.items(), size.rows):
         make = partial(sampler, bench, rows, guides, limits)
@@ -49,37 +49,41 @@ def sampling(bench: Bench) -> Iterator[Case]:
 
 
 def sampler(bench: Bench, rows: int, guides: int, limits: Mapping[str, Any], flat: bool = False) -> Trial:
-    """The door beside torch.compile and Hugging Face's logits processors."""
+    """Return the trial of `guided_sampler`, torch.compile and Hugging Face's logits processors."""
     given = logits(bench, rows, guides, flat)
     limit = {name: torch.full((rows,), value, device=bench.device) for name, value in limits.items()}
     row = torch.arange(rows, device=bench.device)
     options = {"temperature": torch.full((rows,), TEMPERATURE, device=bench.device), "seed": row, "position": 7 * row}
-    ways = doors(lambda: partial(guided_sampler, *given, **options, **limit), bench, graph=True)
+    variants = implementations(lambda: partial(guided_sampler, *given, **options, **limit), bench, graph=True)
     if not bench.cuda:
-        ways["torch.compile"] = CUDA_ONLY
+        variants["torch.compile"] = CUDA_ONLY
     elif guides != bench.size.guides[0]:
-        ways["torch.compile"] = f"compiled for {bench.size.guides[0]} guides only"
+        variants["torch.compile"] = f"compiled for {bench.size.guides[0]} guides only"
     else:
-        whole = partial(compiled(straightforward), *given, TEMPERATURE, **limits)
-        ways["torch.compile"] = Variant(whole, patience=COMPILING)
+        compiled_sampler = partial(compiled(straightforward), *given, TEMPERATURE, **limits)
+        variants["torch.compile"] = Variant(compiled_sampler, patience=COMPILING)
     processed = Variant(partial(processors, *given, TEMPERATURE, **limits), counted=True)
-    ways["Hugging Face"] = from_package("transformers", processed, bench)
-    sure = log_distribution(*(one[:8] for one in given), TEMPERATURE, **limits)
-    return Trial(ways, partial(said_wrong, sure), nbytes(*given), elements=given[0].numel(), of="logit")
+    variants["Hugging Face"] = from_package("transformers", processed, bench)
+    log_probabilities = log_distribution(*(tensor[:8] for tensor in given), TEMPERATURE, **limits)
+    return Trial(
+        variants, partial(logprob_error, log_probabilities), nbytes(*given), elements=given[0].numel(), of="logit"
+    )
 
 
 def logits(bench: Bench, rows: int, guides: int, flat: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Base, guides and weights. A normal bulk, above which a thousand tokens fall off as a language model's do,
-    18 - 3 log rank; or the bulk alone."""
+    """Generate logits of base and guides, and weights.
+
+    The logits are normal, plus 18 - 3 log(rank) for a thousand tokens, as in a language model, unless `flat`.
+    """
     generator = torch.Generator(bench.device).manual_seed(0)
     options = {"generator": generator, "device": bench.device}
     number, vocabulary = guides + 1, bench.size.vocabulary
     z = torch.randn(rows, number, vocabulary, dtype=torch.bfloat16, **options).mul_(3 if flat else 2)
     if not flat:
-        place = torch.randint(vocabulary, (rows, 1, min(1000, vocabulary // 3)), **options)
-        fall = 18 - 3 * torch.arange(1, place.shape[2] + 1, device=bench.device).log()
-        above = z.gather(2, place.expand(-1, number, -1)) + fall.to(z.dtype)
-        z.scatter_(2, place.expand(-1, number, -1), above)
+        tokens = torch.randint(vocabulary, (rows, 1, min(1000, vocabulary // 3)), **options)
+        fall = 18 - 3 * torch.arange(1, tokens.shape[2] + 1, device=bench.device).log()
+        above = z.gather(2, tokens.expand(-1, number, -1)) + fall.to(z.dtype)
+        z.scatter_(2, tokens.expand(-1, number, -1), above)
     weights = torch.tensor([1.0, 0.5, -0.5], device=bench.device)[:guides].repeat(rows, 1)
     return z[:, 0].contiguous(), z[:, 1:].contiguous(), weights
 
@@ -88,7 +92,7 @@ def straightforward(
     base: Tensor, guides: Tensor, weights: Tensor, temperature: float, *, top_k: int = 0, top_p: float = 1,
     min_p: float = 0,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """What the door returns, as one would write it for torch.compile: whole rows, noise for every token."""
+    """Compute the outputs of `guided_sampler` in plain PyTorch, for torch.compile: full rows, noise for every token."""
     z = base.float()
     u = z + (weights[:, :, None] * guides.float()).sum(1)
     logp, logp_base = u.log_softmax(1), z.log_softmax(1)
@@ -106,15 +110,15 @@ def straightforward(
     sampled = x.log_softmax(1)
     p, race = logp.exp(), torch.empty_like(sampled).exponential_()
     token = (sampled.exp() / race).argmax(1, keepdim=True)
-    said = (one.gather(1, token).squeeze(1) for one in (sampled, logp, logp_base))
-    return token.squeeze(1), *said, -(p * logp).sum(1), (p * (logp - logp_base)).sum(1)
+    logprobs = (distribution.gather(1, token).squeeze(1) for distribution in (sampled, logp, logp_base))
+    return token.squeeze(1), *logprobs, -(p * logp).sum(1), (p * (logp - logp_base)).sum(1)
 
 
 def processors(
     base: Tensor, guides: Tensor, weights: Tensor, temperature: float, *, top_k: int = 0, top_p: float = 1,
     min_p: float = 0,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Token and log-probability by Hugging Face's processors, which cut some of the tokens that tie."""
+    """Sample a token and its log-probability by Hugging Face's processors, which remove some tied tokens."""
     from transformers.generation import logits_process as hf
 
     chain = hf.LogitsProcessorList([hf.TemperatureLogitsWarper(temperature)])
@@ -133,25 +137,27 @@ def log_distribution(
     base: Tensor, guides: Tensor, weights: Tensor, temperature: float, *, top_k: int = 0, top_p: float = 1,
     min_p: float = 0,
 ) -> Tensor:  # fmt: skip
-    """What is to be sampled from, in float64. A cut token keeps the number it would have as one more of those kept: a
-    tie with the threshold may fall either way."""
+    """Return the log-probabilities to sample from, in float64.
+
+    A removed token has the value that it would have if it were kept, as a tie with the threshold may go either way.
+    """
     u = mixed(base.double(), guides, weights.double()) if guides.shape[1] else base.double()
     x = u / temperature
     x = x - x.amax(1, keepdim=True)
-    limits = Truncation(*(torch.full_like(x[:, 0], one).to(kind) for one, kind in
+    limits = Truncation(*(torch.full_like(x[:, 0], limit).to(kind) for limit, kind in
                           ((top_k, torch.int64), (top_p, x.dtype), (min_p, x.dtype))))  # fmt: skip
     tau, _ = threshold(x.sort(1, descending=True).values, x, limits)
     return x - x.masked_fill(x < tau[:, None], -torch.inf).logsumexp(1, keepdim=True)
 
 
-def said_wrong(sure: Tensor, sampled: Sequence[Tensor]) -> float:
-    """How far the log-probabilities of the first rows' tokens are from the truth."""
-    token, logprob = (one[: len(sure)] for one in sampled[:2])
-    return float((sure.gather(1, token[:, None]).squeeze(1) - logprob).abs().max())
+def logprob_error(log_probabilities: Tensor, sampled: Sequence[Tensor]) -> float:
+    """Return the largest error of the sampled tokens' log-probabilities in the first rows."""
+    token, logprob = (tensor[: len(log_probabilities)] for tensor in sampled[:2])
+    return float((log_probabilities.gather(1, token[:, None]).squeeze(1) - logprob).abs().max())
 
 
 def tail(bench: Bench, seconds: float, end: float) -> list[Row]:
-    """The tail's tokens are counted in many draws from one distribution in float32 logits."""
+    """Count the tail's tokens in many draws from one distribution with float32 logits."""
     size, begin = bench.size, time.perf_counter()
     probability = torch.tensor([p for p, number in size.tails for _ in range(number)], dtype=torch.float64)
     likely = torch.full((16,), float(1 - probability.sum()) / 16, dtype=torch.float64)
@@ -159,28 +165,28 @@ def tail(bench: Bench, seconds: float, end: float) -> list[Row]:
     z[0, : 16 + len(probability)] = torch.cat([likely, probability]).log().to(z)
     at_once = {"triton": size.drawn[0], "eager": size.drawn[1], "multinomial": size.drawn[1]}
     rows: list[Row] = []
-    for turn, (way, number) in enumerate(at_once.items(), 1):
-        if way == "triton" and not bench.cuda:
-            rows.append({"way": way, "not run": CUDA_ONLY})
+    for turn, (variant, number) in enumerate(at_once.items(), 1):
+        if variant == "triton" and not bench.cuda:
+            rows.append({"way": variant, "not run": CUDA_ONLY})
             continue
-        with attempt(row := {"way": way}), asked(None if way == "multinomial" else way):
-            rows += tokens_of(z, way, number, size, min(end, begin + turn * seconds / len(at_once)))
+        with record_failure(row := {"way": variant}), kernel_backend(None if variant == "multinomial" else variant):
+            rows += tokens_of(z, variant, number, size, min(end, begin + turn * seconds / len(at_once)))
         rows += [row] if len(row) > 1 else []
     return rows
 
 
-def tokens_of(z: Tensor, way: str, number: int, size: Size, until: float) -> list[Row]:
-    """A row for each probability of the tail: its share of the draws over what it should be."""
+def tokens_of(z: Tensor, variant: str, number: int, size: Size, until: float) -> list[Row]:
+    """Return a row for each tail probability: its share of the draws divided by the true share."""
     many, blank = z.expand(number, -1), torch.empty(number, 0, z.shape[1], device=z.device)
-    ones, seed = torch.ones(number, device=z.device), torch.zeros(number, dtype=torch.int64, device=z.device)
+    temperature, seed = torch.ones(number, device=z.device), torch.zeros(number, dtype=torch.int64, device=z.device)
     counts = torch.zeros(z.shape[1], dtype=torch.int64, device=z.device)
     draws = 0
     while draws < size.draws and (time.perf_counter() < until or not draws):
-        if way == "multinomial":
+        if variant == "multinomial":
             token = torch.multinomial(many.softmax(1), 1).squeeze(1)
         else:
             position = torch.arange(draws, draws + number, device=z.device)
-            noise = {"temperature": ones, "seed": seed, "position": position}
+            noise = {"temperature": temperature, "seed": seed, "position": position}
             token = guided_sampler(many, blank, blank[:, :, 0], **noise).token
         counts += torch.bincount(token, minlength=len(counts))
         draws += number
@@ -188,6 +194,6 @@ def tokens_of(z: Tensor, way: str, number: int, size: Size, until: float) -> lis
     for p, tokens in size.tails:
         share, mass = float(counts[first : first + tokens].sum()) / draws, p * tokens
         facts = {"draws": draws, "share by truth": share / mass, "standard error": ((1 - mass) / mass / draws) ** 0.5}
-        rows.append({"case": f"{tokens} tokens of p = {p:g}", "way": way} | facts)
+        rows.append({"case": f"{tokens} tokens of p = {p:g}", "way": variant} | facts)
         first += tokens
     return rows

@@ -1,4 +1,4 @@
-"""Ways to the same numbers take turns and are timed: their seconds, bytes, memory and error against the truth."""
+"""Timing of alternating variants of an operation: milliseconds, bytes, memory and error against float64."""
 
 import os
 import time
@@ -15,9 +15,9 @@ from torch import Tensor
 from ....kernels.dispatch import VARIABLE
 from ..head import Traffic, peak_of
 
-WARM_UP, REPEATS, MOST = 3, 10, 100  # runs that are not timed; rounds at least, where the budget allows, and at most
+WARM_UP, REPEATS, MOST = 3, 10, 100  # untimed runs; minimum rounds, if the budget allows; maximum rounds
 FLUSHED = 2**28  # bytes written between runs: more than any second-level cache holds
-COMPILING = 60.0  # seconds that have to be left for torch.compile
+COMPILING = 60.0  # seconds that must be left to start torch.compile
 WITHOUT_CPU = ("cut_cross_entropy",)
 BUDGET, CUDA_ONLY, MISSING = "budget", "CUDA only", "not installed"
 Row = dict[str, Any]
@@ -25,16 +25,16 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """What is measured; the most telling number of rows or guides first."""
+    """Sizes of all tables; the most informative number of rows or guides first."""
 
     vocabulary: int = 128_256
     rows: tuple[int, ...] = (64, 1, 256, 8)
     guides: tuple[int, ...] = (1, 0, 2, 3)
     tails: tuple[tuple[float, int], ...] = ((1e-5, 1000), (1e-7, 10_000))
-    """Probability and number of the tail's tokens."""
+    """Probability of a tail token, and number of tokens with it."""
     draws: int = 4_194_304
     drawn: tuple[int, int] = (4096, 512)
-    """Rows at a time: for kernels, for whoever writes rows of logits."""
+    """Rows per call: for kernels, and for variants that materialize rows of logits."""
     head: tuple[int, int] = (4096, 128_256)
     """Width and vocabulary."""
     tokens: tuple[int, ...] = (4096, 16_384)
@@ -44,7 +44,7 @@ class Size:
     """Rows, width of the reward model and of the policy, size of a key."""
     layer: int = 4096
     pairs: tuple[int, ...] = (8, 1, 32, 64)
-    """Base rows, each with an adapted one."""
+    """Numbers of base rows; each base row has an adapted row."""
     copied: int = 2**30
     square: int = 8192
     """Bytes and side of the bare copy and product."""
@@ -57,54 +57,54 @@ TINY = Size(
 )
 
 
-# ---- what is timed ----
+# ---- variants and cases ----
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to a case's numbers."""
+    """One implementation of a case's operation."""
 
     run: Callable[[], Any]
     through: str | None = None
-    """REWARDLAB_KERNELS while it runs."""
+    """Value of REWARDLAB_KERNELS while it runs."""
     graph: bool = False
     """Whether a CUDA graph of it is timed as well."""
     counted: bool = False
-    """Whether PyTorch sees all it reads and writes."""
+    """Whether PyTorch sees all bytes it reads and writes, so that they can be counted."""
     patience: float = 0
-    """Seconds that have to be left to begin."""
+    """Seconds that must be left to start it."""
     error: Callable[[Any], float | None] | None = None
-    """Where the case's own does not fit."""
+    """Error function that replaces the trial's."""
     bytes: int | None = None
-    """Likewise the least that is moved."""
+    """Minimum bytes moved, in place of the trial's."""
 
 
 class Trial(NamedTuple):
-    """The ways to the same numbers, or why there is none, and what they are held against."""
+    """Variants of one operation, or the reason why a variant is not run, with their error function and minimum work."""
 
     variants: Mapping[str, Variant | str]
     error: Callable[[Any], float | None]
-    """Of what a variant's run returns."""
+    """Computes the error of a variant's output."""
     bytes: int = 0
-    """At least read and written."""
+    """Minimum bytes read and written."""
     flops: float = 0
     elements: int = 1
     of: str = "element"
 
 
 class Case(NamedTuple):
-    """Some rows of a table; nothing is on the device before `rows(seconds to spend, end of all)`."""
+    """Some rows of a table; tensors are allocated only by `rows(seconds to spend, end of the budget)`."""
 
     table: str
     title: str
     rows: Callable[[float, float], list[Row]]
 
 
-# ---- how it is measured ----
+# ---- measurement ----
 
 
 class Bench:
-    """A device with its ceilings."""
+    """A device with the rates of a bare copy and a bare product."""
 
     def __init__(self, size: Size, device: str):
         self.size, self.device, self.cuda = size, device, device == "cuda"
@@ -114,7 +114,7 @@ class Bench:
         self.copied, self.multiplied = self._ceilings()
 
     def milliseconds(self, run: Callable[[], object]) -> float:
-        """Of one run, from a cold cache on a GPU."""
+        """Return the milliseconds of one run, on a GPU with a cold cache."""
         if not self.cuda:
             start = time.perf_counter()
             run()
@@ -128,7 +128,7 @@ class Bench:
         return start.elapsed_time(end)
 
     def _ceilings(self) -> tuple[float, float]:
-        """Bytes per second of a copy, read and written; FLOP/s of a bfloat16 product."""
+        """Measure bytes per second of a copy (read and written) and FLOP/s of a bfloat16 product."""
         side = self.size.square
         memory = torch.zeros(2, self.size.copied, dtype=torch.int8, device=self.device)
         left, right = torch.randn(2, side, side, device=self.device, dtype=torch.bfloat16)
@@ -138,13 +138,13 @@ class Bench:
         return float(memory.nbytes / copy), float(2 * side**3 / product_)
 
     def timed(self, make: Callable[[], Trial]) -> Callable[[float, float], list[Row]]:
-        """The rows of a case that is made when its turn comes."""
+        """Return the `rows` function of a case whose trial is built only when it is called."""
         return lambda seconds, end: timed(make(), self, time.perf_counter() + seconds, end)
 
 
 @contextmanager
-def asked(through: str | None) -> Iterator[None]:
-    """REWARDLAB_KERNELS set, or not set."""
+def kernel_backend(through: str | None) -> Iterator[None]:
+    """Set REWARDLAB_KERNELS, or unset it with None, and restore it afterwards."""
     before = os.environ.pop(VARIABLE, None)
     if through is not None:
         os.environ[VARIABLE] = through
@@ -157,8 +157,8 @@ def asked(through: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def attempt(row: Row) -> Iterator[None]:
-    """What goes wrong ends its row and not the whole measurement."""
+def record_failure(row: Row) -> Iterator[None]:
+    """Record an exception in `row` so that the measurement continues with the next row."""
     try:
         yield
     except torch.cuda.OutOfMemoryError:
@@ -169,7 +169,7 @@ def attempt(row: Row) -> Iterator[None]:
 
 
 def timed(trial: Trial, bench: Bench, until: float, end: float) -> list[Row]:
-    """Every variant's row: each is run a few times first, then they take turns until `until`, at most until `end`."""
+    """Return every variant's row: after a few runs each, the variants alternate until `until`, at most until `end`."""
     rows: dict[str, Row] = {name: {"way": name} for name in trial.variants}
     turns: Turns = {}
     for name, variant in trial.variants.items():
@@ -178,14 +178,14 @@ def timed(trial: Trial, bench: Bench, until: float, end: float) -> list[Row]:
         elif time.perf_counter() + variant.patience >= end:
             rows[name]["not run"] = BUDGET
         else:
-            with attempt(rows[name]), asked(variant.through):
-                rows[name] |= looked_at(variant, trial, bench)
+            with record_failure(rows[name]), kernel_backend(variant.through):
+                rows[name] |= warm_up(variant, trial, bench)
                 turns[name, "ms"] = variant.through, variant.run
             if variant.graph and bench.cuda and (name, "ms") in turns:
-                with attempt(trouble := {}), asked(variant.through):
+                with record_failure(trouble := {}), kernel_backend(variant.through):
                     turns[name, "graph ms"] = None, replay(variant.run)
                 rows[name] |= {f"graph {what}": why for what, why in trouble.items()}
-    for (name, column), times in in_turn(turns, rows, bench, until, end).items():
+    for (name, column), times in alternate(turns, rows, bench, until, end).items():
         rows[name] |= spread(column, times)
     for name, variant in trial.variants.items():
         if "ms" in rows[name] and isinstance(variant, Variant):
@@ -194,23 +194,23 @@ def timed(trial: Trial, bench: Bench, until: float, end: float) -> list[Row]:
 
 
 Turns = dict[tuple[str, str], tuple[str | None, Callable[[], object]]]
-"""Row and column -> REWARDLAB_KERNELS and a run."""
+"""Maps row and column to a value of REWARDLAB_KERNELS and a function to time."""
 
 
-def in_turn(turns: Turns, rows: Mapping[str, Row], bench: Bench, until: float, end: float) -> dict[Any, list[float]]:
-    """Milliseconds of every round."""
+def alternate(turns: Turns, rows: Mapping[str, Row], bench: Bench, until: float, end: float) -> dict[Any, list[float]]:
+    """Run the functions alternately and return the milliseconds of every round."""
     rounds: dict[Any, list[float]] = {key: [] for key in turns}
     for number in range(MOST):
         if number and time.perf_counter() >= (end if number < REPEATS else until):
             break
         for (name, column), (through, run) in turns.items():
-            with attempt(rows[name]), asked(through):
+            with record_failure(rows[name]), kernel_backend(through):
                 rounds[name, column].append(bench.milliseconds(run))
     return {key: times for key, times in rounds.items() if times}
 
 
-def looked_at(variant: Variant, trial: Trial, bench: Bench) -> Row:
-    """Error, bytes, and megabytes above what was there; all that runs before the first timed run."""
+def warm_up(variant: Variant, trial: Trial, bench: Bench) -> Row:
+    """Warm up a variant, and return its error, bytes moved and peak megabytes."""
     facts: Row = {"error": (variant.error or trial.error)(variant.run())}
     for _ in range(WARM_UP - 1):
         variant.run()
@@ -224,7 +224,7 @@ def looked_at(variant: Variant, trial: Trial, bench: Bench) -> Row:
 
 
 def replay(run: Callable[[], object]) -> Callable[[], None]:
-    """The run as a CUDA graph."""
+    """Capture the run as a CUDA graph and return its replay."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -233,20 +233,20 @@ def replay(run: Callable[[], object]) -> Callable[[], None]:
 
 
 def spread(column: str, times: Sequence[float]) -> Row:
-    """The median; of a variant's own runs also p10, p90 and their number."""
+    """Return the median of the times; for column "ms" also p10, p90 and the number of rounds."""
     low, middle, high = np.percentile(times, [10, 50, 90]).tolist()
     return {column: middle} | ({"p10": low, "p90": high, "rounds": len(times)} if column == "ms" else {})
 
 
 def fractions(variant: Variant, trial: Trial, bench: Bench, seconds: float) -> Row:
-    """How near the least work in this time is to a bare copy's and a bare product's rate."""
+    """Return the rate of the minimum work as a fraction of a bare copy's and a bare product's."""
     least = trial.bytes if variant.bytes is None else variant.bytes
     rates = {"of copy": least / bench.copied, "of product": trial.flops / bench.multiplied}
     return {name: ideal / seconds for name, ideal in rates.items() if ideal}
 
 
-def doors(make: Callable[[], Callable[[], Any]], bench: Bench, name: str = "", **options: Any) -> Row:
-    """Our operation by its kernels, by PyTorch, and on a CPU as it is defined."""
+def implementations(make: Callable[[], Callable[[], Any]], bench: Bench, name: str = "", **options: Any) -> Row:
+    """Return the variants of our operation: by Triton, by PyTorch, and on a CPU by the reference."""
     prefix = f"{name}, " if name else ""
     triton = Variant(make(), "triton", **options) if bench.cuda else CUDA_ONLY
     ways = {"triton": triton, "eager": Variant(make(), "eager", counted=True)}
@@ -255,37 +255,37 @@ def doors(make: Callable[[], Callable[[], Any]], bench: Bench, name: str = "", *
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.compile` of it, anew for every case: one function is compiled for a few shapes only."""
+    """Compile a function anew for every case: torch.compile limits the number of shapes per function."""
     torch.compiler.reset()
     return torch.compile(function, dynamic=False)
 
 
 def from_package(package: str, variant: Variant, bench: Bench) -> Variant | str:
-    """A peer, where its package is installed and runs."""
+    """Return the variant if its package is installed and runs on this device, else the reason."""
     if find_spec(package) is None:
         return MISSING
     return variant if bench.cuda or package not in WITHOUT_CPU else CUDA_ONLY
 
 
-def nbytes(*some: Any) -> int:
-    """Of all tensors among them."""
-    return sum(one.nbytes for one in some if isinstance(one, Tensor))
+def nbytes(*values: Any) -> int:
+    """Sum the bytes of all tensors among the values."""
+    return sum(item.nbytes for item in values if isinstance(item, Tensor))
 
 
 def doubled(arguments: Mapping[str, Any]) -> Row:
-    """Arguments for the truth: floating point in float64."""
+    """Convert floating-point arguments to float64, for the reference."""
     return {
-        name: one.detach().double() if isinstance(one, Tensor) and one.is_floating_point() else one
-        for name, one in arguments.items()
+        name: value.detach().double() if isinstance(value, Tensor) and value.is_floating_point() else value
+        for name, value in arguments.items()
     }
 
 
-def furthest(found: Any, true: Any) -> float:
-    """The largest error, by the truth's largest number, of a tensor or of several."""
-    if isinstance(found, Tensor):
-        return float((found.double() - true).abs().max() / true.abs().max())
-    return max(furthest(*pair) for pair in zip(found, true, strict=True))
+def largest_error(computed: Any, true: Any) -> float:
+    """Return the largest error of one or several tensors, relative to the largest true value."""
+    if isinstance(computed, Tensor):
+        return float((computed.double() - true).abs().max() / true.abs().max())
+    return max(largest_error(*pair) for pair in zip(computed, true, strict=True))
 
 
-def nothing(_: Any) -> None:
-    """The error of a run that answers no question."""
+def no_error(_: Any) -> None:
+    """Return no error, for runs whose output is not compared."""

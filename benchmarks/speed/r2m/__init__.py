@@ -1,19 +1,19 @@
-"""What R2M's feedback costs a step of policy training: `rewardlab bench feedback`.
+"""Cost of R2M's feedback in a step of policy training: `rewardlab bench r2m`.
 
-GRPO with two passes over each batch of answers, which are replayed instead of generated, in three arms. Their optimizer
-steps alternate in one process and are told in CPU-seconds, so that the load of other processes falls on none of them. A
-step is here everything between two generations: rating, both passes, and what the reward model learns.
+GRPO with two passes over each batch of completions, which are replayed instead of generated, in three arms. Their
+optimizer steps alternate in one process and are measured in CPU-seconds, which the load of other processes hardly
+affects. A step comprises everything between two generations: rating, both passes, and the reward model's update.
 
     scalar   a scalar reward model, which reads no states
-    frozen   R2M's control of that name: rated on the states, but nothing learns
+    frozen   R2M's control of that name: rates on the states, without updates
     r2m      R2M with its own settings
 
-The policy reads the answers before the first pass in all of them, as the second needs its log-probabilities. No KL is
-measured: that would be one forward more of each step, and R2M a smaller share of it. What generating the answers costs
-is told apart. The RM phase is what `learn` takes and what `rate` takes more than the scalar model's.
+In all arms the policy scores the completions before the first pass, as the second needs its log-probabilities. No KL is
+measured: it would add a forward to each step and so reduce R2M's share. The cost of generation is reported separately.
+The RM phase is the time of `learn` plus the additional time of `rate` compared with the scalar model.
 
-Then, beside their formulas, the bytes that R2M holds and the multiply-adds of its attention; and the attention's time,
-forward and backward, as it is computed (absorbed) and as it is defined (literal), in turns.
+Then the bytes that R2M holds and the multiply-adds of its attention, compared with their formulas; and the attention's
+time, forward and backward, as it is computed (absorbed) and as it is defined (literal), alternating.
 """
 
 import argparse
@@ -54,42 +54,42 @@ ARMS = ("scalar", "frozen", "r2m")
 PASSES = 2
 WARM = 2  # steps of an arm that are not counted
 LIMIT = 0.05
-"""What the RM phase may be of a step."""
+"""Largest acceptable share of the RM phase in a step."""
 
 
 @dataclass(frozen=True)
 class Size(policy.Size):
-    """What is measured; by default a policy and a reward model of 8 million parameters each."""
+    """Sizes of models and batches; by default a policy and a reward model of 8 million parameters each."""
 
     layers: int = 3
     vocabulary: int = 8_000
     rows: int = 16
-    """Answers of a step; each pass takes them in two micro-batches."""
+    """Completions of a step; each pass uses two micro-batches."""
     group: int = 8
     steps: int = 20 + WARM
-    """Of every arm; the first two are not counted."""
+    """Steps of every arm; the first two are not counted."""
     inner: int = 192
     """d: width of R2M's queries, keys and values."""
     attended: int = 512
-    """Of the attention alone: states of each row, ..."""
+    """In the attention benchmark: states of each row, ..."""
     attending: int = 16
     """... rows, ..."""
     width: int = 1024
-    """... and how wide states and reward tokens are; queries are half as wide."""
+    """... and width of states and reward tokens; queries are half as wide."""
     pairs: int = 20
-    """Of its turns."""
+    """Rounds of the attention benchmark."""
 
     @property
     def attention(self) -> Shape:
-        """Of the attention alone."""
+        """Shape of the attention benchmark."""
         return Shape(self.attending, self.attended, self.width, self.width, self.width // 2)
 
 
-# ---- the arms ----
+# ---- arms ----
 
 
-class Watched:
-    """A method that remembers what its calls took, in CPU-seconds, and what the last of them were given."""
+class TimedMethod:
+    """A method that records the CPU-seconds of its calls and the first arguments of the last calls."""
 
     def __init__(self, run: Callable[..., Any], keep: int | None = None):
         self.run = run
@@ -97,35 +97,35 @@ class Watched:
         self.given: deque[Any] = deque(maxlen=keep)
 
     def __call__(self, first: Any, *rest: Any) -> Any:
-        """The method."""
+        """Call the method and record its time."""
         began = time.process_time()
-        found = self.run(first, *rest)
+        output = self.run(first, *rest)
         self.seconds.append(time.process_time() - began)
         self.given.append(first)
-        return found
+        return output
 
 
 class Arm(NamedTuple):
-    """A training loop and its reward model, whose calls are watched."""
+    """A training loop and its reward model, whose calls are timed."""
 
     source: Any
     loop: Any
-    rate: Watched
-    learn: Watched | None
+    rate: TimedMethod
+    learn: TimedMethod | None
 
 
 def arm(name: str, size: Size, answers: Answers, start: Any, folder: str) -> Arm:
-    """One of the three, ready to train."""
+    """Build one of the three arms."""
     given = source(name, size, start)
-    rate, learn = Watched(given.rate), None
+    rate, learn = TimedMethod(given.rate), None
     given.rate = rate
     if name != "scalar":
-        given.learn = learn = Watched(given.learn, keep=1)
+        given.learn = learn = TimedMethod(given.learn, keep=1)
     return Arm(given, loop(given, size, answers, start, folder), rate, learn)
 
 
 def source(name: str, size: Size, start: Any) -> Any:
-    """An arm's rewards; the reward model has the policy's architecture and random weights, the same in all arms."""
+    """Build an arm's reward source on a random model of the policy's architecture, the same in all arms."""
     body = scalar_from_config(copy.deepcopy(start.config), tokenizer(size.vocabulary))
     if name == "scalar":
         return body
@@ -134,7 +134,7 @@ def source(name: str, size: Size, start: Any) -> Any:
 
 
 def loop(rewards: Any, size: Size, answers: Answers, start: Any, folder: str) -> Any:
-    """GRPO on the answers."""
+    """Build a GRPO trainer that replays the completions."""
     arguments = PolicyArguments(
         output_dir=folder,
         use_cpu=True,
@@ -159,26 +159,27 @@ def loop(rewards: Any, size: Size, answers: Answers, start: Any, folder: str) ->
     return made
 
 
-# ---- the loop's time, and what R2M holds ----
+# ---- time of the loop, and bytes of R2M ----
 
 
 def overhead(size: Size, folder: str) -> dict[str, Any]:
-    """Steps of the arms in turns: their ratios, the RM phase's share, and the bytes behind the last step."""
+    """Measure alternating steps of the arms: ratios, the RM phase's share, and the bytes after the last step."""
     answers, start = Answers(size), start_in(folder, size)
     arms = {name: arm(name, size, answers, start, folder) for name in ARMS}
-    rounds = Turns({name: one.loop for name, one in arms.items()}).run()
-    asked = [row["prompt"] for row in answers.prompts.select(range(size.rows // size.group)) for _ in range(size.group)]
+    rounds = Turns({name: trained_arm.loop for name, trained_arm in arms.items()}).run()
+    distinct = answers.prompts.select(range(size.rows // size.group))
+    prompts = [row["prompt"] for row in distinct for _ in range(size.group)]
     seconds = {
         "step": {name: np.reshape(each, (-1, PASSES)).sum(1)[WARM:].tolist() for name, each in rounds.items()},
-        "rate": {name: one.rate.seconds[WARM:] for name, one in arms.items()},
-        "learn": {name: one.learn.seconds[WARM:] for name, one in arms.items() if one.learn},
-        "generation": [generation(asked, answers, start, size) for _ in range(3)],
+        "rate": {name: trained_arm.rate.seconds[WARM:] for name, trained_arm in arms.items()},
+        "learn": {name: trained_arm.learn.seconds[WARM:] for name, trained_arm in arms.items() if trained_arm.learn},
+        "generation": [generation(prompts, answers, start, size) for _ in range(3)],
     }
     same = all([*arm.rate.given] == [*arms["r2m"].rate.given] for arm in arms.values())
     r2m, step = arms["r2m"], seconds["step"]
     numbers = {"policy": start, "reward model": r2m.source.model.body.model, "head": r2m.source.model.head}
     return {
-        "parameters": {name: sum(one.numel() for one in model.parameters()) for name, model in numbers.items()},
+        "parameters": {name: sum(weights.numel() for weights in model.parameters()) for name, model in numbers.items()},
         "time": {
             "seconds": seconds,
             "ratio": {f"r2m / {name}": ratio(step["r2m"], step[name]) for name in ("scalar", "frozen")},
@@ -190,16 +191,16 @@ def overhead(size: Size, folder: str) -> dict[str, Any]:
 
 
 def shares(seconds: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Parts of R2M's step: their mean share of it over the steps, with Student's 95 % interval."""
+    """Compute the mean share of each part in R2M's step, with Student's 95 % interval."""
     step, learn = (np.array(seconds[name]["r2m"]) for name in ("step", "learn"))
     more = np.subtract(seconds["rate"]["r2m"], seconds["rate"]["scalar"])
     parts = {"learn": learn / step, "rate, beyond the scalar model's": more / step, "RM phase": (learn + more) / step}
     parts["RM phase, with generation"] = (learn + more) / (step + np.median(seconds["generation"]))
-    return {name: t_interval(one)._asdict() for name, one in parts.items()}
+    return {name: t_interval(share)._asdict() for name, share in parts.items()}
 
 
 def held(r2m: Arm, size: Size) -> dict[str, Any]:
-    """Bytes of R2M with the last step's answers rated once more, beside the formula."""
+    """Count R2M's bytes after rating the last step's completions again, and compute them by the formula."""
     assert r2m.learn is not None
     cycle = r2m.learn.given[-1]
     r2m.source.rate(cycle.examples, cycle.states)
@@ -213,12 +214,12 @@ def held(r2m: Arm, size: Size) -> dict[str, Any]:
     }
 
 
-# ---- telling ----
+# ---- report ----
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch on one thread."""
+    """Run PyTorch on one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -228,30 +229,31 @@ def one_thread() -> Iterator[None]:
 
 
 def measure(size: Size) -> dict[str, Any]:
-    """Everything, on one thread."""
+    """Measure time, bytes and attention on one thread."""
     with one_thread(), TemporaryDirectory() as folder:
-        place = machine("cpu") | {"dtype": "float32"}
-        found = overhead(size, folder)
+        environment = machine("cpu") | {"dtype": "float32"}
+        overheads = overhead(size, folder)
         alone = attention(size.attention, size.pairs)
     alone["ratio"] = {"literal / absorbed": ratio(alone["seconds"]["literal"], alone["seconds"]["absorbed"])}
-    return {"size": asdict(size), "machine": place, **found, "attention": alone}
+    return {"size": asdict(size), "machine": environment, **overheads, "attention": alone}
 
 
-def markdown(found: Mapping[str, Any]) -> str:
-    """The tables."""
-    return "\n\n".join((_told_time(found["time"]), _told_bytes(found["bytes"]), _told_attention(found["attention"])))
+def markdown(measurements: Mapping[str, Any]) -> str:
+    """Format the tables as Markdown."""
+    time_tables, bytes_table = _time_tables(measurements["time"]), _bytes_table(measurements["bytes"])
+    return "\n\n".join((time_tables, bytes_table, _attention_table(measurements["attention"])))
 
 
-def _told_time(timed: Mapping[str, Any]) -> str:
+def _time_tables(timed: Mapping[str, Any]) -> str:
     seconds, parts = timed["seconds"], ("step", "rate", "learn")
     lines = ["| CPU-seconds, median | " + " | ".join(parts) + " |", "|---" * 4 + "|"]
     for name in ARMS:
         cells = [f"{np.median(seconds[part][name]):.3f}" if name in seconds[part] else "–" for part in parts]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += ["", *_told_ratios(timed["ratio"])]
-    for name, one in timed["share"].items():
-        low, high = (f"{100 * one[end]:.2f}" for end in ("low", "high"))
-        lines.append(f"{name}: {100 * one['value']:.2f} % of r2m's step [{low}, {high}]")
+    lines += ["", *_ratio_lines(timed["ratio"])]
+    for name, share in timed["share"].items():
+        low, high = (f"{100 * share[end]:.2f}" for end in ("low", "high"))
+        lines.append(f"{name}: {100 * share['value']:.2f} % of r2m's step [{low}, {high}]")
     within = "within" if timed["share"]["RM phase"]["value"] <= LIMIT else "above"
     lines.append(
         f"which is {within} {100 * LIMIT:.0f} %; generating: {np.median(seconds['generation']):.2f} CPU-seconds"
@@ -259,14 +261,14 @@ def _told_time(timed: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _told_ratios(ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _ratio_lines(ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [
-        f"{name}: {one['mean']:.4g} [{one['low']:.4g}, {one['high']:.4g}] over {one['pairs']} pairs"
-        for name, one in ratios.items()
+        f"{name}: {interval['mean']:.4g} [{interval['low']:.4g}, {interval['high']:.4g}] over {interval['pairs']} pairs"
+        for name, interval in ratios.items()
     ]
 
 
-def _told_bytes(held: Mapping[str, Any]) -> str:
+def _bytes_table(held: Mapping[str, Any]) -> str:
     lines = ["| bytes | counted | formula | at the paper's size |", "|---" * 4 + "|"]
     columns = [held[name] for name in ("counted", "formula", "at the paper's size")]
     for name in columns[0]:
@@ -275,14 +277,14 @@ def _told_bytes(held: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"\nlast pass: {held['last pass']:,}"])
 
 
-def _told_attention(found: Mapping[str, Any]) -> str:
+def _attention_table(measurements: Mapping[str, Any]) -> str:
     lines = ["| multiply-adds | counted | formula | of an answer at the paper's size |", "|---" * 4 + "|"]
-    for name, row in found["multiply-adds"].items():
-        lines.append(f"| {name} | " + " | ".join(f"{one:,}" for one in row.values()) + " |")
-    gaps = found["difference"]
-    most = max(one["relative"] for name, one in gaps.items() if name != "output")
+    for name, row in measurements["multiply-adds"].items():
+        lines.append(f"| {name} | " + " | ".join(f"{count:,}" for count in row.values()) + " |")
+    gaps = measurements["difference"]
+    most = max(difference["relative"] for name, difference in gaps.items() if name != "output")
     lines += ["", f"largest difference: output {gaps['output']['relative']:.1e}, gradients {most:.1e} of the largest"]
-    return "\n".join([*lines, *_told_ratios(found["ratio"])])
+    return "\n".join([*lines, *_ratio_lines(measurements["ratio"])])
 
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
@@ -291,10 +293,10 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
     parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
-    found = measure(size or Size())
+    measurements = measure(size or Size())
     if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(markdown(found))
+        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    print(markdown(measurements))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What R2M's feedback holds and multiplies: formulas, the same counted, and its attention in two forms."""
+"""Bytes and multiply-adds of R2M's feedback, by formula and counted, and its attention in two forms."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from ....policy.types import Cycle
 
 
 class Shape(NamedTuple):
-    """A cycle's sizes, and the letters that they have in the formulas."""
+    """Sizes of a cycle, with their letters in the formulas."""
 
     answers: int
     """N: prompts times answers to each."""
@@ -44,14 +44,14 @@ PAPER = Shape(answers=64 * 8, positions=1024, policy_width=4096, width=4096, inn
 
 
 def predicted_bytes(shape: Shape) -> dict[str, int]:
-    """What R2M adds to a frozen reward model, by what it is of.
+    """Compute the bytes that R2M adds to a frozen reward model, by component.
 
-    states     2 N (S - 1) P     bfloat16: what predicts a token, as the reward reads it
+    states     2 N (S - 1) P     bfloat16: the states that predict a token, read by the reward model
     tokens     4 N (D + K)       reward tokens and rewards, float32
     head       4 (2 d (P + D) + K D)
-    optimizer  8 (2 d (P + D) + K D) + 4 · 5     AdamW's two moments, and its count of steps for each of five tensors
+    optimizer  8 (2 d (P + D) + K D) + 4 · 5     AdamW's two moments, and a step count for each of five tensors
 
-    The states are those of the last pass, copied without their padding.
+    The states are those of the last pass, without padding.
     """
     N, S, P, D, _, K = shape
     return {
@@ -63,19 +63,19 @@ def predicted_bytes(shape: Shape) -> dict[str, int]:
 
 
 def held_bytes(source: OnlineFeedback, cycle: Cycle) -> dict[str, int]:
-    """The same of a source that learns its head, has learnt before and has now rated the cycle's answers."""
+    """Count the bytes of a source that trains its head, after an update and after rating the cycle's completions."""
     annotation = source._annotation(cycle)
     optimizer = source.optimizer.state.values() if source.optimizer else ()
     return {
         "states": bytes_of(source._lesson(cycle, annotation).states),
         "tokens": bytes_of([annotation.tokens, annotation.rewards]),
         "head": bytes_of(source.learning),
-        "optimizer": bytes_of(one for state in optimizer for one in state.values()),
+        "optimizer": bytes_of(tensor for state in optimizer for tensor in state.values()),
     }
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """Of the memory behind them: of a view all that it keeps alive, what is shared once."""
+    """Sum the bytes of the tensors' storages: a view counts its whole storage, a shared storage counts once."""
     behind = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(behind.values())
 
@@ -90,61 +90,61 @@ def absorbed_products(shape: Shape) -> int:
 
 
 def literal_products(shape: Shape) -> int:
-    """N (2 d D + 2 S P d + 2 S d): the same with a key and a value for every state, R2M's eq. 3 as it stands."""
+    """N (2 d D + 2 S P d + 2 S d): multiply-adds with a key and a value for every state, R2M's eq. 3 as published."""
     N, S, P, D, d, _ = shape
     return N * (2 * d * D + 2 * S * P * d + 2 * S * d)
 
 
 def counted_products(run: Callable[[], object]) -> int:
-    """Multiply-adds of the matrix products that a call makes, by PyTorch's counter."""
+    """Count the multiply-adds of a call's matrix products with PyTorch's counter."""
     with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mv: _of_vector}) as counter:
         run()
     return counter.get_total_flops() // 2
 
 
 def _of_vector(matrix: Any, vector: Any, *, out_shape: Any = None, **_: Any) -> int:
-    """A matrix and a vector, which the counter leaves out by itself."""
+    """Count the FLOPs of a matrix-vector product, which PyTorch's counter omits."""
     return 2 * matrix[0] * matrix[1]
 
 
-# ---- the attention alone ----
+# ---- attention benchmark ----
 
 
 def attention(shape: Shape, pairs: int) -> dict[str, Any]:
-    """Both forms in float32: how far apart they are, their multiply-adds, and CPU-seconds in turns."""
+    """Measure both forms in float32: their difference, multiply-adds, and CPU-seconds, alternating."""
     given = example(
         {"lengths": [shape.positions] * shape.answers, "D": shape.width, "P": shape.policy_width, "d": shape.inner},
         torch.float32,
     )
-    leaves = {name: one.requires_grad_() for name, one in given.items() if name not in ("states", "bounds")}
+    leaves = {name: tensor.requires_grad_() for name, tensor in given.items() if name not in ("states", "bounds")}
     towards = torch.randn(given["query"].shape, generator=torch.Generator().manual_seed(0))
     forms: dict[str, Callable[..., Tensor]] = {"literal": reference, "absorbed": partial(absorbed, attend)}
 
-    def both_ways(name: str) -> list[Tensor]:
+    def forward_and_backward(name: str) -> list[Tensor]:
         out = forms[name](**given)
         return [out.detach(), *torch.autograd.grad(out, [*leaves.values()], towards)]
 
-    found = {name: both_ways(name) for name in forms}
+    outputs = {name: forward_and_backward(name) for name in forms}
     seconds = {name: [] for name in forms}
     for _ in range(pairs):
         for name in forms:
-            seconds[name].append(seconds_of(partial(both_ways, name)))
+            seconds[name].append(seconds_of(partial(forward_and_backward, name)))
     return {
         "shape": shape._asdict(),
-        "difference": dict(zip(("output", *leaves), map(apart, *found.values()), strict=True)),
+        "difference": dict(zip(("output", *leaves), map(largest_difference, *outputs.values()), strict=True)),
         "multiply-adds": products(shape, {name: partial(form, **given) for name, form in forms.items()}),
         "seconds": seconds,
     }
 
 
-def apart(one: Tensor, other: Tensor) -> dict[str, float]:
-    """The largest difference, and as a share of the largest number."""
-    gap = (one - other).abs().max().item()
-    return {"absolute": gap, "relative": gap / one.abs().max().item()}
+def largest_difference(expected: Tensor, actual: Tensor) -> dict[str, float]:
+    """Return the largest difference, absolute and relative to the largest expected value."""
+    gap = (expected - actual).abs().max().item()
+    return {"absolute": gap, "relative": gap / expected.abs().max().item()}
 
 
 def products(shape: Shape, forms: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, int]]:
-    """Multiply-adds of each form's forward, counted and by the formula, and what the formula says of the paper's."""
+    """Count the multiply-adds of each form's forward, and compute them by formula for this and for the paper's size."""
     formulas = {"literal": literal_products, "absorbed": absorbed_products}
     return {
         name: {
@@ -157,7 +157,7 @@ def products(shape: Shape, forms: Mapping[str, Callable[[], object]]) -> dict[st
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """CPU-seconds of a call."""
+    """Return the CPU-seconds of a call."""
     began = time.process_time()
     run()
     return time.process_time() - began

@@ -1,4 +1,4 @@
-"""CDRRM with a simulated judge and teacher, where the truth is known: what contrast, filter and training are worth."""
+"""CDRRM study with a simulated judge and teacher: the effects of contrast, filter and training, with a known truth."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,18 +13,18 @@ from .report import figure, text
 def cdrrm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
     """Judge pairs whose truth is known under rubrics of several origins, over a sweep of a simulated judge's biases.
 
-    No data are read. Everything made is kept in `cache`. `rows` shortens everything, for a try-out.
+    No data are read. All results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
     for name, jobs in plan.stages():
         say(name)
         run_jobs(jobs, cache, workers, say)
     results = Results.of(plan, cache)
-    found = claims(results)
+    results_of_claims = claims(results)
     facts = {
         "plan": asdict(plan),
         "points": {name: asdict(biases) for name, biases in POINTS.items()},
-        "claims": [one._asdict() for one in found],
+        "claims": [claim._asdict() for claim in results_of_claims],
         "measures": results.as_json(),
     }
-    return Study(text(results, found), [], {"accuracy": figure(results)}, {}, facts)
+    return Study(text(results, results_of_claims), [], {"accuracy": figure(results)}, {}, facts)

@@ -1,4 +1,4 @@
-"""Arms of the study `cdrrm`: where the rubric of a pair comes from, and how a simulated judge rules under it."""
+"""Arms of the study `cdrrm`: sources of rubrics, and the rulings of a simulated judge under them."""
 
 import json
 from abc import abstractmethod
@@ -31,17 +31,17 @@ OTHER_PROMPT = "another prompt's"
 ARMS = (*TEACHER_ARMS, "oracle", OTHER_PROMPT)
 CELLS = tuple(product(range(3), range(3)))
 BLIND = Biases(reads=0.0, position=0.0, length=0.0, style=0.0, failure=0.0)
-"""A judge without a taste of its own: a coin where the rubric does not decide."""
+"""An unbiased judge: it chooses at random where the rubric does not decide."""
 
 
-# ---- what is learnt from ----
+# ---- training corpus ----
 
 
 @dataclass(frozen=True)
 class Corpus(Job):
-    """Rubrics that a simulated teacher writes for training pairs, those that pass the filter or all of them.
+    """Rubrics that a simulated teacher writes for training pairs, filtered or not.
 
-    With the leak of the released code the preferred answer is always A, and the teacher has learnt that.
+    With the leak of the released code the preferred response is always A, and the teacher exploits it.
     """
 
     seed: int
@@ -53,41 +53,41 @@ class Corpus(Job):
     libraries: ClassVar = ("numpy",)
 
     def shown(self) -> list[Sides]:
-        """The pairs in their slots."""
-        made = pairs(self.pairs, self.seed)
-        return [_chosen_first(pair) if self.leaky else sides(pair, self.seed) for pair in made]
+        """Return the pairs with their slots assigned."""
+        preference_pairs = pairs(self.pairs, self.seed)
+        return [_chosen_first(pair) if self.leaky else sides(pair, self.seed) for pair in preference_pairs]
 
     def work(self, cache: Path) -> Arrays:
-        """Places of the pairs, their rubrics, and conversations with the contrast first."""
+        """Return the indices of the pairs, their rubrics, and conversations with the contrast first."""
         shown = self.shown()
         teacher = SimulatedTeacher(Teacher(corrupt=self.corrupt, leaks=self.leaky), self.seed)
         written = [*map(Synthesis, generate(teacher, shown))] if self.leaky else synthesise(teacher, shown)
         judge = SimulatedJudge(seed=self.seed)
-        found = verify(judge, shown, written) if self.filtered else [*map(_unfiltered, shown, written)]
-        kept = {index: one for index, one in enumerate(found) if isinstance(one, Kept)}
+        filtered = verify(judge, shown, written) if self.filtered else [*map(_unfiltered, shown, written)]
+        kept_pairs = {index: pair for index, pair in enumerate(filtered) if isinstance(pair, Kept)}
         return {
-            "place": np.array([*kept], int),
-            "rubric": np.array([rubric_json(one.rubric) for one in kept.values()]),
-            "useful": np.array([one.useful for one in kept.values()]),
-            "records": np.array([json.dumps(one) for one in self._records([*kept.values()])]),
-            "reasons": np.array(json.dumps(reasons(found))),
+            "place": np.array([*kept_pairs], int),
+            "rubric": np.array([rubric_json(pair.rubric) for pair in kept_pairs.values()]),
+            "useful": np.array([pair.useful for pair in kept_pairs.values()]),
+            "records": np.array([json.dumps(record) for record in self._records([*kept_pairs.values()])]),
+            "reasons": np.array(json.dumps(reasons(filtered))),
         }
 
-    def _records(self, kept: Sequence[Kept]) -> list[Record]:
-        return [] if self.leaky else generator_records(kept, contrast_first=True)
+    def _records(self, kept_pairs: Sequence[Kept]) -> list[Record]:
+        return [] if self.leaky else generator_records(kept_pairs, contrast_first=True)
 
     def learnt(self, cache: Path, n: int) -> LearntGenerator:
-        """Trained on the first n rubrics: on both orders, or, with the leak, on the preferred answer as A."""
+        """Train a generator on the first n rubrics: in both orders, or with the leak, the preferred response as A."""
         result, shown = self.result(cache), self.shown()
-        kept = [shown[place] for place in result["place"][:n]]
+        training_pairs = [shown[index] for index in result["place"][:n]]
         rubrics = [parse(str(text)) for text in result["rubric"][:n]]
         if self.leaky:
-            return LearntGenerator([as_shown(one) for one in kept], rubrics)
-        both = [as_shown(each) for one in kept for each in (one, one.swapped())]
+            return LearntGenerator([as_shown(pair) for pair in training_pairs], rubrics)
+        both = [as_shown(shown_pair) for pair in training_pairs for shown_pair in (pair, pair.swapped())]
         return LearntGenerator(both, [rubric for rubric in rubrics for _ in range(2)])
 
     def records(self, cache: Path, n: int) -> list[Record]:
-        """Conversations of the first n rubrics, both orders of each."""
+        """Return the conversations of the first n rubrics, both orders of each."""
         return [json.loads(str(text)) for text in self.result(cache)["records"][: 2 * n]]
 
 
@@ -101,12 +101,12 @@ def _unfiltered(shown: Sides, written: Synthesis) -> Kept | Rejected:
     return Kept(shown, written.rubric, useful=False, diagnoses=written.diagnoses)
 
 
-# ---- rubrics for what is judged ----
+# ---- rubrics for the judged pairs ----
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The held-out items of a seed, nine comparisons each; slots by a coin, or the chosen answer first."""
+    """The held-out items of a seed, nine comparisons each; slots at random, or the chosen response first."""
 
     seed: int
     items: int
@@ -114,20 +114,20 @@ class Asked:
     what: str = "items"
 
     def drawn(self) -> list[Item]:
-        """The items."""
+        """Draw the items."""
         return items(self.items, self.seed, "test")
 
     def shown(self) -> list[Sides]:
-        """Nine comparisons of every item, the chosen answer's style running slowest."""
-        made = (one.pair(*cell) for one in self.drawn() for cell in CELLS)
+        """Return nine comparisons of every item; the style of the chosen response varies slowest."""
+        preference_pairs = (item.pair(*cell) for item in self.drawn() for cell in CELLS)
         if self.chosen_first:
-            return [_chosen_first(pair) for pair in made]
-        return [sides(pair, self.seed) for pair in made]
+            return [_chosen_first(pair) for pair in preference_pairs]
+        return [sides(pair, self.seed) for pair in preference_pairs]
 
 
 @dataclass(frozen=True)
 class Nulls:
-    """Pairs of equally good answers, slots by a coin; or the one that a coin called chosen first, which is a leak."""
+    """Pairs of equally good responses, one randomly called chosen; slots at random, or chosen first, a leak."""
 
     seed: int
     items: int
@@ -135,28 +135,28 @@ class Nulls:
     what: str = "nulls"
 
     def shown(self) -> list[Sides]:
-        """The pairs in their slots."""
-        made = null_pairs(self.items, self.seed)
+        """Return the pairs with their slots assigned."""
+        preference_pairs = null_pairs(self.items, self.seed)
         if self.chosen_first:
-            return [_chosen_first(pair) for pair in made]
-        return [sides(pair, self.seed) for pair in made]
+            return [_chosen_first(pair) for pair in preference_pairs]
+        return [sides(pair, self.seed) for pair in preference_pairs]
 
 
 class Source(Job):
-    """A job that writes a rubric for every pair that is asked about."""
+    """A job that writes a rubric for every judged pair."""
 
     asked: Asked | Nulls
 
     @abstractmethod
     def rubrics(self, cache: Path, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
-        """A rubric for every pair as it is shown, or why there is none."""
+        """Return a rubric for every pair as it is shown, or the reason why there is none."""
 
     def work(self, cache: Path) -> Arrays:
-        """Rubrics as JSON, empty where there is none, and what they were rejected for."""
-        found = self.rubrics(cache, self.asked.shown())
+        """Return the rubrics as JSON, empty if there is none, and counts of the reasons for rejection."""
+        rubrics = self.rubrics(cache, self.asked.shown())
         return {
-            "rubric": np.array(["" if isinstance(one, Rejected) else rubric_json(one) for one in found]),
-            "reasons": np.array(json.dumps(Counter(one.reason for one in found if isinstance(one, Rejected)))),
+            "rubric": np.array(["" if isinstance(rubric, Rejected) else rubric_json(rubric) for rubric in rubrics]),
+            "reasons": np.array(json.dumps(Counter(r.reason for r in rubrics if isinstance(r, Rejected)))),
         }
 
 
@@ -173,38 +173,38 @@ class Simulated(Source):
         """See `Source`."""
         teacher = SimulatedTeacher(seed=self.asked.seed)
         if self.arm == "prompt only":
-            return [read_rubric(reply) for reply in teacher.ask([prompt_only_ask(one.prompt) for one in shown])]
+            return [read_rubric(reply) for reply in teacher.ask([prompt_only_ask(pair.prompt) for pair in shown])]
         if self.arm == "one step":
             return generate(teacher, shown)
         if self.arm == "contrast":
-            return [one.rubric for one in synthesise(teacher, shown)]
-        demands = [demanded(prompt_text(one.prompt)) for one in shown]
+            return [synthesis.rubric for synthesis in synthesise(teacher, shown)]
+        demands = [demanded(prompt_text(pair.prompt)) for pair in shown]
         if self.arm == "oracle":
             return [rubric_of(names) for names in demands]
         return [rubric_of(_foreign(names, demands, index)) for index, names in enumerate(demands)]
 
 
-def _foreign(names: Sequence[str], demands: Sequence[Sequence[str]], place: int) -> Sequence[str]:
-    """The demands of the next prompt that shares none of these."""
-    others = (demands[(place + step) % len(demands)] for step in range(1, len(demands)))
+def _foreign(names: Sequence[str], demands: Sequence[Sequence[str]], position: int) -> Sequence[str]:
+    """Return the demands of the next prompt that shares none of these."""
+    others = (demands[(position + step) % len(demands)] for step in range(1, len(demands)))
     return next((other for other in others if not {*other} & {*names}), ["number"])
 
 
 @dataclass(frozen=True)
 class Learnt(Source):
-    """Logistic regressions trained on n rubrics."""
+    """Rubrics by logistic regressions trained on n rubrics."""
 
     corpus: Corpus
     n: int
     asked: Asked | Nulls
     swapped: bool = False
-    """Whether the rubric is written for the answers in the other order."""
+    """Whether the rubric is written for the responses in the other order."""
 
     libraries: ClassVar = ("numpy", "scikit-learn")
 
     def rubrics(self, cache: Path, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
         """See `Source`."""
-        order = [one.swapped() for one in shown] if self.swapped else shown
+        order = [pair.swapped() for pair in shown] if self.swapped else shown
         return generate(self.corpus.learnt(cache, self.n), order)
 
 
@@ -219,12 +219,12 @@ class Judged(Job):
     asked: Asked | Nulls
     biases: Biases
     mask: int = 0
-    """Rules, drawn at random, that are taken from every rubric."""
+    """Number of random rules that are removed from every rubric."""
 
     libraries: ClassVar = ("numpy",)
 
     def work(self, cache: Path) -> Arrays:
-        """`won` and `slot` [P, 2]: 1 if the chosen answer, or slot A, won in that order, else 0; NaN if unread."""
+        """Return `won` and `slot` [P, 2]: 1 if chosen, or slot A, won in that order, else 0; NaN if unreadable."""
         shown = self.asked.shown()
         rubrics = self._rubrics(cache, len(shown))
         rulings = rule_with(SimulatedJudge(self.biases, self.asked.seed), shown, rubrics)
@@ -248,16 +248,18 @@ def _masked(rng: Random, text: str, mask: int) -> Rubric | Rejected:
         return Rejected("no rubric")
     rubric = parse(text)
     left = sorted(rng.sample(range(len(rubric.rules)), max(0, len(rubric.rules) - mask)))
-    return replace(rubric, rules=tuple(rubric.rules[place] for place in left)) if left else Rejected("all masked")
+    return replace(rubric, rules=tuple(rubric.rules[index] for index in left)) if left else Rejected("all masked")
 
 
 def _won(ruling: Ruling, pair: Sides) -> tuple[float, float]:
     label = "AB".index(pair.preferred)
-    first, second = (np.nan if one is None else float(one == label) for one in (ruling.first, ruling.second))
+    first, second = (np.nan if winner is None else float(winner == label) for winner in (ruling.first, ruling.second))
     return first, second
 
 
 def _slot(ruling: Ruling) -> tuple[float, float]:
-    """In the second order answer 1 stands in slot A."""
-    first, second = (np.nan if one is None else float(one == a) for one, a in ((ruling.first, 0), (ruling.second, 1)))
+    """Return whether slot A won in each order; in the second order response 1 is in slot A."""
+    first, second = (
+        np.nan if winner is None else float(winner == a) for winner, a in ((ruling.first, 0), (ruling.second, 1))
+    )
     return first, second

@@ -1,4 +1,4 @@
-"""What was claimed of rubrics from contrast before anything was run, and whether it is so."""
+"""Claims about rubrics from contrast, registered before the first run, and whether they hold."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ Test = Callable[[Estimate], bool]
 
 
 class Claim(NamedTuple):
-    """Something that was to hold, what was found, and whether it does."""
+    """A claim, the measured figures, and whether it holds."""
 
     claim: str
     found: str
@@ -21,7 +21,7 @@ class Claim(NamedTuple):
 
 
 def claims(results: Results) -> list[Claim]:
-    """Six claims in parts, and that of the language model."""
+    """Evaluate the six claims in parts, and the claim about the language model."""
     return [
         *_ladder(results),
         *_trained(results),
@@ -32,38 +32,37 @@ def claims(results: Results) -> list[Claim]:
     ]
 
 
-def above(one: Estimate) -> bool:
-    """Surely above 0."""
-    return bool(one.low > 0)
+def above(estimate: Estimate) -> bool:
+    """Return whether the interval lies above 0."""
+    return bool(estimate.low > 0)
 
 
-def not_below(one: Estimate) -> bool:
-    """Not surely below 0."""
-    return bool(one.high >= 0)
+def not_below(estimate: Estimate) -> bool:
+    """Return whether the interval does not lie below 0."""
+    return bool(estimate.high >= 0)
 
 
-def told(one: Estimate, scale: float = 100.0) -> str:
-    """An estimate with its interval; in points of a hundred unless told otherwise."""
-    if np.isnan(one.value):
+def format_estimate(estimate: Estimate, scale: float = 100.0) -> str:
+    """Format an estimate with its interval, by default in percentage points."""
+    if np.isnan(estimate.value):
         return "–"
     digits = 1 if scale == 100 else 2
-    interval = "" if np.isnan(one.low) else f" [{scale * one.low:+.{digits}f}, {scale * one.high:+.{digits}f}]"
-    return f"{scale * one.value:+.{digits}f}{interval}"
+    value, low, high = (f"{scale * number:+.{digits}f}" for number in estimate)
+    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
 
 
 def difference(results: Results, better: str, worse: str, measure: str = "hard", point: str = MIDDLE) -> Estimate:
-    """Paired over seeds."""
+    """Return the difference of two arms, paired over seeds."""
     return t_interval(results.values(better, measure, point) - results.values(worse, measure, point))
 
 
-def everywhere(claim: str, at: Callable[[str], Estimate], test: Test, scale: float = 100.0) -> Claim:
-    """A claim that is to hold at every point of the sweep."""
-    found = {point: at(point) for point in POINTS}
-    fails = [f"{point} {told(one, scale)}" for point, one in found.items() if not test(one)]
+def everywhere(claim: str, estimate_at: Callable[[str], Estimate], test: Test, scale: float = 100.0) -> Claim:
+    """Return a claim that has to hold at every point of the sweep."""
+    estimates = {point: estimate_at(point) for point in POINTS}
+    fails = [f"{point} {format_estimate(at, scale)}" for point, at in estimates.items() if not test(at)]
     rest = f"; not at {', '.join(fails)}" if fails else ""
-    return Claim(
-        claim, f"{MIDDLE} {told(found[MIDDLE], scale)}; {len(POINTS) - len(fails)} of {len(POINTS)}{rest}", not fails
-    )
+    middle = format_estimate(estimates[MIDDLE], scale)
+    return Claim(claim, f"{MIDDLE} {middle}; {len(POINTS) - len(fails)} of {len(POINTS)}{rest}", not fails)
 
 
 def _ladder(results: Results) -> Iterable[Claim]:
@@ -80,10 +79,9 @@ def _trained(results: Results) -> Iterable[Claim]:
     most, before = (f"{TRAINED} {n}" for n in results.plan.sizes[:-3:-1])
     name = f"2a hard: {most} not below its teacher (contrast)"
     yield everywhere(name, lambda point: difference(results, most, "contrast", "hard", point), not_below)
-    one = difference(results, most, before)
-    yield Claim(
-        f"2b hard: less than {100 * PLATEAU:g} points from {before} to {most}", told(one), bool(one.high < PLATEAU)
-    )
+    gain = difference(results, most, before)
+    name = f"2b hard: less than {100 * PLATEAU:g} points from {before} to {most}"
+    yield Claim(name, format_estimate(gain), bool(gain.high < PLATEAU))
 
 
 def _biases(results: Results) -> Iterable[Claim]:
@@ -103,15 +101,16 @@ def _biases(results: Results) -> Iterable[Claim]:
 def _masking(results: Results) -> Iterable[Claim]:
     for mask in MASKS:
         falls = [
-            results.values(name, "hard") - results.values(f"{name}, {mask} masked", "hard")
-            for name in ("contrast", "prompt only")
+            results.values(arm, "hard") - results.values(f"{arm}, {mask} masked", "hard")
+            for arm in ("contrast", "prompt only")
         ]
-        one = t_interval(falls[0] - falls[1])
-        yield Claim(f"4 hard: {mask} masked costs contrast more than prompt only", told(one), above(one))
+        extra_cost = t_interval(falls[0] - falls[1])
+        name = f"4 hard: {mask} masked costs contrast more than prompt only"
+        yield Claim(name, format_estimate(extra_cost), above(extra_cost))
 
 
 def share(won: Iterable[np.ndarray]) -> Estimate:
-    """How often the answer that a coin called chosen won: over pairs, mean of the orders, with a 95 % interval."""
+    """Estimate how often the randomly chosen response won: over pairs, mean of the orders, with a 95 % interval."""
     verdicts = np.concatenate([*won])
     pairs = np.nanmean(verdicts[~np.isnan(verdicts).all(1)], axis=1)
     half = 1.96 * pairs.std(ddof=1) / np.sqrt(len(pairs))
@@ -119,17 +118,17 @@ def share(won: Iterable[np.ndarray]) -> Estimate:
 
 
 def shown(won: list[np.ndarray], leaky: bool) -> list[np.ndarray]:
-    """Both orders; of a leak only the one in which the pair was shown to the generator."""
-    return [one[:, :1] if leaky else one for one in won]
+    """Return both orders; with a leak, only the order in which the generator saw the pair."""
+    return [array[:, :1] if leaky else array for array in won]
 
 
 def _nulls(results: Results) -> Iterable[Claim]:
     for index, (name, won) in enumerate(results.nulls.items()):
         leaky = index > 2
-        one = share(shown(won, leaky))
-        contains = one.low <= 0.5 <= one.high
-        claim = f"6 null pairs, {name}: not ½" if leaky else f"5 null pairs, {name}: ½"
-        interval = f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
+        rate = share(shown(won, leaky))
+        contains = rate.low <= 0.5 <= rate.high
+        claim = f"6 equal pairs, {name}: not ½" if leaky else f"5 equal pairs, {name}: ½"
+        interval = f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
         yield Claim(claim, interval, bool(contains != leaky))
 
 

@@ -1,4 +1,4 @@
-"""A rubric generator for the world of checks that is learnt in seconds: logistic regressions, one a check."""
+"""A rubric generator for the world of checks: one logistic regression per check, trained in seconds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,11 +18,11 @@ from ...worlds.simulated_judge import answered, written
 from ...worlds.simulated_teacher import MOST_RULES
 
 NAMES = tuple(CHECKS)
-PLACES = {check.criterion: index for index, check in enumerate(CHECKS.values())}
+CHECK_INDEX = {check.criterion: index for index, check in enumerate(CHECKS.values())}
 
 
 class Shown(NamedTuple):
-    """What the generator sees of a pair: the prompt's text and both answers."""
+    """Input of the generator: the prompt's text and both responses."""
 
     prompt: str
     a: str
@@ -30,15 +30,15 @@ class Shown(NamedTuple):
 
 
 def as_shown(pair: Sides) -> Shown:
-    """A pair without what is recorded of it."""
+    """Convert a pair to the generator's input, without its label."""
     return Shown(prompt_text(pair.prompt), pair.a, pair.b)
 
 
 class LearntGenerator:
-    """A chat that writes the checks on which the answers differ and which it has learnt that such prompts demand.
+    """A chat that writes the checks on which the responses differ and that it predicts the prompt to demand.
 
-    For each check: P(in the rubric | the words of the prompt, which answer passes), where the answers differ on it.
-    What a prompt demands is learnt; what an answer passes is computed.
+    For each check: P(in the rubric | words of the prompt, which response passes), if the responses differ on it. The
+    demands of a prompt are learnt; the checks that a response passes are computed.
     """
 
     def __init__(self, pairs: Sequence[Shown], rubrics: Sequence[Rubric], name: str = "learnt generator"):
@@ -47,11 +47,11 @@ class LearntGenerator:
         features, signs = self._features(pairs), _signs(pairs)
         labels = np.zeros(signs.shape, bool)
         for row, rubric in enumerate(rubrics):
-            labels[row, [PLACES[rule.criterion] for rule in rubric.rules]] = True
+            labels[row, [CHECK_INDEX[rule.criterion] for rule in rubric.rules]] = True
         self.models = [_fitted(features, signs[:, check], labels[:, check]) for check in range(len(NAMES))]
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`; what is asked is a rubric for two answers."""
+        """Write a rubric for the two responses of each request; see `Chat`."""
         texts = [asked.messages[-1]["content"] for asked in asks]
         pairs = [
             Shown(*(read_part(text, part) or "" for part in ("instruction", "answer_a", "answer_b"))) for text in texts
@@ -60,21 +60,21 @@ class LearntGenerator:
         return answered(lambda _: _chosen(next(chances)), asks, arrived)
 
     def chances(self, pairs: Sequence[Shown]) -> np.ndarray:
-        """P(check in the rubric) [N, C]; 0 where the answers do not differ."""
+        """Return P(check in the rubric) [N, C]; 0 where the responses do not differ."""
         features, signs = self._features(pairs), _signs(pairs)
-        found = np.zeros(signs.shape)
+        chances = np.zeros(signs.shape)
         for check, model in enumerate(self.models):
             rows = np.flatnonzero(signs[:, check])
             if len(rows):
-                found[rows, check] = _chance(model, _with_sign(features[rows], signs[rows, check]))
-        return found
+                chances[rows, check] = _chance(model, _with_sign(features[rows], signs[rows, check]))
+        return chances
 
     def _features(self, pairs: Sequence[Shown]) -> sparse.csr_matrix:
         return sparse.csr_matrix(self.words.transform([pair.prompt for pair in pairs]), dtype=float)
 
 
 def _signs(pairs: Sequence[Shown]) -> np.ndarray:
-    """[N, C]: 1 where A passes a check and B does not, -1 the other way round, else 0."""
+    """Return [N, C]: 1 where A passes a check and B does not, -1 for the reverse, else 0."""
     return np.array([[check.passes(pair.a) - check.passes(pair.b) for check in CHECKS.values()] for pair in pairs])
 
 
@@ -83,7 +83,7 @@ def _with_sign(features: sparse.csr_matrix, signs: np.ndarray) -> sparse.csr_mat
 
 
 def _fitted(features: sparse.csr_matrix, signs: np.ndarray, labels: np.ndarray) -> LogisticRegression | float:
-    """On the pairs that differ; where their labels are all alike, the share that has them."""
+    """Fit on the pairs that differ; if their labels are all equal, return the share of positive labels."""
     rows = np.flatnonzero(signs)
     if not len(rows) or labels[rows].all() or not labels[rows].any():
         return float(labels[rows].mean()) if len(rows) else 0.0
@@ -95,6 +95,6 @@ def _chance(model: LogisticRegression | float, features: sparse.csr_matrix) -> n
 
 
 def _chosen(chances: np.ndarray) -> str:
-    """The checks that are more likely in than out, likeliest first."""
+    """Write the checks with a probability above ½, most probable first."""
     order = np.argsort(-chances, kind="stable")[:MOST_RULES]
-    return written([NAMES[place] for place in order if chances[place] > 0.5])
+    return written([NAMES[index] for index in order if chances[index] > 0.5])

@@ -1,4 +1,4 @@
-"""How a judge's rulings on RM-Bench-shaped pairs are measured: levels, both orders, slots and length. Arrays in."""
+"""Measures of a judge's rulings on RM-Bench-shaped pairs: levels, both orders, slots and length."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from ...suites.rm_bench import LEVELS
 
 
 class Measures(NamedTuple):
-    """Of one arm at one seed; shares in [0, 1], over readable verdicts unless told otherwise."""
+    """Measures of one arm at one seed; shares are in [0, 1], over readable verdicts unless noted."""
 
     hard: float
     """Accuracy where the chosen answer is the plainer one; mean over both orders."""
@@ -38,7 +38,7 @@ class Measures(NamedTuple):
 
 
 def measures(won: np.ndarray, slot: np.ndarray, doublings: np.ndarray, rules: float, without: float) -> Measures:
-    """From `won` and `slot` [P, 2] (1, 0, NaN) of nine comparisons an item, and Δlog2(words) [P], chosen - rejected."""
+    """Compute the measures of `won` and `slot` [P, 2] (1, 0, NaN), nine pairs an item, and Δlog2(words) [P]."""
     by_cell = won.reshape(-1, 3, 3, 2)
     levels = {name: [by_cell[:, i, j] for i, j in cells] for name, cells in LEVELS.items()}
     normal = np.stack([slot.reshape(-1, 3, 3, 2)[:, i, j] for i, j in LEVELS["normal"]])
@@ -56,7 +56,7 @@ def measures(won: np.ndarray, slot: np.ndarray, doublings: np.ndarray, rules: fl
 
 
 def length_slope(won: np.ndarray, doublings: np.ndarray) -> float:
-    """b of P(chosen wins) = σ(a + b Δlog2(words)), by maximum likelihood with a weak prior; NaN if nothing is lost."""
+    """Estimate b of P(chosen wins) = σ(a + b Δlog2(words)) with a weak prior; NaN if all wins or lengths are equal."""
     known = ~np.isnan(won)
     x = np.broadcast_to(doublings[:, None], won.shape)[known][:, None]
     if len(np.unique(won[known])) < 2 or not x.any():
@@ -65,7 +65,7 @@ def length_slope(won: np.ndarray, doublings: np.ndarray) -> float:
 
 
 def doublings(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Δlog2(words) [P] of (chosen, rejected).
+    """Return Δlog2(words) [P] of (chosen, rejected).
 
     >>> doublings([("one two three four", "one two")]).tolist()
     [1.0]

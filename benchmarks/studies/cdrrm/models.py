@@ -1,4 +1,4 @@
-"""A small language model as the rubric generator: it learns to read, then is trained by SFTTrainer on kept rubrics."""
+"""A small language model as the rubric generator: pretrained on the world's phrases, then trained on rubrics by SFT."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LIBRARIES = ("torch", "transformers", "trl")
 
 @dataclass(frozen=True)
 class Reader(Job):
-    """The start model: it has learnt which words mean what, and has seen no preference and no rubric."""
+    """The start model: pretrained on the meaning of the words, without preferences or rubrics."""
 
     steps: int
     seed: int = 0
@@ -29,7 +29,7 @@ class Reader(Job):
     libraries: ClassVar = LIBRARIES
 
     def work(self, cache: Path) -> Arrays:
-        """Its weights by name."""
+        """Train the model and return its weights by name."""
         from ...worlds.check_models import causal_lm, lessons, tokenizer
 
         words = tokenizer()
@@ -53,7 +53,7 @@ class LanguageModel(Source):
     libraries: ClassVar = LIBRARIES
 
     def rubrics(self, cache: Path, shown: Sequence[Sides]) -> list[Rubric | Rejected]:
-        """See `Source`; the model is trained here."""
+        """Train the model and return its rubrics; see `Source`."""
         import torch
 
         from ....judges.backends.local_model import in_process

@@ -1,4 +1,4 @@
-"""What the study `cdrrm` runs, and what came of it by arm, sweep point and seed."""
+"""Jobs of the study `cdrrm`, and their results by arm, sweep point and seed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ POINTS = {
     "length and style": Biases(length=1.8, style=0.8),
     "noisy rules": Biases(error=0.2),
 }
-"""The sweep over a simulated judge's biases; fixed before anything was run."""
+"""Sweep over a simulated judge's biases; fixed before the first run."""
 BARE, ORACLE, TRAINED, MODEL = "bare", "oracle", "trained", "language model"
 SIZES = (100, 300, 1000, 3000)
 MASKS = (1, 2, 3)
@@ -31,7 +31,7 @@ MASKED = ("prompt only", "contrast")
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Numbers of seeds, pairs and steps."""
 
     seed: int = 0
     seeds: int = 5
@@ -46,7 +46,7 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """A try-out in which everything is run and little is learnt."""
+        """Return a plan for a dry run, in which everything is run and little is learnt."""
         return cls(
             seed,
             seeds=2,
@@ -61,52 +61,52 @@ class Plan:
         )
 
     @property
-    def places(self) -> range:
-        """The seeds."""
+    def seed_range(self) -> range:
+        """Return the seeds."""
         return range(self.seed, self.seed + self.seeds)
 
     @property
     def most(self) -> int:
-        """The largest training set."""
+        """Return the size of the largest training set."""
         return self.sizes[-1]
 
     def asked(self, seed: int) -> Asked:
-        """What every arm is judged on."""
+        """Return the held-out comparisons on which every arm is judged."""
         return Asked(seed, self.items)
 
     def corpus(self, seed: int) -> Corpus:
-        """What generators learn from."""
+        """Return the training corpus of the generators."""
         return Corpus(seed, self.pairs)
 
     def corrupted(self, seed: int, filtered: bool) -> Corpus:
-        """A quarter of its rubrics are about checks drawn at random."""
+        """Return a corpus of which a quarter of the rubrics are about random checks."""
         return Corpus(seed, self.corrupt_pairs, corrupt=0.25, filtered=filtered)
 
     def leaky(self, seed: int) -> Corpus:
-        """The preferred answer is always A."""
+        """Return a corpus in which the preferred response is always A."""
         return Corpus(seed, self.corrupt_pairs, filtered=False, leaky=True)
 
     def learnt(self, seed: int, n: int, **options: Any) -> Learnt:
-        """The trained generator's rubrics."""
+        """Return the job of a trained generator's rubrics."""
         return Learnt(self.corpus(seed), n, self.asked(seed), **options)
 
     def model(self, seed: int) -> LanguageModel:
-        """The language model's rubrics."""
+        """Return the job of the language model's rubrics."""
         return LanguageModel(self.reader, self.corpus(seed), self.most, self.steps, self.asked(seed))
 
     @property
     def reader(self) -> Reader:
-        """The start model of every seed."""
+        """Return the start model of every seed."""
         return Reader(self.reading)
 
     def sources(self, seed: int) -> dict[str, Source | None]:
-        """The arms of the sweep."""
+        """Return the rubric sources of the sweep's arms."""
         simulated = {name: Simulated(name, self.asked(seed)) for name in ARMS if name != OTHER_PROMPT}
         trained = {f"{TRAINED} {self.most}": self.learnt(seed, self.most), MODEL: self.model(seed)}
         return {BARE: None, **simulated, **trained}
 
     def sweep(self, seed: int) -> dict[tuple[str, str], Judged]:
-        """By arm and point."""
+        """Return the judging jobs by arm and sweep point."""
         return {
             (name, point): Judged(source, self.asked(seed), biases)
             for name, source in self.sources(seed).items()
@@ -114,26 +114,26 @@ class Plan:
         }
 
     def middle(self, seed: int) -> dict[str, Judged]:
-        """What is judged at the middle point alone."""
+        """Return the judging jobs at the middle point alone."""
         asked, biases = self.asked(seed), POINTS[MIDDLE]
         sources: dict[str, Source] = {f"{TRAINED} {n}": self.learnt(seed, n) for n in self.sizes[:-1]}
         for name, filtered in (("filtered", True), ("unfiltered", False)):
             sources[f"corrupted, {name}"] = Learnt(self.corrupted(seed, filtered), self.corrupt_size, asked)
         sources["written for BA"] = self.learnt(seed, self.most, swapped=True)
-        found = {name: Judged(source, asked, biases) for name, source in sources.items()}
+        judged = {name: Judged(source, asked, biases) for name, source in sources.items()}
         for name in MASKED:
-            found |= {f"{name}, {mask} masked": Judged(Simulated(name, asked), asked, biases, mask) for mask in MASKS}
+            judged |= {f"{name}, {mask} masked": Judged(Simulated(name, asked), asked, biases, mask) for mask in MASKS}
         for name in ("contrast", OTHER_PROMPT):
-            found[f"{name}, blind judge"] = Judged(Simulated(name, asked), asked, BLIND)
+            judged[f"{name}, blind judge"] = Judged(Simulated(name, asked), asked, BLIND)
         first = Asked(seed, self.items, chosen_first=True)
         leaks = {"leak, shuffled": asked, "leak, chosen first": first}
         for name, shown in leaks.items():
             source = Learnt(self.leaky(seed), self.corrupt_size, shown)
-            found[name] = Judged(source, shown, biases)
-        return found
+            judged[name] = Judged(source, shown, biases)
+        return judged
 
     def nulls_of(self, seed: int) -> dict[str, Judged]:
-        """What is judged on pairs of equal answers; the last two have leaks."""
+        """Return the judging jobs on pairs of equally good responses; the last two have leaks."""
         asked, first = Nulls(seed, self.nulls), Nulls(seed, self.nulls, chosen_first=True)
         biases, corpus = POINTS[MIDDLE], self.corpus(seed)
         fair = Learnt(corpus, self.most, asked)
@@ -147,15 +147,15 @@ class Plan:
         }
 
     def stages(self) -> list[tuple[str, Sequence[Job]]]:
-        """The jobs, in the order in which they need each other."""
+        """Return the jobs in order of dependency."""
         corpora = [
             job
-            for s in self.places
+            for s in self.seed_range
             for job in (self.corpus(s), self.leaky(s), *(self.corrupted(s, filtered) for filtered in (True, False)))
         ]
-        judged = [job for s in self.places for job in (*self.sweep(s).values(), *self.middle(s).values())]
-        nulls = [job for s in self.places for job in self.nulls_of(s).values()]
-        sources = [one.source for one in [*judged, *nulls] if one.source is not None]
+        judged = [job for s in self.seed_range for job in (*self.sweep(s).values(), *self.middle(s).values())]
+        nulls = [job for s in self.seed_range for job in self.nulls_of(s).values()]
+        sources = [job.source for job in [*judged, *nulls] if job.source is not None]
         models = [source for source in sources if isinstance(source, LanguageModel)]
         others = [source for source in sources if not isinstance(source, LanguageModel)]
         return [
@@ -168,25 +168,25 @@ class Plan:
 
 
 class Results(NamedTuple):
-    """Everything that is told."""
+    """All results that the report shows."""
 
     plan: Plan
     sweep: Mapping[tuple[str, str], list[Measures]]
-    """Arm, point -> a seed each."""
+    """Maps arm and point to the measures of each seed."""
     middle: Mapping[str, list[Measures]]
     won: Mapping[str, list[np.ndarray]]
-    """Of the middle point and arm: `won` [P, 2], a seed each."""
+    """Maps an arm to `won` [P, 2] of each seed, at the middle point."""
     nulls: Mapping[str, list[np.ndarray]]
     corpora: list[dict[str, Any]]
 
     @classmethod
     def of(cls, plan: Plan, cache: Path) -> "Results":
-        """Read from the cache, or made now."""
+        """Read the results from the cache, or compute them."""
         sweep: dict[tuple[str, str], list[Measures]] = {}
         middle: dict[str, list[Measures]] = {}
         won: dict[str, list[np.ndarray]] = {}
         nulls: dict[str, list[np.ndarray]] = {}
-        for seed in plan.places:
+        for seed in plan.seed_range:
             lengths = _lengths(plan.asked(seed))
             for (arm, point), job in plan.sweep(seed).items():
                 result = job.result(cache)
@@ -200,32 +200,32 @@ class Results(NamedTuple):
                 won.setdefault(arm, []).append(result["won"])
             for arm, job in plan.nulls_of(seed).items():
                 nulls.setdefault(arm, []).append(job.result(cache)["won"])
-        corpora = [_told(plan.corpus(seed).result(cache)) for seed in plan.places]
+        corpora = [_corpus_facts(plan.corpus(seed).result(cache)) for seed in plan.seed_range]
         return cls(plan, sweep, middle, won, nulls, corpora)
 
     def values(self, arm: str, measure: str, point: str = MIDDLE) -> np.ndarray:
-        """A measure of an arm, a seed each."""
-        found = self.middle[arm] if point == MIDDLE else self.sweep[arm, point]
-        return np.array([getattr(one, measure) for one in found])
+        """Return a measure of an arm for each seed."""
+        measured = self.middle[arm] if point == MIDDLE else self.sweep[arm, point]
+        return np.array([getattr(measured_seed, measure) for measured_seed in measured])
 
     def as_json(self) -> dict[str, Any]:
-        """Every measure by point, arm and seed."""
+        """Return every measure by point, arm and seed."""
         points = {point: {} for point in POINTS}
-        for (arm, point), found in self.sweep.items():
-            points[point][arm] = [one._asdict() for one in found]
-        rest = {arm: [one._asdict() for one in found] for arm, found in self.middle.items()}
+        for (arm, point), measured in self.sweep.items():
+            points[point][arm] = [measured_seed._asdict() for measured_seed in measured]
+        rest = {arm: [measured_seed._asdict() for measured_seed in measured] for arm, measured in self.middle.items()}
         return {"sweep": points, "middle": rest, "corpora": self.corpora}
 
 
 def _lengths(asked: Asked) -> np.ndarray:
-    return doublings([(one.a, one.b) if one.preferred == "A" else (one.b, one.a) for one in asked.shown()])
+    return doublings([(pair.a, pair.b) if pair.preferred == "A" else (pair.b, pair.a) for pair in asked.shown()])
 
 
 def _measured(result: Arrays, lengths: np.ndarray) -> Measures:
     return measures(result["won"], result["slot"], lengths, float(result["rules"]), float(result["without"]))
 
 
-def _told(result: Arrays) -> dict[str, Any]:
+def _corpus_facts(result: Arrays) -> dict[str, Any]:
     return {
         "kept": len(result["place"]),
         "useful": float(result["useful"].mean()),

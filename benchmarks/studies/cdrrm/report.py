@@ -1,4 +1,4 @@
-"""The study `cdrrm` as text and figure."""
+"""Report and figure of the study `cdrrm`."""
 
 from collections.abc import Sequence
 
@@ -27,14 +27,15 @@ HEADER = {
 }
 
 
-def text(results: Results, found: Sequence[Claim]) -> str:
-    """Markdown."""
-    parts = (_head(results, found), _middle(results), _sweep(results), _masked(results), _leaks(results))
+def text(results: Results, judged_claims: Sequence[Claim]) -> str:
+    """Return the report in Markdown."""
+    parts = (_head(results, judged_claims), _middle(results), _sweep(results), _masked(results), _leaks(results))
     return "\n".join(line for part in (*parts, _filter(results), _limits(results)) for line in [*part, ""])
 
 
-def _head(results: Results, found: Sequence[Claim]) -> list[str]:
+def _head(results: Results, judged_claims: Sequence[Claim]) -> list[str]:
     plan = results.plan
+    lines = [[claim.claim, claim.found, "yes" if claim.holds else "**no**"] for claim in judged_claims]
     return [
         "# CDRRM: rubrics from contrast, with a simulated judge and teacher",
         "",
@@ -42,10 +43,10 @@ def _head(results: Results, found: Sequence[Claim]) -> list[str]:
         "**simulated** with known biases and errors; the language model is real and small, trained by TRL's "
         f"SFTTrainer. {plan.seeds} seeds of {plan.items} held-out prompts, nine comparisons each (three styles of the "
         "chosen answer against three of the rejected one), both orders of every pair. Differences are in points, "
-        "paired over seeds; brackets are Student's 95 % intervals over seeds, of null pairs the normal interval over "
+        "paired over seeds; brackets are Student's 95 % intervals over seeds, of equal pairs the normal interval over "
         f"pairs. The claims were written down before the first run; 'k of {len(POINTS)}' counts points of the sweep.",
         "",
-        table(["claim", "found", "holds"], [[one.claim, one.found, "yes" if one.holds else "**no**"] for one in found]),
+        table(["claim", "found", "holds"], lines),
     ]
 
 
@@ -136,11 +137,11 @@ def _agreement(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _filter(results: Results) -> list[str]:
-    kept = t_interval(np.array([one["kept"] / results.plan.pairs for one in results.corpora]))
-    useful = t_interval(np.array([one["useful"] for one in results.corpora]))
+    kept_share = t_interval(np.array([corpus["kept"] / results.plan.pairs for corpus in results.corpora]))
+    useful = t_interval(np.array([corpus["useful"] for corpus in results.corpora]))
     counted: dict[str, int] = {}
-    for one in results.corpora:
-        for reason, number in one["rejected"].items():
+    for corpus in results.corpora:
+        for reason, number in corpus["rejected"].items():
             counted[reason] = counted.get(reason, 0) + number
     total = results.plan.pairs * len(results.corpora)
     lines = [[reason, f"{100 * number / total:.1f}"] for reason, number in sorted(counted.items(), key=lambda x: -x[1])]
@@ -148,8 +149,8 @@ def _filter(results: Results) -> list[str]:
     return [
         "## The filter",
         "",
-        f"It keeps {_plain(kept, 3)} of the teacher's pairs; of these, {_plain(useful, 3)} are useful (the bare judge "
-        "fails). Rejected, per cent of all pairs:",
+        f"It keeps {_plain(kept_share, 3)} of the teacher's pairs; of these, {_plain(useful, 3)} are useful (the bare "
+        "judge fails). Rejected, per cent of all pairs:",
         "",
         table(["reason", "share"], lines),
         "",
@@ -179,27 +180,28 @@ def _limits(results: Results) -> list[str]:
 
 
 def _cell(results: Results, arm: str, measure: str, point: str = MIDDLE) -> str:
-    one = t_interval(results.values(arm, measure, point))
+    estimate = t_interval(results.values(arm, measure, point))
     if measure in PLAIN:
-        return _plain(one, 2)
-    return _plain(Estimate(*(100 * value for value in one)), 1)
+        return _plain(estimate, 2)
+    return _plain(Estimate(*(100 * value for value in estimate)), 1)
 
 
-def _plain(one: Estimate, digits: int) -> str:
-    if np.isnan(one.value):
+def _plain(estimate: Estimate, digits: int) -> str:
+    if np.isnan(estimate.value):
         return "–"
-    return f"{one.value:.{digits}f}" + ("" if np.isnan(one.low) else f" [{one.low:.{digits}f}, {one.high:.{digits}f}]")
+    value, low, high = (f"{number:.{digits}f}" for number in estimate)
+    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
 
 
 def figure(results: Results) -> Figure:
-    """Left: hard accuracy of every arm over the sweep. Right: at the middle point, against the rubrics learnt from."""
+    """Plot hard accuracy: left over the sweep, right at the middle point by the number of training rubrics."""
     drawing = Figure(figsize=(9.2, 3.9), layout="constrained")
     left, right = drawing.subplots(1, 2, sharey=True, width_ratios=[3, 2])
     arms = list(dict.fromkeys(arm for arm, _ in results.sweep))
     colours = {arm: colour for arm, colour in zip(arms, [CONTROL, *COLOURS], strict=False)}
     for shift, arm in zip(np.linspace(-0.3, 0.3, len(arms)), arms, strict=True):
-        found = [t_interval(100 * results.values(arm, "hard", point)) for point in POINTS]
-        _points(left, np.arange(len(POINTS)) + shift, found, colours.get(arm, CONTROL), arm)
+        estimates = [t_interval(100 * results.values(arm, "hard", point)) for point in POINTS]
+        _points(left, np.arange(len(POINTS)) + shift, estimates, colours.get(arm, CONTROL), arm)
     left.set_xticks(range(len(POINTS)), [*POINTS], fontsize=7)
     left.set_ylabel("hard accuracy, per cent", fontsize=8)
     left.legend(fontsize=6, frameon=False, ncols=2)
@@ -209,8 +211,8 @@ def figure(results: Results) -> Figure:
     for arm, at in zip((BARE, "contrast", MODEL, ORACLE), (sizes[0], sizes[-1], sizes[0], sizes[0]), strict=True):
         level = 100 * results.values(arm, "hard").mean()
         right.axhline(level, color=colours.get(arm, CONTROL), linewidth=1, linestyle="--")
-        place = ("left", "bottom") if at == sizes[0] else ("right", "top")
-        right.text(at, level, arm, fontsize=6, ha=place[0], va=place[1], color=colours.get(arm, CONTROL))
+        alignment = ("left", "bottom") if at == sizes[0] else ("right", "top")
+        right.text(at, level, arm, fontsize=6, ha=alignment[0], va=alignment[1], color=colours.get(arm, CONTROL))
     right.set_xscale("log")
     right.set_xlabel("rubrics that the generator learnt from", fontsize=8)
     for panel in (left, right):
@@ -218,7 +220,7 @@ def figure(results: Results) -> Figure:
     return drawing
 
 
-def _points(panel, x: np.ndarray, found: Sequence[Estimate], colour: str, label: str, line: str = "") -> None:
-    values, low, high = np.array(found).T
+def _points(panel, x: np.ndarray, estimates: Sequence[Estimate], colour: str, label: str, line: str = "") -> None:
+    values, low, high = np.array(estimates).T
     error = np.nan_to_num(np.stack([values - low, high - values]))
     panel.errorbar(x, values, error, color=colour, fmt="o" + line, markersize=3, linewidth=1, label=label)

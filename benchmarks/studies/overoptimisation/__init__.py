@@ -1,4 +1,4 @@
-"""Policies trained on reward models that know the truth more or less, where the truth is known."""
+"""Over-optimisation study: policies trained on accurate and inaccurate reward models, with a known true reward."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ from ...statistics.overoptimisation import (
 from ...types import Say, Study
 from ...worlds.guides import Base
 from .._job_cache import Arrays, Job, run_jobs
-from .._policy_runs import HELD_OUT, OWN, BestOfN, Loop, Proxy
+from .._policy_runs import HELD_OUT, OWN_SAMPLES, BestOfN, Loop, Proxy
 
 GAIN, MOST_KL, EXPLAINED = 0.3, 10.0, 0.3
 ACCURACY = (0.62, 0.70)
@@ -48,7 +48,7 @@ CRITIC_ARMS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Numbers of seeds, steps and samples."""
 
     seed: int = 0
     seeds: int = 5
@@ -57,25 +57,25 @@ class Plan:
     every: int = 5
     asked: int = 256
     share: float = 1.0
-    """Of what start policies and proxies learn from."""
+    """Fraction of the training data of start policies and proxies."""
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """A try-out in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
         return cls(seed, seeds=2, steps=2, long_steps=2, every=1, asked=rows, share=0.02)
 
     def bases(self) -> list[Base]:
-        """The start policies."""
-        whole = Base(0)
-        steps, texts = int(self.share * whole.steps), int(self.share * whole.texts)
+        """Return the start policy of every seed."""
+        full = Base(0)
+        steps, texts = int(self.share * full.steps), int(self.share * full.texts)
         return [Base(seed, steps=steps, texts=texts) for seed in range(self.seed, self.seed + self.seeds)]
 
     def proxies(self, quality: str) -> list[Proxy]:
-        """One for every start policy."""
+        """Return a proxy for every start policy."""
         return [Proxy(base, quality, self.share) for base in self.bases()]
 
     def loops(self, arms: Mapping[str, Mapping[str, Any]], steps: int, quality: str = "") -> dict[str, list[Loop]]:
-        """Every arm at every seed; on gold where no proxy's quality is named."""
+        """Return every arm at every seed; the reward is gold if `quality` is empty."""
         shared = {"steps": steps, "every": self.every, "asked": self.asked}
         rewards = self.proxies(quality) if quality else [None] * self.seeds
         return {
@@ -84,12 +84,12 @@ class Plan:
         }
 
     def best(self, quality: str) -> list[BestOfN]:
-        """On four times as many answers as a loop is measured by."""
-        return [BestOfN(one, 4 * self.asked) for one in self.proxies(quality)]
+        """Return best-of-n jobs, on four times as many completions as a loop is evaluated on."""
+        return [BestOfN(proxy, 4 * self.asked) for proxy in self.proxies(quality)]
 
 
 class Results(NamedTuple):
-    """Everything that the report tells of."""
+    """All results that the report shows."""
 
     plan: Plan
     good: list[Record]
@@ -101,9 +101,9 @@ class Results(NamedTuple):
 def overoptimisation(
     cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
 ) -> Study:
-    """Train policies by GRPO, RLOO and PPO in the garden and see what becomes of the true reward.
+    """Train policies by GRPO, RLOO and PPO in the garden world and measure the true reward during training.
 
-    No data are read. What is trained is kept in `cache`. `rows` shortens everything, for a try-out.
+    No data are read. Trained models are stored in `cache`. `rows` shortens everything, for a dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
     loops = {
@@ -114,19 +114,19 @@ def overoptimisation(
     proxies = {quality: plan.proxies(quality) for quality in ("good", "weak")}
     stages: list[tuple[str, Sequence[Job]]] = [
         ("start policies", plan.bases()),
-        ("proxies", [one for of_quality in proxies.values() for one in of_quality]),
-        *((name, [one for arm in arms.values() for one in arm]) for name, arms in loops.items()),
+        ("proxies", [proxy for of_quality in proxies.values() for proxy in of_quality]),
+        *((name, [run for arm in arms.values() for run in arm]) for name, arms in loops.items()),
         ("best of n", [*plan.best("good"), *plan.best("weak")]),
     ]
     for name, jobs in stages:
         say(name)
         run_jobs(jobs, cache, workers, say)
-    told = {name: _records(loops[name], plan.best(name), cache) for name in ("good", "weak")}
-    critic = {name: [one.result(cache) for one in arm] for name, arm in loops["critic"].items()}
-    results = Results(plan, told["good"], told["weak"], critic, _accuracies(proxies, cache))
+    records = {name: _records(loops[name], plan.best(name), cache) for name in ("good", "weak")}
+    critic = {name: [run.result(cache) for run in arm] for name, arm in loops["critic"].items()}
+    results = Results(plan, records["good"], records["weak"], critic, _accuracies(proxies, cache))
     facts = {
         "plan": asdict(plan),
-        "must_hold": [one._asdict() for one in criteria(results)],
+        "must_hold": [criterion._asdict() for criterion in criteria(results)],
         "records": [*results.good, *results.weak],
         "accuracies": results.accuracies,
     }
@@ -134,14 +134,14 @@ def overoptimisation(
 
 
 def _records(arms: Mapping[str, Sequence[Loop]], best: Sequence[BestOfN], cache: Path) -> list[Record]:
-    """Of every run and step, and of best-of-n."""
-    found = [_rows(run.result(cache), arm, run.base.seed) for arm, runs in arms.items() for run in runs]
-    found += [_rows(one.result(cache), BEST_OF_N, one.proxy.base.seed) for one in best]
-    return [record for rows in found for record in rows]
+    """Return the records of every run and step, and of best-of-n."""
+    by_run = [_rows(run.result(cache), arm, run.base.seed) for arm, runs in arms.items() for run in runs]
+    by_run += [_rows(selection.result(cache), BEST_OF_N, selection.proxy.base.seed) for selection in best]
+    return [record for rows in by_run for record in rows]
 
 
 def _rows(result: Arrays, arm: str, seed: int) -> list[Record]:
-    """A run's arrays [T] as records."""
+    """Convert a run's arrays [T] to records."""
     names = [name for name in ("step", *MEASURED, *SPREADS, "words", "flourish") if name in result]
     steps = range(len(result["step"]))
     return [{"arm": arm, "seed": seed} | {name: result[name][step].item() for name in names} for step in steps]
@@ -149,16 +149,16 @@ def _rows(result: Arrays, arm: str, seed: int) -> list[Record]:
 
 def _accuracies(proxies: Mapping[str, Sequence[Proxy]], cache: Path) -> dict[str, dict[str, list[float]]]:
     return {
-        quality: {name: [float(one.result(cache)[name]) for one in of_quality] for name in (HELD_OUT, OWN)}
+        quality: {name: [float(proxy.result(cache)[name]) for proxy in of_quality] for name in (HELD_OUT, OWN_SAMPLES)}
         for quality, of_quality in proxies.items()
     }
 
 
-# ---- what was claimed ----
+# ---- claims ----
 
 
 class Criterion(NamedTuple):
-    """Something that has to hold, and whether it does."""
+    """A claim, the measured figures, and whether it holds."""
 
     claim: str
     found: str
@@ -166,35 +166,37 @@ class Criterion(NamedTuple):
 
 
 def criteria(results: Results) -> list[Criterion]:
-    """Of the three algorithms, of the hump and of the critic."""
-    found, gains, runs = [], gain(results.good), curves(results.good)
+    """Check the claims about the three algorithms, over-optimisation and the critic."""
+    checked, gains, runs = [], gain(results.good), curves(results.good)
     for arm in GOOD_ARMS:
         most = max(run.kl[-1] for run in runs[arm].values())
         claim = f"{arm}: gold + {GAIN} standard deviations at a KL below {MOST_KL:g}"
         holds = bool(gains[arm].value >= GAIN and gains[arm].low > 0 and most < MOST_KL)
-        found.append(Criterion(claim, f"{_told(gains[arm])}, KL at most {most:.1f}", holds))
+        checked.append(Criterion(claim, f"{_format_estimate(gains[arm])}, KL at most {most:.1f}", holds))
     accuracies = results.accuracies["weak"][HELD_OUT]
     within = all(ACCURACY[0] <= accuracy <= ACCURACY[1] for accuracy in accuracies)
-    told = ", ".join(f"{accuracy:.3f}" for accuracy in accuracies)
-    found.append(Criterion(f"the weak proxies' accuracy lies in {ACCURACY[0]} to {ACCURACY[1]:.2f}", told, within))
-    one = hump(results.weak)["GRPO, weak proxy, no KL"]
-    told = f"gold lost since its peak {_told(one.fall)}, proxy gained meanwhile {_told(one.rise)}"
-    found.append(Criterion("weak proxy, no KL: gold falls while the proxy rises", told, bool(one.over_optimised)))
-    return [*found, *_critic_criteria(results.critic["critic"])]
+    listed = ", ".join(f"{accuracy:.3f}" for accuracy in accuracies)
+    checked.append(Criterion(f"the weak proxies' accuracy lies in {ACCURACY[0]} to {ACCURACY[1]:.2f}", listed, within))
+    decline = hump(results.weak)["GRPO, weak proxy, no KL"]
+    fall, rise = _format_estimate(decline.fall), _format_estimate(decline.rise)
+    changes = f"gold lost since its peak {fall}, proxy gained meanwhile {rise}"
+    claim = "weak proxy, no KL: gold falls while the proxy rises"
+    checked.append(Criterion(claim, changes, bool(decline.over_optimised)))
+    return [*checked, *_critic_criteria(results.critic["critic"])]
 
 
 def _critic_criteria(runs: Sequence[Arrays]) -> list[Criterion]:
-    own, others = (_explained(runs, name) for name in ("first", "of_others"))
-    difference = t_interval(own - others)
+    by_critic, others = (_explained(runs, name) for name in ("first", "of_others"))
+    difference = t_interval(by_critic - others)
     return [
         Criterion(
             f"critic: explained variance at an answer's first token on unseen prompts above {EXPLAINED}",
-            _told(t_interval(own)),
-            bool(t_interval(own).low > EXPLAINED),
+            _format_estimate(t_interval(by_critic)),
+            bool(t_interval(by_critic).low > EXPLAINED),
         ),
         Criterion(
             "critic: above the mean of the other answers to the prompt",
-            f"difference {_told(difference)}",
+            f"difference {_format_estimate(difference)}",
             bool(difference.low > 0),
         ),
     ]
@@ -204,21 +206,22 @@ def _explained(runs: Sequence[Arrays], name: str) -> np.ndarray:
     return np.array([float(run[f"explained_variance_{name}"]) for run in runs])
 
 
-def _told(one: Estimate) -> str:
-    return f"{one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}]"
+def _format_estimate(estimate: Estimate) -> str:
+    return f"{estimate.value:+.2f} [{estimate.low:+.2f}, {estimate.high:+.2f}]"
 
 
-# ---- the report ----
+# ---- report ----
 
 
 def text(results: Results) -> str:
-    """Markdown."""
+    """Return the report in Markdown."""
     parts = (_head, _good, _weak, _critic, _limits)
     return "\n".join(line for part in parts for line in [*part(results), ""])
 
 
 def _head(results: Results) -> list[str]:
-    plan, lines = results.plan, [[one.claim, one.found, "yes" if one.holds else "**no**"] for one in criteria(results)]
+    plan, checked = results.plan, criteria(results)
+    lines = [[criterion.claim, criterion.found, "yes" if criterion.holds else "**no**"] for criterion in checked]
     return [
         "# Over-optimisation of reward models by GRPO, RLOO and PPO",
         "",
@@ -232,13 +235,13 @@ def _head(results: Results) -> list[str]:
 
 
 def _good(results: Results) -> list[str]:
-    told = results.accuracies["good"]
+    accuracies = results.accuracies["good"]
     return [
         "## A proxy that knows gold well",
         "",
-        f"Reward models that order {_range(told[HELD_OUT])} of held-out pairs as gold does, and {_range(told[OWN])} of "
-        "pairs that the start policy writes. GRPO and RLOO have the KL in the loss (β = 0.1), PPO in the "
-        "tokens' rewards.",
+        f"Reward models that order {_range(accuracies[HELD_OUT])} of held-out pairs as gold does, and "
+        f"{_range(accuracies[OWN_SAMPLES])} of pairs that the start policy writes. GRPO and RLOO have the KL in the "
+        "loss (β = 0.1), PPO in the tokens' rewards.",
         "",
         hump_table(results.good),
         "",
@@ -249,11 +252,12 @@ def _good(results: Results) -> list[str]:
 
 
 def _weak(results: Results) -> list[str]:
-    told = results.accuracies["weak"]
+    accuracies = results.accuracies["weak"]
     return [
         "## A proxy that knows it badly",
         "",
-        f"{_range(told[HELD_OUT])} of held-out pairs, {_range(told[OWN])} of the start policy's own.",
+        f"{_range(accuracies[HELD_OUT])} of held-out pairs, {_range(accuracies[OWN_SAMPLES])} of the start policy's "
+        "own.",
         "",
         hump_table(results.weak),
         "",
@@ -268,8 +272,8 @@ def _critic(results: Results) -> list[str]:
     spread = np.array([run["gold_std"][0] for run in results.critic["critic"]])
     runs, paired = results.critic["critic"], t_interval((with_critic - without) / spread)
     lines = [
-        ["critic", _told(t_interval(_explained(runs, "first")))],
-        ["mean of the prompt's 7 other answers", _told(t_interval(_explained(runs, "of_others")))],
+        ["critic", _format_estimate(t_interval(_explained(runs, "first")))],
+        ["mean of the prompt's 7 other answers", _format_estimate(t_interval(_explained(runs, "of_others")))],
     ]
     return [
         "## What the critic is worth",
@@ -280,7 +284,7 @@ def _critic(results: Results) -> list[str]:
         table(["prediction", "explained variance"], lines),
         "",
         f"Gold at the end with the critic (GAE, λ = 0.95) minus that with the batch's mean (REINFORCE++), same seeds "
-        f"and steps: {_told(paired)} standard deviations.",
+        f"and steps: {_format_estimate(paired)} standard deviations.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""R2M in the garden: does a reward model that reads the policy's states over-optimise less, and why."""
+"""R2M study in the garden world: whether a reward model that reads the policy's states over-optimises less."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +13,7 @@ from ...types import Say, Study
 from ...worlds.guides import Base
 from ...worlds.policies import LONGEST
 from .._job_cache import Job, run_jobs
-from .._policy_runs import HELD_OUT, OWN, Loop, Proxy
+from .._policy_runs import HELD_OUT, OWN_SAMPLES, Loop, Proxy
 from .report import Claim, claims, claims_table, design_note, facts, facts_table, gold_table
 from .runs import EPOCHS, JUDGE, MEMBERS, PESSIMISM, SAMPLES, Arm, FeedbackRun
 
@@ -53,7 +53,7 @@ OTHER_ARMS: dict[str, dict[str, Any]] = {
 LOOPS: dict[str, dict[str, Any]] = {
     "baseline by states": {"advantage": "gae", "settings": (("lam", 1.0),), "critic": True},
 }
-"""Of the arms whose loop differs."""
+"""Settings of the arms whose loop differs."""
 FIGURES = {
     "self": ["frozen", "iterative head", "R2M", "stale states", "shuffled states"],
     "labels": ["frozen", "head, gold 1/4", "R2M, gold 1/4", "R2M, gold", "R2M, random labels"],
@@ -62,7 +62,7 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Numbers of seeds, cycles and samples, and the loop's settings."""
 
     seed: int = 0
     seeds: int = 10
@@ -77,26 +77,26 @@ class Plan:
     beta: float = 0.02
     learning_rate: float = 2e-4
     share: float = 1.0
-    """Of what start policies and proxies learn from."""
+    """Fraction of the training data of start policies and proxies."""
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """A try-out in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
         return cls(seed, seeds=1, other_seeds=1, cycles=2, every=1, asked=rows, groups=3, group=3, share=0.02)
 
     def runs(self) -> dict[str, list[FeedbackRun]]:
-        """Every arm at every seed."""
-        wanted = [(MAIN_ARMS, self.seeds), (OTHER_ARMS, self.other_seeds)]
+        """Return the runs of every arm at every seed."""
+        seeds_of_arms = [(MAIN_ARMS, self.seeds), (OTHER_ARMS, self.other_seeds)]
         return {
             name: [FeedbackRun(self.loop(name, seed), Arm(**arm)) for seed in range(self.seed, self.seed + seeds)]
-            for arms, seeds in wanted
+            for arms, seeds in seeds_of_arms
             for name, arm in arms.items()
         }
 
     def loop(self, arm: str, seed: int) -> Loop:
-        """RLOO with advantages of deviation 1, so that a reward's scale does not matter."""
-        whole = Base(seed)
-        base = replace(whole, steps=int(self.share * whole.steps), texts=int(self.share * whole.texts))
+        """Return an arm's loop: RLOO with whitened advantages, so that a reward's scale does not matter."""
+        full = Base(seed)
+        base = replace(full, steps=int(self.share * full.steps), texts=int(self.share * full.texts))
         return Loop(
             base,
             Proxy(base, "weak", self.share),
@@ -113,49 +113,50 @@ class Plan:
 
 
 class Results(NamedTuple):
-    """Everything that the report tells of."""
+    """All results that the report shows."""
 
     plan: Plan
     records: list[Record]
     calls: dict[str, float]
-    """Labels that a run of the arm asked for."""
+    """Mean number of labels that a run of the arm requested."""
     accuracies: dict[str, list[float]]
-    """Of the proxies."""
+    """Accuracies of the proxies."""
 
 
 def r2m(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
     """Train policies on R2M and its controls in the garden, and compare gold at equal KL from the start policy.
 
-    No data are read. What is trained is kept in `cache`. `rows` shortens everything, for a try-out.
+    No data are read. Trained models are stored in `cache`. `rows` shortens everything, for a dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
     runs = plan.runs()
     for stage in stages(runs):
         run_jobs(stage, cache, workers, say)
-    return told(results(plan, runs, cache))
+    return build_study(results(plan, runs, cache))
 
 
 def stages(runs: Mapping[str, Sequence[FeedbackRun]]) -> list[Sequence[Job]]:
-    """What others build on comes first; then seed by seed, the main arms some seeds ahead of the others."""
+    """Return the jobs in order of dependency; runs by seed, the main arms `AHEAD` seeds ahead of the others."""
     every = [run for arm in runs.values() for run in arm]
-    turn = {run: run.loop.base.seed + AHEAD * (arm in OTHER_ARMS) for arm, some in runs.items() for run in some}
+    turn = {run: run.loop.base.seed + AHEAD * (arm in OTHER_ARMS) for arm, arm_runs in runs.items() for run in arm_runs}
     proxies = [proxy for run in every for proxy in run.arm.proxies(run.loop)]
     taught = [run.arm.taught(run.loop) for run in every if run.arm.body == "pretrained"]
     return [[proxy.base for proxy in proxies], [*proxies], [*taught], sorted(every, key=turn.__getitem__)]
 
 
 def results(plan: Plan, runs: Mapping[str, Sequence[FeedbackRun]], cache: Path) -> Results:
-    """Read from the cache."""
-    found = {arm: [(run.loop.base.seed, run.result(cache)) for run in some] for arm, some in runs.items()}
+    """Read the results of all runs from the cache."""
+    by_seed = {arm: [(run.loop.base.seed, run.result(cache)) for run in arm_runs] for arm, arm_runs in runs.items()}
     records = [
         {"arm": arm, "seed": seed} | {name: values[index].item() for name, values in result.items() if values.ndim}
-        for arm, some in found.items()
-        for seed, result in some
+        for arm, arm_runs in by_seed.items()
+        for seed, result in arm_runs
         for index in range(len(result["step"]))
     ]
-    calls = {arm: float(np.mean([result["calls"] for _, result in some])) for arm, some in found.items()}
+    calls = {arm: float(np.mean([result["calls"] for _, result in arm_runs])) for arm, arm_runs in by_seed.items()}
     proxies = [run.arm.proxies(run.loop)[0].result(cache) for run in runs["frozen"]]
-    return Results(plan, records, calls, {name: [float(proxy[name]) for proxy in proxies] for name in (HELD_OUT, OWN)})
+    accuracies = {name: [float(proxy[name]) for proxy in proxies] for name in (HELD_OUT, OWN_SAMPLES)}
+    return Results(plan, records, calls, accuracies)
 
 
 def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
@@ -166,49 +167,50 @@ def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
         return Estimate(*(np.nan if value is None else value for value in bounds))
 
     return results, [
-        Claim(one["name"], one["sentence"], known(one["found"]), one["seeds"], one["sign"])
-        for one in manifest["claims"]
+        Claim(row["name"], row["sentence"], known(row["found"]), row["seeds"], row["sign"])
+        for row in manifest["claims"]
     ]
 
 
-def told(results: Results) -> Study:
-    """The report, its figures and its facts."""
-    found = claims(results.records)
+def build_study(results: Results) -> Study:
+    """Build the study: report, figures and facts."""
+    decided = claims(results.records)
     drawn = {name: [record for record in results.records if record["arm"] in arms] for name, arms in FIGURES.items()}
     figures = {name: figure(records) for name, records in drawn.items()}
-    kept = {
+    study_facts = {
         "plan": asdict(results.plan),
-        "claims": [one._asdict() | {"holds": one.verdict} for one in found],
+        "claims": [claim._asdict() | {"holds": claim.verdict} for claim in decided],
         "arms": {arm: facts(results.records, arm) for arm in results.calls},
         "calls": results.calls,
         "records": [_rounded(record) for record in results.records],
         "accuracies": results.accuracies,
     }
-    return Study(text(results, found), [], figures, {}, kept)
+    return Study(text(results, decided), [], figures, {}, study_facts)
 
 
 def _rounded(record: Record) -> dict[str, Any]:
-    """Six significant digits."""
-    return {name: float(f"{one:.6g}") if isinstance(one, float) else one for name, one in record.items()}
+    """Round a record's floats to six significant digits."""
+    return {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in record.items()}
 
 
-# ---- the report ----
+# ---- report ----
 
 
-def text(results: Results, found: Sequence[Claim]) -> str:
-    """Markdown."""
-    return "\n".join([*_head(results, found), "", *_arms(results), "", *_limits(results)])
+def text(results: Results, decided: Sequence[Claim]) -> str:
+    """Return the report in Markdown."""
+    return "\n".join([*_head(results, decided), "", *_arms(results), "", *_limits(results)])
 
 
-def _head(results: Results, found: Sequence[Claim]) -> list[str]:
-    plan, held, own = results.plan, *(results.accuracies[name] for name in (HELD_OUT, OWN))
+def _head(results: Results, decided: Sequence[Claim]) -> list[str]:
+    plan, held, own_samples = results.plan, *(results.accuracies[name] for name in (HELD_OUT, OWN_SAMPLES))
     return [
         "# R2M: a reward model that reads the policy's hidden states",
         "",
         "Huang et al. 2026, arXiv:2601.22664, in the garden, whose true (gold) reward is a function of the text. "
         f"RLOO with {plan.groups} prompts of {plan.group} answers a cycle, {plan.passes} passes, {plan.cycles} cycles, "
         f"β = {plan.beta:g}; ω falls to 0.6, α = 0.3. Every arm of a seed starts from the same policy and the same "
-        f"proxy, which orders {_range(held)} of held-out pairs as gold does and {_range(own)} of the start policy's.",
+        f"proxy, which orders {_range(held)} of held-out pairs as gold does and {_range(own_samples)} of the start "
+        "policy's.",
         "",
         f"Every {plan.every} cycles {plan.asked} answers to prompts that training does not see are rated. What a "
         f"reward model expects of them is put on gold's scale on {SAMPLES} answers of the start policy, which it rates "
@@ -218,11 +220,11 @@ def _head(results: Results, found: Sequence[Claim]) -> list[str]:
         "first was at the same KL. Differences are paired by seed, with bootstrap intervals over seeds (95 %); other "
         "brackets are Student's.",
         "",
-        claims_table(found),
+        claims_table(decided),
         "",
         design_note(results.records, plan.groups // R2M.batch_groups, R2M.learning_rate, plan.cycles, START_STD),
         "",
-        "C4, what it costs, is `rewardlab bench feedback`.",
+        "C4, the cost, is measured by `rewardlab bench r2m`.",
     ]
 
 

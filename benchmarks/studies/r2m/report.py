@@ -1,8 +1,9 @@
-"""What R2M was claimed to do, and what the garden says of it.
+"""Claims about R2M, and their measurement in the garden world.
 
 Records are those of `overoptimisation`, with a `proxy` on gold's scale (`feedback_runs`), `accuracy` and
-`frozen_accuracy`: how often the present and the frozen reward model order two answers of the present policy as gold
-does. All arms of a seed share the start policy, the proxy and the prompts, so differences are paired by seed.
+`frozen_accuracy`: accuracy of the current and of the frozen reward model on pairs of the current policy's
+completions, with gold as truth. All arms of a seed share the start policy, the proxy and the prompts, so differences
+are paired by seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,95 +17,95 @@ from ...statistics.overoptimisation import Curve, Record, at_kl, curves
 
 GRID = np.array([3.0, 6.0, 10.0, 15.0, 20.0, 25.0])
 FINE = np.linspace(0, 25, 101)
-NEAR, FAR = 10.0, 20.0  # where nearly all runs come, and as far as was registered
+NEAR, FAR = 10.0, 20.0  # KL that nearly all runs reach, and the registered maximum
 LATE, BUDGET = 15.0, 6.0
 DRAWS = 10_000
-MOVED = 7.0  # KL at which the labels of a reward model that stays are looked at again
+MOVED = 7.0  # KL at which the frozen reward model's labels are checked again
 UNSETTLED = "not shown either way"
 BySeed = dict[int, float]
-"""NaN for a seed that did not come so far."""
+"""Value by seed; NaN for a seed that did not reach the KL."""
 
 
 # ---- measures of a run ----
 
 
 def gap_area(run: Curve, upto: float) -> float:
-    """∫ (proxy - gold) dKL from 0: how far what the reward model expects leaves the truth, deviations times nats."""
+    """Compute ∫ (proxy - gold) dKL from 0, the reward model's overestimation, in standard deviations times nats."""
     grid = FINE[upto >= FINE]
     return float(np.trapezoid(at_kl(run.kl, run.proxy - run.gold, grid), grid))
 
 
 def gold_at(run: Curve, kl: float) -> float:
-    """Gold gained where the run first came so far."""
+    """Return the gold gain where the run first reaches a KL."""
     return float(at_kl(run.kl, run.gold, np.array([kl]))[0])
 
 
 def areas(records: Sequence[Record], arm: str, upto: float) -> BySeed:
-    """`gap_area` of every seed."""
+    """Return `gap_area` of every seed."""
     return {seed: gap_area(run, upto) for seed, run in curves(records)[arm].items()}
 
 
 def golds(records: Sequence[Record], arm: str, kl: float) -> BySeed:
-    """`gold_at` of every seed."""
+    """Return `gold_at` of every seed."""
     return {seed: gold_at(run, kl) for seed, run in curves(records)[arm].items()}
 
 
 def late_gains(records: Sequence[Record], arm: str, than: str = "frozen") -> BySeed:
-    """Gold in the last third of a run minus the gold that another arm had where it first was at the same KL.
+    """Return gold in the last third of a run minus the gold of arm `than` where it first reached the same KL.
 
-    An arm whose reward model learns may stay at a KL and still get better or worse, which `gold_at` does not see; and
-    one that hardly moves loses little, which is no merit.
+    Unlike `gold_at`, this shows changes at constant KL while the reward model learns, and it does not favour an arm
+    that hardly moves.
     """
     others = curves(records)[than]
-    found = {}
+    gains_by_seed = {}
     for seed, run in curves(records)[arm].items():
         if seed in others:
             late = run.step >= 2 / 3 * run.step[-1]
             gains = run.gold[late] - at_kl(others[seed].kl, others[seed].gold, run.kl[late])
-            found[seed] = float(np.nanmean(gains)) if not np.isnan(gains).all() else np.nan
-    return found
+            gains_by_seed[seed] = float(np.nanmean(gains)) if not np.isnan(gains).all() else np.nan
+    return gains_by_seed
 
 
-def noted(records: Sequence[Record], arm: str, name: str, kl: float) -> BySeed:
-    """Something else that records hold, where the run first came so far."""
+def value_at(records: Sequence[Record], arm: str, name: str, kl: float) -> BySeed:
+    """Return another value of the records, by seed, where the run first reaches a KL."""
     rows: dict[int, list[Record]] = {}
     for record in records:
         if record["arm"] == arm:
             rows.setdefault(record["seed"], []).append(record)
-    found = {}
-    for seed, some in rows.items():
-        ordered = sorted(some, key=lambda one: one["step"])
-        kls, values = (np.array([one[key] for one in ordered], float) for key in ("kl", name))
-        found[seed] = float(at_kl(kls, values, np.array([kl]))[0])
-    return found
+    values_by_seed = {}
+    for seed, seed_records in rows.items():
+        ordered = sorted(seed_records, key=lambda record: record["step"])
+        kls, values = (np.array([record[key] for record in ordered], float) for key in ("kl", name))
+        values_by_seed[seed] = float(at_kl(kls, values, np.array([kl]))[0])
+    return values_by_seed
 
 
 class Peak(NamedTuple):
-    """Where an arm's gold is highest."""
+    """An arm's highest gold, and the KL there."""
 
     gold: Estimate
     kl: float
 
 
 def peak(records: Sequence[Record], arm: str) -> Peak:
-    """A seed's gold at the KL where the mean of the other seeds is highest; the KL is that of all seeds together."""
+    """Return each seed's gold at the KL where the other seeds' mean is highest, and the KL of the overall maximum."""
     gold = np.stack([at_kl(run.kl, run.gold, FINE) for run in curves(records)[arm].values()])
     gold = gold[:, ~np.isnan(gold).any(0)]
     seeds = range(len(gold))
-    places = [np.delete(gold, seed, 0).mean(0).argmax() if len(gold) > 1 else gold[0].argmax() for seed in seeds]
-    return Peak(t_interval(gold[seeds, places]), float(FINE[gold.mean(0).argmax()]))
+    best_indices = [np.delete(gold, seed, 0).mean(0).argmax() if len(gold) > 1 else gold[0].argmax() for seed in seeds]
+    return Peak(t_interval(gold[seeds, best_indices]), float(FINE[gold.mean(0).argmax()]))
 
 
 # ---- differences ----
 
 
 def paired(first: BySeed, second: BySeed, seed: int = 0) -> tuple[Estimate, int]:
-    """Mean of first - second over the seeds that both have, its bootstrap interval over seeds, and how many there are.
+    """Return the mean of first - second over common seeds, its bootstrap interval over seeds, and their number.
 
-    With few seeds the interval is a little too short: 95 % of it means about 92 % with ten, less with five.
+    With few seeds the interval is slightly too short: its coverage is about 92 % with ten, less with five.
     """
     both = sorted(first.keys() & second.keys())
-    differences = np.array([first[one] - second[one] for one in both])
+    differences = np.array([first[seed_in_both] - second[seed_in_both] for seed_in_both in both])
     known = differences[~np.isnan(differences)]
     if not len(known):
         return Estimate(np.nan, np.nan, np.nan), 0
@@ -115,7 +116,7 @@ def paired(first: BySeed, second: BySeed, seed: int = 0) -> tuple[Estimate, int]
 
 
 class Claim(NamedTuple):
-    """A sentence that could turn out false, the difference that decides it, and the side that it has to lie on."""
+    """A falsifiable claim, the difference that decides it, and the required sign."""
 
     name: str
     sentence: str
@@ -126,12 +127,12 @@ class Claim(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it tests the design and not R2M."""
+        """Return whether it tests the design and not R2M."""
         return self.name.endswith("control")
 
     @property
     def verdict(self) -> str:
-        """Of a control by the whole interval; the design cannot settle a claim about R2M, see `design_note`."""
+        """Return the verdict by the interval, for controls; claims about R2M are unsettled, see `design_note`."""
         low, high = self.found.low, self.found.high
         if np.isnan(low):
             return "unknown"
@@ -145,7 +146,7 @@ class Claim(NamedTuple):
 
 
 def claims(records: Sequence[Record]) -> list[Claim]:
-    """C1 to C3, C5, C6 and the two control sets; C4 is about time and memory, which `bench feedback` measures."""
+    """Evaluate C1 to C3, C5, C6 and the two control sets; C4, time and memory, is measured by `bench r2m`."""
 
     def area(name: str, sentence: str, first: str, second: str) -> list[Claim]:
         return [
@@ -163,7 +164,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
         against = zero if second == "frozen" else late_gains(records, second)
         return Claim(name, sentence, *paired(late_gains(records, first), against), sign)
 
-    accuracy, frozen = (noted(records, "R2M", name, LATE) for name in ("accuracy", "frozen_accuracy"))
+    accuracy, frozen = (value_at(records, "R2M", name, LATE) for name in ("accuracy", "frozen_accuracy"))
     return [
         *area("C1", "R2M below the frozen model", "R2M", "frozen"),
         *area("C2", "R2M below the head that is refitted alike and reads no states", "R2M", "iterative head"),
@@ -190,7 +191,8 @@ def design_note(records: Sequence[Record], steps: int, rate: float, cycles: int,
 
     A cycle has `steps` optimizer steps at the learning rate `rate`; `start_std` is that of the attention's weights.
     """
-    right, moved = (t_interval(np.array([*noted(records, "frozen", "accuracy", kl).values()])) for kl in (0.0, MOVED))
+    accuracies = (value_at(records, "frozen", "accuracy", kl) for kl in (0.0, MOVED))
+    right, moved = (t_interval(np.array([*by_seed.values()])) for by_seed in accuracies)
     gold, seeds = paired(golds(records, "R2M", NEAR), golds(records, "frozen", NEAR))
     random = "R2M, random labels"
     area, common = paired(areas(records, random, NEAR), areas(records, "frozen", NEAR))
@@ -202,41 +204,46 @@ def design_note(records: Sequence[Record], steps: int, rate: float, cycles: int,
         f"at KL {MOVED:g}. A cycle has {steps} AdamW steps of {rate:g}, the paper's one of 1e-6: over {cycles} cycles "
         f"a weight can move by {steps * rate * cycles:.2g}, with a standard deviation of {start_std:.3g} at the start. "
         f"And a reward model that has been destroyed can have a small gap area too: on random labels, with a late gain "
-        f"of {told(late)}, it differs from the frozen model's by {told(area)} ({common} seeds). In gold, R2M minus the "
-        f"frozen model at KL {NEAR:g} is {told(gold)} ({seeds} seeds)."
+        f"of {format_estimate(late)}, it differs from the frozen model's by {format_estimate(area)} ({common} seeds). "
+        f"In gold, R2M minus the frozen model at KL {NEAR:g} is {format_estimate(gold)} ({seeds} seeds)."
     )
 
 
 # ---- tables ----
 
 
-def told(one: Estimate) -> str:
-    """With its interval."""
-    if np.isnan(one.value):
+def format_estimate(estimate: Estimate) -> str:
+    """Format an estimate with its interval."""
+    if np.isnan(estimate.value):
         return "–"
-    return f"{one.value:+.2f}" + ("" if np.isnan(one.low) else f" [{one.low:+.2f}, {one.high:+.2f}]")
+    value, low, high = (f"{number:+.2f}" for number in estimate)
+    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
 
 
-def claims_table(found: Sequence[Claim]) -> str:
-    """Every claim with its sign as found."""
-    lines = [[one.name, one.sentence, told(one.found), str(one.seeds), one.verdict] for one in found]
+def claims_table(decided: Sequence[Claim]) -> str:
+    """Return the table of all claims with their measured differences."""
+    lines = [
+        [claim.name, claim.sentence, format_estimate(claim.found), str(claim.seeds), claim.verdict] for claim in decided
+    ]
     return table(["", "claim", "difference", "seeds", "holds"], lines)
 
 
 def gold_table(records: Sequence[Record]) -> str:
-    """Every arm's gold at the KLs of the grid; in parentheses how many seeds came there, where some did not."""
+    """Return the table of gold at the KLs of the grid; in parentheses the seeds that reached it, if not all."""
     lines = []
     for arm, runs in curves(records).items():
         values = np.stack([at_kl(run.kl, run.gold, GRID) for run in runs.values()]).T
         seeds = (~np.isnan(values)).sum(1)
         notes = [f" ({number})" if 0 < number < len(runs) else "" for number in seeds]
-        cells = [told(t_interval(some)) + note for some, note in zip(values, notes, strict=True)]
+        cells = [
+            format_estimate(t_interval(golds_at_kl)) + note for golds_at_kl, note in zip(values, notes, strict=True)
+        ]
         lines.append([arm, str(len(runs)), *cells])
     return table(["arm", "seeds", *(f"KL {kl:g}" for kl in GRID)], lines)
 
 
 def facts(records: Sequence[Record], arm: str) -> dict[str, Any]:
-    """Of an arm: what `facts_table` tells, for people who compute."""
+    """Return the figures of an arm in `facts_table`, as numbers."""
     area = areas(records, arm, NEAR)
     against, common = paired(area, areas(records, "frozen", NEAR))
     highest = peak(records, arm)
@@ -247,7 +254,7 @@ def facts(records: Sequence[Record], arm: str) -> dict[str, Any]:
         "peak": highest.gold,
         "peak_kl": highest.kl,
         "at_budget": t_interval(np.array([*golds(records, arm, BUDGET).values()])),
-        "accuracy": t_interval(np.array([*noted(records, arm, "accuracy", LATE).values()])),
+        "accuracy": t_interval(np.array([*value_at(records, arm, "accuracy", LATE).values()])),
         "late": t_interval(np.array([*late_gains(records, arm).values()])),
         "end": t_interval(np.array([run.gold[-1] for run in curves(records)[arm].values()])),
         "end_kl": t_interval(np.array([run.kl[-1] for run in curves(records)[arm].values()])),
@@ -255,13 +262,14 @@ def facts(records: Sequence[Record], arm: str) -> dict[str, Any]:
 
 
 def facts_table(records: Sequence[Record], calls: Mapping[str, float]) -> str:
-    """Gaps, peaks, the stop that needs no gold, how the end compares at equal KL, accuracy, and what labels cost."""
+    """Return the table of gaps, peaks, gold at the KL budget, late gains, final gold, accuracies and labels."""
     lines = []
     for arm in curves(records):
-        one = facts(records, arm)
-        cells = [told(one["area"]), told(one["against_frozen"]) + f" ({one['seeds']})", told(one["peak"])]
-        cells += [f"{one['peak_kl']:.1f}", told(one["at_budget"]), told(one["late"]), told(one["end"])]
-        cells += [f"{one['end_kl'].value:.1f}", told(one["accuracy"])]
+        arm_facts = facts(records, arm)
+        estimates = {name: format_estimate(value) for name, value in arm_facts.items() if isinstance(value, Estimate)}
+        cells = [estimates["area"], f"{estimates['against_frozen']} ({arm_facts['seeds']})", estimates["peak"]]
+        cells += [f"{arm_facts['peak_kl']:.1f}", estimates["at_budget"], estimates["late"], estimates["end"]]
+        cells += [f"{arm_facts['end_kl'].value:.1f}", estimates["accuracy"]]
         lines.append([arm, *cells, f"{calls.get(arm, 0):.0f}"])
     header = ["arm", f"gap area to KL {NEAR:g}", "minus frozen (seeds)", "gold at its peak", "KL there"]
     header += [f"gold at KL {BUDGET:g}", "late gain", "gold at the end", "KL there", f"accuracy at KL {LATE:g}"]

@@ -1,4 +1,4 @@
-"""R2M and what it is compared with, in the garden: one job for every arm and seed."""
+"""Jobs of the R2M study: one run for every arm and seed, in the garden world."""
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,29 +30,29 @@ from .._policy_runs import Loop, Proxy, split_prompts, weights, with_weights
 MEMBERS, PESSIMISM = 4, 1.0
 JUDGE = 0.8
 EPOCHS = 4
-SAMPLES = 192  # of the start policy, by which rewards are put on gold's scale
+SAMPLES = 192  # of the start policy, for mapping rewards to gold's scale
 
 
-# ---- labels from outside ----
+# ---- external labels ----
 
 
 _sure = by_reward(garden.gold())
 
 
 def _coin(prompt: Messages, answers: tuple[str, str], use: str) -> float:
-    """In [0, 1), the same for the same two answers in either order."""
+    """Return a pseudo-random number in [0, 1) that does not depend on the order of the responses."""
     text = "\n".join([use, prompt_text(prompt), *sorted(answers)])
     return zlib.crc32(text.encode()) / 2**32
 
 
 def _judge(prompt: Messages, answers: tuple[str, str]) -> float:
-    """Gold's word, and in one pair of five the opposite."""
+    """Return gold's label, flipped in one pair of five."""
     sure = _sure(prompt, answers)
     return sure if _coin(prompt, answers, "judge") < JUDGE else 1 - sure
 
 
 def _random(prompt: Messages, answers: tuple[str, str]) -> float:
-    """Nothing that has to do with the answers' worth."""
+    """Return a random label, independent of the responses' quality."""
     return float((_coin(prompt, answers, "random") < 0.5) == (answers[0] < answers[1]))
 
 
@@ -64,7 +64,7 @@ LABELLERS: Mapping[str, Labeller] = {"gold": _sure, "judge": _judge, "random": _
 
 @dataclass(frozen=True)
 class Pretrained(Job):
-    """The frozen reward model, taught further by gold's word on the start policy's answers before training begins."""
+    """The frozen reward model, trained further on gold labels of the start policy's completions before the run."""
 
     proxy: Proxy
     labels: int
@@ -73,17 +73,17 @@ class Pretrained(Job):
         return f"{self.proxy}, taught {self.labels} pairs more"
 
     def work(self, cache: Path) -> Arrays:
-        """Its weights."""
+        """Return its weights."""
         seed, seen, model = self.proxy.seed, split_prompts()[0], self.proxy.load(cache)
-        asked = [seen[index % len(seen)] for index in range(self.labels) for _ in range(2)]
-        said = sample(self.proxy.base.load(cache), asked, seed=100 + seed)
-        rows = encode_pairs(model.encoder, [*map(_labelled, said[::2], said[1::2])], OVERALL).rows
+        prompts = [seen[index % len(seen)] for index in range(self.labels) for _ in range(2)]
+        completions = sample(self.proxy.base.load(cache), prompts, seed=100 + seed)
+        rows = encode_pairs(model.encoder, [*map(_labelled, completions[::2], completions[1::2])], OVERALL).rows
         steps = max(1, EPOCHS * len(rows) // WEAK.batch)
         fit(model, ScalarTask(bradley_terry()), rows, Fit(steps, WEAK.learning_rate, WEAK.batch, seed))
         return weights(model)
 
     def load(self, cache: Path) -> ScalarRewardModel:
-        """The trained model."""
+        """Load the trained model."""
         return with_weights(untaught(self.proxy.base.load(cache), self.proxy.seed), self.result(cache))
 
 
@@ -94,14 +94,14 @@ def _labelled(first: Example, second: Example) -> PreferencePair:
 
 @dataclass(frozen=True)
 class Arm:
-    """What the reward model of a run is, reads and learns from."""
+    """Architecture, inputs and labels of a run's reward model."""
 
     control: str = ""
-    """Of `CONTROLS`, or "stale" for the start policy's states; empty: R2M."""
+    """Name in `CONTROLS`, or "stale" for the start policy's states; empty: R2M."""
     labels: Literal["own", "gold", "judge", "random"] = "own"
-    """Who says which of a group's two extremes is better; own: the reward model itself."""
+    """Source of the label of a group's best and worst completion; own: the reward model itself."""
     share: float = 1.0
-    """Of the groups that others label; the rest is left out."""
+    """Fraction of groups with an external label; the others are left out."""
     body: Literal["weak", "pretrained", "ensemble"] = "weak"
     learning_rate: float = 1e-3
     alpha: float = 0.3
@@ -111,20 +111,20 @@ class Arm:
     batch_groups: int = 6
 
     def proxies(self, loop: Loop) -> list[Proxy]:
-        """What has to be trained before."""
+        """Return the proxies that have to be trained first."""
         assert loop.reward is not None
         members = range(MEMBERS if self.body == "ensemble" else 1)
         return [replace(loop.reward, member=member) for member in members]
 
     def taught(self, loop: Loop) -> Pretrained:
-        """With as many labels as a quarter of all groups would get."""
+        """Return the pretraining job, with as many labels as a quarter of all groups."""
         return Pretrained(self.proxies(loop)[0], loop.rows // loop.group * (loop.steps // loop.passes) // 4)
 
     def source(self, loop: Loop, start: PreTrainedModel, cache: Path) -> "OnlineFeedback | EnsembleRewardModel":
-        """The reward that a policy is trained on."""
-        models = [one.load(cache) for one in self.proxies(loop)]
+        """Build the reward on which the policy is trained."""
+        models = [proxy.load(cache) for proxy in self.proxies(loop)]
         if self.body == "ensemble":
-            return EnsembleRewardModel(models, [str(one) for one in self.proxies(loop)], PESSIMISM)
+            return EnsembleRewardModel(models, [str(proxy) for proxy in self.proxies(loop)], PESSIMISM)
         body = self.taught(loop).load(cache) if self.body == "pretrained" else models[0]
         width, seed = start.config.hidden_size, loop.base.seed
         model = FeedbackRewardModel.on(body, width, width, zero_out=self.zero_out, seed=seed)
@@ -133,7 +133,7 @@ class Arm:
         return OnlineFeedback(model, loop.steps // loop.passes, self._arguments(start, seed), anchor=anchor)
 
     def _arguments(self, start: PreTrainedModel, seed: int) -> FeedbackArguments:
-        own = FeedbackArguments(
+        arguments = FeedbackArguments(
             learning_rate=self.learning_rate,
             alpha=self.alpha,
             floor=self.floor,
@@ -142,8 +142,8 @@ class Arm:
             seed=seed,
         )
         if self.control == "stale":
-            return replace(own, reads=stale(start, voice(start, tokenizer()).encoder))
-        return replace(own, **CONTROLS[self.control]) if self.control else own
+            return replace(arguments, reads=stale(start, voice(start, tokenizer()).encoder))
+        return replace(arguments, **CONTROLS[self.control]) if self.control else arguments
 
 
 @dataclass(frozen=True)
@@ -152,32 +152,32 @@ class FeedbackRun(Job):
 
     libraries = Loop.libraries
     loop: Loop
-    """On the proxy that every arm starts from."""
+    """Training loop, with the initial proxy of every arm."""
     arm: Arm
 
     def __str__(self) -> str:
-        told = self.arm.control or "r2m"
+        control = self.arm.control or "r2m"
         share = "" if self.arm.labels == "own" else f" of {self.arm.share:.2g} of the groups"
-        return f"{told}, {self.arm.labels} labels{share}, {self.arm.body} body, seed {self.loop.base.seed}"
+        return f"{control}, {self.arm.labels} labels{share}, {self.arm.body} body, seed {self.loop.base.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """Curves [T] over the measured steps, and the calls of whoever labelled."""
+        """Return the curves [T] over the measured steps, and the number of labeller calls."""
         start = self.loop.base.load(cache)
         source = self.arm.source(self.loop, start, cache)
         frozen = self.arm.proxies(self.loop)[0].load(cache)
         judged = _Judged(source, frozen, start, self.loop.base.seed)
-        found = self.loop.train(start, source, judged)
-        return found | {"calls": np.array(source.calls if isinstance(source, OnlineFeedback) else 0)}
+        curves = self.loop.train(start, source, judged)
+        return curves | {"calls": np.array(source.calls if isinstance(source, OnlineFeedback) else 0)}
 
 
-# ---- what is noted of a policy ----
+# ---- evaluation of a policy ----
 
 
 class _Judged:
-    """What the reward model as it is now, the frozen one and gold say of the policy's answers.
+    """Evaluate the policy's completions by the current reward model, the frozen one and gold.
 
-    `proxy` is on gold's scale, by the line that fits the model's rewards to gold on the start policy's samples, so that
-    models of any scale can be compared; the same samples are rated anew whenever the model has changed.
+    `proxy` is mapped to gold's scale by the least-squares line on the start policy's samples, so that models of any
+    scale can be compared; the samples are scored again at every evaluation, as the model changes.
     """
 
     def __init__(self, source: Any, frozen: RewardModel, start: PreTrainedModel, seed: int):
@@ -188,11 +188,11 @@ class _Judged:
         self.truth = garden.gold().rate(self.samples)[:, 0]
 
     def __call__(self, policy: PreTrainedModel, answers: list[Example], gold: np.ndarray) -> dict[str, float]:
-        """Answers to one prompt are put beside each other, as in training."""
+        """Return the metrics; completions of one prompt are grouped, as in training."""
         texts = [prompt_text(answer.prompt) for answer in answers]
         order = sorted(range(len(answers)), key=texts.__getitem__)
-        answers, gold = [answers[place] for place in order], gold[order]
-        group = np.unique([texts[place] for place in order], return_inverse=True)[1]
+        answers, gold = [answers[index] for index in order], gold[order]
+        group = np.unique([texts[index] for index in order], return_inverse=True)[1]
         earned, known = self._rate(policy, answers), self._rate(policy, self.samples)
         return {
             "proxy": expected_gold(earned, known, self.truth).mean(),
@@ -209,7 +209,7 @@ class _Judged:
 
 
 def expected_gold(rewards: np.ndarray, known: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """a r + b, with a and b the least-squares line of the gold [M] on the rewards [M] of known answers.
+    """Map rewards r to a r + b, the least-squares line of gold [M] on the rewards [M] of known completions.
 
     >>> expected_gold(np.array([2.0]), np.array([0.0, 1.0]), np.array([5.0, 7.0])).round(6).tolist()
     [9.0]
@@ -218,15 +218,15 @@ def expected_gold(rewards: np.ndarray, known: np.ndarray, gold: np.ndarray) -> n
     return slope * rewards + offset
 
 
-def pair_accuracy(said: np.ndarray, truth: np.ndarray, group: Sequence[int] | np.ndarray) -> float:
-    """The share of pairs within groups that are ordered as the truth orders them, where it is decided; a tie is wrong.
+def pair_accuracy(rewards: np.ndarray, truth: np.ndarray, group: Sequence[int] | np.ndarray) -> float:
+    """Compute the share of pairs in groups ordered as by the truth, except the truth's ties; tied rewards are wrong.
 
-    NaN where the truth decides nothing.
+    NaN if the truth has only ties.
 
     >>> pair_accuracy(np.array([1.0, 2.0, 0.0, 9.0]), np.array([0.0, 3.0, 1.0, 0.0]), [0, 0, 0, 1]).__round__(3)
     0.667
     """
-    together = np.triu(np.equal.outer(group, group), 1)
-    right, decided = np.subtract.outer(said, said), np.subtract.outer(truth, truth)
-    counts = together & (abs(decided) > 1e-9)
+    same_group = np.triu(np.equal.outer(group, group), 1)
+    right, decided = np.subtract.outer(rewards, rewards), np.subtract.outer(truth, truth)
+    counts = same_group & (abs(decided) > 1e-9)
     return float(((right * decided)[counts] > 0).mean()) if counts.any() else np.nan

@@ -1,4 +1,4 @@
-"""Systems beside the plain loops that they extend: commands as a user gives them, and what came of them."""
+"""Recipes of systems and their plain loops, run as commands of `rewardlab`, and the comparison of their results."""
 
 import json
 import os
@@ -47,18 +47,18 @@ POLL = 0.1  # seconds
 
 
 Commands = tuple[tuple[str, ...], ...]
-"""One after the other; those of a tuple at the same time."""
+"""Groups of commands: groups run one after the other, the commands of a group concurrently."""
 
 
 class Recipe(NamedTuple):
-    """A system, and the plain loop that it extends, as commands of `rewardlab`.
+    """Commands of `rewardlab` for a system and for the plain loop that it extends.
 
-    They run one after the other, those of a list within the list at the same time; the last one's folder is measured.
-    In a command {rl}, {train} and {sft} stand for the verb with what all share ({sft} learns the chosen completions and
-    lacks --base), {0}, {1} for the folders of the commands before it, {start} for the start policy, {shared} for a
-    folder that all of a side may use, {unseen} for prompts and {fresh} for pairs that nothing was trained on, {tenth}
-    for a share of a reward model's steps, {quarter}, {half} and {double} of a policy's: with `--num_iterations 2` half
-    of them are on new answers.
+    They run one after the other, those of an inner list concurrently; the output folder of the last is evaluated.
+    In a command {rl}, {train} and {sft} stand for the verb with the shared options ({sft} trains on the chosen
+    completions and lacks --base), {0}, {1} for the folders of the commands before it, {start} for the start policy,
+    {shared} for a folder that all commands of a side may use, {unseen} for prompts and {fresh} for pairs not used in
+    training, {tenth} for a share of a reward model's steps, {quarter}, {half} and {double} of a policy's: with
+    `--num_iterations 2` half of them are on new completions.
     """
 
     title: str
@@ -67,37 +67,37 @@ class Recipe(NamedTuple):
     plain: Commands
     system: Commands
     logged: str = ""
-    """Of a measure that the last command's own evaluation logs, its name in `steps.jsonl`."""
+    """Name in `steps.jsonl` of a measure that the last command's own evaluation logs."""
 
     @property
     def kind(self) -> str:
-        """What a `Side` looks at."""
+        """Return the kind of output that a `Side` evaluates."""
         return {"accuracy": "reward_model", "logged": "log"}.get(self.measure, "policy")
 
 
 def read_recipe(file: Path) -> Recipe:
-    """A recipe's YAML; a key that is missing, unknown or of no known measure is refused."""
+    """Read a recipe from YAML; raise DataError for a missing or unknown key or measure."""
     try:
-        found = from_yaml(file.read_text(encoding="utf-8"))
+        fields = from_yaml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{file}: not a recipe ({error}); write YAML") from error
     known, needed = Recipe._fields, Recipe._fields[:4]
-    if not isinstance(found, dict) or {*found} - {*known} or not {*found} >= {*needed}:
-        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe logged; it has {found}")
-    if (measure := str(found["measure"])) not in MEASURES:
+    if not isinstance(fields, dict) or {*fields} - {*known} or not {*fields} >= {*needed}:
+        raise DataError(f"{file}: a recipe has {', '.join(needed)} and maybe logged; it has {fields}")
+    if (measure := str(fields["measure"])) not in MEASURES:
         raise DataError(f"{file}: no measure '{measure}'; {did_you_mean(measure, [*MEASURES])}")
     try:
         sides = {
-            name: tuple((one,) if isinstance(one, str) else tuple(one) for one in found[name])
+            name: tuple((command,) if isinstance(command, str) else tuple(command) for command in fields[name])
             for name in ("plain", "system")
         }
     except TypeError as error:
         raise DataError(f"{file}: plain and system are lists of commands ({error})") from error
-    return Recipe(**found | sides)
+    return Recipe(**fields | sides)
 
 
 def recipes(only: Sequence[str] = (), folder: Path = RECIPES / "seeds") -> dict[str, Recipe]:
-    """Those of a folder by name, or some of them."""
+    """Read the recipes of a folder, all or those in `only`, by name."""
     files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     for name in only:
         if name not in files:
@@ -110,43 +110,43 @@ def recipes(only: Sequence[str] = (), folder: Path = RECIPES / "seeds") -> dict[
 
 @dataclass(frozen=True)
 class Budget:
-    """How much each run gets."""
+    """Steps and data of each run."""
 
     steps: int = 80
-    """Of a policy, 64 answers each."""
+    """Steps of a policy, 64 completions each."""
     train_steps: int = 200
-    """Of a reward model, 32 pairs each."""
+    """Steps of a reward model, 32 pairs each."""
     pairs: int = 2000
     asked: int = 256
-    """Answers that a policy is measured by."""
+    """Number of completions on which a policy is evaluated."""
 
 
 @dataclass(frozen=True)
 class Side(Job):
-    """One side of a recipe at one seed: its commands run as a user runs them, and what they made is measured."""
+    """One side of a recipe at one seed: runs its commands like a user and evaluates the output."""
 
     libraries = (*Job.libraries, "trl")
     base: Base
     commands: Commands
     budget: Budget
     kind: str
-    """What is looked at in the last command's folder: "policy", "reward_model", or "log"."""
+    """Output of the last command to evaluate: "policy", "reward_model", or "log"."""
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the label in progress messages."""
         return f"{self.commands[-1][-1]}, seed {self.base.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """What `MEASURES` name of the last command's folder, and "cpu": seconds of all its programs."""
+        """Return the measures of the last command's folder, and "cpu": the CPU-seconds of all commands."""
         with TemporaryDirectory() as name:
             folder, start = Path(name), self.base.load(cache)
-            places = write_world(folder, start, self.base.seed, self.budget)
+            values = write_world(folder, start, self.base.seed, self.budget)
             before = _children()
-            for together in self.commands:
-                places |= run(together, places, folder)
-            cpu, made = _children() - before, Path([*places.values()][-1])
-            found = self._measured(made)
-        return {name: np.array(value) for name, value in (found | {"cpu": cpu}).items()}
+            for commands in self.commands:
+                values |= run(commands, values, folder)
+            cpu, made = _children() - before, Path([*values.values()][-1])
+            measured = self._measured(made)
+        return {name: np.array(figure) for name, figure in (measured | {"cpu": cpu}).items()}
 
     def _measured(self, folder: Path) -> dict[str, float]:
         if self.kind == "policy":
@@ -158,25 +158,26 @@ class Side(Job):
         return {"accuracy": gold_accuracy(load_reward_model(str(folder)), first, second)}
 
     def _of_policy(self, folder: Path) -> dict[str, float]:
-        kept = folder / "policy" if (folder / "policy").is_dir() else folder  # supervised training has one model alone
-        trained = AutoModelForCausalLM.from_pretrained(kept, use_safetensors=True).eval()
+        policy_folder = folder / "policy"  # which supervised training does not have
+        model_folder = policy_folder if policy_folder.is_dir() else folder
+        trained = AutoModelForCausalLM.from_pretrained(model_folder, use_safetensors=True).eval()
         unseen = split_prompts()[1]
-        asked = [unseen[index % len(unseen)] for index in range(self.budget.asked)]
+        prompts = [unseen[index % len(unseen)] for index in range(self.budget.asked)]
         requests = [
             Request(prompt, seed=self.base.seed * 1_000_000 + index, max_new_tokens=LONGEST)
-            for index, prompt in enumerate(asked)
+            for index, prompt in enumerate(prompts)
         ]
-        said = decode(SeparateModels(voice(trained, tokenizer())), requests, batch_size=TOGETHER, progress=False)
-        answers = [Example(prompt, one.text) for prompt, one in zip(asked, said, strict=True)]
+        completions = decode(SeparateModels(voice(trained, tokenizer())), requests, batch_size=TOGETHER, progress=False)
+        answers = [Example(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
         return {"gold": garden.gold().rate(answers)[:, 0].mean(), "right": float(np.mean(garden.verify(answers)))}
 
 
 def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget) -> dict[str, str]:
-    """The start policy, prompts and pairs as files; what a recipe's names in braces stand for."""
+    """Write start policy, prompts and pairs as files, and return the values of a recipe's names in braces."""
     start.save_pretrained(folder / "start")
     tokenizer().save_pretrained(folder / "start")
     pairs = garden.pairs(budget.pairs, seed)
-    seen, unseen = ([{"prompt": [dict(turn) for turn in one]} for one in some] for some in split_prompts())
+    seen, unseen = ([{"prompt": [dict(turn) for turn in prompt]} for prompt in prompts] for prompts in split_prompts())
     files = {
         "start": str(folder / "start"),
         "prompts": _written(folder / "prompts.jsonl", seen),
@@ -200,14 +201,14 @@ def write_world(folder: Path, start: PreTrainedModel, seed: int, budget: Budget)
     }
 
 
-def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Commands of `rewardlab` at the same time, each with a folder of its own, which is told by its number.
+def run(commands: Sequence[str], values: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Run commands of `rewardlab` concurrently, and return their output folders by number.
 
-    Where one fails the others are ended, and its own words are told.
+    If a command fails, the others are terminated, and a DataError with the end of its error output is raised.
     """
-    number = sum(name.isdigit() for name in places)
+    number = sum(name.isdigit() for name in values)
     made = {str(number + index): str(folder / str(number + index)) for index in range(len(commands))}
-    lines = [shlex.split(filled(command, places)) for command in commands]
+    lines = [shlex.split(fill_template(command, values)) for command in commands]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with ExitStack() as stack:
         errors = [stack.enter_context(TemporaryFile("w+")) for _ in lines]
@@ -219,8 +220,8 @@ def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dic
         ]
         while None in (ends := [program.poll() for program in programs]) and not any(ends):
             time.sleep(POLL)
-        for one in programs:
-            one.terminate()  # nothing, where it has ended
+        for program in programs:
+            program.terminate()  # no effect if it has ended
         for end, words, error in zip(ends, lines, errors, strict=True):
             if end:
                 error.seek(0)
@@ -229,22 +230,24 @@ def run(commands: Sequence[str], places: Mapping[str, str], folder: Path) -> dic
 
 
 def evaluated(folder: Path) -> dict[str, float]:
-    """What the last evaluation of a run logged: `eval_reward` and the like."""
+    """Return the metrics of a run's last evaluation, such as `eval_reward`."""
     rows = [json.loads(line) for line in (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
-    found = [row for row in rows if "eval_reward" in row]
-    if not found:
+    evaluations = [row for row in rows if "eval_reward" in row]
+    if not evaluations:
         raise DataError(f"{folder}: its steps log no evaluation; give the last command --eval_data")
-    return {name: float(value) for name, value in found[-1].items() if name.startswith("eval_") and value is not None}
+    return {
+        name: float(value) for name, value in evaluations[-1].items() if name.startswith("eval_") and value is not None
+    }
 
 
-def filled(command: str, places: Mapping[str, str]) -> str:
-    """The command with its names in braces replaced.
+def fill_template(command: str, values: Mapping[str, str]) -> str:
+    """Replace the names in braces of a command by their values.
 
-    >>> filled("{train} --loss 'boosted(before={0})'", {"train": "train --seed 1", "0": "/runs/first"})
+    >>> fill_template("{train} --loss 'boosted(before={0})'", {"train": "train --seed 1", "0": "/runs/first"})
     "train --seed 1 --loss 'boosted(before=/runs/first)'"
     """
-    for name, value in places.items():
-        command = command.replace(f"{{{name}}}", value)
+    for name, text in values.items():
+        command = command.replace(f"{{{name}}}", text)
     return command
 
 
@@ -254,7 +257,7 @@ def _written(file: Path, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _demonstration(pair: PreferencePair) -> dict[str, Any]:
-    """The chosen completion as a record of `rewardlab rubrics train`."""
+    """Convert the chosen completion to a record of `rewardlab rubrics train`."""
     return {
         "prompt": [dict(turn) for turn in pair.prompt],
         "completion": [{"role": "assistant", "content": pair.chosen}],
@@ -266,16 +269,16 @@ def _rows(pairs: Sequence[PreferencePair]) -> list[dict[str, Any]]:
 
 
 def _children() -> float:
-    """CPU seconds of the programs that ended."""
+    """Return the CPU-seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-# ---- what came of them ----
+# ---- comparison ----
 
 
-class Beside(NamedTuple):
-    """A system's seeds beside the plain loop's."""
+class Comparison(NamedTuple):
+    """Results of a system and of its plain loop by seed."""
 
     recipe: Recipe
     plain: np.ndarray
@@ -285,20 +288,20 @@ class Beside(NamedTuple):
 
     @property
     def effect(self) -> Estimate:
-        """System minus plain, paired by seed."""
+        """Return system minus plain, paired by seed, with its interval."""
         return t_interval(self.system - self.plain)
 
     @property
     def verdict(self) -> str:
-        """What the interval says."""
+        """Return whether the effect is significant, and its sign."""
         if not np.isfinite(self.effect.low):
             return "one seed"
         return "better" if self.effect.low > 0 else "worse" if self.effect.high < 0 else "no difference shown"
 
 
-def beside(recipe: Recipe, plain: Sequence[Arrays], system: Sequence[Arrays]) -> Beside:
-    """From each side's results, seed by seed."""
+def compare(recipe: Recipe, plain: Sequence[Arrays], system: Sequence[Arrays]) -> Comparison:
+    """Compare the results of both sides seed by seed."""
     name = recipe.logged or recipe.measure
-    of_plain, of_system = (np.array([float(one[name]) for one in side]) for side in (plain, system))
-    cost = np.array([float(one["cpu"]) / float(other["cpu"]) for one, other in zip(system, plain, strict=True)])
-    return Beside(recipe, of_plain, of_system, cost)
+    of_plain, of_system = (np.array([float(result[name]) for result in side]) for side in (plain, system))
+    system_cpu, plain_cpu = (np.array([float(result["cpu"]) for result in side]) for side in (system, plain))
+    return Comparison(recipe, of_plain, of_system, system_cpu / plain_cpu)

@@ -1,4 +1,4 @@
-"""One guide that follows a preference (UniARM) against one guide per objective, where the truth is known."""
+"""One guide that follows a preference (UniARM) compared with one guide per objective, with a known reward."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -30,9 +30,9 @@ UNITS = "gold reward"
 
 
 def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
-    """Train guides in worlds whose reward is a function, and see how far preferences steer them, and how surely.
+    """Train guides in worlds with a known reward function, and measure how well preferences control them.
 
-    No data are read. What is trained and decoded is kept in `cache`. `rows` shortens everything, for a try-out.
+    No data are read. Trained models and completions are stored in `cache`. `rows` shortens everything, for a dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
     groups = {
@@ -44,7 +44,7 @@ def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = N
     }
     exact = {objectives: exact_jobs(plan, objectives) for objectives in (2, 3)}
     _run(groups, exact, cache, workers, say)
-    say("adding up")
+    say("aggregating")
     measured = {
         group: {name: measure(fronts, cache) for name, fronts in methods.items()} for group, methods in groups.items()
     }
@@ -52,9 +52,9 @@ def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = N
     results = Results(plan, measured, {k: exact_results(jobs, cache) for k, jobs in exact.items()}, sizes(plan, cache))
     facts = {
         "plan": asdict(plan),
-        "must_hold": [one._asdict() for one in criteria(results)],
+        "must_hold": [criterion._asdict() for criterion in criteria(results)],
         "fronts": {
-            group: {name: one.as_json() for name, one in methods.items()} for group, methods in measured.items()
+            group: {name: method.as_json() for name, method in methods.items()} for group, methods in measured.items()
         },
     }
     return Study(text(results), [], figures(results), {}, facts)
@@ -67,7 +67,7 @@ def _run(
     workers: int,
     say: Say,
 ) -> None:
-    """Bases first, then what each group needs; a later one finds what an earlier one has made."""
+    """Run the jobs of the bases, then of each group; jobs shared by groups run once."""
     fronts = {
         name: [front for of_method in methods.values() for front in of_method] for name, methods in groups.items()
     }
@@ -87,13 +87,13 @@ def _run(
 
 
 def figures(results: Results) -> dict[str, Figure]:
-    """Fronts, control, divergence from the optimum and the weight sweep."""
+    """Plot fronts, control, divergence from the optimum and the weight sweep."""
     main, points = results.main, ("preference-blind", "shuffled UniARM", "untrained guide", "base alone")
     exact = results.exact[2]
-    divergences = {name: one.guided[:, -1].mean(0) for name, one in exact.items()}
+    divergences = {name: result.guided[:, -1].mean(0) for name, result in exact.items()}
     any_method = exact["UniARM"]
     divergences |= {"untrained guide": any_method.guided[:, 0].mean(0), "base alone": any_method.base.mean(0)}
-    lines = {name: one.front for name, one in main.items() if name not in points}
+    lines = {name: method.front for name, method in main.items() if name not in points}
     controlled = {name: main[name].fronts for name in ("UniARM", "PARM", "GenARM", "preference-blind")}
     return {
         "fronts": front_figure(lines, {name: main[name].front for name in points}, TWO, UNITS),

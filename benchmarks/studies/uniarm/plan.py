@@ -1,4 +1,4 @@
-"""What the study of one guide for every preference trains and decodes: methods, variants, and how much of each."""
+"""Methods, variants and sizes of the study of one guide for every preference."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ EXACT_METHODS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything; every guide has the same number of steps, for one objective or for several."""
+    """Numbers of seeds, data and steps; every guide has the same steps, for one objective or several."""
 
     seed: int = 0
     seeds: int = 5
@@ -63,37 +63,37 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """A try-out in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
         sizes = {"pairs": 10 * rows, "texts": 10 * rows, "exact_pairs": 20 * rows}
         steps = {"steps": 2, "base_steps": 4, "big_steps": 4, "exact_steps": 6}
         return cls(seed, seeds=1, few=1, prompts=rows, **sizes, **steps)
 
     def base(self, seed: int) -> Base:
-        """What is guided."""
+        """Return the base model to guide."""
         return Base(seed, steps=self.base_steps, texts=self.texts)
 
     def big(self, seed: int) -> Base:
-        """A base that is larger than any guide."""
+        """Return a base model that is larger than any guide."""
         return Base(seed, hidden=128, layers=4, steps=self.big_steps, texts=self.texts)
 
     def guide(self, recipe: Recipe, objectives: tuple[str, ...], seed: int) -> Guide:
-        """A guide on its own base."""
+        """Return a guide adapted from its seed's base model."""
         steps = self.steps if recipe.steps else 0
         return Guide(self.base(seed), objectives, replace(recipe, steps=steps), self.pairs, seed)
 
-    def one(self, recipe: Recipe, seed: int, **changes: Any) -> Front:
-        """One guide for all objectives."""
+    def joint(self, recipe: Recipe, seed: int, **changes: Any) -> Front:
+        """Return the front of one guide for all objectives."""
         options = {"objectives": TWO, "base": self.base(seed), "prompts": self.prompts, "seed": seed} | changes
         return Front(guides=(self.guide(recipe, options["objectives"], seed),), **options)
 
     def each(self, recipe: Recipe, seed: int, **changes: Any) -> Front:
-        """One guide per objective."""
+        """Return the front of one guide per objective."""
         options = {"objectives": TWO, "base": self.base(seed), "prompts": self.prompts, "seed": seed} | changes
         guides = tuple(self.guide(recipe, (name,), seed) for name in options["objectives"])
         return Front(guides=guides, **options)
 
     def by_seed(self, make: Callable[[int], Front], seeds: int) -> list[Front]:
-        """The same at so many seeds."""
+        """Return the front of every one of `seeds` seeds."""
         return [make(self.seed + index) for index in range(seeds)]
 
 
@@ -101,55 +101,55 @@ Fronts = dict[str, list[Front]]
 
 
 def main_fronts(plan: Plan) -> Fronts:
-    """The methods of the main table."""
+    """Return the fronts of the main table's methods."""
     methods: dict[str, Callable[[int], Front]] = {
-        "UniARM": lambda seed: plan.one(UNIARM, seed),
-        "PARM": lambda seed: plan.one(PARM, seed),
+        "UniARM": lambda seed: plan.joint(UNIARM, seed),
+        "PARM": lambda seed: plan.joint(PARM, seed),
         "GenARM": lambda seed: plan.each(GENARM, seed),
         "MOD": lambda seed: plan.each(TUNED, seed, way="mixture"),
         "rewarded soup": lambda seed: plan.each(TUNED, seed, way="soup"),
-        "preference-blind": lambda seed: plan.one(BLIND, seed),
-        "untrained guide": lambda seed: plan.one(UNTRAINED, seed),
-        "base alone": lambda seed: plan.one(UNTRAINED, seed, weight=0.0),
+        "preference-blind": lambda seed: plan.joint(BLIND, seed),
+        "untrained guide": lambda seed: plan.joint(UNTRAINED, seed),
+        "base alone": lambda seed: plan.joint(UNTRAINED, seed, weight=0.0),
     }
     return {name: plan.by_seed(make, plan.seeds) for name, make in methods.items()}
 
 
 def ablation_fronts(plan: Plan) -> Fronts:
-    """UniARM with one thing changed."""
-    return {name: plan.by_seed(partial(plan.one, recipe), plan.few) for name, recipe in ABLATIONS.items()}
+    """Return the fronts of UniARM with one setting changed."""
+    return {name: plan.by_seed(partial(plan.joint, recipe), plan.few) for name, recipe in ABLATIONS.items()}
 
 
 def weight_fronts(plan: Plan) -> Fronts:
-    """UniARM at other weights."""
-    return {f"{weight:g}": plan.by_seed(partial(plan.one, UNIARM, weight=weight), plan.few) for weight in WEIGHTS}
+    """Return the fronts of UniARM at other guidance weights."""
+    return {f"{weight:g}": plan.by_seed(partial(plan.joint, UNIARM, weight=weight), plan.few) for weight in WEIGHTS}
 
 
 def weak_to_strong_fronts(plan: Plan) -> Fronts:
-    """A larger base under guides that were trained on the small one."""
+    """Return the fronts of a larger base model with guides trained on the small one."""
     methods: dict[str, Callable[[int], Front]] = {
-        "UniARM": lambda seed: plan.one(UNIARM, seed, base=plan.big(seed)),
+        "UniARM": lambda seed: plan.joint(UNIARM, seed, base=plan.big(seed)),
         "GenARM": lambda seed: plan.each(GENARM, seed, base=plan.big(seed)),
-        "base alone": lambda seed: plan.one(UNTRAINED, seed, base=plan.big(seed), weight=0.0),
+        "base alone": lambda seed: plan.joint(UNTRAINED, seed, base=plan.big(seed), weight=0.0),
     }
     return {name: plan.by_seed(make, plan.few) for name, make in methods.items()}
 
 
 def three_fronts(plan: Plan) -> Fronts:
-    """Three objectives on 21 preferences."""
+    """Return the fronts of three objectives on 21 preferences."""
     options: dict[str, Any] = {"objectives": THREE, "steps": 5}
     methods: dict[str, Callable[[int], Front]] = {
-        "UniARM": lambda seed: plan.one(UNIARM, seed, **options),
+        "UniARM": lambda seed: plan.joint(UNIARM, seed, **options),
         "GenARM": lambda seed: plan.each(GENARM, seed, **options),
-        "base alone": lambda seed: plan.one(UNTRAINED, seed, weight=0.0, **options),
+        "base alone": lambda seed: plan.joint(UNTRAINED, seed, weight=0.0, **options),
     }
     return {name: plan.by_seed(make, plan.few) for name, make in methods.items()}
 
 
 def exact_jobs(plan: Plan, objectives: int) -> dict[str, list[Exact]]:
-    """Every method in the enumerable language; three objectives at one seed."""
+    """Return the jobs of every method in the enumerable language; three objectives use one seed."""
     steps, grid, drawn = (plan.exact_steps, 12, 4) if objectives == 2 else (plan.exact_steps, 4, 2)
-    recipes = {name: replace(one, steps=steps, preference_steps=drawn) for name, one in EXACT_METHODS.items()}
+    recipes = {name: replace(recipe, steps=steps, preference_steps=drawn) for name, recipe in EXACT_METHODS.items()}
     seeds = range(plan.seed, plan.seed + (plan.few if objectives == 2 else 1))
     return {
         name: [Exact(recipe, objectives, grid, pairs=plan.exact_pairs, seed=seed) for seed in seeds]

@@ -1,4 +1,4 @@
-"""The report on one guide for every preference, in Markdown."""
+"""Markdown report of the study of one guide for every preference."""
 
 from collections.abc import Iterable, Mapping
 
@@ -26,7 +26,7 @@ TRIED = (
 
 
 def text(results: Results) -> str:
-    """The report in Markdown."""
+    """Return the report in Markdown."""
     sections = [_head, _main, _differences, _must_hold, _texts, _exact, _ablations, _weights, _weak_to_strong]
     sections += [_three, _tried, _limits]
     return "\n".join(line for section in sections for line in (*section(results), ""))
@@ -61,17 +61,19 @@ def _main(results: Results) -> list[str]:
     header = ["method", "HV raw", "HV min-max", "HV z", "MIP raw", "MIP min-max"]
     header += [*(f"Spearman {name}" for name in TWO), "falls"]
     lines = []
-    for name, one in main.items():
-        found = versus(one, one, frames["raw"], results.plan.seed)
-        volumes = [f"{frames[scale].hypervolume(one.front):.2f}" for scale in ("min-max", "z-score")]
-        product = f"{frames['min-max'].inner_product(one.preferences, one.front):.3f}"
-        control = [_or_dash(value) for value in one.control()]
-        steady = np.isfinite(one.control()).all()
+    for name, method in main.items():
+        intervals = versus(method, method, frames["raw"], results.plan.seed)
+        volumes = [f"{frames[scale].hypervolume(method.front):.2f}" for scale in ("min-max", "z-score")]
+        product = f"{frames['min-max'].inner_product(method.preferences, method.front):.3f}"
+        control = [_or_dash(value) for value in method.control()]
+        steady = np.isfinite(method.control()).all()
         lines.append(
-            [name, _interval(found.hypervolume.first), *volumes, _interval(found.inner_product.first), product]
-            + [*control, f"{one.falls():.1f}" if steady else "–"]
+            [name, _interval(intervals.hypervolume.first), *volumes, _interval(intervals.inner_product.first), product]
+            + [*control, f"{method.falls():.1f}" if steady else "–"]
         )
-    references = "; ".join(f"{name} ({', '.join(f'{x:.2f}' for x in one.reference)})" for name, one in frames.items())
+    references = "; ".join(
+        f"{name} ({', '.join(f'{x:.2f}' for x in frame.reference)})" for name, frame in frames.items()
+    )
     return [
         "## Fronts and control",
         "",
@@ -93,12 +95,17 @@ def _differences(results: Results) -> list[str]:
     main, frame, scaled, seed = results.main, results.frame(), results.frame("min-max"), results.plan.seed
     lines, claims = [], []
     for name in ("GenARM", "PARM", "MOD", "rewarded soup", *CONTROLS):
-        found = versus(main["UniARM"], main[name], frame, seed)
+        comparison = versus(main["UniARM"], main[name], frame, seed)
         relative = versus(main["UniARM"], main[name], scaled, seed).inner_product.difference
         lines.append(
-            [name, percent(found.hypervolume.relative), signed(found.inner_product.difference), signed(relative)]
+            [
+                name,
+                percent(comparison.hypervolume.relative),
+                signed(comparison.inner_product.difference),
+                signed(relative),
+            ]
         )
-        claims.append(f"- {_claim(name, found)}")
+        claims.append(f"- {_claim(name, comparison)}")
     return [
         "## UniARM minus another method",
         "",
@@ -111,36 +118,38 @@ def _differences(results: Results) -> list[str]:
     ]
 
 
-def _claim(name: str, found: Versus) -> str:
-    """What may be said of a difference: something only where the interval excludes 0."""
-    volume = direction("HV", found.hypervolume.difference)
-    return f"UniARM against {name}: {volume}; {direction('MIP', found.inner_product.difference)}."
+def _claim(name: str, comparison: Versus) -> str:
+    """Return a sentence on the difference of UniARM and a method, decided if the interval excludes 0."""
+    volume = direction("HV", comparison.hypervolume.difference)
+    return f"UniARM against {name}: {volume}; {direction('MIP', comparison.inner_product.difference)}."
 
 
 def direction(measure: str, difference: Estimate) -> str:
-    """Which way a measure differs, where the interval tells."""
+    """Return the direction of a difference, or that its interval contains 0."""
     if difference.low > 0:
         return f"a larger {measure}"
     return f"a smaller {measure}" if difference.high < 0 else f"{measure} undecided, its interval contains 0"
 
 
 def _must_hold(results: Results) -> list[str]:
-    found = criteria(results)
-    lines = [[one.claim, one.found, "met" if one.met else "**not met**"] for one in found]
+    checked = criteria(results)
+    lines = [[criterion.claim, criterion.found, "met" if criterion.met else "**not met**"] for criterion in checked]
     geometry = [
         "",
         "On the half: above a straight front the box of its middle point is half of the triangle by geometry, and "
         "above one that bulges outwards more than half. A control that stands on the front's middle is then not below "
         "it, whatever steers the other points: MIP and Spearman's correlation tell control, HV hardly does.",
     ]
-    halves = [one for one in found if one.claim.startswith("HV of") and not one.met]
+    halves = [criterion for criterion in checked if criterion.claim.startswith("HV of") and not criterion.met]
     return ["## What must hold", "", table(["claim", "found", ""], lines), *(geometry if halves else [])]
 
 
 def _texts(results: Results) -> list[str]:
     header = ["method", *(f"{name} at its vertex" for name in TWO), "tokens", "repetition", "nats from base"]
     header += ["base log-prob", "guides read per token", "trainable numbers"]
-    lines = [[name, *(f"{end:.2f}" for end in one.ends()), *_text_cells(one)] for name, one in results.main.items()]
+    lines = [
+        [name, *(f"{end:.2f}" for end in method.ends()), *_text_cells(method)] for name, method in results.main.items()
+    ]
     return [
         "## Texts and cost",
         "",
@@ -153,8 +162,8 @@ def _texts(results: Results) -> list[str]:
     ]
 
 
-def _text_cells(one: Measured) -> list[str]:
-    means = one.means
+def _text_cells(method: Measured) -> list[str]:
+    means = method.means
     return [
         f"{means['length']:.1f}",
         f"{means['repetition']:.3f}",
@@ -168,11 +177,12 @@ def _text_cells(one: Measured) -> list[str]:
 def _exact(results: Results) -> list[str]:
     pieces = ["## Where the optimum is known"]
     for objectives, methods in results.exact.items():
-        one = next(iter(methods.values()))
+        first_method = next(iter(methods.values()))
+        seeds, seen = len(first_method.guided), first_method.seen
         pieces += [
             "",
-            f"{objectives} objectives, {len(one.guided)} {'seeds' if len(one.guided) > 1 else 'seed'}: KL(π* || π̃) in "
-            f"nats per answer; {one.seen.sum()} preferences were trained on, {(~one.seen).sum()} never.",
+            f"{objectives} objectives, {seeds} {'seeds' if seeds > 1 else 'seed'}: KL(π* || π̃) in nats per answer; "
+            f"{seen.sum()} preferences were trained on, {(~seen).sum()} never.",
             "",
             table(["method", "trained α", "unseen α", "worst α"], [*_exact_lines(methods)]),
         ]
@@ -190,9 +200,9 @@ def _exact(results: Results) -> list[str]:
 
 def _exact_lines(methods: Mapping[str, ExactResult]) -> Iterable[list[str]]:
     any_method = next(iter(methods.values()))
-    found = {"base alone": any_method.base, "untrained guide": any_method.guided[:, 0]}
-    found |= {name: one.guided[:, -1] for name, one in methods.items()} | {"ideal guide": any_method.ideal}
-    for name, values in found.items():
+    divergences = {"base alone": any_method.base, "untrained guide": any_method.guided[:, 0]}
+    divergences |= {name: result.guided[:, -1] for name, result in methods.items()} | {"ideal guide": any_method.ideal}
+    for name, values in divergences.items():
         mean = values.mean(0)
         figures = mean[any_method.seen].mean(), mean[~any_method.seen].mean(), mean.max()
         yield [name, *(f"{figure:.3f}" for figure in figures)]
@@ -202,10 +212,10 @@ def _ablations(results: Results) -> list[str]:
     main, frame, few = results.main, results.frame(), results.plan.few
     reference = main["UniARM"].first(few)
     lines = [["UniARM", *_front_cells(reference, frame), "", ""]]
-    for name, one in results.groups["ablations"].items():
-        found = versus(one, reference, frame, results.plan.seed)
-        against = [percent(found.hypervolume.relative), signed(found.inner_product.difference)]
-        lines.append([name, *_front_cells(one, frame), *against])
+    for name, method in results.groups["ablations"].items():
+        comparison = versus(method, reference, frame, results.plan.seed)
+        against = [percent(comparison.hypervolume.relative), signed(comparison.inner_product.difference)]
+        lines.append([name, *_front_cells(method, frame), *against])
     header = [*FRONT_HEADER, "HV against UniARM", "MIP against UniARM"]
     return [
         f"## One thing changed ({few} seeds)",
@@ -220,16 +230,16 @@ def _ablations(results: Results) -> list[str]:
 FRONT_HEADER = ["variant", "HV raw", "MIP raw", *(f"Spearman {name}" for name in TWO), *(f"{name} end" for name in TWO)]
 
 
-def _front_cells(one: Measured, frame: Frame) -> list[str]:
-    volume, product = frame.hypervolume(one.front), frame.inner_product(one.preferences, one.front)
-    control = [_or_dash(value) for value in one.control()]
-    return [f"{volume:.2f}", f"{product:.3f}", *control, *(f"{end:.2f}" for end in one.ends())]
+def _front_cells(method: Measured, frame: Frame) -> list[str]:
+    volume, product = frame.hypervolume(method.front), frame.inner_product(method.preferences, method.front)
+    control = [_or_dash(value) for value in method.control()]
+    return [f"{volume:.2f}", f"{product:.3f}", *control, *(f"{end:.2f}" for end in method.ends())]
 
 
 def _weights(results: Results) -> list[str]:
     frame, methods = results.frame(), results.groups["weights"]
     header = ["w", *FRONT_HEADER[1:], "tokens", "repetition", "nats from base", "base log-prob"]
-    lines = [[name, *_front_cells(one, frame), *_text_cells(one)[:4]] for name, one in methods.items()]
+    lines = [[name, *_front_cells(method, frame), *_text_cells(method)[:4]] for name, method in methods.items()]
     return [
         f"## The weight of the guide ({results.plan.few} seeds)",
         "",
@@ -244,10 +254,11 @@ def _weak_to_strong(results: Results) -> list[str]:
     frame, methods = results.frame(group=group), results.groups[group]
     small, big = results.sizes["base"], results.sizes["big base"]
     guide = small + methods["UniARM"].means["parameters"]
-    lines = [[name, *_front_cells(one, frame)] for name, one in methods.items()]
+    lines = [[name, *_front_cells(method, frame)] for name, method in methods.items()]
     against = {name: versus(methods["UniARM"], methods[name], frame, plan.seed) for name in ("base alone", "GenARM")}
     volumes = "; ".join(
-        f"HV of UniARM against {name} {percent(found.hypervolume.relative)}" for name, found in against.items()
+        f"HV of UniARM against {name} {percent(comparison.hypervolume.relative)}"
+        for name, comparison in against.items()
     )
     gains = zip(TWO, methods["UniARM"].ends() > methods["base alone"].ends(), strict=True)
     better = ", ".join(f"{name} {'yes' if gain else 'no'}" for name, gain in gains)
@@ -272,8 +283,8 @@ def _three(results: Results) -> list[str]:
         *(f"Spearman {name}" for name in THREE),
         *(f"{name} end" for name in THREE),
     ]
-    lines = [[name, *_front_cells(one, frame)] for name, one in methods.items()]
-    found = versus(methods["UniARM"], methods["GenARM"], frame, plan.seed)
+    lines = [[name, *_front_cells(method, frame)] for name, method in methods.items()]
+    comparison = versus(methods["UniARM"], methods["GenARM"], frame, plan.seed)
     control = zip(THREE, methods["UniARM"].control(), strict=True)
     weak = [f"{name} ({value:.2f})" for name, value in control if not value >= SPEARMAN]
     return [
@@ -281,9 +292,10 @@ def _three(results: Results) -> list[str]:
         "",
         table(header, lines),
         "",
-        f"{len(simplex_grid(3, 5))} preferences; a reference point of its own. {_claim('GenARM', found)} HV relative "
-        f"{percent(found.hypervolume.relative)}, with {methods['UniARM'].means['forwards']:.0f} guide read per token "
-        f"instead of {methods['GenARM'].means['forwards']:.0f}. Spearman's correlation of UniARM below {SPEARMAN}: "
+        f"{len(simplex_grid(3, 5))} preferences; a reference point of its own. {_claim('GenARM', comparison)} "
+        f"HV relative {percent(comparison.hypervolume.relative)}, with "
+        f"{methods['UniARM'].means['forwards']:.0f} guide read per token instead of "
+        f"{methods['GenARM'].means['forwards']:.0f}. Spearman's correlation of UniARM below {SPEARMAN}: "
         f"{', '.join(weak) or 'none'}.",
         "",
         "Pairs often tie for engaging (37 %), seldom for harmless (15 %) and helpful (1 %). A tie is labelled 0.5, "
@@ -326,8 +338,8 @@ def _limits(results: Results) -> list[str]:
     ]
 
 
-def _interval(one: Estimate) -> str:
-    return f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
 def _or_dash(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What the study of one guide for every preference measured, and whether what it must show holds."""
+"""Results of the study of one guide for every preference, and its criteria."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ CONTROLS = ("preference-blind", "shuffled UniARM")
 
 
 def measure(fronts: Sequence[Front], cache: Path) -> Measured:
-    """Of a method's results at every seed."""
+    """Collect a method's results over all seeds."""
     results = [front.result(cache) for front in fronts]
     names = [name for name in results[0] if name != "rewards"]
     means = {name: float(np.nanmean([result[name] for result in results])) for name in names}
@@ -25,7 +25,7 @@ def measure(fronts: Sequence[Front], cache: Path) -> Measured:
 
 
 class Results(NamedTuple):
-    """All that the report says is computed from this."""
+    """All results that the report is computed from."""
 
     plan: Plan
     groups: Mapping[str, Mapping[str, Measured]]
@@ -34,16 +34,16 @@ class Results(NamedTuple):
 
     @property
     def main(self) -> Mapping[str, Measured]:
-        """The main table's methods."""
+        """Return the methods of the main table."""
         return self.groups["main"]
 
     def frame(self, name: str = "raw", group: str = "main") -> Frame:
-        """The scale of a group's methods."""
+        """Return the scale of a group's methods."""
         return Frame.of(name, self.groups[group].values())
 
 
 class ExactResult(NamedTuple):
-    """KL to the optimum in nats in training [S, C, A], of the base and of the ideal guide [S, A]; where α was seen."""
+    """KL to the optimum in nats: in training [S, C, A], of base and ideal guide [S, A]; which α were seen."""
 
     guided: np.ndarray
     base: np.ndarray
@@ -53,26 +53,26 @@ class ExactResult(NamedTuple):
 
 
 def exact_results(jobs: Mapping[str, Sequence[Exact]], cache: Path) -> dict[str, ExactResult]:
-    """Of every method in the enumerable language, over its seeds."""
-    found = {}
+    """Collect the results of every method in the enumerable language, over its seeds."""
+    by_method = {}
     for name, of_method in jobs.items():
         results = [job.result(cache) for job in of_method]
         arrays = (np.stack([result[field] for result in results]) for field in ("guided", "base", "ideal"))
-        found[name] = ExactResult(*arrays, of_method[0].seen, of_method[0].preferences[:, 0])
-    return found
+        by_method[name] = ExactResult(*arrays, of_method[0].seen, of_method[0].preferences[:, 0])
+    return by_method
 
 
 def sizes(plan: Plan, cache: Path) -> dict[str, int]:
-    """Numbers in the weights of the bases."""
+    """Count the weights of the base models."""
     bases = {"base": plan.base(plan.seed), "big base": plan.big(plan.seed)}
-    return {name: sum(one.size for one in base.result(cache).values()) for name, base in bases.items()}
+    return {name: sum(array.size for array in base.result(cache).values()) for name, base in bases.items()}
 
 
-# ---- what must hold ----
+# ---- criteria ----
 
 
 class Criterion(NamedTuple):
-    """A claim, what was found, and whether it is met."""
+    """A claim, the measured figures, and whether it is met."""
 
     claim: str
     found: str
@@ -80,11 +80,11 @@ class Criterion(NamedTuple):
 
 
 def criteria(results: Results) -> list[Criterion]:
-    """What was asked before anything was run."""
+    """Check the criteria that were set before the first run."""
     main, frame, seed = results.main, results.frame(), results.plan.seed
     control = main["UniARM"].control()
-    against = {name: versus(main["UniARM"], main[name], frame, seed) for name in (*CONTROLS, "GenARM")}
-    found = [
+    comparisons = {name: versus(main["UniARM"], main[name], frame, seed) for name in (*CONTROLS, "GenARM")}
+    criteria_found = [
         Criterion(
             f"Spearman of α and reward at least {SPEARMAN} on each axis",
             ", ".join(f"{name} {value:.3f}" for name, value in zip(TWO, control, strict=True)),
@@ -92,10 +92,10 @@ def criteria(results: Results) -> list[Criterion]:
         )
     ]
     for name in CONTROLS:
-        found += _beyond_control(name, against[name])
-    relative = against["GenARM"].hypervolume.relative
+        criteria_found += _beyond_control(name, comparisons[name])
+    relative = comparisons["GenARM"].hypervolume.relative
     return [
-        *found,
+        *criteria_found,
         Criterion(
             f"HV not below GenARM's: relative difference above {100 * WORST_LOSS:.0f} % with its interval",
             percent(relative),
@@ -119,11 +119,11 @@ def _beyond_control(name: str, against: Versus) -> list[Criterion]:
     ]
 
 
-def signed(one: Estimate) -> str:
-    """A difference with its interval."""
-    return f"{one.value:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
+def signed(estimate: Estimate) -> str:
+    """Format a difference with its interval."""
+    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
 
 
-def percent(one: Estimate) -> str:
-    """A relative difference with its interval, in per cent."""
-    return f"{100 * one.value:+.1f} % [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
+def percent(estimate: Estimate) -> str:
+    """Format a relative difference with its interval, in per cent."""
+    return f"{100 * estimate.value:+.1f} % [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}]"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rewardlab.benchmarks.speed.kernels import failures, main, markdown, rows_of
 from rewardlab.benchmarks.speed.kernels import timing as kernel_timing
-from rewardlab.benchmarks.speed.kernels.sampling import said_wrong
+from rewardlab.benchmarks.speed.kernels.sampling import logprob_error
 from rewardlab.benchmarks.speed.kernels.timing import (
     REPEATS,
     TINY,
@@ -16,9 +16,9 @@ from rewardlab.benchmarks.speed.kernels.timing import (
     Case,
     Trial,
     Variant,
-    asked,
     fractions,
     from_package,
+    kernel_backend,
     timed,
 )
 
@@ -128,16 +128,16 @@ def test_a_fraction_is_the_ceilings_time_over_the_time_taken(bench):
 def test_the_error_of_a_draw_is_that_of_its_log_probability():
     sure = torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64).log()
     said = torch.tensor([0.75, 0.25, 9.0]).log()  # the third row is not looked at
-    assert said_wrong(sure, (torch.tensor([1, 0, 0]), said)) == pytest.approx(
+    assert logprob_error(sure, (torch.tensor([1, 0, 0]), said)) == pytest.approx(
         0.6931472, abs=1e-6
     )  # log 2 in the second
 
 
 def test_the_variable_is_put_back(monkeypatch):
     monkeypatch.setenv("REWARDLAB_KERNELS", "reference")
-    with asked("eager"):
+    with kernel_backend("eager"):
         assert os.environ["REWARDLAB_KERNELS"] == "eager"
-    with asked(None):
+    with kernel_backend(None):
         assert "REWARDLAB_KERNELS" not in os.environ
     assert os.environ["REWARDLAB_KERNELS"] == "reference"
 

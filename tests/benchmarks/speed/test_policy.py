@@ -33,7 +33,7 @@ def test_a_ratio_is_the_geometric_mean_of_pairs():
 
 
 def test_the_script_writes_every_round(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(policy, "in_a_process", lambda name, _: float(len(name)))
+    monkeypatch.setattr(policy, "memory_in_subprocess", lambda name, _: float(len(name)))
     main(["--output", str(tmp_path / "found.json")], TOY)
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["peak MB"] == {"ours": 4.0, "trl": 3.0, "eager": 5.0}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from rewardlab.benchmarks.speed import r2m as feedback
-from rewardlab.benchmarks.speed.r2m import ARMS, WARM, Size, Watched, main, markdown, overhead, shares
+from rewardlab.benchmarks.speed.r2m import ARMS, WARM, Size, TimedMethod, main, markdown, overhead, shares
 from rewardlab.benchmarks.speed.r2m.cost import (
     PAPER,
     Shape,
@@ -55,7 +55,7 @@ def test_all_arms_train_on_the_same_answers(found):
 def test_answers_that_differ_are_noticed(monkeypatch, tmp_path):
     class Restless(feedback.Answers):
         def __call__(self, prompts):
-            self.said = [row[1:] + row[:1] for row in self.said]
+            self.completion_ids = [row[1:] + row[:1] for row in self.completion_ids]
             return super().__call__(prompts)
 
     monkeypatch.setattr(feedback, "Answers", Restless)
@@ -137,6 +137,6 @@ def test_shares_are_of_r2ms_own_step():
 
 
 def test_a_watched_method_keeps_what_it_was_given_last():
-    watched = Watched(lambda first, *rest: (first, *rest), keep=1)
+    watched = TimedMethod(lambda first, *rest: (first, *rest), keep=1)
     assert [watched(1), watched(2, 3)] == [(1,), (2, 3)]
     assert [*watched.given] == [2] and len(watched.seconds) == 2

@@ -10,9 +10,9 @@ import pytest
 from rewardlab.apps.commands.bench.run import names
 from rewardlab.benchmarks.speed import scoring
 from rewardlab.benchmarks.speed.scoring import (
-    WAYS,
+    METHODS,
+    ScoringInputs,
     Size,
-    Work,
     distinct_tokens,
     evenly,
     faults,
@@ -22,8 +22,8 @@ from rewardlab.benchmarks.speed.scoring import (
     memory,
     padded_tokens,
     reward_model,
+    scoring_inputs,
     spread,
-    work_of,
 )
 
 TOY = Size(layers=1, hidden=64, vocabulary=300, limit=200, pairs=5, groups=2, words=40, repeats=2)
@@ -51,7 +51,7 @@ def found(data, tmp_path_factory):
     """What the script writes, and what it returns."""
     path = tmp_path_factory.mktemp("speed") / "found.json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "in_a_process", lambda way, *_: 3.0 if way == "ours" else 4.0)
+        patch.setattr(scoring, "memory_in_subprocess", lambda way, *_: 3.0 if way == "ours" else 4.0)
         code = main(["--data", str(data), "--output", str(path)], TOY)
     return json.loads(path.read_text()), code
 
@@ -65,7 +65,9 @@ def test_every_round_is_written(found):
     sets = found[0]["sets"]
     assert [*sets] == ["RM-Bench", "generated"] and sets["generated"]["sequences"] == 12
     for one in sets.values():
-        assert {kind: [*rounds] for kind, rounds in one["seconds"].items()} == {key: [*WAYS] for key in ("wall", "cpu")}
+        assert {kind: [*rounds] for kind, rounds in one["seconds"].items()} == {
+            key: [*METHODS] for key in ("wall", "cpu")
+        }
         assert {len(rounds) for kind in one["seconds"].values() for rounds in kind.values()} == {2}
     assert found[0]["machine"]["threads"] == 1 and {"commit", "date", "load"} <= {*found[0]["machine"]}
     assert found[0]["parameters"] > 300 * 64
@@ -100,7 +102,7 @@ def test_figures_out_of_their_bounds_fail(found):
 def test_the_prompt_is_three_quarters_of_every_generated_sequence():
     size = Size(groups=6, words=60, vocabulary=600, hidden=64, layers=1)
     sets = {"generated": generated(size)}
-    ids = work_of(reward_model(size, sets), sets["generated"]).ids
+    ids = scoring_inputs(reward_model(size, sets), sets["generated"]).ids
     for first in range(0, len(ids), 6):
         for one, other in zip(ids[first : first + 6], [*ids[first + 1 : first + 6], ids[first]], strict=True):
             assert scoring.shared(one, other) >= 0.75 * len(one)
@@ -132,9 +134,9 @@ def test_memory_is_that_of_a_way(data):
 def test_a_long_text_loses_its_beginning_in_every_way():
     sets = {"generated": generated(TOY)}
     model = reward_model(Size(layers=1, hidden=64, vocabulary=300, limit=50), sets)
-    work = work_of(model, sets["generated"])
+    work = scoring_inputs(model, sets["generated"])
     assert max(len(one) for one in work.ids) == 50
-    scores = [way(model, Work(*(one[:8] for one in work))) for way in WAYS.values()]
+    scores = [way(model, ScoringInputs(*(one[:8] for one in work))) for way in METHODS.values()]
     assert np.ptp(scores, axis=0).max() < 1e-5 < np.std(scores[0])
 
 

@@ -16,9 +16,9 @@ from rewardlab.benchmarks.studies.r2m.report import (
     gap_area,
     golds,
     late_gains,
-    noted,
     paired,
     peak,
+    value_at,
 )
 from rewardlab.benchmarks.studies.r2m.runs import LABELLERS, Arm, FeedbackRun, pair_accuracy
 from rewardlab.benchmarks.studies.seeds.side_by_side import RECIPES
@@ -56,7 +56,7 @@ def test_measures_are_in_deviations_of_the_start_policy():
     rows = records("a", 0, [0.0, 30.0], [1.0, 4.0], [1.0, 7.0], accuracy=0.7)
     assert golds(rows, "a", 10.0) == {0: pytest.approx(0.5)}  # a third of 3 / 2
     assert areas(rows, "a", 20.0)[0] == pytest.approx(10.0)  # 20 nats, and the gap there is 1
-    assert noted(rows, "a", "accuracy", 15.0) == {0: pytest.approx(0.7)}
+    assert value_at(rows, "a", "accuracy", 15.0) == {0: pytest.approx(0.7)}
 
 
 def test_a_peak_is_taken_where_the_other_seeds_have_theirs():

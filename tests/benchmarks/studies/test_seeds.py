@@ -16,13 +16,13 @@ from rewardlab.apps.settings.specs import build, parse_spec
 from rewardlab.benchmarks.studies.seeds import TITLE, Plan, figure, text
 from rewardlab.benchmarks.studies.seeds.side_by_side import (
     RECIPES,
-    Beside,
     Budget,
+    Comparison,
     Recipe,
     Side,
-    beside,
+    compare,
     evaluated,
-    filled,
+    fill_template,
     read_recipe,
     recipes,
     run,
@@ -60,10 +60,10 @@ PIPO = Recipe("PIPO", "gold", (("{rl}",),), (("{rl} --replay pipo",),))
 def test_a_recipes_commands_are_such_as_a_user_may_give(folder, name):
     recipe = recipes([name], RECIPES / folder)[name]
     for command in chain(*recipe.plain, *recipe.system):
-        verb, *words = shlex.split(filled(command, PLACES))
+        verb, *words = shlex.split(fill_template(command, PLACES))
         settings = parse(verb, VERBS[verb], [*words, "--output", "out"])
         settings[0].validate()
-        assert "{" not in filled(command, PLACES)
+        assert "{" not in fill_template(command, PLACES)
         if verb == "rl":
             config, arguments = settings
             check_together(config, arguments)
@@ -97,7 +97,7 @@ def results(values, cpu):
 
 
 def test_effects_are_paired_by_seed():
-    found = beside(PIPO, results([1, 5, 9], [10, 20, 10]), results([2, 6.5, 11], [20, 20, 15]))
+    found = compare(PIPO, results([1, 5, 9], [10, 20, 10]), results([2, 6.5, 11], [20, 20, 15]))
     assert found.effect.value == pytest.approx(1.5)
     assert found.effect.high - found.effect.value == pytest.approx(4.302653 * 0.5 / math.sqrt(3), rel=1e-6)
     assert found.cost.tolist() == [2.0, 1.0, 1.5]
@@ -109,17 +109,17 @@ def test_effects_are_paired_by_seed():
     [([0, 4, 8.1], "worse"), ([0, 6, 9], "no difference shown"), ([2.0, 6.0, 10.0], "better")],
 )
 def test_a_verdict_is_what_the_interval_says(system, verdict):
-    assert Beside(PIPO, np.array([1.0, 5, 9]), np.array(system, float), np.ones(3)).verdict == verdict
+    assert Comparison(PIPO, np.array([1.0, 5, 9]), np.array(system, float), np.ones(3)).verdict == verdict
 
 
 def test_one_seed_has_no_verdict():
-    assert Beside(PIPO, np.array([1.0]), np.array([9.0]), np.ones(1)).verdict == "one seed"
+    assert Comparison(PIPO, np.array([1.0]), np.array([9.0]), np.ones(1)).verdict == "one seed"
 
 
 def test_the_report_has_a_table_for_each_measure_and_every_row_in_one():
     made = {
-        "pipo": Beside(PIPO, np.array([1.0, 5, 9]), np.array([2.0, 6, 10.5]), np.array([1.0, 2, 3])),
-        "boosted": Beside(PIPO._replace(title="Boosted", measure="accuracy"), *np.full((3, 3), 0.5)),
+        "pipo": Comparison(PIPO, np.array([1.0, 5, 9]), np.array([2.0, 6, 10.5]), np.array([1.0, 2, 3])),
+        "boosted": Comparison(PIPO._replace(title="Boosted", measure="accuracy"), *np.full((3, 3), 0.5)),
     }
     told = text("seeds", TITLE, Plan(), made)
     row = next(line for line in told.splitlines() if "`pipo`" in line)
@@ -130,11 +130,11 @@ def test_the_report_has_a_table_for_each_measure_and_every_row_in_one():
 
 
 def test_the_report_says_what_supervised_sides_learn_from():
-    made = {"wmss_logits": Beside(recipes(["wmss_logits"])["wmss_logits"], *np.full((3, 3), 0.5))}
+    made = {"wmss_logits": Comparison(recipes(["wmss_logits"])["wmss_logits"], *np.full((3, 3), 0.5))}
     told = text("seeds", TITLE, Plan(), made)
     assert "wmss_logits: both sides learn the chosen completions of the same pairs" in told
     assert "two commands of 40 steps of 64" in told
-    assert "both sides learn" not in text("seeds", TITLE, Plan(), {"pipo": Beside(PIPO, *np.full((3, 3), 0.5))})
+    assert "both sides learn" not in text("seeds", TITLE, Plan(), {"pipo": Comparison(PIPO, *np.full((3, 3), 0.5))})
 
 
 def test_a_tenth_of_all_texts_are_outliers_always_the_same():
