@@ -40,19 +40,19 @@ def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], lis
 
 def longest() -> Null:
     """The longer answer wins; length in characters."""
-    return Null("longest", _each(lambda case, place: float(len(case.answers[place]))))
+    return Null("longest", _each(lambda case, index: float(len(case.answers[index]))))
 
 
 def shortest() -> Null:
     """The shorter answer wins; length in characters."""
-    return Null("shortest", _each(lambda case, place: -float(len(case.answers[place]))))
+    return Null("shortest", _each(lambda case, index: -float(len(case.answers[index]))))
 
 
 def random_guess(seed: int = 0) -> Null:
     """A number from the hash of seed, item and place: the same in every run and every order of items."""
 
-    def score(case: Case, place: int) -> float:
-        digest = hashlib.sha256(f"{seed}|{case.id}|{place}".encode()).digest()
+    def score(case: Case, index: int) -> float:
+        digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
     return Null(RANDOM, _each(score))
@@ -68,12 +68,16 @@ def majority() -> Null:
 
 
 def _by_place(cases: Sequence[Case]) -> list[Judgment]:
-    found = _right_places(cases)
-    if len(found) < 2:
-        told = f"the right answer always stands in place {next(iter(found)) + 1}" if found else "no case has one right"
-        return [Judgment(case.id, abstained=f"{told}, so places tell nothing") for case in cases]
-    order = sorted(range(max(len(case.answers) for case in cases)), key=lambda place: (-found[place], place))
-    ranks = {place: float(-rank) for rank, place in enumerate(order)}
+    right_indices = _right_places(cases)
+    if len(right_indices) < 2:
+        note = (
+            f"the right answer always stands in place {next(iter(right_indices)) + 1}"
+            if right_indices
+            else "no case has one right"
+        )
+        return [Judgment(case.id, abstained=f"{note}, so places tell nothing") for case in cases]
+    order = sorted(range(max(len(case.answers) for case in cases)), key=lambda index: (-right_indices[index], index))
+    ranks = {index: float(-rank) for rank, index in enumerate(order)}
     return [Judgment(case.id, scores=tuple(ranks[index] for index in range(len(case.answers)))) for case in cases]
 
 
@@ -100,7 +104,7 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
         np.zeros(len(cases)), groups=groups
     ):
         try:
-            model = linear().fit([pair for place in train for pair in _pairs(cases[place])])
+            model = linear().fit([pair for index in train for pair in _pairs(cases[index])])
         except DataError as error:
             for place in held_out:
                 judged[place] = Judgment(cases[place].id, abstained=str(error))

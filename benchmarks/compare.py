@@ -98,10 +98,11 @@ def verdict(comparison: Comparison) -> str:
     """One sentence on the overall figure."""
     change = comparison.areas[OVERALL]
     gap = change.difference
-    told = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
+    difference_text = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
     if not gap.real:
-        return f"{comparison.second} cannot be told from {comparison.first} ({told}).{_needed(comparison)}"
-    return f"{comparison.second} is really {'better' if gap.value > 0 else 'worse'} than {comparison.first} ({told})."
+        return f"{comparison.second} cannot be told from {comparison.first} ({difference_text}).{_needed(comparison)}"
+    direction = "better" if gap.value > 0 else "worse"
+    return f"{comparison.second} is significantly {direction} than {comparison.first} ({difference_text})."
 
 
 def _needed(comparison: Comparison) -> str:

@@ -81,10 +81,10 @@ def evaluate(
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
     rows = [_row(scorer, cases, judgments[scorer.name], figures[scorer.name], layout, interval) for scorer in scorers]
     nulls = [scorer.name for scorer in scorers if scorer.role == "null"]
-    whole = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
+    complete = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
     def against(name: str, null: str) -> dict[str, Difference]:
-        if {name, null} <= whole:
+        if {name, null} <= complete:
             return _differences(figures[name], figures[null])
         return minus(suite, credits[name], credits[null], layout)
 
@@ -145,20 +145,20 @@ def _areas(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
 
 def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
     """Which subsets enter each area: those whose absence changes it."""
-    whole = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
-    members: dict[str, list[str]] = {area: [] for area in whole}
+    known_areas = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
+    members: dict[str, list[str]] = {area: [] for area in known_areas}
     for index, name in enumerate(cells.subsets):
         for area, value in _areas(suite, _marked(cells, index)).items():
-            if not np.isclose(np.nan_to_num(value), whole[area], rtol=0, atol=1e-12):
+            if not np.isclose(np.nan_to_num(value), known_areas[area], rtol=0, atol=1e-12):
                 members[area].append(name)
     return members
 
 
-def _marked(cells: Cells, place: int | None = None) -> Cells:
+def _marked(cells: Cells, index: int | None = None) -> Cells:
     """The same counts with every figure 0, or 1 in one subset."""
     total = np.zeros_like(cells.total)
-    if place is not None:
-        total[place] = cells.count[place]
+    if index is not None:
+        total[index] = cells.count[index]
     return cells._replace(total=total)
 
 
@@ -271,15 +271,17 @@ def _findings(rows: Sequence[Row]) -> list[str]:
         if row.ties and row.role != "null"
     ]
     areas = [(row, area) for row in rows if row.role == "model" and row.minus_null for area in [OVERALL, *row.sections]]
-    return [*ties, *(told for row, area in areas if (told := _against_nulls(row, area)))]
+    return [*ties, *(sentence for row, area in areas if (sentence := _against_nulls(row, area)))]
 
 
 def _against_nulls(row: Row, area: str) -> str:
     """One plain sentence: which nulls a model beats, which it cannot be told from, and which beat it."""
-    found = {null: areas[area] for null, areas in row.minus_null.items()}
-    if RANDOM_ALIKE in found:  # a guess without ties is asked an easier question
-        found.pop(RANDOM, None)
-    differences = {null: difference for null, difference in found.items() if difference.value == difference.value}
+    areas_by_null = {null: areas[area] for null, areas in row.minus_null.items()}
+    if RANDOM_ALIKE in areas_by_null:  # a guess without ties is asked an easier question
+        areas_by_null.pop(RANDOM, None)
+    differences = {
+        null: difference for null, difference in areas_by_null.items() if difference.value == difference.value
+    }
 
     def told(kind: str, nulls: Mapping[str, Difference]) -> str:
         figures = ", ".join(

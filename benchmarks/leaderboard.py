@@ -57,12 +57,12 @@ def board(
     drawn = np.stack([figures[name].samples[OVERALL] for name in names], axis=1)
     ranked = np.flatnonzero(~np.isnan(values))
     groups = tied_groups(values[ranked], drawn[:, ranked])
-    places = [
+    ranks = [
         _place(number, names[ranked[member]], judged, credits, figures)
         for number, group in enumerate(groups, start=1)
         for member in group
     ]
-    return Board(suite.name, suite.version, len(cases), tuple(places))
+    return Board(suite.name, suite.version, len(cases), tuple(ranks))
 
 
 def _place(group: int, name: str, judged, credits, figures) -> Place:
@@ -100,15 +100,15 @@ def figure(boards: Sequence[Board]) -> Figure:
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
     heights = [len(board.places) + 1 for board in boards]
     panels = drawing.subplots(len(boards), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for panel, one in zip(panels, boards, strict=True):
-        for index, p in enumerate(one.places):
+    for panel, board_ in zip(panels, boards, strict=True):
+        for index, p in enumerate(board_.places):
             value, low, high = (100 * number for number in p.overall)
             panel.plot([low, high], [index, index], color="black", linewidth=1.2)
             panel.plot(value, index, "o", color=COLOURS[p.role])
-            if index and p.group != one.places[index - 1].group:
+            if index and p.group != board_.places[index - 1].group:
                 panel.axhline(index - 0.5, color="#bbbbbb", linewidth=0.8)
-        panel.set_yticks(range(len(one.places)), [p.scorer for p in one.places], fontsize=8)
+        panel.set_yticks(range(len(board_.places)), [p.scorer for p in board_.places], fontsize=8)
         panel.invert_yaxis()
-        panel.set_title(one.suite, fontsize=9)
+        panel.set_title(board_.suite, fontsize=9)
     drawing.supxlabel("overall, per cent, with 95 % interval; lines part groups that can be told apart", fontsize=8)
     return drawing

@@ -82,9 +82,9 @@ def _slope(value: float) -> str:
 
 def _ceiling(rows: Sequence[Row]) -> str:
     golds = [row for row in rows if row.role == "reference"]
-    told = ", ".join(f"{inert(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
+    golds_text = ", ".join(f"{inert(row.scorer)} {100 * row.overall.value:.1f}" for row in golds)
     return (
-        f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {told}."
+        f" The noise in the labels leaves a ceiling, which a reference that knows the truth reaches: {golds_text}."
         if golds
         else ""
     )
@@ -101,8 +101,10 @@ def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
     for panel, (name, values) in zip(panels, margins.items(), strict=True):
         bins, error = reliability(values)
         panel.plot([0.5, 1], [0.5, 1], color="#444444", linewidth=0.8, linestyle="--")
-        sizes = [10 + 190 * one.count / max(1, len(values)) for one in bins]
-        panel.scatter([one.confidence for one in bins], [one.accuracy for one in bins], s=sizes, color=COLOURS["model"])
+        sizes = [10 + 190 * bin_.count / max(1, len(values)) for bin_ in bins]
+        panel.scatter(
+            [bin_.confidence for bin_ in bins], [bin_.accuracy for bin_ in bins], s=sizes, color=COLOURS["model"]
+        )
         panel.set_title(f"{name}: {_calibration_error(error)}", fontsize=9)
         panel.set_xlabel("claimed P(right) = σ(|margin|)", fontsize=8)
     panels[0].set_ylabel("accuracy", fontsize=8)
@@ -135,7 +137,7 @@ def _interval(row: Row, area: str) -> Interval:
     return row.overall if area == OVERALL else row.sections[area]
 
 
-def _bar(panel, place: int, interval: Interval, colour: str) -> None:
+def _bar(panel, position: int, interval: Interval, colour: str) -> None:
     value, low, high = (100 * number for number in interval)
-    panel.barh(place, value, color=colour, height=0.62)
-    panel.plot([low, high], [place, place], color="black", linewidth=1.2)
+    panel.barh(position, value, color=colour, height=0.62)
+    panel.plot([low, high], [position, position], color="black", linewidth=1.2)

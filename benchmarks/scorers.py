@@ -79,7 +79,7 @@ class JudgeScorer:
         turned = replace(
             case,
             answers=case.answers[::-1],
-            best=tuple(sorted(last - place for place in case.best)),
+            best=tuple(sorted(last - index for index in case.best)),
             values=case.values[::-1],
             sets=(),
         )
@@ -88,9 +88,9 @@ class JudgeScorer:
         pairs = zip(orders, judged, strict=True) if last == 1 else ()
         asked: Any = {
             "orders": orders,
-            "comparisons": tuple(Comparison((order[0], order[1]), credit(one, 0)) for order, one in pairs),
+            "comparisons": tuple(Comparison((order[0], order[1]), credit(judgment, 0)) for order, judgment in pairs),
         }
-        if all(one.abstained for one in judged):
+        if all(judgment.abstained for judgment in judged):
             return Judgment(case.id, abstained=judged[0].abstained, **asked)
         votes = np.add(_vote(judged[0], len(case.answers)), _vote(judged[1], len(case.answers))[::-1])
         return Judgment(case.id, scores=tuple(votes.tolist()), **asked)
@@ -132,15 +132,15 @@ class StoredScores:
         return [self._judge(case) for case in cases]
 
     def _judge(self, case: Case) -> Judgment:
-        found = self.scores.get(case.id, "no stored score")
-        if isinstance(found, str):
-            return Judgment(case.id, abstained=found)
-        if len(found) != len(case.answers):
+        stored = self.scores.get(case.id, "no stored score")
+        if isinstance(stored, str):
+            return Judgment(case.id, abstained=stored)
+        if len(stored) != len(case.answers):
             raise DataError(
-                f"{self.name}: case '{case.id}' has {len(case.answers)} answers and {len(found)} stored scores; "
+                f"{self.name}: case '{case.id}' has {len(case.answers)} answers and {len(stored)} stored scores; "
                 "give one score per answer, in the answers' order"
             )
-        judgment = scored(case, found)
+        judgment = scored(case, stored)
         return replace(judgment, orders=_both_ways(case)) if self.both_orders else judgment
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
@@ -163,10 +163,10 @@ def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScore
     known = {case.id: case for case in cases}
     rows, _ = collect(source, lambda values: _stored_row(values, suite, known))
     scores: dict[str, tuple[float, ...] | str] = {}
-    for name, found in rows:
+    for name, stored in rows:
         if name in scores:
             raise DataError(f"{source}: id '{name}' occurs twice; keep one of its scores")
-        scores[name] = found
+        scores[name] = stored
     return StoredScores(source_name(source), scores)
 
 
@@ -224,8 +224,8 @@ def _both_order_scores(judgments: Any) -> tuple[float, ...]:
     Each judgment has a `decision` (A>B, B>A, A=B or null) and, of a reward model, the two `scores`; the second one
     is about the responses exchanged.
     """
-    found = [judgment or {} for judgment in judgments]
-    scores = [tuple(one.get("scores") or ()) for one in found]
-    if len(found) == 2 and len(scores[0]) == 2 and scores[0] == scores[1][::-1]:
+    rows = [judgment or {} for judgment in judgments]
+    scores = [tuple(row.get("scores") or ()) for row in rows]
+    if len(rows) == 2 and len(scores[0]) == 2 and scores[0] == scores[1][::-1]:
         return _numbers({"scores": list(scores[0])}, "scores")
-    return votes([one.get("decision") for one in found])
+    return votes([row.get("decision") for row in rows])

@@ -72,9 +72,9 @@ class Check(NamedTuple):
     def passes(self, answer: str) -> bool:
         """Whether the answer is so."""
         words = len(answer.split())
-        found = not self.has or bool(re.search(self.has, answer))
+        has_pattern = not self.has or bool(re.search(self.has, answer))
         clean = not self.lacks or not re.search(self.lacks, answer)
-        return found and clean and self.least <= words and (self.most is None or words <= self.most)
+        return has_pattern and clean and self.least <= words and (self.most is None or words <= self.most)
 
 
 def style(answer: str, checks: Sequence[Check]) -> float:

@@ -175,8 +175,8 @@ class Kept:
         names = keys(self.name, asks)
         replies = {index: self.store.replies[key] for index, key in enumerate(names) if key in self.store.replies}
         if arrived is not None:
-            for place, reply in replies.items():
-                arrived(place, reply)
+            for ask_index, reply in replies.items():
+                arrived(ask_index, reply)
         waiting = [index for index in range(len(asks)) if index not in replies]
         with _Bar(self.name, len(asks), len(waiting), self.prices, self.progress) as bar:
 

@@ -31,8 +31,8 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 def titled(figure: go.Figure, title: str) -> go.Figure:
     """With a title of its own, for figures that stand beside each other."""
-    place = {"x": 0, "xanchor": "left", "yref": "container", "y": 1, "yanchor": "top", "pad": {"l": 8, "t": 8}}
-    figure.update_layout(title={"text": plain(title), "font": {"size": 13}, **place})
+    title_options = {"x": 0, "xanchor": "left", "yref": "container", "y": 1, "yanchor": "top", "pad": {"l": 8, "t": 8}}
+    figure.update_layout(title={"text": plain(title), "font": {"size": 13}, **title_options})
     return figure.update_layout(margin={"t": 56 if len(figure.data) > 1 else 36})
 
 

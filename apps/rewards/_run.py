@@ -37,11 +37,11 @@ class RunFacts(NamedTuple):
 
     def one_by_prompt(self, parse: Callable[[Row], T]) -> dict[str, T]:
         """The same where all rows of a prompt have to say the same, for an answer knows only its prompt's text."""
-        found = self.by_prompt(parse)
-        for text, values in found.items():
+        parsed_values = self.by_prompt(parse)
+        for text, values in parsed_values.items():
             if other := [value for value in values if value != values[0]]:
                 raise DataError(
                     f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
                     f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are told apart by their prompt alone"
                 )
-        return {text: values[0] for text, values in found.items()}
+        return {text: values[0] for text, values in parsed_values.items()}

@@ -50,10 +50,10 @@ class Metrics:
 
     def totals(self) -> dict[str, int]:
         """How much was asked and scored."""
-        found = {"requests": 0.0, "items": 0.0, "tokens": 0.0}
+        sums = {"requests": 0.0, "items": 0.0, "tokens": 0.0}
         for metric in self.registry.collect():
             for sample in metric.samples:
                 name = sample.name.removeprefix("rewardlab_").removesuffix("_total")
-                if name in found and sample.name.endswith("_total"):
-                    found[name] += sample.value
-        return {name: int(value) for name, value in found.items()}
+                if name in sums and sample.name.endswith("_total"):
+                    sums[name] += sample.value
+        return {name: int(value) for name, value in sums.items()}

@@ -34,11 +34,18 @@ class Refused(Exception):
         Retry-After is whole seconds, at least 1; `retry_after` in the body is the figure behind it.
         """
         headers = {}
-        told = {"message": self.sentence, "type": KINDS.get(self.status, "error"), "code": self.status, **self.facts}
+        error_body = {
+            "message": self.sentence,
+            "type": KINDS.get(self.status, "error"),
+            "code": self.status,
+            **self.facts,
+        }
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, math.ceil(self.retry_after)))
-            told["retry_after"] = round(self.retry_after, 3)
-        body = json.dumps({"error": told, "contract": contract})  # ASCII, whatever characters the sentence repeats
+            error_body["retry_after"] = round(self.retry_after, 3)
+        body = json.dumps(
+            {"error": error_body, "contract": contract}
+        )  # ASCII, whatever characters the sentence repeats
         return Response(body, self.status, headers, media_type="application/json")

@@ -86,8 +86,8 @@ class Replicas:
         if parts:
             pool = ThreadPoolExecutor(min(len(parts), self.in_flight * len(self.urls)))
             try:
-                for rewards_part, found in zip(parts, pool.map(asked, parts), strict=True):
-                    rewards[rewards_part] = found
+                for rewards_part, scores_part in zip(parts, pool.map(asked, parts), strict=True):
+                    rewards[rewards_part] = scores_part
             finally:
                 pool.shutdown(cancel_futures=True)
         return rewards, truncated

@@ -154,8 +154,8 @@ class Line:
             speed = tokens / max(seconds, 1e-6)
             self._speed = speed if self._speed is None else NEWEST * speed + (1 - NEWEST) * self._speed
         self.told(Batch(len(batch), tokens, seconds))
-        for one, outcome in zip(batch, results, strict=True):
-            one.job.settle(one.place, outcome)
+        for scored_item, outcome in zip(batch, results, strict=True):
+            scored_item.job.settle(scored_item.place, outcome)
 
 
 def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
@@ -170,11 +170,11 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
         return []
     first, chosen, longest = max(lengths[0], FLOOR), [0], lengths[0]
     near = [index for index in range(1, len(lengths)) if first / 2 <= max(lengths[index], FLOOR) <= 2 * first]
-    for place in sorted(near, key=lambda index: (abs(lengths[index] - lengths[0]), index)):
-        longest = max(longest, lengths[place])
+    for candidate in sorted(near, key=lambda index: (abs(lengths[index] - lengths[0]), index)):
+        longest = max(longest, lengths[candidate])
         if (len(chosen) + 1) * longest > batch_tokens:
             break
-        chosen.append(place)
+        chosen.append(candidate)
     return chosen
 
 

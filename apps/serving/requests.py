@@ -145,9 +145,9 @@ class Reader:
 
     def _within(self, items: list[Item], lengths: Sequence[int]) -> list[Item]:
         most = self.config.item_tokens
-        for place, length in enumerate(lengths or [item.cost for item in items]):
+        for position, length in enumerate(lengths or [item.cost for item in items]):
             if length > most:
-                raise Refused(422, f"conversation {place} has {length} tokens; one may have {most}", limit=most)
+                raise Refused(422, f"conversation {position} has {length} tokens; one may have {most}", limit=most)
         if empty := [index for index, item in enumerate(items) if not item.cost]:
             raise Refused(422, f"nothing is left of conversation {empty[0]} for the model to read")
         if (total := sum(item.cost for item in items)) > (most := self.config.request_tokens):

@@ -77,9 +77,9 @@ class Cells(NamedTuple):
     def mean(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> np.ndarray:
         """Mean of a measure (by default the first) over the items of some subsets (by default all)."""
         k = 0 if measure is None else self.measures.index(measure)
-        places = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
+        indices = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
         with np.errstate(invalid="ignore", divide="ignore"):
-            return self.total[..., places, k].sum(-1) / self.count[..., places, k].sum(-1)
+            return self.total[..., indices, k].sum(-1) / self.count[..., indices, k].sum(-1)
 
     def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
         """Weighted mean of the means of subsets; a subset without items does not count."""
@@ -94,10 +94,10 @@ def cell_sums(
     number, width = len(subsets), len(measures)
     known = ~np.isnan(values)
     item, measure = np.nonzero(known)
-    place = (draws.cluster[item], groups[item] * width + measure)
+    cell_index = (draws.cluster[item], groups[item] * width + measure)
     shape = (draws.clusters, number * width)
     names = (tuple(subsets), tuple(measures))
-    sums = [sparse.csr_matrix((data, place), shape=shape) for data in (values[known], np.ones(len(item)))]
+    sums = [sparse.csr_matrix((data, cell_index), shape=shape) for data in (values[known], np.ones(len(item)))]
     observed = [np.asarray(table.sum(0)).reshape(number, width) for table in sums]
     sampled = [_resampled(table, draws).reshape(-1, number, width) for table in sums]
     return Cells(*names, *observed), Cells(*names, *sampled)
@@ -231,9 +231,9 @@ def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
     while left:
         leader, *others = left
         p = np.array([bootstrap_p(samples[:, leader] - samples[:, other]) for other in others])
-        told = holm(p) < 1 - LEVEL if len(p) else np.array([], bool)
-        groups.append([int(leader), *(int(other) for other, apart in zip(others, told, strict=True) if not apart)])
-        left = [other for other, apart in zip(others, told, strict=True) if apart]
+        separated = holm(p) < 1 - LEVEL if len(p) else np.array([], bool)
+        groups.append([int(leader), *(int(other) for other, apart in zip(others, separated, strict=True) if not apart)])
+        left = [other for other, apart in zip(others, separated, strict=True) if apart]
     return groups
 
 
@@ -269,15 +269,15 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
     """
     margins = margins[~np.isnan(margins)]
     confidence, right = 1 / (1 + np.exp(-np.abs(margins))), margins > 0
-    place = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
+    bin_index = np.minimum(((confidence - 0.5) * 2 * bins).astype(int), bins - 1)
     made = [
-        Bin(float(confidence[place == b].mean()), float(right[place == b].mean()), int((place == b).sum()))
+        Bin(float(confidence[bin_index == b].mean()), float(right[bin_index == b].mean()), int((bin_index == b).sum()))
         for b in range(bins)
-        if (place == b).any()
+        if (bin_index == b).any()
     ]
     if not made:
         return [], float("nan")
-    return made, float(sum(one.count * abs(one.accuracy - one.confidence) for one in made) / len(margins))
+    return made, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in made) / len(margins))
 
 
 # ---- win rates ----

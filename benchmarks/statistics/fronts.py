@@ -172,8 +172,8 @@ def divergence_figure(share: np.ndarray, divergences: Mapping[str, np.ndarray], 
 def weight_figure(weights: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
     """Figures against the guide's weight w on a log scale: a panel for every unit, a line for every measure."""
     drawing = Figure(figsize=(3.2 * len(panels), 3.0), layout="constrained")
-    places = drawing.subplots(1, len(panels), squeeze=False)[0]
-    for position, (unit, lines) in zip(places, panels.items(), strict=True):
+    axes_list = drawing.subplots(1, len(panels), squeeze=False)[0]
+    for position, (unit, lines) in zip(axes_list, panels.items(), strict=True):
         for (name, values), colour in zip(lines.items(), COLOURS, strict=False):
             position.plot(weights, values, color=colour, marker="o", markersize=3, linewidth=1.2, label=name)
         position.set_xscale("log", base=2)

@@ -65,8 +65,8 @@ def _curve(arm: str, seed: int, steps: Mapping[int, Record]) -> Curve:
 def _check_has(record: Record, names: Sequence[str]) -> None:
     absent = [name for name in names if name not in record]
     if absent:
-        told = ", ".join(f"{name} {record[name]}" for name in NAMED if name in record)
-        raise DataError(f"the record of {told or dict(record)} lacks {', '.join(absent)}; measure it there too")
+        named_fields = ", ".join(f"{name} {record[name]}" for name in NAMED if name in record)
+        raise DataError(f"the record of {named_fields or dict(record)} lacks {', '.join(absent)}; measure it there too")
 
 
 def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
@@ -101,12 +101,12 @@ class Matched(NamedTuple):
 
 def at_matched_kl(records: Iterable[Record], grid: np.ndarray) -> dict[str, Matched]:
     """Every arm's gains where its runs first come to each KL of the grid [G]: arms travel at speeds of their own."""
-    found = {}
+    matched = {}
     for arm, runs in curves(records).items():
         gold, proxy = (np.stack([at_kl(run.kl, getattr(run, name), grid) for run in runs.values()]) for name in REWARDS)
         estimates = ([t_interval(values) for values in rewards.T] for rewards in (gold, proxy))
-        found[arm] = Matched(*estimates, seeds=(~np.isnan(gold)).sum(0))
-    return found
+        matched[arm] = Matched(*estimates, seeds=(~np.isnan(gold)).sum(0))
+    return matched
 
 
 def at_kl(kl: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def hump(records: Iterable[Record]) -> dict[str, Hump]:
     A seed's peak is where the mean of the *other* seeds is highest: the highest of many noisy values would lie above
     the last one even if nothing happened. A single seed takes its own, and gets no interval.
     """
-    found = {}
+    humps_by_arm = {}
     for arm, runs in curves(records).items():
         steps = reduce(np.intersect1d, [run.step for run in runs.values()])
         gold, proxy = (
@@ -152,8 +152,8 @@ def hump(records: Iterable[Record]) -> dict[str, Hump]:
         seeds = np.arange(len(gold))
         peaks = [np.delete(gold, seed, 0).mean(0).argmax() for seed in seeds] if len(gold) > 1 else [gold[0].argmax()]
         fall, rise = gold[seeds, peaks] - gold[:, -1], proxy[:, -1] - proxy[seeds, peaks]
-        found[arm] = Hump(t_interval(fall), t_interval(rise))
-    return found
+        humps_by_arm[arm] = Hump(t_interval(fall), t_interval(rise))
+    return humps_by_arm
 
 
 # ---- tables and figure ----
@@ -163,11 +163,11 @@ def matched_table(records: Sequence[Record], grid: np.ndarray) -> str:
     """Gold and proxy of every arm at the KLs of the grid; in brackets the interval, and the seeds if some are left."""
     lines = []
     total = {arm: len(runs) for arm, runs in curves(records).items()}
-    for arm, one in at_matched_kl(records, grid).items():
-        for name, estimates in (("gold", one.gold), ("proxy", one.proxy)):
+    for arm, matched in at_matched_kl(records, grid).items():
+        for name, estimates in (("gold", matched.gold), ("proxy", matched.proxy)):
             cells = [
                 _cell(estimate) + (f" ({seeds} seeds)" if 0 < seeds < total[arm] else "")
-                for estimate, seeds in zip(estimates, one.seeds, strict=True)
+                for estimate, seeds in zip(estimates, matched.seeds, strict=True)
             ]
             lines.append([arm, name, *cells])
     return table(["arm", "reward", *(f"KL {kl:g}" for kl in grid)], lines)
@@ -179,17 +179,19 @@ def hump_table(records: Sequence[Record]) -> str:
     lines = []
     for arm, runs in curves(records).items():
         end = t_interval(np.array([run.kl[-1] for run in runs.values()]))
-        one = humps[arm]
-        told = [f"{end.value:.1f}", _cell(gains[arm]), _cell(one.fall), _cell(one.rise)]
-        lines.append([arm, str(len(runs)), *told, "yes" if one.over_optimised else "not shown"])
+        hump_ = humps[arm]
+        cells = [f"{end.value:.1f}", _cell(gains[arm]), _cell(hump_.fall), _cell(hump_.rise)]
+        lines.append([arm, str(len(runs)), *cells, "yes" if hump_.over_optimised else "not shown"])
     header = ["arm", "seeds", "KL at the end", "gold at the end", "gold lost since its peak", "proxy gained meanwhile"]
     return table([*header, "over-optimised"], lines)
 
 
-def _cell(one: Estimate) -> str:
-    if np.isnan(one.value):
+def _cell(estimate: Estimate) -> str:
+    if np.isnan(estimate.value):
         return "–"
-    return f"{one.value:+.2f}" + ("" if np.isnan(one.low) else f" [{one.low:+.2f}, {one.high:+.2f}]")
+    return f"{estimate.value:+.2f}" + (
+        "" if np.isnan(estimate.low) else f" [{estimate.low:+.2f}, {estimate.high:+.2f}]"
+    )
 
 
 def figure(records: Sequence[Record], points: int = 80) -> Figure:
@@ -201,13 +203,13 @@ def figure(records: Sequence[Record], points: int = 80) -> Figure:
     panels = dict(zip(REWARDS, drawing.subplots(1, 2), strict=True))
     longest = max(min(run.kl.max() for run in runs.values()) for runs in curves(records).values())
     grid, colours = np.linspace(0, np.sqrt(longest), points) ** 2, iter(COLOURS)
-    for arm, one in at_matched_kl(records, grid).items():
+    for arm, matched in at_matched_kl(records, grid).items():
         colour, dash = (CONTROL, "--") if arm == BEST_OF_N else (next(colours), "-")
-        together = one.seeds == one.seeds.max()
+        all_seeds = matched.seeds == matched.seeds.max()
         for name, panel in panels.items():
-            mean, low, high = np.array(getattr(one, name))[together].T
-            panel.plot(grid[together], mean, color=colour, linestyle=dash, linewidth=1.2, label=arm)
-            panel.fill_between(grid[together], low, high, color=colour, alpha=0.15, linewidth=0)
+            mean, low, high = np.array(getattr(matched, name))[all_seeds].T
+            panel.plot(grid[all_seeds], mean, color=colour, linestyle=dash, linewidth=1.2, label=arm)
+            panel.fill_between(grid[all_seeds], low, high, color=colour, alpha=0.15, linewidth=0)
     for name, panel in panels.items():
         panel.set_xlim(0, longest)
         panel.set_xscale("function", functions=(np.sqrt, np.square))

@@ -95,8 +95,10 @@ def _check_points(points: np.ndarray) -> None:
     if points.ndim < 2 or not points.shape[-2]:
         raise UsageError(f"a front of shape {points.shape}; give mean rewards [A, K] with at least one preference")
     if not np.isfinite(points).all():
-        place = tuple(int(at) for at in np.argwhere(~np.isfinite(points))[0])
-        raise ValueError(f"the front has {points[place]} at {place}; leave unscored answers out before taking means")
+        location = tuple(int(at) for at in np.argwhere(~np.isfinite(points))[0])
+        raise ValueError(
+            f"the front has {points[location]} at {location}; leave unscored answers out before taking means"
+        )
 
 
 def _check_pairing(preferences: np.ndarray, rewards: np.ndarray) -> None:

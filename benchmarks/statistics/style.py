@@ -84,8 +84,8 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
     if not spread or not columns:
         return Slopes(np.nan, np.nan)
     solution, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), scores / spread, rcond=None)
-    found = iter(solution.tolist() if rank == len(columns) else [np.nan] * len(columns))
-    return Slopes(*(next(found) if column.any() else np.nan for column in (length, markdown)))
+    slopes = iter(solution.tolist() if rank == len(columns) else [np.nan] * len(columns))
+    return Slopes(*(next(slopes) if column.any() else np.nan for column in (length, markdown)))
 
 
 def style_facts(cases: Sequence[Case], judgments: Sequence[Judgment]) -> StyleFacts:

@@ -23,7 +23,7 @@ def strictly_best(case: Case, scores: Sequence[float]) -> float:
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:
         return float(len(set(scores)) == 1)
-    return float(min(scores[place] for place in case.best) > max(wrong))
+    return float(min(scores[index] for index in case.best) > max(wrong))
 
 
 class StrictSuite:
@@ -84,9 +84,11 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
         seen.add(case.id)
 
 
-def missing(found: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
+def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
     """A note where the data are not the whole benchmark."""
-    short = [f"{name} {found.get(name, 0)} of {size}" for name, size in official.items() if found.get(name, 0) != size]
+    short = [
+        f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
+    ]
     return [f"Not the whole benchmark: {', '.join(short)}. Its figures are not official totals."] if short else []
 
 

@@ -25,11 +25,11 @@ def votes(decisions: Sequence[str | None]) -> tuple[float, float]:
     The benchmark gives +1 for a decision that agrees with the label, -1 for the opposite, 0 for a tie or none, and
     counts a sum above 0: that is, more votes for the right answer than against it.
     """
-    found = [0.0, 0.0]
+    vote_counts = [0.0, 0.0]
     for exchanged, decision in enumerate(decisions):
         if decision in LABELS:
-            found[LABELS[decision] ^ exchanged] += 1
-    return found[0], found[1]
+            vote_counts[LABELS[decision] ^ exchanged] += 1
+    return vote_counts[0], vote_counts[1]
 
 
 def _case(values: Mapping[str, Any]) -> Case:

@@ -49,7 +49,7 @@ class LLMBar(StrictSuite):
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases; the set is read off the file's name, as the authors lay their files out."""
         read = [read_cases([source], _parser(_set_of(source)), self.on_bad_row) for source in sources]
-        cases = [case for found, _ in read for case in found]
+        cases = [case for case_list, _ in read for case in case_list]
         refuse_repeated(cases, sources)
         return cases, [note for _, notes in read for note in notes]
 
@@ -69,16 +69,16 @@ def _set_of(source: str) -> str:
 
 def _parser(subset: str) -> Parse:
     """Rows have no id; the place in the file is one."""
-    places = count()
-    return lambda values: _case(values, subset, next(places))
+    numbers = count()
+    return lambda values: _case(values, subset, next(numbers))
 
 
-def _case(values: Mapping[str, Any], subset: str, place: int) -> Case:
+def _case(values: Mapping[str, Any], subset: str, number: int) -> Case:
     label = column(values, "label")
     if label not in (1, 2):
         raise ValueError(f"unknown label {label!r}: labels are 1 and 2")
     answers = (column(values, "output_1"), column(values, "output_2"))
-    return case(f"{subset}/{place}", as_prompt(column(values, "input")), answers, (label - 1,), subset)
+    return case(f"{subset}/{number}", as_prompt(column(values, "input")), answers, (label - 1,), subset)
 
 
 def llmbar(on_bad_row: OnBadRow = "refuse") -> LLMBar:

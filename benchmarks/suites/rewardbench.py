@@ -63,13 +63,13 @@ class RewardBench(Pairs):
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """The cases, with a note where the file is not the whole benchmark."""
         cases, notes = super().cases(sources)
-        found = Counter(case.subset for case in cases)
-        if strange := sorted(set(found) - set(SIZES)):
+        counts = Counter(case.subset for case in cases)
+        if strange := sorted(set(counts) - set(SIZES)):
             raise DataError(
                 f"{', '.join(sources)}: subset '{strange[0]}' is not one of RewardBench's {len(SIZES)}; "
                 "for other preference data use --benchmark pairs"
             )
-        return cases, [*notes, *missing(found, SIZES)]
+        return cases, [*notes, *missing(counts, SIZES)]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Official sections and their mean."""

@@ -48,11 +48,11 @@ def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
             + 0.01 mean tanh(min(G_ref, G_tied) / D_tied - 1);   strict inequalities, so at most 1.01
     """
     none = float("nan")
-    found = {"tied": tied.accurate if tied else none, "ref": ref.accurate if ref else none}
+    measures_ = {"tied": tied.accurate if tied else none, "ref": ref.accurate if ref else none}
     if not (ref and tied):
-        return found | {"preferred": none, "preferred_hard": none, "margin": none}
+        return measures_ | {"preferred": none, "preferred_hard": none, "margin": none}
     hard = min(ref.gap, tied.gap)
-    return found | {
+    return measures_ | {
         "preferred": float(tied.gap > tied.spread),
         "preferred_hard": float(hard > tied.spread),
         "margin": relative_margin(hard, tied.spread),
@@ -79,9 +79,9 @@ class RewardBench2(StrictSuite):
         """Best of four; for Ties also the five measures, whose weighted sum is its credit."""
         if case.subset != "Ties":
             return (best_of_four(case, scores), *[float("nan")] * len(WEIGHTS))
-        found = ties_measures(*_parts(case, scores))
-        credit = sum(weight * found[name] for name, weight in WEIGHTS.items() if not np.isnan(found[name]))
-        return (credit, *found.values())
+        measures_ = ties_measures(*_parts(case, scores))
+        credit = sum(weight * measures_[name] for name, weight in WEIGHTS.items() if not np.isnan(measures_[name]))
+        return (credit, *measures_.values())
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
         """Subset means and their mean; a measure of Ties is a mean over the prompts that have it."""
@@ -114,10 +114,15 @@ def _joined(rows: Sequence[Case]) -> list[Case]:
 def _join(number: str, kinds: Mapping[str, Case]) -> Case:
     sets = [kinds[kind].answers if kind in kinds else () for kind in ("ref", "tied")]
     right = [*kinds["ref"].best] if "ref" in kinds else []
-    right += [len(sets[0]) + place for place in kinds["tied"].best] if "tied" in kinds else []
-    one = next(iter(kinds.values()))
+    right += [len(sets[0]) + index for index in kinds["tied"].best] if "tied" in kinds else []
+    first_set = next(iter(kinds.values()))
     return case(
-        f"Ties/{number}", one.prompt, [*sets[0], *sets[1]], right, "Ties", sets=tuple(len(answers) for answers in sets)
+        f"Ties/{number}",
+        first_set.prompt,
+        [*sets[0], *sets[1]],
+        right,
+        "Ties",
+        sets=tuple(len(answers) for answers in sets),
     )
 
 
@@ -125,9 +130,9 @@ def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | Non
     """The `ref:` and the `tied:` part of a joined case."""
     parts, start = [], 0
     for size in case.sets:
-        places = range(start, start + size)
-        right = [scores[position] for position in places if position in case.best]
-        wrong = [scores[position] for position in places if position not in case.best]
+        indices = range(start, start + size)
+        right = [scores[position] for position in indices if position in case.best]
+        wrong = [scores[position] for position in indices if position not in case.best]
         parts.append(part(right, wrong) if size else None)
         start += size
     return parts[0], parts[1]

@@ -28,8 +28,8 @@ class RMB(StrictSuite):
         """Cases of the pairwise and the best-of-N files; a section without cases is told."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         absent = [name for name, prefix in SECTIONS.items() if not any(c.subset.startswith(prefix) for c in cases)]
-        found = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}
-        notes += missing(found, BEST_OF_N)
+        counts = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}
+        notes += missing(counts, BEST_OF_N)
         return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:

@@ -34,12 +34,12 @@ class XSTest(StrictSuite):
         prompts: dict[tuple[str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for prompt, safe, label, completion in dict.fromkeys(rows):
             prompts[prompt, safe][label].append(completion)
-        cases = [one for (prompt, safe), found in prompts.items() for one in _pairs(prompt, safe, found)]
+        cases = [case for (prompt, safe), responses in prompts.items() for case in _pairs(prompt, safe, responses)]
         if not cases:
             raise DataError(
                 f"{', '.join(sources)}: no prompt has both a full answer and a full refusal; give more files"
             )
-        lonely = sum(not (found[ANSWER] and found[REFUSAL]) for found in prompts.values())
+        lonely = sum(not (responses[ANSWER] and responses[REFUSAL]) for responses in prompts.values())
         note = f"{lonely} of {len(prompts)} prompts have no pair of a full answer and a full refusal; left out."
         return cases, [note, *dropped_note(report)]
 
@@ -57,9 +57,9 @@ def _row(values: Mapping[str, Any]) -> tuple[str, bool, str, str]:
     return str(column(values, "prompt")), not kind.startswith(UNSAFE), label, str(column(values, "completion"))
 
 
-def _pairs(prompt: str, safe: bool, found: Mapping[str, list[str]]) -> list[Case]:
+def _pairs(prompt: str, safe: bool, responses: Mapping[str, list[str]]) -> list[Case]:
     subset, cases = "safe prompts" if safe else "unsafe prompts", []
-    for index, (answer, refusal) in enumerate(product(found.get(ANSWER, []), found.get(REFUSAL, []))):
+    for index, (answer, refusal) in enumerate(product(responses.get(ANSWER, []), responses.get(REFUSAL, []))):
         name = f"{subset}/{prompt}/{index}"
         answers, best = in_random_order(name, *((answer, refusal) if safe else (refusal, answer)))
         cases.append(case(name, user_turn(prompt), answers, best, subset))

@@ -122,14 +122,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._meet(fault, asked)
 
     def _refusal(self, asked: Mapping[str, Any]) -> tuple[int, bytes] | None:
-        said = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self.world.key and said != self.world.key:
-            return 401, _error(f"Incorrect API key provided: {said}")
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.world.key and token != self.world.key:
+            return 401, _error(f"Incorrect API key provided: {token}")
         wrong = [name for name in self.world.refuses if name in asked]
         return (400, _error(REFUSALS[wrong[0]])) if wrong else None
 
     def _meet(self, fault: str, asked: Mapping[str, Any]) -> None:
-        whole = _completion(asked, self.world.answer(asked))
+        completion = _completion(asked, self.world.answer(asked))
         if fault == "busy":
             self._send(429, _error("slow down"), {"Retry-After": self.world.retry_after})
         elif fault == "failing":
@@ -142,19 +142,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
             self.close_connection = True
         elif fault == "half":
-            self._send(200, whole[: len(whole) // 2], {"Content-Length": str(len(whole))})
+            self._send(200, completion[: len(completion) // 2], {"Content-Length": str(len(completion))})
             self.close_connection = True
         elif fault == "garbled":
-            self._send(200, whole[: len(whole) // 2])
+            self._send(200, completion[: len(completion) // 2])
         elif fault == "cut_off":
             self._send(200, _completion(asked, self.world.answer(asked)[:8], "length"))
         else:
-            self._send(200, _completion(asked, '{"colour": "blue"}') if fault == "off_schema" else whole)
+            self._send(200, _completion(asked, '{"colour": "blue"}') if fault == "off_schema" else completion)
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
-        said = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(headers or {})
-        for name, value in said.items():
+        header_values = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(headers or {})
+        for name, value in header_values.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -29,14 +29,14 @@ LETTERS = [chr(code) for code in range(32, 127)] + ["\n"]
 
 def phrases() -> list[str]:
     """What is one token: the sentences of the world, our instructions to the generator, and the form of a rubric."""
-    said = [text for check in CHECKS.values() for text in (*check.demands, *check.sentences)]
+    sentences = [text for check in CHECKS.values() for text in (*check.demands, *check.sentences)]
     asked = [question.format(topic) for question in QUESTIONS for topic in TOPICS]
     padded = [text for sentence in PADDING for text in (sentence, f"**{sentence}**")]
     marks = [f"<{slash}{name}>" for name in PARTS for slash in ("", "/")]
     form = [text for text in _form() if text]
     statuses = [f" | {side}: {status}" for side in "AB" for status in ("pass", "fail", "not said")]
     fixed = [system_prompt("generate"), HEADING, "user: ", *marks, *form, *STATED_AS, *statuses, APART, NOTHING]
-    return list(dict.fromkeys([*fixed, *said, *asked, *NEUTRAL, *padded]))
+    return list(dict.fromkeys([*fixed, *sentences, *asked, *NEUTRAL, *padded]))
 
 
 def _form() -> list[str]:
@@ -106,46 +106,54 @@ def _asked(rng: Random) -> tuple[list[str], str]:
 def _contrast(rng: Random) -> Record:
     """Two texts, each meeting most of a prompt's demands: which demands, and which of them tell the texts apart."""
     names, asked = _asked(rng)
-    said = []
+    passed_and_text = []
     for _ in "AB":
-        own = {name for name in names if CHECKS[name].forbids != (rng.random() < 0.7)}
-        found = frozenset(own | {name for name in CHECKS if name not in names and rng.random() < BY_CHANCE})
+        demanded = {name for name in names if CHECKS[name].forbids != (rng.random() < 0.7)}
+        found = frozenset(demanded | {name for name in CHECKS if name not in names and rng.random() < BY_CHANCE})
         text = write(rng, found)
-        short = text._replace(body=tuple(one for one in text.body if one not in NEUTRAL))
-        said.append((found, render(rng.choice((text, short)), rng.choice(STYLES), rng.sample(PADDING, 3))))
-    shown = [part(f"answer_{side}", text) for side, (_, text) in zip("ab", said, strict=True)]
+        short = text._replace(body=tuple(word for word in text.body if word not in NEUTRAL))
+        passed_and_text.append((found, render(rng.choice((text, short)), rng.choice(STYLES), rng.sample(PADDING, 3))))
+    shown = [part(f"answer_{side}", text) for side, (_, text) in zip("ab", passed_and_text, strict=True)]
     lines = [
         " | ".join(
-            [STATED[name], *(f"{side}: {_status(name, found)}" for side, (found, _) in zip("AB", said, strict=True))]
+            [
+                STATED[name],
+                *(f"{side}: {_status(name, passed)}" for side, (passed, _) in zip("AB", passed_and_text, strict=True)),
+            ]
         )
         for name in names
     ]
-    differ = [name for name in names if len({_status(name, found) for found, _ in said}) == 2]
-    told = APART + (" ".join(STATED[name] for name in differ) or NOTHING)
-    return _lesson("\n\n".join([asked, *shown]), "\n".join([*lines, told]))
+    differ = [name for name in names if len({_status(name, passed) for passed, _ in passed_and_text}) == 2]
+    text_of_contrast = APART + (" ".join(STATED[name] for name in differ) or NOTHING)
+    return _lesson("\n\n".join([asked, *shown]), "\n".join([*lines, text_of_contrast]))
 
 
-def _status(name: str, found: frozenset[str]) -> str:
-    return "pass" if CHECKS[name].forbids != (name in found) else "fail"
+def _status(name: str, passed: frozenset[str]) -> str:
+    return "pass" if CHECKS[name].forbids != (name in passed) else "fail"
 
 
 def _comparison(rng: Random) -> Record:
     """Short texts in which the criterion's sentence is there half the time."""
-    name, said = rng.choice([*CHECKS]), []
+    name, chosen_sentences = rng.choice([*CHECKS]), []
     for _ in "AB":
         others = [
             rng.choice(CHECKS[other].sentences) for other in rng.sample([*CHECKS], rng.randint(1, 3)) if other != name
         ]
-        own = [rng.choice(CHECKS[name].sentences)] if rng.random() < 0.5 else []
-        sentences = [*others, *own, *rng.sample(NEUTRAL, rng.randint(0, 2))]
+        own_sentences = [rng.choice(CHECKS[name].sentences)] if rng.random() < 0.5 else []
+        sentences = [*others, *own_sentences, *rng.sample(NEUTRAL, rng.randint(0, 2))]
         rng.shuffle(sentences)
-        said.append(sentences)
-    shown = [part(f"answer_{side}", " ".join(sentences)) for side, sentences in zip("ab", said, strict=True)]
-    passes = [
-        CHECKS[name].forbids != any(sentence in CHECKS[name].sentences for sentence in sentences) for sentences in said
+        chosen_sentences.append(sentences)
+    shown = [
+        part(f"answer_{side}", " ".join(sentences)) for side, sentences in zip("ab", chosen_sentences, strict=True)
     ]
-    told = " | ".join(f"{side}: {'pass' if pass_ else 'fail'}" for side, pass_ in zip("AB", passes, strict=True))
-    return _lesson("\n\n".join([*shown, STATED[name]]), f"{STATED[name]} | {told}")
+    passes = [
+        CHECKS[name].forbids != any(sentence in CHECKS[name].sentences for sentence in sentences)
+        for sentences in chosen_sentences
+    ]
+    text_of_comparison = " | ".join(
+        f"{side}: {'pass' if pass_ else 'fail'}" for side, pass_ in zip("AB", passes, strict=True)
+    )
+    return _lesson("\n\n".join([*shown, STATED[name]]), f"{STATED[name]} | {text_of_comparison}")
 
 
 def _lesson(user: str, assistant: str) -> Record:

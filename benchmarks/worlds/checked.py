@@ -58,12 +58,12 @@ class Text(NamedTuple):
     closing: str
 
 
-def write(rng: Random, found: frozenset[str]) -> Text:
+def write(rng: Random, passed: frozenset[str]) -> Text:
     """A text in which exactly the named checks find what they look for, filled up with sentences that mean nothing."""
-    said = {name: rng.choice(CHECKS[name].sentences) for name in CHECKS if name in found}
-    opening, closing = said.pop("greeting", ""), said.pop("question", "")
-    room = max(0, SENTENCES - len(said) - bool(opening) - bool(closing))
-    body = [*said.values(), *rng.sample(NEUTRAL, room)]
+    sentence_of = {name: rng.choice(CHECKS[name].sentences) for name in CHECKS if name in passed}
+    opening, closing = sentence_of.pop("greeting", ""), sentence_of.pop("question", "")
+    free = max(0, SENTENCES - len(sentence_of) - bool(opening) - bool(closing))
+    body = [*sentence_of.values(), *rng.sample(NEUTRAL, free)]
     rng.shuffle(body)
     return Text(opening, tuple(body), closing)
 

@@ -82,10 +82,10 @@ def labelled_pairs(
     `wins` are these chances, or with `sampled` one draw from them for each objective. An answer may meet itself.
     """
     random = torch.Generator().manual_seed(seed)
-    places = torch.multinomial(log_base.exp(), 2 * n, replacement=True, generator=random).reshape(2, n)
-    chances = (rewards[places[0]] - rewards[places[1]]).sigmoid()
+    indices = torch.multinomial(log_base.exp(), 2 * n, replacement=True, generator=random).reshape(2, n)
+    chances = (rewards[indices[0]] - rewards[indices[1]]).sigmoid()
     wins = chances.bernoulli(generator=random) if sampled else chances
-    return LabelledPairs(*answers[places], wins)
+    return LabelledPairs(*answers[indices], wins)
 
 
 # ---- policies ----
@@ -130,8 +130,8 @@ def sequence_logprobs(logits: Float[Tensor, "... V"], answers: Int[Tensor, "M T"
 
     Logits are [M, T, V] as of `next_logits`, or [T, V] or [V] where they depend on no prefix and no place.
     """
-    said = logits.log_softmax(-1).expand(*answers.shape, logits.shape[-1])
-    return said.gather(2, answers[..., None]).squeeze(2).sum(1)
+    logprobs = logits.log_softmax(-1).expand(*answers.shape, logits.shape[-1])
+    return logprobs.gather(2, answers[..., None]).squeeze(2).sum(1)
 
 
 def guided_distribution(

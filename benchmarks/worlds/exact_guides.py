@@ -109,14 +109,14 @@ class Language(NamedTuple):
 
     def rows(self, pairs: int, seed: int) -> list[PreferenceRow]:
         """Pairs of different answers, labelled by the chance that the first is better."""
-        found = enumerable.labelled_pairs(pairs, seed, self.answers, self.rewards, self.log_base)
+        pairs_drawn = enumerable.labelled_pairs(pairs, seed, self.answers, self.rewards, self.log_base)
         unscored = (float("nan"),) * self.rewards.shape[1]
-        numbered = enumerate(zip(*(one.tolist() for one in found), strict=True))
+        numbered = enumerate(zip(*(tensor.tolist() for tensor in pairs_drawn), strict=True))
         return [
             PreferenceRow(
-                [enumerable.PROMPT, *first], [enumerable.PROMPT, *second], (1, 1), tuple(wins), unscored, place
+                [enumerable.PROMPT, *first], [enumerable.PROMPT, *second], (1, 1), tuple(wins), unscored, index
             )
-            for place, (first, second, wins) in numbered
+            for index, (first, second, wins) in numbered
             if first != second
         ]
 
@@ -161,11 +161,11 @@ def _said(
     adapter: PreferenceAdapter, names: Sequence[str], preferences: np.ndarray, answers: torch.Tensor
 ) -> torch.Tensor:
     """Logits of the guide at every preference, [A, M, T, V]."""
-    found = []
+    spans = []
     for alpha in torch.tensor(preferences, dtype=torch.float32):
         adapter.set_preference(alpha, names)
-        found.append(enumerable.next_logits(adapter.model, answers))
-    return torch.stack(found)
+        spans.append(enumerable.next_logits(adapter.model, answers))
+    return torch.stack(spans)
 
 
 class Listener(TrainerCallback):

@@ -60,8 +60,8 @@ class Base(Job):
 
     def load(self, cache: Path) -> PreTrainedModel:
         """The trained model."""
-        model, kept = self._untrained(), self.result(cache)
-        _copy(dict(model.named_parameters()), kept)
+        model, stored = self._untrained(), self.result(cache)
+        _copy(dict(model.named_parameters()), stored)
         return model.eval()
 
     def _untrained(self) -> PreTrainedModel:
@@ -72,10 +72,10 @@ class Base(Job):
 
 
 @torch.no_grad()
-def _copy(own: dict[str, torch.Tensor], kept: Arrays) -> None:
-    assert {*own} == {*kept}
-    for name, weight in own.items():
-        weight.copy_(torch.from_numpy(kept[name]))
+def _copy(adapter_state: dict[str, torch.Tensor], stored: Arrays) -> None:
+    assert {*adapter_state} == {*stored}
+    for name, weight in adapter_state.items():
+        weight.copy_(torch.from_numpy(stored[name]))
 
 
 # ---- guides ----
@@ -184,9 +184,9 @@ class Guide(Job):
 
     def load(self, cache: Path) -> Voice:
         """The trained guide."""
-        guide, kept = self._untrained(cache), self.result(cache)
+        guide, stored = self._untrained(cache), self.result(cache)
         assert guide.adapter is not None
-        _copy(guide.adapter.state(), kept)
+        _copy(guide.adapter.state(), stored)
         return guide
 
     def _untrained(self, cache: Path) -> Voice:
@@ -246,20 +246,20 @@ class Front(Job):
     def work(self, cache: Path) -> Arrays:
         """See the class."""
         asked = garden.prompts(self.prompts, self.seed)
-        said = WAYS[self.way](self, cache, asked)
+        decoded = WAYS[self.way](self, cache, asked)
         shape = len(self.preferences), self.prompts
         requests = [Request(prompt) for _ in self.preferences for prompt in asked]
-        base = _base_logprobs(voice(self.base.load(cache), tokenizer()), requests, said.answers)
-        lengths = np.array([len(answer.tokens) for answer in said.answers])
-        sampled = np.array([answer.sampled.sum() for answer in said.answers])
+        base = _base_logprobs(voice(self.base.load(cache), tokenizer()), requests, decoded.answers)
+        lengths = np.array([len(answer.tokens) for answer in decoded.answers])
+        sampled = np.array([answer.sampled.sum() for answer in decoded.answers])
         return {
-            "rewards": _gold(requests, said.answers, self.objectives).reshape(*shape, -1),
+            "rewards": _gold(requests, decoded.answers, self.objectives).reshape(*shape, -1),
             "length": lengths.reshape(shape),
-            "repetition": np.array([repetition(answer.tokens) for answer in said.answers]).reshape(shape),
+            "repetition": np.array([repetition(answer.tokens) for answer in decoded.answers]).reshape(shape),
             "divergence": ((sampled - base) / lengths).reshape(shape),
             "base_logprob": (base / lengths).reshape(shape),
-            "forwards": np.array(said.forwards),
-            "parameters": np.array(said.parameters),
+            "forwards": np.array(decoded.forwards),
+            "parameters": np.array(decoded.parameters),
         }
 
 
@@ -345,14 +345,14 @@ WAYS: dict[str, Callable[[Front, Path, Sequence[Messages]], Said]] = {
 }
 
 
-def _request(front: Front, prompt: Messages, place: int, **changes: Any) -> Request:
+def _request(front: Front, prompt: Messages, index: int, **changes: Any) -> Request:
     options = {"weight": front.weight, "temperature": TEMPERATURE, "max_new_tokens": LONGEST} | changes
-    return Request(prompt, seed=front.seed * 100_000 + place, **options)
+    return Request(prompt, seed=front.seed * 100_000 + index, **options)
 
 
 def _trainable(front: Front, guides: Sequence[Voice]) -> int:
     both = zip(front.guides, guides, strict=True)
-    return sum(voice.adapter.parameter_count() for guide, voice in both if guide.recipe.steps and voice.adapter)
+    return sum(decoder.adapter.parameter_count() for guide, decoder in both if guide.recipe.steps and decoder.adapter)
 
 
 def _gold(requests: Sequence[Request], answers: Sequence[Answer], objectives: Sequence[str]) -> np.ndarray:
@@ -364,10 +364,10 @@ def _gold(requests: Sequence[Request], answers: Sequence[Answer], objectives: Se
 @torch.inference_mode()
 def _base_logprobs(base: Voice, requests: Sequence[Request], answers: Sequence[Answer]) -> np.ndarray:
     """log π_base of every answer, in nats."""
-    prompts, found = prompts_of(base.encoder, requests), []
+    prompts, logprobs = prompts_of(base.encoder, requests), []
     for first in range(0, len(answers), TOGETHER):
         starts = [len(prompt) for prompt in prompts[first : first + TOGETHER]]
         both = zip(prompts[first : first + TOGETHER], answers[first : first + TOGETHER], strict=True)
         batch = pad([[*prompt, *answer.tokens] for prompt, answer in both])
-        found.append(answer_logprobs(base.model, batch.tokens, batch.attention, torch.tensor(starts)).sum(1))
-    return torch.cat(found).double().numpy()
+        logprobs.append(answer_logprobs(base.model, batch.tokens, batch.attention, torch.tensor(starts)).sum(1))
+    return torch.cat(logprobs).double().numpy()

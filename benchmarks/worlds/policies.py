@@ -94,6 +94,6 @@ def _voted(pair: PreferencePair) -> PreferencePair:
 
 def gold_accuracy(model: RewardModel, first: Sequence[Example], second: Sequence[Example]) -> float:
     """The share of answer pairs that a model orders as gold does; gold's ties are left out, the model's are errors."""
-    truth, said = (one.rate(first)[:, 0] - one.rate(second)[:, 0] for one in (gold(), model))
+    truth, model_gaps = (model_.rate(first)[:, 0] - model_.rate(second)[:, 0] for model_ in (gold(), model))
     decided = abs(truth) > 1e-9  # differences of rounding error are ties
-    return float(np.mean((said * truth > 0)[decided]))
+    return float(np.mean((model_gaps * truth > 0)[decided]))

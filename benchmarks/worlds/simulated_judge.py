@@ -76,9 +76,9 @@ class Stated(NamedTuple):
 def stated_rules(rubric: str) -> list[Stated]:
     """The rules of a rendered rubric, one a line; a line about no check of the world says nothing to this judge."""
     return [
-        Stated(_id(line), found[0], bool(FORBIDS.search(line[: found.start()])))
+        Stated(_id(line), match[0], bool(FORBIDS.search(line[: match.start()])))
         for line in rubric.splitlines()
-        if (found := STATED.search(line))
+        if (match := STATED.search(line))
     ]
 
 
@@ -153,11 +153,11 @@ def answered(reply, asks: Sequence[Ask], arrived: Arrived | None) -> list[Reply]
     return replies
 
 
-def rule_for(name: str, place: int = 1) -> Rule:
+def rule_for(name: str, number: int = 1) -> Rule:
     """A check as a rule."""
     check = CHECKS[name]
     verb = "none of it" if check.forbids else "that it is there"
-    return Rule(f"r{place}", "forbid" if check.forbids else "must", check.criterion, f"Read the answer for {verb}.")
+    return Rule(f"r{number}", "forbid" if check.forbids else "must", check.criterion, f"Read the answer for {verb}.")
 
 
 def rubric_of(names: Sequence[str]) -> Rubric:

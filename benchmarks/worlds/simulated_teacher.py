@@ -83,10 +83,10 @@ class SimulatedTeacher:
         return CHECKS[name].passes(answer) != (rng.random() < times * self.errs.misreads)
 
     def _findings(self, rng: Random, prompt: str, answer: str) -> list[dict[str, Any]]:
-        found = [
+        findings_ = [
             _finding(CHECKS[name], prompt, answer, self._passes(rng, name, answer)) for name in self._held(rng, prompt)
         ]
-        return found or [_on_topic(prompt, answer)]
+        return findings_ or [_on_topic(prompt, answer)]
 
     def _synthesis(self, rng: Random, first: str, second: str) -> str:
         """Rules for what one diagnosis finds missing and the other does not."""
@@ -117,12 +117,12 @@ class SimulatedTeacher:
 
 def _statuses(diagnosis: Mapping[str, Any]) -> dict[str, bool]:
     """By check: whether the diagnosis says that it passes."""
-    findings = [one for one in diagnosis["findings"] if one["anchor"] and one["criterion"] in STATED_AS]
+    findings = [finding for finding in diagnosis["findings"] if finding["anchor"] and finding["criterion"] in STATED_AS]
     return {STATED_AS[finding["criterion"]]: finding["status"] == "pass" for finding in findings}
 
 
 def _finding(check: Check, prompt: str, answer: str, passes: bool) -> dict[str, Any]:
-    sentences = [one.strip() for one in SENTENCE.findall(answer) if one.strip()]
+    sentences = [sentence.strip() for sentence in SENTENCE.findall(answer) if sentence.strip()]
     shown = next((sentence for sentence in sentences if check.found(sentence)), sentences[0])
     says = "has" if passes != check.forbids else "lacks"
     return {

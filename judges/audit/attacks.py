@@ -239,11 +239,11 @@ def filler() -> Attack:
 def scrambled() -> Attack:
     """The words of one of the other answers in random order: its vocabulary and length without its sense."""
 
-    def change(case: Case, place: int) -> Case:
-        other = case.answers[next(index for index in range(len(case.answers)) if index != place)]
+    def change(case: Case, response_index: int) -> Case:
+        other = case.answers[next(index for index in range(len(case.answers)) if index != response_index)]
         words = other.split()
         Random(other).shuffle(words)
-        return replaced(case, place, " ".join(words))
+        return replaced(case, response_index, " ".join(words))
 
     return Attack(change, replaces=True)
 

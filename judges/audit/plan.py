@@ -54,11 +54,11 @@ def plan(cases: Sequence[Case], attacks: Mapping[str, Attack], names: Names | No
     """
     if taken := {*attacks} & {AS_GIVEN, SWAPPED, MASKED, TWINS, TIES, *SIGNED}:
         raise DataError(f"an attack cannot be called '{min(taken)}', which is a probe of its own; give another name")
-    found = [pair_of(case, seed) for case in cases]
-    pairs = tuple(pair for pair in found if len(pair.best) == 1)
+    case_pairs = [pair_of(case, seed) for case in cases]
+    pairs = tuple(pair for pair in case_pairs if len(pair.best) == 1)
     if not pairs:
         raise DataError(f"none of {len(cases)} cases has a right and a wrong answer; an audit needs pairs with a label")
-    ties = tuple(pair for pair in found if len(pair.best) == 2)
+    ties = tuple(pair for pair in case_pairs if len(pair.best) == 2)
     shown = {
         AS_GIVEN: pairs,
         SWAPPED: tuple(map(swapped, pairs)),

@@ -111,9 +111,9 @@ def onset(
         steps = np.flatnonzero((g >= least_gap) & (m >= least_share))
         return int(steps[0]) if len(steps) else None
 
-    found = [step for pair in product(gaps, shares) if (step := first(*pair)) is not None]
-    if not found:
+    onsets = [step for pair in product(gaps, shares) if (step := first(*pair)) is not None]
+    if not onsets:
         return Onset(None, None, None, first(*severe))
-    counts = Counter(found)
+    counts = Counter(onsets)
     mode = min(step for step in counts if counts[step] == max(counts.values()))
-    return Onset(mode if max(found) - min(found) <= WIDEST else None, min(found), max(found), first(*severe))
+    return Onset(mode if max(onsets) - min(onsets) <= WIDEST else None, min(onsets), max(onsets), first(*severe))

@@ -201,9 +201,9 @@ def _slopes(planned: Plan, judged: Mapping, samples: int, seed: int) -> dict[str
     return {name: slope(x) for name, x in of_pairs.items()}
 
 
-def _authorship(planned: Plan, own: str) -> np.ndarray:
+def _authorship(planned: Plan, author_name: str) -> np.ndarray:
     """1 where the judge's model wrote the right answer alone, -1 the wrong one alone, else 0; NaN where unknown."""
-    wrote = [[author == own for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
+    wrote = [[author == author_name for author in pair.authors] or [np.nan, np.nan] for pair in planned.pairs]
     return np.array(
         [score_pair[right] - score_pair[1 - right] for score_pair, right in zip(wrote, planned.right, strict=True)],
         float,

@@ -48,11 +48,11 @@ class Local:
         """See `Chat`; prompts of like length share a batch."""
         replies: dict[int, Reply] = {}
         with tqdm(total=len(asks), desc=self.name, disable=None, delay=1) as bar:
-            for place, reply in self._replies(asks):
-                replies[place] = reply
+            for ask_index, reply in self._replies(asks):
+                replies[ask_index] = reply
                 bar.update()
                 if arrived is not None:
-                    arrived(place, reply)
+                    arrived(ask_index, reply)
         return [replies[index] for index in range(len(asks))]
 
     def _replies(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Reply]]:

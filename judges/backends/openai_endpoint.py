@@ -110,11 +110,11 @@ class Endpoint:
         if asks:
             work = partial(_Call(self, [self._client(url) for url in self.urls]).work, asks)
             with closing(in_thread(work)) as items:
-                for place, reply in items:
-                    replies[place] = reply
+                for ask_index, reply in items:
+                    replies[ask_index] = reply
                     self._tell()
                     if arrived is not None:
-                        arrived(place, reply)
+                        arrived(ask_index, reply)
         return [replies[index] for index in range(len(asks))]
 
     def _client(self, url: str) -> Any:

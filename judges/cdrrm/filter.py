@@ -122,13 +122,13 @@ def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence)
     asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     checked = [Checked(shown[index].prompt, answer, asked[index]) for index in asked for answer in shown[index].answers]
     outcomes, checks = iter(check(judge, checked)), list(rubrics)
-    for place, rubric in asked.items():
+    for pair_index, rubric in asked.items():
         a, b = next(outcomes), next(outcomes)
         failed = next((answer_check for answer_check in (a, b) if isinstance(answer_check, Rejected)), None)
         if failed:
-            checks[place] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
+            checks[pair_index] = Rejected("unchecked", f"{failed.reason}: {failed.detail}")
             continue
-        checks[place] = minimal(rubric, *((a, b) if shown[place].preferred == "A" else (b, a)))
+        checks[pair_index] = minimal(rubric, *((a, b) if shown[pair_index].preferred == "A" else (b, a)))
     return checks
 
 
@@ -139,12 +139,12 @@ def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> 
     with_rubric = rule(judge, questions)
     bare = rule(judge, [question._replace(rubric=None) for question in questions])
     outcomes = list(rubrics)
-    for (place, rubric), ruling, without in zip(asked.items(), with_rubric, bare, strict=True):
-        label = "AB".index(shown[place].preferred)
+    for (pair_index, rubric), ruling, without in zip(asked.items(), with_rubric, bare, strict=True):
+        label = "AB".index(shown[pair_index].preferred)
         if ruling.winner == label:
-            outcomes[place] = Kept(shown[place], rubric, useful=without.winner != label)
+            outcomes[pair_index] = Kept(shown[pair_index], rubric, useful=without.winner != label)
         else:
-            outcomes[place] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
+            outcomes[pair_index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
     return outcomes
 
 

@@ -93,15 +93,15 @@ def synthesise(chat: Chat, shown: Sequence[Sides]) -> list[Synthesis]:
     diagnosed = profile(chat, [Example(pair.prompt, answer) for pair in shown for answer in pair.answers])
     syntheses: list[Synthesis] = []
     asks: dict[int, Ask] = {}
-    for place, index in enumerate(shown):
-        first, second = diagnosed[2 * place : 2 * place + 2]
+    for pair_index_, index in enumerate(shown):
+        first, second = diagnosed[2 * pair_index_ : 2 * pair_index_ + 2]
         if isinstance(first, Rejected) or isinstance(second, Rejected):
             syntheses.append(Synthesis(first if isinstance(first, Rejected) else second))
         else:
             syntheses.append(Synthesis(Rejected("not asked"), (first, second)))
-            asks[place] = synthesis_ask(index.prompt, (first, second))
-    for place, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
-        syntheses[place] = syntheses[place]._replace(rubric=read_rubric(reply))
+            asks[pair_index_] = synthesis_ask(index.prompt, (first, second))
+    for pair_index_, reply in zip(asks, chat.ask([*asks.values()]), strict=True):
+        syntheses[pair_index_] = syntheses[pair_index_]._replace(rubric=read_rubric(reply))
     return syntheses
 
 

@@ -105,15 +105,21 @@ def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
             f"case '{case.id}': a checklist has questions with an id each, got {[question.id for question in asked]}"
         )
     questions_by_turn: dict[int, list[Question]] = {}
-    for one in asked:
-        turn = last if one.turn == -1 else one.turn
+    for checked in asked:
+        turn = last if checked.turn == -1 else checked.turn
         if not 0 <= turn <= last:
-            raise UsageError(f"case '{case.id}': question '{one.id}' asks of turn {one.turn}; turns are 0 to {last}")
-        if missing := set(one.depends_on) - known:
-            raise UsageError(f"case '{case.id}': question '{one.id}' depends on '{min(missing)}', which is not asked")
-        if not one.weight > 0:
-            raise UsageError(f"case '{case.id}': question '{one.id}' has the weight {one.weight}; weights are > 0")
-        questions_by_turn.setdefault(turn, []).append(one)
+            raise UsageError(
+                f"case '{case.id}': question '{checked.id}' asks of turn {checked.turn}; turns are 0 to {last}"
+            )
+        if missing := set(checked.depends_on) - known:
+            raise UsageError(
+                f"case '{case.id}': question '{checked.id}' depends on '{min(missing)}', which is not asked"
+            )
+        if not checked.weight > 0:
+            raise UsageError(
+                f"case '{case.id}': question '{checked.id}' has the weight {checked.weight}; weights are > 0"
+            )
+        questions_by_turn.setdefault(turn, []).append(checked)
     return dict(sorted(questions_by_turn.items()))
 
 

@@ -115,8 +115,8 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
         return NoVerdict(Reason.CONTRADICTION, str(error))
     holders = [part for document in own_documents if (part := _holder(document.value, grammar.keys)) is not None]
     if holders:
-        for one in reversed(own_documents):
-            visible = visible[: one.start] + " " + visible[one.end :]
+        for own_document in reversed(own_documents):
+            visible = visible[: own_document.start] + " " + visible[own_document.end :]
         return _from_json(holders, visible, grammar, quoted)
     return _from_text(visible, grammar, quoted)
 

@@ -232,12 +232,12 @@ def _complete(rows: Sequence[tuple[str, Any, str]], names: Sequence[str], reason
     if not rows:
         return NoVerdict(Reason.NO_VERDICT)
     marks: dict[str, Mark] = {}
-    for name, said, evidence in rows:
-        value = mark_value(said)
+    for name, mark, evidence in rows:
+        value = mark_value(mark)
         if name not in names:
             return NoVerdict(Reason.MALFORMED, f"'{name}' was not asked for")
         if value is None:
-            return NoVerdict(Reason.MALFORMED, f"{name}: {said!r}")
+            return NoVerdict(Reason.MALFORMED, f"{name}: {mark!r}")
         before = marks.get(name)
         if before is not None and not (before.value == value or (math.isnan(before.value) and math.isnan(value))):
             return NoVerdict(Reason.CONTRADICTION, name)

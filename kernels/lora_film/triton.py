@@ -81,16 +81,16 @@ def add_adapter(
     if SCALE:
         u *= tl.load(scale + row[:, None] * scale_step + rank, mask=known, other=0.0).to(tl.float32)
     if CORE:
-        place = row[:, None, None] * core_step + rank[None, :, None] * r + rank[None, None, :]
+        core_offset = row[:, None, None] * core_step + rank[None, :, None] * r + rank[None, None, :]
         inside = known[:, :, None] & (rank < r)[None, None, :]
-        mix = tl.load(core + place, mask=inside, other=0.0).to(tl.float32)  # [BLOCK_M, R, R]
+        mix = tl.load(core + core_offset, mask=inside, other=0.0).to(tl.float32)  # [BLOCK_M, R, R]
         u = tl.sum(mix * u[:, None, :], 2)
     if SHIFT:
         u += tl.load(shift + row[:, None] * shift_step + rank, mask=known, other=0.0).to(tl.float32)
     out = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     expand = tl.load(B + out * r + rank[:, None], mask=(out < n) & (rank < r)[:, None], other=0.0)  # [R, BLOCK_N]
-    place = p[:, None] * n + out
+    core_offset = p[:, None] * n + out
     inside = (p < end)[:, None] & (out < n)
-    before = tl.load(y + place, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_N]
+    before = tl.load(y + core_offset, mask=inside, other=0.0)  # [BLOCK_M, BLOCK_N]
     added = dot(operand(u, before), operand(expand, before))
-    tl.store(y + place, (before.to(tl.float32) + factor * added).to(before.dtype), mask=inside)
+    tl.store(y + core_offset, (before.to(tl.float32) + factor * added).to(before.dtype), mask=inside)

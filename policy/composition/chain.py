@@ -13,9 +13,9 @@ class Composed:
     """Transforms of one slot in their order, by name; `state` is JSON-able and belongs in the checkpoint."""
 
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
-        for name, one in transforms.items():
-            if one.slot != slot:
-                raise ValueError(f"'{name}' changes {one.slot}s and stands among the transforms of {slot}s")
+        for name, transform_ in transforms.items():
+            if transform_.slot != slot:
+                raise ValueError(f"'{name}' changes {transform_.slot}s and stands among the transforms of {slot}s")
         for (first, before), (second, after) in pairwise(transforms.items()):
             if before.stage > after.stage:
                 raise ValueError(

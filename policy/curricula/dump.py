@@ -21,8 +21,11 @@ def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     def step(state: State, gains: Mapping[str, Sequence[float]]) -> tuple[State, dict[str, float]]:
         held = {name: {"recent": [], "seen": 0} for name in gains} | dict(state)
         for name, gain in gains.items():
-            one = held[name]
-            held[name] = {"recent": [*one["recent"], *gain][-window:], "seen": one["seen"] + len(gain)}
+            state_of_source = held[name]
+            held[name] = {
+                "recent": [*state_of_source["recent"], *gain][-window:],
+                "seen": state_of_source["seen"] + len(gain),
+            }
         everything = sum(source["seen"] for source in held.values())
         bounds = {name: upper_bound(source["recent"], source["seen"], everything) for name, source in held.items()}
         return held, boltzmann(bounds, temperature)

@@ -70,8 +70,8 @@ class Reader:
 
     def text(self) -> str:
         """All of it, without the stop string and what follows."""
-        whole = self._stream.decode(self.tokens)
-        return whole[: self._stop_place(whole)]
+        full_text = self._stream.decode(self.tokens)
+        return full_text[: self._stop_place(full_text)]
 
     def _until_end(self, tokens: Sequence[int]) -> list[int]:
         """The part before the end by a token's id or by number."""

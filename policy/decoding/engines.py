@@ -119,8 +119,8 @@ class SeparateModels:
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_unadapted(self.base, len(requests)))
-            for place in used:
-                stack.enter_context(_adapted(self.voices[place], alphas[place]))
+            for guide_index in used:
+                stack.enter_context(_adapted(self.voices[guide_index], alphas[guide_index]))
             parts = [
                 Part(_forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0))
                 for index, (decoder, prompt_ids) in enumerate(zip(decoders, prompts, strict=True))

@@ -154,9 +154,9 @@ def _answer(reader: Reader, row: int, log: _Log, engine: Engine, session: Sessio
     assert reader.finished is not None
     facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
     guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
-    for place, used in enumerate(session.used):
-        if session.weighted[row][place]:
-            guides[engine.guides[used]] = facts[:, len(FACTS) + place]
+    for guide_index, used in enumerate(session.used):
+        if session.weighted[row][guide_index]:
+            guides[engine.guides[used]] = facts[:, len(FACTS) + guide_index]
     return Answer(
         text=reader.text(),
         tokens=tuple(reader.tokens),

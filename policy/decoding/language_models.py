@@ -107,12 +107,12 @@ def shared_vocabulary(decoders: Sequence[Voice]) -> int:
     """
     tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
     size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
-    for own, other in zip(decoders[1:], tokens[1:], strict=True):
+    for follower, other in zip(decoders[1:], tokens[1:], strict=True):
         differing = next((id for id in range(size) if tokens[0][id] != other[id]), None)
         if differing is not None:
             raise DataError(
                 f"token {differing} is {tokens[0][differing]!r} to '{decoders[0].encoder.tokenizer.name_or_path}' and "
-                f"{other[differing]!r} to '{own.encoder.tokenizer.name_or_path}'; base and guide need one vocabulary"
+                f"{other[differing]!r} to '{follower.encoder.tokenizer.name_or_path}'; base and guide need one vocabulary"
             )
     return size
 

@@ -151,7 +151,7 @@ def step_beam(
     branches = 2 * beam if branches is None else branches
     _check(beam=beam, finished=finished, branches=branches, max_steps=max_steps, characters_of_step_end=len(step_end))
     steps = _Steps(engine, request, branches, step_end)
-    live, whole, cut, unscored = [steps.nothing()], [], [], 0
+    live, complete, cut, unscored = [steps.nothing()], [], [], 0
     for step in range(max_steps):
         chains = steps.continued(live, step)
         scores = _scored(score, [Candidate(request.prompt, chain.answer) for chain in chains])
@@ -160,10 +160,10 @@ def step_beam(
         live = [chain.answer for chain, _ in best if not chain.ended]
         for chain, value in best:
             if chain.ended or step + 1 == max_steps:
-                (whole if chain.answer.finished in ("eos", "stop") else cut).append((chain.answer, value))
-        if len(whole) >= finished or not live:
+                (complete if chain.answer.finished in ("eos", "stop") else cut).append((chain.answer, value))
+        if len(complete) >= finished or not live:
             break
-    answers, values = zip(*(whole or cut), strict=True)
+    answers, values = zip(*(complete or cut), strict=True)
     ranked = _ranked(answers, np.array(values))
     return Ranked(ranked.answers[:finished], ranked.scores[:finished], unscored)
 

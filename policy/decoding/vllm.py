@@ -101,11 +101,11 @@ def in_step(rows: Iterable[Place]) -> list[tuple[int, int, float]]:
     A guide row without its base is left alone: the base has ended, or it will be missed at the base's next token.
     """
     pairs: dict[tuple[str, str], Place] = {}
-    for place in rows:
-        key = place.member[:2]
+    for pair_row in rows:
+        key = pair_row.member[:2]
         if key in pairs:
             raise RuntimeError(f"pair '{key[0]}' has two {key[1]} rows; give every pair of requests its own guide_pair")
-        pairs[key] = place
+        pairs[key] = pair_row
     bases = [row for (_, role), row in pairs.items() if role == "base"]
     return [_with_guide(base, pairs.get((base.member.pair, "guide"))) for base in bases]
 
@@ -121,8 +121,8 @@ def _with_guide(base: Place, guide: Place | None) -> tuple[int, int, float]:
     return base.row, guide.row, base.member.weight
 
 
-def _guided(logits: Float[Tensor, "N V"], places: Sequence[Place]) -> Float[Tensor, "N V"]:
-    rows = in_step(places)
+def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[Place]) -> Float[Tensor, "N V"]:
+    rows = in_step(pair_rows)
     if not rows:
         return logits
     pairs = torch.tensor([row[:2] for row in rows], device=logits.device)
@@ -291,9 +291,13 @@ def vllm_guided(
     answers: dict[int, Any] = {}
     for wave in waves([*map(len, prompts)], max_new_tokens, Room.of(engine.vllm_config)):
         requests = []
-        for place in wave:
-            options = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed + place} | sampling
-            requests += _pair(prompts[place], f"{place}", weight, options, lora)
+        for request_index in wave:
+            options = {
+                "max_tokens": max_new_tokens,
+                "temperature": temperature,
+                "seed": seed + request_index,
+            } | sampling
+            requests += _pair(prompts[request_index], f"{request_index}", weight, options, lora)
         answers |= zip(wave, _run(llm, requests)[::2], strict=True)
     return [answers[index] for index in range(len(prompts))]
 

@@ -206,14 +206,14 @@ class OnlineFeedback:
 
     def _update(self, batch: _Lesson, pairs: Pairs, random: Generator) -> GroupLosses:
         """One pass in a drawn order; the losses of before each step."""
-        number, K, found = len(batch.rows), len(self.columns), []
+        number, K, step_losses = len(batch.rows), len(self.columns), []
         for groups in torch.randperm(number, generator=random).split(self.arguments.batch_groups or number):
             indices = (groups[:, None] * K + torch.arange(K)).flatten()
             with torch.set_grad_enabled(self.optimizer is not None):
                 losses = self.loss(self._rewards(batch, groups), Pairs(*(pair[indices] for pair in pairs)))
             self._step(losses.loss)
-            found.append([loss.detach() for loss in losses])
-        return GroupLosses(*map(torch.cat, zip(*found, strict=True)))
+            step_losses.append([loss.detach() for loss in losses])
+        return GroupLosses(*map(torch.cat, zip(*step_losses, strict=True)))
 
     def _step(self, loss: Float[Tensor, " G"]) -> None:
         counts = ~loss.isnan()

@@ -83,18 +83,18 @@ def reference_probabilities(
     Opening and reference are tokenised apart, so that the reference's tokens are the same behind every opening. Dropout
     is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
     """
-    rows = [_row(encoder, *one) for one in zip(prompts, openings, references, strict=True)]
+    rows = [_row(encoder, *part) for part in zip(prompts, openings, references, strict=True)]
     short = [index for index, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
-    found = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+    probabilities = torch.full((len(rows),), torch.nan, dtype=torch.float64)
     device, training = next(model.parameters()).device, model.training
     model.eval()
     try:
         for start in range(0, len(short), together):
-            places = short[start : start + together]
-            found[places] = _read(model, [rows[position] for position in places], device, formula)
+            indices = short[start : start + together]
+            probabilities[indices] = _read(model, [rows[position] for position in indices], device, formula)
     finally:
         model.train(training)
-    return found
+    return probabilities
 
 
 def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tuple[list[int], int]:
@@ -111,5 +111,5 @@ def _read(
     tokens, attention = batch.tokens.to(device), batch.attention.to(device)
     start = torch.tensor([length for _, length in rows], device=device)
     logprobs = answer_logprobs(model, tokens, attention, start)
-    places = torch.arange(tokens.shape[1], device=device)
-    return formula(logprobs, attention & (places >= start[:, None])).double().cpu()
+    positions = torch.arange(tokens.shape[1], device=device)
+    return formula(logprobs, attention & (positions >= start[:, None])).double().cpu()

@@ -65,7 +65,9 @@ class RewardSources:
         self.sources, self.skip, self.record = dict(sources), skip, record
         self.names = tuple(name for source in self.sources for name in self._components(source))
         self.reads_states = any(getattr(source, "reads_states", False) for source in self.sources.values())
-        self.learners: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "learn")}
+        self.learners: dict[str, Any] = {
+            name: source for name, source in self.sources.items() if hasattr(source, "learn")
+        }
 
     def __call__(
         self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S D"]] | None = None
@@ -73,11 +75,11 @@ class RewardSources:
         """The rewards of all components, and what went wrong."""
         columns, members, faults = [], {}, []
         for name, source in self.sources.items():
-            values, found = self._ask(name, source, examples, states)
+            values, member_values = self._ask(name, source, examples, states)
             if hasattr(source, "spread"):
-                members[name], values, found = self._ask_members(name, source, examples, values, found)
+                members[name], values, member_values = self._ask_members(name, source, examples, values, member_values)
             columns.append(values)
-            faults += found
+            faults += member_values
         if self.record is not None:
             _append(self.record, faults)
         if faults and not self.skip:
@@ -89,12 +91,20 @@ class RewardSources:
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
         """Of the reward models that learn: what decides a reward now, beside its text."""
-        return {name: one.version._asdict() for name, one in self.learners.items() if hasattr(one, "version")}
+        return {
+            name: learner.version._asdict() for name, learner in self.learners.items() if hasattr(learner, "version")
+        }
 
     def facts(self) -> dict[str, float]:
         """What sources log of the answers that they rated last, as `NAME/FACT`."""
-        telling: dict[str, Any] = {name: one for name, one in self.sources.items() if hasattr(one, "facts")}
-        return {f"{name}/{fact}": value for name, one in telling.items() for fact, value in one.facts().items()}
+        sources_with_facts: dict[str, Any] = {
+            name: source for name, source in self.sources.items() if hasattr(source, "facts")
+        }
+        return {
+            f"{name}/{fact}": value
+            for name, source in sources_with_facts.items()
+            for fact, value in source.facts().items()
+        }
 
     def _components(self, name: str) -> list[str]:
         source: Any = self.sources[name]
@@ -108,8 +118,8 @@ class RewardSources:
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
         asked = (examples, states) if getattr(source, "reads_states", False) else (examples,)
         try:
-            said = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
-            rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in said]
+            values = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
+            rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in values]
         except CheckFailed:  # such as a server that scores under another contract by now
             raise
         except Exception as error:  # a user's function raises what it likes
@@ -159,9 +169,9 @@ class RewardSources:
             return None
         most = max(len(score) for score in scores.values())
         members = np.full((number, len(self.names), most), np.nan)
-        for name, one in scores.items():
+        for name, member_scores in scores.items():
             columns = [self.names.index(component) for component in self._components(name)]
-            members[:, columns, : len(one)] = np.moveaxis(one, 0, 2)
+            members[:, columns, : len(member_scores)] = np.moveaxis(member_scores, 0, 2)
         return torch.from_numpy(members)
 
 

@@ -112,9 +112,9 @@ class Side:
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
         ]
         completions = decode(SeparateModels(self.who), asked, batch_size=TOGETHER, progress=False)
-        for index, one in enumerate(completions):
-            self.tokens[index] += one.tokens
-            self.own[index] += [1] * len(one.tokens)
+        for index, partner_completion in enumerate(completions):
+            self.tokens[index] += partner_completion.tokens
+            self.own[index] += [1] * len(partner_completion.tokens)
         return [completion.text for completion in completions]
 
     def hear(self, texts: Sequence[str]) -> None:

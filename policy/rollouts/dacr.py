@@ -54,11 +54,11 @@ def dacr(
             _tell(sides, CRITICISE, answers)
             critiques = turn(CRITIQUE)
             _tell(sides, REWRITE, critiques)
-            talk = Talk(asked, answers, critiques, turn(FINAL))
+            dialogue = Talk(asked, answers, critiques, turn(FINAL))
         finally:
             trainer.model.train(training)  # decoding left it in evaluation mode
         for listener in listening:
-            listener.listen(talk)
+            listener.listen(dialogue)
         return {
             "prompt_ids": trainer._tokenize_prompts(list(asked))[0],
             "completion_ids": sides[0].tokens,

@@ -36,10 +36,10 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
             asked = [as_prompt(prompt) for prompt in prompts[::size]]
-            for place, answers in enumerate(
+            for prompt_index, answers in enumerate(
                 _searched(trainer, [_request(trainer, *item) for item in enumerate(asked)])
             ):
-                tokens_by_row |= {place * size + rank: answer for rank, answer in enumerate(answers)}
+                tokens_by_row |= {prompt_index * size + rank: answer for rank, answer in enumerate(answers)}
             trainer._note("sage/searched", len(tokens_by_row) / len(prompts))
         others = [index for index in range(len(prompts)) if index not in tokens_by_row]
         drawn = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]

@@ -41,9 +41,9 @@ def shares(
     """
     change = strong - weak
     terms = ((alpha, weak), (beta, (-change).clamp_min(0)), (gamma, change.clamp_min(0)))
-    found = sum((share * term / term.sum() for share, term in terms if term.sum() > 0), torch.zeros_like(weak))
-    total = found.sum()
-    return found / total if total > 0 else torch.full_like(weak, 1 / max(len(weak), 1))
+    total_share = sum((share * term / term.sum() for share, term in terms if term.sum() > 0), torch.zeros_like(weak))
+    total = total_share.sum()
+    return total_share / total if total > 0 else torch.full_like(weak, 1 / max(len(weak), 1))
 
 
 def _cost(logprobs: Float[Tensor, "N L"], rollout: Rollout) -> Float[Tensor, " N"]:

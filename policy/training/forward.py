@@ -117,14 +117,14 @@ def states_of(
     model: Any, encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256
 ) -> list[Float[Tensor, "S D"]]:
     """What `own_states` has, of prompts and answers given as text: each answer is read as if it had ended by itself."""
-    rows, found = [encoded.ids for encoded in encoder.encode_all(examples)], []
+    rows, hidden_states = [encoded.ids for encoded in encoder.encode_all(examples)], []
     device = next(model.parameters()).device
     for index in range(0, len(rows), batch_size):
         batch = pad(rows[index : index + batch_size])
         tokens, attention = batch.tokens.to(device), batch.attention.to(device)
         states = model.get_decoder()(input_ids=tokens, attention_mask=attention.long(), use_cache=False)
-        found += _before_last(states.last_hidden_state, attention)
-    return found
+        hidden_states += _before_last(states.last_hidden_state, attention)
+    return hidden_states
 
 
 def _targets(rows: Answers) -> Int[Tensor, " T"]:

@@ -64,6 +64,6 @@ def means(loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor
     facts = torch.cat([loss.sums[:, 1:], answered], 1).detach().sum(0)
     gap, clipped, live, ratio, number = accelerator.reduce(facts, reduction="sum").tolist()
     sums = torch.stack([entropy.detach().sum(), response.sum()])
-    total, said = accelerator.reduce(sums, reduction="sum").tolist()
+    total, n_tokens = accelerator.reduce(sums, reduction="sum").tolist()
     tokens = max(live, 1.0)
-    return Means(clipped / tokens, ratio / tokens, total / max(said, 1.0), gap / tokens, gap / max(number, 1.0))
+    return Means(clipped / tokens, ratio / tokens, total / max(n_tokens, 1.0), gap / tokens, gap / max(number, 1.0))

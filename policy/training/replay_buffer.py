@@ -77,8 +77,8 @@ class Backlog:
 def remembered(entries: Sequence[Kept], device: torch.device) -> Past:
     """All answers, the oldest first; groups of different batches have different numbers."""
     fields, offset = [], 0
-    for one in entries:
-        fields.append(one.rollout._asdict() | {"group": one.rollout.group + offset})
+    for kept_entry in entries:
+        fields.append(kept_entry.rollout._asdict() | {"group": kept_entry.rollout.group + offset})
         offset = int(fields[-1]["group"].max()) + 1
     columns = {name: [field[name] for field in fields] for name in Rollout._fields}
     joint = {name: None if column[0] is None else _stacked(column, device) for name, column in columns.items()}
@@ -101,9 +101,9 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
         raise UsageError(f"the replay chose {int(live.sum())} answers and a batch has {size}; let it choose fewer")
     device, newest = advantages.device, batches[-1]
     joint: Batch = {}
-    for name, one in newest.items():
-        rows = isinstance(one, Tensor) and one.dim() > 0
-        joint[name] = _stacked([o[name] for o in batches], device, name.startswith("prompt")) if rows else one
+    for name, values in newest.items():
+        rows = isinstance(values, Tensor) and values.dim() > 0
+        joint[name] = _stacked([o[name] for o in batches], device, name.startswith("prompt")) if rows else values
     total = joint["weights"].sum() / len(batches)
     joint["weights"] = joint["weights"] * live[:, None]
     if (alive := joint["weights"].sum()) > 0:

@@ -225,8 +225,11 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         values = after = None
         if self.learner and read is not None:
             with torch.no_grad():
-                found = self.learner.critic(at_answers(read.states, rows))
-            values, after = found[:, :-1] * rows.response, found.gather(1, behind(rows.response)[:, None]).squeeze(1)
+                critic_values = self.learner.critic(at_answers(read.states, rows))
+            values, after = (
+                critic_values[:, :-1] * rows.response,
+                critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1),
+            )
         finished = self._gather((ends & rows.response & last_token(batch["completion_mask"].bool())).any(1))
         return Rollout(
             group=torch.arange(len(finished), device=finished.device) // self._size,

@@ -38,8 +38,8 @@ def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int =
         agent = writers(rollout.group, agents)
         means = [*state["means"], agents_means(total, agent, agents)][-window:]
         P = torch.tensor(capabilities(means, floor), dtype=torch.float64, device=total.device)
-        found = pooled_advantages(total, rollout.group, agent, P, learner=0, epsilon=epsilon)
-        return {"means": means}, found.to(advantages.dtype)
+        agent_advantages = pooled_advantages(total, rollout.group, agent, P, learner=0, epsilon=epsilon)
+        return {"means": means}, agent_advantages.to(advantages.dtype)
 
     return Transform("advantage", change, stage=1, start={"means": []})
 

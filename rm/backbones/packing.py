@@ -197,7 +197,7 @@ def attend(
         raise ValueError(f"{type(module).__name__} does not attend to a packed row; it came with {strange}")
     packed.layers += 1
     rows = [tensor[0].transpose(0, 1) for tensor in (query, key, value)]  # [T, H, D]
-    found = []
+    head_outputs = []
     for part in packed.parts:
         indices = (part.queries, part.keys, part.keys)
         q, k, v = (row[position].transpose(1, 2) for row, position in zip(rows, indices, strict=True))  # [N, H, S, D]
@@ -205,8 +205,8 @@ def attend(
         if part.positions is not None:
             mask = torch.arange(k.shape[2], device=k.device) <= part.positions[:, None, :, None]
         outputs, _ = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling, **options)
-        found.append(outputs.flatten(0, 1))
-    return torch.cat(found)[packed.order][None], None
+        head_outputs.append(outputs.flatten(0, 1))
+    return torch.cat(head_outputs)[packed.order][None], None
 
 
 AttentionInterface.register(NAME, attend)

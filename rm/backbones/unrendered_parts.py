@@ -114,9 +114,9 @@ def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any
     Every text is replaced by a marked word. Reasoning before the last message may go: some models never read it again.
     """
     marked, marks = [], {}
-    for place, turn in enumerate(turns):
-        markers, probe = _marked(turn, place)
-        if place < len(turns) - 1:
+    for turn_index, turn in enumerate(turns):
+        markers, probe = _marked(turn, turn_index)
+        if turn_index < len(turns) - 1:
             probe = {mark: part for mark, part in probe.items() if part != REASONING}
         marked.append(markers)
         marks |= probe

@@ -57,14 +57,14 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
         except UNREADABLE as error:
             raise DataError(f"{index}: damaged ({error}); fetch it again") from error
         paths = [path for name in sorted({shards[n] for n in names if n in shards}) if (path := _file(source, name))]
-    found: dict[str, Tensor] = {}
+    tensors_by_name: dict[str, Tensor] = {}
     for path in paths:
         try:
             with safe_open(path, framework="pt") as tensors:
-                found |= {name: tensors.get_tensor(name) for name in {*names} & {*tensors.keys()}}
+                tensors_by_name |= {name: tensors.get_tensor(name) for name in {*names} & {*tensors.keys()}}
         except SafetensorError as error:
             raise DataError(f"{path}: damaged ({error}); fetch it again") from error
-    return found
+    return tensors_by_name
 
 
 def _file(source: str, name: str) -> Path | None:

@@ -146,9 +146,9 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
     are taken to be as wide.
     """
     spread, rollouts = machine.spread, step.rows * work.accumulation
-    own = resident_parts(shape, step, spread, optimizer)
+    own_parts = resident_parts(shape, step, spread, optimizer)
     others = others_bytes(shape, step, work, spread)
-    around = own | others
+    around = own_parts | others
     sharding = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
     writing = Decoding(shape, rollouts, work.prompt, step.length - work.prompt, step.precision.weights, held=False)
     narrow = step.precision.compute < WIDE

@@ -203,18 +203,22 @@ def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
     """The matrices of one decoder layer."""
     if any(parameter.dim() > 2 and _of_layer(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
-    found: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
+    sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
     for key, module in model.named_modules():
         layer_index = _of_layer(key)
         if layer_index is not None and isinstance(module, nn.Linear | Conv1D):
             outputs, inputs = module.weight.shape if isinstance(module, nn.Linear) else reversed(module.weight.shape)
-            found[layer_index][key.partition(f".{layer_index}.")[2]] = inputs, outputs
+            sizes_by_layer[layer_index][key.partition(f".{layer_index}.")[2]] = inputs, outputs
     groups: dict[str, list[str]] = defaultdict(list)
-    for key in found[0]:
+    for key in sizes_by_layer[0]:
         groups["attention" if "att" in key else "mlp"].append(key)
-    if len(found) != layers or any(layer != found[0] for layer in found.values()) or len(groups) != 2:
+    if (
+        len(sizes_by_layer) != layers
+        or any(layer != sizes_by_layer[0] for layer in sizes_by_layer.values())
+        or len(groups) != 2
+    ):
         raise UsageError(f"{name}: its layers are not all of attention and an MLP; the formulas are of such decoders")
     stages = {key: READS for key in groups["attention"]} | {key: WIDENS for key in groups["mlp"]}
     out = [key for key in groups["attention"] if re.search(OUT, key.rpartition(".")[2])] or groups["attention"]
     stages |= {out[-1]: MIXES, groups["mlp"][-1]: NARROWS}
-    return tuple(Linear(key.rpartition(".")[2], *sizes, stages[key]) for key, sizes in found[0].items())
+    return tuple(Linear(key.rpartition(".")[2], *sizes, stages[key]) for key, sizes in sizes_by_layer[0].items())

@@ -70,8 +70,8 @@ def parity(
     coarse = model.contract.dtype not in ("float32", "float64")
     for name, way in ways.items():
         tolerance = max((HALF if coarse or name in half else FULL) * float(ours.std(0).max()), 1e-6)
-        found = compared(model, examples, ours, name, way(examples), tolerance)
-        yield found._replace(told=name in told)
+        parity_result = compared(model, examples, ours, name, way(examples), tolerance)
+        yield parity_result._replace(told=name in told)
 
 
 def compared(
@@ -82,7 +82,7 @@ def compared(
         because = theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
         theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, because)
     gaps = np.nan_to_num(np.abs(theirs.scores - ours), nan=np.inf)
-    found = Parity(
+    result = Parity(
         way,
         len(examples),
         float(gaps.max()),
@@ -93,7 +93,7 @@ def compared(
         first_token(model, examples, theirs.tokens),
         "",
     )
-    return found if found.same else found._replace(culprit=culprit(model, examples, ours, theirs))
+    return result if result.same else result._replace(culprit=culprit(model, examples, ours, theirs))
 
 
 def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:

@@ -49,13 +49,13 @@ def overlaps(
     turns = [
         (row, n, normal_prompt(text)) for row, prompt in enumerate(prompts) for n, text in enumerate(_users(prompt))
     ]
-    said = [text for _, _, text in turns]
-    shingled = _shingles(said)
+    turn_texts = [text for _, _, text in turns]
+    shingled = _shingles(turn_texts)
     for name, texts in benchmarks.items():
         known = {normal_prompt(text): text for text in texts}
         overlaps_by_row: dict[int, Overlap] = {}
-        for place, other, likeness in _alike(said, shingled, list(known), near):
-            row, turn, _ = turns[place]
+        for turn_index, other, likeness in _alike(turn_texts, shingled, list(known), near):
+            row, turn, _ = turns[turn_index]
             if row not in overlaps_by_row or likeness > overlaps_by_row[row].likeness:
                 overlaps_by_row[row] = Overlap(row, name, known[other], likeness, turn)
         yield from (overlaps_by_row[row] for row in sorted(overlaps_by_row))

@@ -40,10 +40,10 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
     def parse(values: Mapping[str, Any]) -> Judged:
         if "chosen" in values:
             pair = parse_pair(values)
-            told = [_scores(values.get(f"scores_{side}"), objectives) for side in ("chosen", "rejected")]
+            side_scores = [_scores(values.get(f"scores_{side}"), objectives) for side in ("chosen", "rejected")]
             answers = [
                 ScoredAnswer(pair.id, example, scores)
-                for example, scores in zip(pair.examples, told, strict=True)
+                for example, scores in zip(pair.examples, side_scores, strict=True)
                 if scores
             ]
             return Judged([pair], answers)

@@ -127,22 +127,22 @@ class PairStream(IterableDataset):
         """The pairs of the block that begins there, and where the next one begins: blocks do not span sources."""
         source = self.sources[position.source]
         dataset, rows = self._at(position)
-        number, found = position.row, []
-        while len(found) < self.block and (several := _next(rows, self.block - len(found), source)):
+        number, rows_read = position.row, []
+        while len(rows_read) < self.block and (several := _next(rows, self.block - len(rows_read), source)):
             named = [
                 Row(f"{source}: row {number + n}", _without_absent(values)) for n, values in enumerate(several, start=1)
             ]
-            found += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
+            rows_read += parsed(named, lambda row: parse_pair(row.values), self.on_bad_row, self.report)
             number += len(several)
-        if not found and number == 0:
+        if not rows_read and number == 0:
             raise DataError(f"{source}: no row; name a source with preference pairs")
-        if len(found) == self.block:
+        if len(rows_read) == self.block:
             after = position._replace(inner=dataset.state_dict(), row=number)
             self._open = after, dataset, rows
-            return found, after
+            return rows_read, after
         wraps = position.source + 1 == len(self.sources)
         after = Place(position.epoch + wraps, 0 if wraps else position.source + 1)
-        return (found, after) if found else self.read(after)
+        return (rows_read, after) if rows_read else self.read(after)
 
     def _at(self, position: Place) -> tuple[Any, Iterator[Any]]:
         """A source that was read up to there, and its next rows."""

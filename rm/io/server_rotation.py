@@ -45,9 +45,9 @@ class Rotation:
         """The next that is up and not in `but`; where none is, the one whose rest ends first, of the others if any."""
         available = self.up(now, but)
         others = [index for index in range(self.number) if index not in but] or range(self.number)
-        place = available[0] if available else min(others, key=lambda index: self.rests[index].until)
-        self.turn = (place + 1) % self.number
-        return place
+        chosen = available[0] if available else min(others, key=lambda index: self.rests[index].until)
+        self.turn = (chosen + 1) % self.number
+        return chosen
 
     def wait(self, now: float) -> float:
         """Seconds until one of them is up."""

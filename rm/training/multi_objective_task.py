@@ -172,17 +172,17 @@ class ObjectivesTask:
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Per objective: accuracy over the pairs decided for it, root mean squared error of scores; mean accuracy."""
         rewards, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
-        told: dict[str, float] = {}
+        metric_values: dict[str, float] = {}
         shares = []
         for k, name in enumerate(self.objectives):
             gap, wins, scores = rewards[:, 0, k] - rewards[:, 1, k], stated[:, 0, k], stated[:, 1, k]
             decided, rated = ~np.isnan(wins) & (wins != 0.5), ~np.isnan(scores)
             if decided.any():
-                told[f"accuracy_{name}"] = float((gap * (wins - 0.5) > 0)[decided].mean())
-                shares.append(told[f"accuracy_{name}"])
+                metric_values[f"accuracy_{name}"] = float((gap * (wins - 0.5) > 0)[decided].mean())
+                shares.append(metric_values[f"accuracy_{name}"])
             if rated.any():
-                told[f"rmse_{name}"] = float(np.sqrt(np.square(rewards[:, 0, k] - scores)[rated].mean()))
-        return told | {"accuracy": float(np.mean(shares)) if shares else NAN}
+                metric_values[f"rmse_{name}"] = float(np.sqrt(np.square(rewards[:, 0, k] - scores)[rated].mean()))
+        return metric_values | {"accuracy": float(np.mean(shares)) if shares else NAN}
 
     def save(self, folder: Path) -> None:
         """What the losses learn."""

@@ -179,11 +179,16 @@ def _packages() -> Iterator[Check]:
     needed = [requirement for requirement in _requirements() if not _extras_of(requirement)]
     if not needed:
         yield Check(PROJECT, "warn", "run from a checkout that is not installed", "pip install --editable .")
-    for one in needed:
-        version = _version(one.name)
-        fits = version is not None and one.specifier.contains(version, prereleases=True)
+    for needed_package in needed:
+        version = _version(needed_package.name)
+        fits = version is not None and needed_package.specifier.contains(version, prereleases=True)
         status = "ok" if fits else "fail"
-        yield Check(one.name, status, version or "not installed", f"pip install '{one.name}{one.specifier}'")
+        yield Check(
+            needed_package.name,
+            status,
+            version or "not installed",
+            f"pip install '{needed_package.name}{needed_package.specifier}'",
+        )
 
 
 def _kernels(backend: str) -> Check:

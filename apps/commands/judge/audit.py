@@ -25,15 +25,19 @@ def names_of(
     wrote = Counter(author for case in cases for author in case.authors)
     names_by_judge: dict[str, Names] = {}
     for text in config.names:
-        key, sign, own = text.rpartition("=")
-        if not (key and sign and own):
+        key, sign, result_name = text.rpartition("=")
+        if not (key and sign and result_name):
             raise UsageError(f"--names is MODEL=AUTHOR or JUDGE=AUTHOR, got '{text}'")
-        if wrote and own not in wrote:
-            raise UsageError(f"--names {text}: none of the answers is by '{own}'; {did_you_mean(own, wrote)}")
+        if wrote and result_name not in wrote:
+            raise UsageError(
+                f"--names {text}: none of the answers is by '{result_name}'; {did_you_mean(result_name, wrote)}"
+            )
         named = [*_called(judges, key, shorts.get(key, key))]
         if not named:
             raise UsageError(f"--names {text}: no judge '{key}'; {did_you_mean(key, [judge.name for judge in judges])}")
-        names_by_judge |= dict.fromkeys(named, Names(own, config.other_author or _other(text, own, wrote)))
+        names_by_judge |= dict.fromkeys(
+            named, Names(result_name, config.other_author or _other(text, result_name, wrote))
+        )
     return names_by_judge
 
 
@@ -42,11 +46,11 @@ def _called(judges: Sequence[BatchJudge], key: str, short: str) -> Iterator[str]
     return (judge.name for judge in judges if judge.name == key or judge.name.startswith(f"{short} "))
 
 
-def _other(text: str, own: str, wrote: Counter[str]) -> str:
-    others = [author for author, _ in wrote.most_common() if author != own]
+def _other(text: str, result_name: str, wrote: Counter[str]) -> str:
+    others = [author for author, _ in wrote.most_common() if author != result_name]
     if not others:
         raise UsageError(
-            f"--names {text}: there is no other author that '{own}' could be preferred to; name one with "
+            f"--names {text}: there is no other author that '{result_name}' could be preferred to; name one with "
             "--other_author, or give the cases a column authors"
         )
     return others[0]

@@ -57,8 +57,8 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         return facts | _fix(read, linted.left_out(config.keep), Path(config.fix))
     if linted.findings or linted.leaks:
         worst = ", ".join(f"{reason} {number}" for reason, number in linted.reasons.items())
-        said = worst or "the label can be guessed"
-        raise CheckFailed(f"{', '.join(config.data)}: {said}; --fix FILE writes the rows without findings")
+        summary_reason = worst or "the label can be guessed"
+        raise CheckFailed(f"{', '.join(config.data)}: {summary_reason}; --fix FILE writes the rows without findings")
     return facts
 
 

@@ -92,11 +92,13 @@ def junit(model: str, results: Sequence[Parity]) -> bytes:
     suite = ElementTree.Element(
         "testsuite", name=_xml(f"parity of {model}"), tests=str(len(results)), failures=str(len(failed)), errors="0"
     )
-    for one in results:
-        case = ElementTree.SubElement(suite, "testcase", classname="rewardlab.parity", name=_xml(one.way))
-        ElementTree.SubElement(case, "system-out").text = _xml(sentence(one))
-        if not one.passed:
-            ElementTree.SubElement(case, "failure", message=_xml(one.culprit)).text = _xml(sentence(one))
+    for parity_result in results:
+        case = ElementTree.SubElement(suite, "testcase", classname="rewardlab.parity", name=_xml(parity_result.way))
+        ElementTree.SubElement(case, "system-out").text = _xml(sentence(parity_result))
+        if not parity_result.passed:
+            ElementTree.SubElement(case, "failure", message=_xml(parity_result.culprit)).text = _xml(
+                sentence(parity_result)
+            )
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
 
 

@@ -36,9 +36,11 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     results: list[Parity] = []
     for group in groups:
         half = [*precision, *(group.ways if config.half and group.theirs else ())]
-        for one in parity(model, group.examples, group.ways, half=half, told=() if config.half else [*precision]):
-            say(f"{verdict(one):>6}  {sentence(one)}")
-            results.append(one)
+        for parity_result in parity(
+            model, group.examples, group.ways, half=half, told=() if config.half else [*precision]
+        ):
+            say(f"{verdict(parity_result):>6}  {sentence(parity_result)}")
+            results.append(parity_result)
     notes += left_out
     text = markdown(config.model, model.contract, results, notes)
     facts = as_json(config.model, model.contract, results, notes)

@@ -93,8 +93,8 @@ def vllm(url: str, model: Any) -> tuple[dict[str, Way], dict[str, Way]]:
         contract, scores = model.contract, []
         cut = {"truncate_prompt_tokens": contract.max_length, "truncation_side": contract.truncation}
         cut = cut if contract.max_length else {}
-        for one in examples:
-            scores += server.classify(**chat_body(one), use_activation=False, **cut)
+        for chat_example in examples:
+            scores += server.classify(**chat_body(chat_example), use_activation=False, **cut)
         read = [server.tokens(example) for example in examples]
         tokens = None if None in read else [model.encoder.truncated(ids) for ids in read if ids is not None]
         return Scored(np.array(scores, float), tokens)

@@ -140,13 +140,13 @@ def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[
     scored = config.kind == "scalar" and len(guide.objectives) > 1
     for objective, path in (_source(source, guide) for source in sources):
         if scored and objective is None:
-            found, read = load_judged(path, guide.objectives, on_bad_row="skip")
+            judged_pairs, read = load_judged(path, guide.objectives, on_bad_row="skip")
         else:
             pairs, read = load_pairs(path, on_bad_row="skip")
-            found = Judged(
+            judged_pairs = Judged(
                 [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
             )
-        data = Judged(data.pairs + found.pairs, data.answers + found.answers)
+        data = Judged(data.pairs + judged_pairs.pairs, data.answers + judged_pairs.answers)
         report += read
     return data, report
 

@@ -104,17 +104,19 @@ def shared_out(
                 server: pool.submit(draw, server, [row for group in groups_dealt for row in group])
                 for server, groups_dealt in dealt.items()
             }
-        for place, own in dealt.items():
-            error = asked[place].exception()
+        for groups_of_server, server_index in dealt.items():
+            error = asked[groups_of_server].exception()
             if isinstance(error, DataError):
-                rotation.failed(place, clock(), since=sent)
-                failed.add(place)
-                left += own
+                rotation.failed(groups_of_server, clock(), since=sent)
+                failed.add(groups_of_server)
+                left += server_index
                 if len(failed) == rotation.number:
                     raise error
             else:
-                drawn |= dict(zip([row for group in own for row in group], asked[place].result(), strict=True))
-                rotation.worked(place)
+                drawn |= dict(
+                    zip([row for group in server_index for row in group], asked[groups_of_server].result(), strict=True)
+                )
+                rotation.worked(groups_of_server)
     return drawn
 
 

@@ -127,8 +127,8 @@ def agreement(first: Side, second: Side) -> Mapping[tuple[str, str], int]:
 
 @lru_cache(maxsize=16)
 def _agreement(first: Side, second: Side, *_stamps: tuple) -> Mapping[tuple[str, str], int]:
-    found = _rows(first, second, f"SELECT was, now, count(*) FROM ({_BOTH}) GROUP BY was, now")
-    counts = {(was, now): count for was, now, count in found}
+    verdict_counts = _rows(first, second, f"SELECT was, now, count(*) FROM ({_BOTH}) GROUP BY was, now")
+    counts = {(was, now): count for was, now, count in verdict_counts}
     return {(was, now): counts.get((was, now), 0) for was in OUTCOMES for now in OUTCOMES}
 
 

@@ -62,12 +62,16 @@ def tab(site: Site) -> None:
     site.page.load(None, None, None, js=KEYS)
     follow(controls.run.input(choose, [controls.run, marks, diff], everything, **QUIET))
     follow(shown.timer.tick(_grown(site), [*controls, shown.item, marks, diff], [controls.run, *everything], **QUIET))
-    for one in filters:
-        if not isinstance(one, gr.Textbox):
-            on(one.input, _first, trigger_mode="always_last")
-    for one in (controls.search, controls.margin, controls.gap):  # their `input` does not tell when they get empty
+    for filter_control in filters:
+        if not isinstance(filter_control, gr.Textbox):
+            on(filter_control.input, _first, trigger_mode="always_last")
+    for filter_control in (
+        controls.search,
+        controls.margin,
+        controls.gap,
+    ):  # their `input` does not tell when they get empty
         inputs, outputs = [typed, shown.position, marks, diff, *controls], [typed, *shown]
-        follow(one.change(_retyped(site), inputs, outputs, **QUIET, trigger_mode="always_last"))
+        follow(filter_control.change(_retyped(site), inputs, outputs, **QUIET, trigger_mode="always_last"))
     on(buttons["page-before"].click, lambda position, _: _page_start(position) - SIZE)
     on(buttons["page-after"].click, lambda position, _: _page_start(position) + SIZE)
     on(buttons["item-before"].click, lambda position, _: position - 1)
@@ -184,8 +188,8 @@ def _grown(site: Site) -> Callable[..., list[Any]]:
     def grown(*values: Any) -> list[Any]:
         asked, (item, marks, diff) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
         run = pick(site, site.root.followed(asked.run, JUDGED), JUDGED)
-        wanted = [*asked._replace(run=run, only=",".join(asked.only)), item]
-        query = {name: value for name, value in zip(NAMES, wanted, strict=True) if value}
+        address_values = [*asked._replace(run=run, only=",".join(asked.only)), item]
+        query = {name: value for name, value in zip(NAMES, address_values, strict=True) if value}
         return [run_list(site, run, JUDGED), *_open(site, query, marks, diff)]
 
     return sentences(grown)

@@ -109,11 +109,13 @@ def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
     parts = [_stacked(answer, names) for answer in answers]
     scale = scale_of([np.nanmax(part, axis=0, initial=0.0) for part in parts])
     boxes = []
-    for one, part in zip(answers, parts, strict=True):
-        best = part.argmax(0) if len(names) else np.zeros(len(one.base), int)
+    for guided_answer, part in zip(answers, parts, strict=True):
+        best = part.argmax(0) if len(names) else np.zeros(len(guided_answer.base), int)
         strength = np.clip(np.take_along_axis(part, best[None], 0)[0] / scale.limit, 0, 1)
         boxes.append(
-            _box(one, [Shade(PALETTE[k % len(PALETTE)], float(s)) for k, s in zip(best, strength, strict=True)])
+            _box(
+                guided_answer, [Shade(PALETTE[k % len(PALETTE)], float(s)) for k, s in zip(best, strength, strict=True)]
+            )
         )
     limit = f"full colour from {number(scale.limit)} nats on"
     return boxes, f'<div class="legend">{swatches_html(names)}<span class="faint">{limit}</span></div>'

@@ -204,10 +204,10 @@ def _at(orders: Sequence[tuple[int, ...]], index: int) -> tuple[int, ...]:
     return orders[index] if index < len(orders) else ()
 
 
-def _request(place: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
+def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
     """Which answers the request showed, in which order, and what its reply says."""
     names = ", then ".join(f"answer {index + 1}" for index in order)
-    head = f"<span>Reply {place + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
+    head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
     verdict = said_of(raw, order, answers)
     return head + (f'<span class="end">{shown(verdict)}</span>' if verdict else "")
 

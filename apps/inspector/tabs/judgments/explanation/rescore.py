@@ -143,11 +143,15 @@ def needs_judge(edited: Rubric, judged: Rubric | None, values: Sequence[Mapping[
     known = {name for marks in values for name in marks}
     before = {item.id: _meaning(item) for item in (*judged.rules, *judged.principles)} if judged else {}
     changes = []
-    for one in (*edited.rules, *edited.principles):
-        if one.id not in known:
-            changes.append(f"'{one.id}' has no verdict here and does not count; a judge would have to be asked.")
-        elif one.id in before and before[one.id] != _meaning(one):
-            changes.append(f"'{one.id}' says something else than what was judged; its verdict is on the old words.")
+    for rubric_item in (*edited.rules, *edited.principles):
+        if rubric_item.id not in known:
+            changes.append(
+                f"'{rubric_item.id}' has no verdict here and does not count; a judge would have to be asked."
+            )
+        elif rubric_item.id in before and before[rubric_item.id] != _meaning(rubric_item):
+            changes.append(
+                f"'{rubric_item.id}' says something else than what was judged; its verdict is on the old words."
+            )
     return changes
 
 
