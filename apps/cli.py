@@ -41,7 +41,7 @@ from .runs.signals import ENDED, Terminated, ended_by_signal
 from .settings.preflight import check_settings
 
 EXIT = {UsageError: 2, DataError: 3, CheckFailed: 5}
-SHOWN = 300  # characters of the message of an error that nobody foresaw
+SHOWN = 300  # characters of the message of an unexpected error
 SERVERS = ("serve", "inspect")  # they end by themselves when a signal asks them to
 
 
@@ -97,14 +97,14 @@ VERBS = {
         positional="model",
     ),
     "card": Verb(
-        "A model card: contract, measured figures beside the nulls, data and limits, each from a file.",
+        "A model card: contract, measured figures beside the baselines, data and limits, each from a file.",
         CardConfig,
         "commands.card.run:run_card",
         "rewardlab card runs/rm --runs runs/rewardbench",
         positional="model",
     ),
     "eval": Verb(
-        "Judge a benchmark beside the nulls, with intervals.",
+        "Judge a benchmark beside the baselines, with intervals.",
         EvalConfig,
         "commands.eval.run:run_eval",
         "rewardlab eval --benchmark rewardbench --model runs/rm --data rewardbench.parquet --output runs/rewardbench",
@@ -209,7 +209,7 @@ VERBS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code.
 
-    0, 1 (an error that nobody foresaw), 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (ended by
+    0, 1 (an unexpected error), 2 (usage), 3 (data), 5 (a check failed), 130 (interrupted) or 143 (ended by
     SIGTERM or Ctrl-C).
     """
     words = list(sys.argv[1:] if argv is None else argv)
@@ -244,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(name: str, error: Exception) -> str:
-    """Return one sentence about an error that nobody foresaw, and write its traceback to a file."""
+    """Return one sentence about an unexpected error, and write its traceback to a file."""
     text = " ".join(str(error).split()) or "no message"
     sentence = f"{type(error).__name__}: {text[:SHOWN]}{'...' if len(text) > SHOWN else ''}"
     details = redacted(["".join(traceback.format_exception(error))])[0]
@@ -302,7 +302,7 @@ def _parser(name: str, verb: Verb) -> Any:
         [verb.config, *map(_named, verb.arguments)],
         prog=f"rewardlab {name}",
         description=verb.help,
-        epilog=f"Example:\n  {verb.example}\n\nEvery setting may also stand in a YAML file: --config file.yaml",
+        epilog=f"Example:\n  {verb.example}\n\nEvery setting may also be given in a YAML file: --config file.yaml",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

@@ -1,4 +1,4 @@
-"""Null baselines: what a scorer gets without reading the prompt. A claim begins where these end."""
+"""Baselines: what a scorer gets without reading the prompt. A claim begins where these end."""
 
 import hashlib
 from collections import Counter
@@ -71,7 +71,7 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
     right_indices = _right_places(cases)
     if len(right_indices) < 2:
         note = (
-            f"the right answer always stands in place {next(iter(right_indices)) + 1}"
+            f"the right answer always is at position {next(iter(right_indices)) + 1}"
             if right_indices
             else "no case has one right"
         )
@@ -82,7 +82,7 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
 
 
 def _right_places(cases: Sequence[Case]) -> Counter[int]:
-    """How often the right answer stands in each place, over the cases with one right answer."""
+    """How often the right answer is in each place, over the cases with one right answer."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
 
@@ -125,10 +125,10 @@ def _pairs(case: Case) -> list[PreferencePair]:
 
 
 def all_nulls(seed: int = 0) -> list[Null]:
-    """Every null that stands in every table."""
+    """Every baseline that is in every table."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 
 def nulls_for(cases: Sequence[Case], seed: int = 0) -> list[Null]:
-    """Every null, and `majority` where the place of the right answer varies."""
+    """Every baseline, and `majority` where the place of the right answer varies."""
     return all_nulls(seed) + ([majority()] if len(_right_places(cases)) > 1 else [])

@@ -100,7 +100,10 @@ def verdict(comparison: Comparison) -> str:
     gap = change.difference
     difference_text = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
     if not gap.real:
-        return f"{comparison.second} cannot be told from {comparison.first} ({difference_text}).{_needed(comparison)}"
+        return (
+            f"{comparison.second} does not differ significantly from {comparison.first} "
+            f"({difference_text}).{_needed(comparison)}"
+        )
     direction = "better" if gap.value > 0 else "worse"
     return f"{comparison.second} is significantly {direction} than {comparison.first} ({difference_text})."
 

@@ -63,8 +63,8 @@ def evaluate(
     """Judge every case with every scorer and add up as the suite's authors do.
 
     Intervals rest on `samples` bootstrap samples of whole prompts, by the method of `statistics.INTERVALS` that
-    `interval` names; all scorers share the samples, so that differences to a null are paired. Same cases, scorers and
-    seed: the same report, to the last digit.
+    `interval` names; all scorers share the samples, so that differences to a baseline are paired. Same cases, scorers
+    and seed: the same report, to the last digit.
     """
     if not cases:
         raise DataError(f"{suite.name}: there is no case to judge; check the data")
@@ -264,7 +264,7 @@ def _filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value:
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    """What a reader must not overlook: ties, and for every model what the nulls say of its figures."""
+    """What a reader must not overlook: ties, and for every model what the baselines say of its figures."""
     ties = [
         f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
         for row in rows
@@ -275,7 +275,7 @@ def _findings(rows: Sequence[Row]) -> list[str]:
 
 
 def _against_nulls(row: Row, area: str) -> str:
-    """One plain sentence: which nulls a model beats, which it cannot be told from, and which beat it."""
+    """Return which baselines a model beats, from which it does not differ significantly, and which beat it."""
     areas_by_null = {null: areas[area] for null, areas in row.minus_null.items()}
     if RANDOM_ALIKE in areas_by_null:  # a guess without ties is asked an easier question
         areas_by_null.pop(RANDOM, None)
@@ -283,16 +283,16 @@ def _against_nulls(row: Row, area: str) -> str:
         null: difference for null, difference in areas_by_null.items() if difference.value == difference.value
     }
 
-    def told(kind: str, nulls: Mapping[str, Difference]) -> str:
+    def listed(kind: str, nulls: Mapping[str, Difference]) -> str:
         figures = ", ".join(
             f"{null} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])" for null, d in nulls.items()
         )
         return f"{kind} {figures}" if nulls else ""
 
     parts = [
-        told("really better than", {n: d for n, d in differences.items() if d.low > 0}),
-        told("not to be told from", {n: d for n, d in differences.items() if not d.real}),
-        told("really worse than", {n: d for n, d in differences.items() if d.high < 0}),
+        listed("significantly better than", {n: d for n, d in differences.items() if d.low > 0}),
+        listed("not significantly different from", {n: d for n, d in differences.items() if not d.real}),
+        listed("significantly worse than", {n: d for n, d in differences.items() if d.high < 0}),
     ]
-    told_parts = "; ".join(part for part in parts if part)
-    return f"{area}: {row.scorer} is {told_parts}." if told_parts else ""
+    differences_text = "; ".join(part for part in parts if part)
+    return f"{area}: {row.scorer} is {differences_text}." if differences_text else ""

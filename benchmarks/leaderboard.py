@@ -1,4 +1,4 @@
-"""A leaderboard that admits ties: scorers in groups that the data cannot tell apart."""
+"""A leaderboard that admits ties: scorers in groups that the data cannot distinguish."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscor
 
 @dataclass(frozen=True)
 class Place:
-    """A scorer's line: its group is 1 for all that cannot be told from the best, and so on."""
+    """A scorer's line: its group is 1 for all that does not differ significantly from the best, and so on."""
 
     group: int
     scorer: str
@@ -74,7 +74,11 @@ def _place(group: int, name: str, judged, credits, figures) -> Place:
 
 def markdown(boards: Sequence[Board]) -> str:
     """One table a suite."""
-    parts = ["# Leaderboard", "", "Scorers of one group cannot be told from its best (paired bootstrap, Holm, 5 %)."]
+    parts = [
+        "# Leaderboard",
+        "",
+        "Scorers of one group does not differ significantly from its best (paired bootstrap, Holm, 5 %).",
+    ]
     for board in boards:
         lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.places]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]

@@ -15,11 +15,19 @@ METHODS = {
     "percentile": "bootstrap of whole prompts",
     "effective": "Wilson's, with the number of items that a bootstrap of whole prompts shows them to be worth",
 }
+EARLIER_WORDING = {
+    "What the nulls say": "What the baselines say",
+    "A null never reads the prompt.": "A baseline never reads the prompt.",
+    "really better than": "significantly better than",
+    "not to be told from": "not significantly different from",
+    "really worse than": "significantly worse than",
+}
+"""Phrases in the reports of earlier versions, and the phrases now."""
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
 
 
 def markdown(report: Report) -> str:
-    """The whole report: overall and sections, what the nulls say, subsets, contracts."""
+    """The whole report: overall and sections, what the baselines say, subsets, contracts."""
     rows = report.rows
     sections = list(rows[0].sections)
     main = table(
@@ -40,11 +48,11 @@ def markdown(report: Report) -> str:
             f"# {report.suite}",
             "",
             f"{report.cases} cases over {report.clusters} prompts. Accuracy in per cent with its 95 % interval "
-            f"({METHODS[report.interval]}). A null never reads the prompt." + _ceiling(rows),
+            f"({METHODS[report.interval]}). A baseline never reads the prompt." + _ceiling(rows),
             "",
             main,
             "",
-            "## What the nulls say",
+            "## What the baselines say",
             "",
             *(f"- {inert(note)}" for note in (*report.notes, *report.findings) or ("Nothing to add.",)),
             "",
@@ -141,3 +149,10 @@ def _bar(panel, position: int, interval: Interval, colour: str) -> None:
     value, low, high = (100 * number for number in interval)
     panel.barh(position, value, color=colour, height=0.62)
     panel.plot([low, high], [position, position], color="black", linewidth=1.2)
+
+
+def current_wording(text: str) -> str:
+    """Return a report's text with the phrases of earlier versions replaced by those of this version."""
+    for earlier, now in EARLIER_WORDING.items():
+        text = text.replace(earlier, now)
+    return text

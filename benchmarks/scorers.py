@@ -112,7 +112,7 @@ def _vote(judgment: Judgment, answers: int) -> np.ndarray:
 
 
 class StoredScores:
-    """Scores that somebody computed before, by case id; a case without one is an abstention."""
+    """Scores that were computed before, by case id; a case without one is an abstention."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 RANDOM = "random"
-"""The name of the null that guesses."""
+"""The name of the baseline that guesses."""
 
 
 class Suite(Protocol):
@@ -89,7 +89,7 @@ class Row:
     style: Mapping[str, float] = field(default_factory=dict)
     """What `style_facts` says of its scores."""
     minus_null: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
-    """Null -> section (or `overall`) -> this scorer minus that null, on the same items."""
+    """Baseline -> section (or `overall`) -> this scorer minus that baseline, on the same items."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Report:
     notes: tuple[str, ...]
     """What the suite says of its data."""
     findings: tuple[str, ...]
-    """What the figures say: abstentions, ties, nulls."""
+    """What the figures say: abstentions, ties, baselines."""
     samples: int
     seed: int
     interval: str = "effective"

@@ -55,7 +55,7 @@ def failure(reply: Reply) -> NoVerdict | None:
 
 
 Outcome = Sequence[float] | NoVerdict | str
-"""Scores, or why there are none; a text is a reason that somebody else gave."""
+"""Scores, or why there are none; a text is a reason from elsewhere."""
 
 
 def _settled(outcome: Outcome) -> dict[str, Any]:

@@ -12,7 +12,7 @@ KeyPoint = Sequence[Sequence[str]]
 
 
 def matched(text: str, keywords: Sequence[str]) -> list[str]:
-    """The keywords that stand in a text as whole words, in their order there and as often; letter case is no matter.
+    """The keywords that are in a text as whole words, in their order there and as often; letter case is no matter.
 
     >>> matched("The sun heats the sea, then Sun and wind...", ["sea", "sun"])
     ['sun', 'sea', 'sun']

@@ -74,7 +74,7 @@ class Criterion(NamedTuple):
     evidence: str = ""
     """The judge's quotation from the answer."""
     quoted: bool = False
-    """Whether the evidence does stand in the answer."""
+    """Whether the evidence is in the answer."""
 
 
 class Comparison(NamedTuple):
@@ -132,7 +132,7 @@ def scored(case: Case, scores: Sequence[float]) -> Judgment:
 
 
 class Judge(Protocol):
-    """Somebody who is shown a case as it stands and says what he thinks of it: a model behind an API, or a person."""
+    """One who is shown a case as it is and says what he thinks of it: a model behind an API, or a person."""
 
     name: str
 
@@ -149,7 +149,7 @@ class BatchJudge(Protocol):
 
     name: str
     role: str
-    """`model`, `reference` (shown beside it) or `null` (what any claim has to beat)."""
+    """`model`, `reference` (shown beside it) or `null` (a baseline)."""
     contract: str
     """Hash of everything that its judgments depend on; empty for one without."""
 

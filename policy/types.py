@@ -42,14 +42,14 @@ class Rollout(NamedTuple):
     total: Float[Tensor, " N"] | None = None
     """Their rewards, as transforms of advantages see them: after the rewards' transforms, before any KL."""
     written: Float[Tensor, "N L"] | None = None
-    """Under whoever wrote them: a server or a partner where it told, else the policy; nats, 0 outside the answer."""
+    """Under the model that wrote them: a server, a partner or the policy; nats, 0 outside the answer."""
 
 
 @runtime_checkable
 class AdvantageEstimator(Protocol):
     """Rewards -> advantages [N], or [N, L] where tokens differ.
 
-    A reward that is NaN is missing: its row has advantage 0 and counts for nobody. So has a row that has no other with
+    A reward that is NaN is missing: its row has advantage 0 and has no effect. So has a row that has no other with
     a reward in its group, where the formula compares within groups.
     """
 
@@ -126,7 +126,7 @@ Change = Callable[[State, Any, Rollout], tuple[State, Any]]
 
 @dataclass(frozen=True)
 class Transform:
-    """`Rewards` or advantages, changed; a reducer over steps. NaN stays NaN and counts for nobody."""
+    """`Rewards` or advantages, changed; a reducer over steps. NaN stays NaN and has no effect."""
 
     slot: str
     """"reward" or "advantage"."""

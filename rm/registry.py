@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import UsageError, did_you_mean
 
-ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, from the package that this file stands in
+ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, from the package that this file is in
 RENAMED = {
     "rm.models": {"feedback": "r2m"},
     "policy.aggregations": {"answer_mean": "completion_mean"},

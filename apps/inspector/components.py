@@ -20,7 +20,7 @@ R = TypeVar("R")
 NO_JUDGMENTS = "No run with judgments here yet: `rewardlab eval` and `rewardlab judge` write one with `--output`."
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
 SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
-"""Of events that ask a model: one at a time, and nobody who only looks waits for them."""
+"""Of events that ask a model: one at a time, and readers do not wait for them."""
 
 
 class Site(NamedTuple):
@@ -35,7 +35,7 @@ class Site(NamedTuple):
 
 
 def sentences(function: Callable[P, R]) -> Callable[P, R]:
-    """An event's function whose bad input is told on the page as one sentence."""
+    """An event's function whose bad input is shown on the page as one sentence."""
 
     @functools.wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -61,7 +61,7 @@ def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
 
 
 def number(value: float | None, name: str) -> float:
-    """What stands in a field; one that was emptied is told."""
+    """What is in a field; one that was emptied is reported."""
     if value is None:
         raise UsageError(f"{name} is empty; fill in a number")
     return value
@@ -84,7 +84,7 @@ def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> C
 
 
 def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
-    """The event at which the tab `name` first comes into sight: a tab that nobody looks at computes nothing.
+    """The event at which the tab `name` first comes into sight: a tab that is not visible computes nothing.
 
     `function` gets what the address asks of this tab, and the inputs.
     """
@@ -135,7 +135,7 @@ def pick(site: Site, preferred: str | None, *kinds: str, index: int = 0) -> str 
 def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
     """A list of a run's scorers with their roles, and the one that is wanted, or the first model.
 
-    Both are empty for a run that cannot be read: whoever shows it tells why.
+    Both are empty for a run that cannot be read: the view reports why.
     """
     try:
         heading = read_heading(site.root.find(run, JUDGED))
@@ -153,7 +153,7 @@ def run_list(site: Site, run: str | None, *kinds: str) -> gr.Dropdown:
 def filled_list(label: str, **options: Any) -> gr.Dropdown:
     """An empty list that another choice fills.
 
-    Any value is taken from it: while it is filled anew an event may still bring the old one, which whoever reads it
+    Any value is taken from it: while it is filled anew an event may still bring the old one, which its reader
     replaces.
     """
     return gr.Dropdown([], label=label, allow_custom_value=True, **options)

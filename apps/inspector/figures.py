@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from .html import HIDDEN
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#F0E442")
-"""Okabe and Ito's colours, which colour-blind readers tell apart; the first two are the ends of diverging scales."""
+"""Okabe and Ito's colours, which colour-blind readers distinguish; the first two are the ends of diverging scales."""
 
 
 def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: Any) -> go.Figure:
@@ -30,14 +30,14 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
 
 
 def titled(figure: go.Figure, title: str) -> go.Figure:
-    """With a title of its own, for figures that stand beside each other."""
+    """With a title of its own, for figures that are next to each other."""
     title_options = {"x": 0, "xanchor": "left", "yref": "container", "y": 1, "yanchor": "top", "pad": {"l": 8, "t": 8}}
     figure.update_layout(title={"text": plain(title), "font": {"size": 13}, **title_options})
     return figure.update_layout(margin={"t": 56 if len(figure.data) > 1 else 36})
 
 
 def plain(text: str, longest: int = 60) -> str:
-    """A stranger's name for Plotly, which reads some HTML in its texts: escaped, on one line, cut where it is long.
+    """An untrusted name for Plotly, which reads some HTML in its texts: escaped, on one line, cut where it is long.
 
     >>> plain("<b>rm</b>\\n"), plain("abcdef", 4)
     ('&lt;b&gt;rm&lt;/b&gt;', 'abc…')

@@ -22,7 +22,7 @@ PAGES = (
     *(f"{API}/{name}" for name in ("user", "login_check", "token", "app_id", "info")),
 )
 FOLDERS = ("/assets/", "/static/", "/svelte/", "/pwa_icon/", f"{API}/heartbeat/")
-"""With `PAGES` all that a page of ours asks for; Gradio's uploads, proxies, recordings and calls by name are closed."""
+"""With `PAGES` all that the page asks for; Gradio's uploads, proxies, recordings and calls by name are closed."""
 FILE = f"{API}/file="
 HEADERS = {
     "content-security-policy": f"{SOURCES}; base-uri 'self'; frame-ancestors 'none'",
@@ -35,7 +35,7 @@ HEADERS = {
 class Guard:
     """Refuses a request before Gradio sees it, and tells the browser what it must not do with the answer.
 
-    `hosts` are the names that this server goes by, None: any (see `stranger`).
+    `hosts` are the names that this server goes by, None: any (see `foreign_request`).
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] | None = None):

@@ -47,7 +47,7 @@ LONGEST = 100_000
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
-    """A stranger's text as HTML: escaped, with control and direction marks made visible, and cut where it is endless.
+    """An untrusted text as HTML: escaped, with control and direction marks made visible, and cut where it is endless.
 
     >>> shown("<b>\\x1b[31m\\u202etxt"), shown("abcdef", 4)
     ('&lt;b&gt;␛[31m<span class="mark">U+202E</span>txt', 'abcd<span class="mark">… 2 more characters</span>')

@@ -79,7 +79,7 @@ def _rows(stored: Mapping[str, Any]) -> tuple[Row, ...]:
     rows = tuple(map(_row, stored["rows"]))
     for row in rows:
         if row.subsets.keys() != stored["sizes"].keys() or row.sections.keys() != rows[0].sections.keys():
-            raise ValueError(f"'{row.scorer}' is told of other subsets or sections")
+            raise ValueError(f"'{row.scorer}' is reported for other subsets or sections")
     if not rows:
         raise ValueError("no scorer")
     return rows
@@ -110,5 +110,5 @@ def _interval(stored: Sequence[float | None]) -> Interval:
 
 
 def _number(stored: float | None) -> float:
-    """JSON has no NaN: it stands there as null."""
+    """JSON has no NaN: it is written as null."""
     return math.nan if stored is None else float(stored)

@@ -36,7 +36,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(rows: Sequence[np.ndarray], centre: float = 0.0, quantile: float = 0.95) -> Scale:
-    """One scale for several answers: the full colour is where so many of the values lie within; NaN does not count.
+    """One scale for several answers: the full colour is where that share of the values lie within; NaN does not count.
 
     >>> scale_of([np.array([-1.0, 2.0]), np.array([np.nan, 4.0])], quantile=1.0)
     Scale(centre=0.0, limit=4.0)

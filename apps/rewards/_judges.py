@@ -41,7 +41,7 @@ class OpenJudge(NamedTuple):
 def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
     """A judge that asks a single model; `settings` are those of `ChatConfig`, the others arguments of the kind.
 
-    With a folder `replies` they are kept there, and not asked again by whoever takes the same folder.
+    With a folder `replies` they are kept there, and not asked again by a run that takes the same folder.
     """
     known = {setting.name for setting in fields(ChatConfig)}
     config = ChatConfig(**{name: value for name, value in settings.items() if name in known})
@@ -117,7 +117,7 @@ class JudgeReward:
         self._before = self._so_far()
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
-        """One score per answer; that nobody replies at all is a `DataError`."""
+        """One score per answer; that no reply arrives at all is a `DataError`."""
         self._before = self._so_far()
         judgments = self._tournaments(examples) if self.compares else self._alone(examples)
         facts = self.facts()

@@ -21,7 +21,7 @@ class RunFacts(NamedTuple):
     """How often it will write answers and learn from them."""
     seed: int
     loading: Mapping[str, Any]
-    """Options for whoever opens a model."""
+    """Options for opening a model."""
     rows: Mapping[str, Sequence[Row]] = MappingProxyType({})
     """A prompt's text -> what the rows with that prompt have beside it, such as a reference."""
 
@@ -42,6 +42,6 @@ class RunFacts(NamedTuple):
             if other := [value for value in values if value != values[0]]:
                 raise DataError(
                     f"the rows of the prompt {text[:SHOWN]!r} differ: {str(values[0])[:SHOWN]!r} and "
-                    f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are told apart by their prompt alone"
+                    f"{str(other[0])[:SHOWN]!r}; leave one of them, for answers are distinguished by their prompt alone"
                 )
         return {text: values[0] for text, values in parsed_values.items()}

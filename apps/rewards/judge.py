@@ -13,7 +13,7 @@ from ._judges import JudgeReward, OpenJudge, by_judge, open_one
 from ._run import RunFacts
 
 DATA = "data"
-"""In place of a rubric's file: each prompt's own rubric, in the row that it stands in."""
+"""In place of a rubric's file: each prompt's own rubric, in the row that it is in."""
 
 
 def judge(

@@ -46,7 +46,7 @@ def r2m(
     width is the attention's, by default the policy's. `control` is one of `feedback_controls.CONTROLS`, or stale: the
     states of the policy that training starts from. With `labels`, a reward model's folder, a judge such as
     `judge(endpoint=URL, model=NAME)`, or package.module:factory of a reward model or labeller, the best and the worst
-    answer of so many `groups` a cycle are compared by somebody else; the other groups are then left out, or keep the
+    answer of `groups` groups a cycle are compared by a labeller; the other groups are then left out, or keep the
     model's own word where `only` is False.
     """
     body = load_reward_model(model, **run.loading)
@@ -79,7 +79,7 @@ def _controlled(given: FeedbackArguments, control: str, run: RunFacts) -> Feedba
 
 def _anchor(labels: str, groups: int, only: bool, run: RunFacts) -> Anchor | None:
     if bool(labels) != bool(groups):
-        raise UsageError(f"labels come from somebody and for some groups; got labels='{labels}' and groups={groups}")
+        raise UsageError(f"labels come from a labeller and for some groups; got labels='{labels}' and groups={groups}")
     return Anchor(_labeller(labels, run), groups, only) if labels else None
 
 

@@ -81,7 +81,7 @@ def _checked(run: Finished) -> Finished:
 
 
 def _check(summary: Mapping[str, Any]) -> None:
-    """A summary that somebody else wrote says what `evaluate` needs, in the kinds and sizes that it needs."""
+    """A summary from elsewhere says what `evaluate` needs, in the kinds and sizes that it needs."""
     for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
         if type(summary[name]) is not int or not least <= summary[name] <= most:
             raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
@@ -97,7 +97,7 @@ def _check(summary: Mapping[str, Any]) -> None:
 
 
 def _suite(name: str) -> Suite:
-    """By its name alone: a file that somebody else wrote must not say which function is called."""
+    """By its name alone: a file from elsewhere must not say which function is called."""
     if ":" in name:
         raise UsageError(f"'{name}' is no name of a suite")
     return load("benchmarks.suites", name)()

@@ -1,4 +1,4 @@
-"""One writer for a run folder: the second is told who the first is, and touches nothing."""
+"""One writer for a run folder: the second learns who the first is, and touches nothing."""
 
 import fcntl
 import json

@@ -17,7 +17,7 @@ CHUNK = 256
 class Kept:
     """A scorer whose judgments are kept chunk by chunk in a folder; every process makes its own share of the chunks.
 
-    Chunks are the same however many processes there are and wherever a run was cut off, so the judgments are too.
+    Chunks are the same however many processes there are and wherever a run was interrupted, so the judgments are too.
     """
 
     def __init__(self, scorer: Scorer, folder: Path, process: Process):

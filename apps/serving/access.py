@@ -1,4 +1,4 @@
-"""Who may ask a server of ours: this machine only unless there is a token, and no other site's pages."""
+"""Who may ask a server of rewardlab: this machine only unless there is a token, and no other site's pages."""
 
 import socket
 from collections.abc import Collection, Mapping
@@ -56,5 +56,5 @@ def free_port(host: str, port: int) -> int:
 
 
 def address(host: str, port: int) -> str:
-    """The URL of a server here; an IPv6 address stands in brackets."""
+    """The URL of a server here; an IPv6 address is in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -22,7 +22,7 @@ OPEN = ("/health",)
 HELD = 16
 """Bodies of the largest size that are held at once."""
 DISCARDED = 8
-"""So many times the largest size is read of a body that is refused, so that its sender sees why."""
+"""Multiple of the largest size that is read of a body that is refused, so that its sender sees why."""
 FAILED = "this server failed; its log says where"
 
 

@@ -142,5 +142,5 @@ class Replicas:
 
 
 def open_replicas(urls: str | Sequence[str], what: str = "urls", **settings: Any) -> Replicas:
-    """By their addresses as somebody wrote them, with the token that `rewardlab serve` takes from the environment."""
+    """By their addresses as they were given, with the token that `rewardlab serve` takes from the environment."""
     return Replicas(addresses(urls, what), os.environ.get(TOKEN) or None, **settings)

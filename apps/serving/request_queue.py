@@ -115,7 +115,7 @@ class Line:
             return self._cost()
 
     def close(self) -> None:
-        """Score nothing more; who still waits is told so."""
+        """Score nothing more; requests that still wait get an error."""
         with self._changed:
             self._closed, left, self._waiting = True, self._waiting, []
             self._changed.notify()
@@ -203,7 +203,7 @@ def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
 
 
 def refusal_of(index: int, error: Exception) -> Refused:
-    """What a request is told of an item that could not be scored: its own fault, or the model's."""
+    """The answer to a request about an item that could not be scored: its own fault, or the model's."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, DataError | UsageError):

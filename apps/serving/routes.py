@@ -46,7 +46,9 @@ class Site:
         self.objectives = model.contract.objectives
         check_objective(config.objective, self.objectives)
         self.metrics = Metrics(self.contract)
-        self.line = Line(model, batch_tokens=config.batch_tokens, limit=config.queue_tokens, told=self.metrics.batch)
+        self.line = Line(
+            model, batch_tokens=config.batch_tokens, limit=config.queue_tokens, on_batch=self.metrics.batch
+        )
         self.metrics.watch(self.line)
         self.reader = Reader(model, config)
         self._reading = ThreadPoolExecutor(1, "reading")
@@ -72,7 +74,7 @@ class Site:
         )
 
     def close(self) -> None:
-        """Stop both threads; who still waits is told so."""
+        """Stop both threads; requests that still wait get an error."""
         self.line.close()
         self._reading.shutdown(wait=False, cancel_futures=True)
 

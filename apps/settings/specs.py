@@ -47,7 +47,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def _parts(text: str) -> list[str]:
-    """At the commas that stand in no brackets.
+    """At the commas that are in no brackets.
 
     >>> _parts("model=rm, labels=judge(kind=pairwise, seeds=[1, 2]), groups=4")
     ['model=rm', ' labels=judge(kind=pairwise, seeds=[1, 2])', ' groups=4']
@@ -89,7 +89,7 @@ def takes(folder: str, text: str, name: str) -> bool:
 
 
 def build(folder: str, text: str, **given: Any) -> Any:
-    """What the function that `text` names returns for its arguments; `given` are ours, for nobody else to set."""
+    """What the function that `text` names returns for its arguments; `given` are ours, not for the user to set."""
     spec = parse_spec(text)
     factory = load(folder, spec.name)
     parameters = signature(factory).parameters

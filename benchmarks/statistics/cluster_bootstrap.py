@@ -221,7 +221,7 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
 
 
 def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
-    """Ranks that the data support: each group is led by the best that is left, with all that cannot be told from it.
+    """Ranks that the data support: a group is the best that is left and all without a significant difference to it.
 
     `values` [N] are the scorers' figures, none of them NaN, and `samples` [S, N] their bootstrap samples on the same
     draws. Differences to the leader are tested at 5 %, Holm-adjusted among those that are left.

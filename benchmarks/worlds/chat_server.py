@@ -1,4 +1,4 @@
-"""A local server that speaks OpenAI's chat protocol without a model, and misbehaves as often as it is told."""
+"""A local server that speaks OpenAI's chat protocol without a model, and misbehaves as often as it is asked to."""
 
 import json
 import socket
@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """No client reads it."""
 
 
 def _error(message: str) -> bytes:

@@ -20,7 +20,7 @@ STYLES = ("concise", "padded", "padded in Markdown")
 SPLITS = ("train", "test")
 FEWEST, MOST = 2, 4
 BY_CHANCE = 0.15
-"""How often a sentence that nobody asked for is there."""
+"""How often a sentence that was not asked for is there."""
 SENTENCES = 8
 """Of an answer, padding aside, unless its checks need more."""
 TOPICS = ("roses", "bees", "ponds", "herbs", "apples", "compost", "lawns", "hedges", "tulips", "beans", "ferns", "moss")

@@ -235,7 +235,7 @@ def demanded(prompt: str) -> tuple[str, ...]:
 
 
 def satisfied(text: str) -> frozenset[str]:
-    """The checks that a text passes, whoever demands them.
+    """The checks that a text passes, of any prompt.
 
     >>> sorted(CHECKS.keys() - satisfied("Perhaps it will work. Source: the county handbook."))[:3]
     ['comparison', 'contact', 'definition']

@@ -311,6 +311,6 @@ def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
 
 @cache
 def _bars() -> dict[float, float]:
-    """The gold reward that so many supervised answers reach; one for all topics, which differ in their words only."""
+    """The gold reward that a share of supervised completions reach; one for all topics, which differ in words only."""
     golds = gold().rate(supervised(3000, seed=0))[:, 0]
     return {rate: float(np.quantile(golds, 1 - rate)) for rate in PASS_RATES}

@@ -1,7 +1,7 @@
 """A simulated judge for the world of checks: it reads requests as a language model would and has biases of known size.
 
-Nothing here is a language model. The constants are assumptions, so what is measured with them is told as a sweep over
-them and called simulated.
+Nothing here is a language model. The constants are assumptions, so what is measured with them is reported as a sweep
+over them and called simulated.
 """
 
 import json

@@ -17,7 +17,7 @@ from .checks import CHECKS, Check, demanded
 from .simulated_judge import CRITERIA, answered, written
 
 GENERIC = ("example", "summary", "source", "warning", "greeting", "definition")
-"""What a rubric that nobody contrasted asks of every answer."""
+"""What a rubric without contrast asks of every answer."""
 MOST_RULES = 6
 SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 

@@ -83,7 +83,7 @@ SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+")
 
 
 def padding(words: int, of: str = "") -> str:
-    """Empty sentences of exactly so many words; where they begin in the list follows from the text `of`.
+    """Empty sentences of exactly that many words; where they begin in the list follows from the text `of`.
 
     >>> len(padding(17).split())
     17

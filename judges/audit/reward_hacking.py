@@ -1,4 +1,4 @@
-"""How far a policy games its rubric judge, told from an RL run's answers. Arrays in; NaN is an abstention.
+"""How far a policy games its rubric judge, measured on an RL run's completions. Arrays in; NaN is an abstention.
 
 For notebooks over the answers of several checkpoints (`rollouts/`, `judgments.parquet`); no verb asks the reference
 judges that it takes.

@@ -140,7 +140,7 @@ def measure(
 
 
 def figure_of(attack: str, replaces: bool) -> str:
-    """The name of an attack's figure: `wins of ...` for a null, `gain from ...` for a dressing."""
+    """The name of an attack's figure: `wins of ...` for a baseline, `gain from ...` for a dressing."""
     return f"wins of {attack}" if replaces else f"gain from {attack}"
 
 

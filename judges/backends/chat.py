@@ -1,4 +1,4 @@
-"""What is asked of a language model and what comes back, whoever runs it: a server, this process or a script."""
+"""What is asked of a language model and what comes back, by a server, this process or a script."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -41,7 +41,7 @@ def failed(reason: str, **facts: Any) -> Reply:
 
 
 Arrived = Callable[[int, Reply], None]
-"""Is told the place of an ask and its reply as soon as it is there."""
+"""Gets the index of an ask and its reply as soon as it is there."""
 
 
 class Chat(Protocol):
@@ -53,7 +53,7 @@ class Chat(Protocol):
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
         """One reply per ask, in their order; one that fails has an error and stops none of the others.
 
-        `arrived` is called once per ask, in any order and by the caller's own thread: whoever keeps replies has those
+        `arrived` is called once per ask, in any order and by the caller's own thread: a store of replies has those
         that were there when the process was killed. What it raises ends the call.
         """
         ...

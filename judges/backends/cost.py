@@ -31,7 +31,7 @@ class Prices:
                 raise UsageError(f"the price of a million {name} tokens is a number >= 0, got {price}")
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Money for so many tokens."""
+        """Money for a number of tokens."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / MILLION
 
     def of(self, reply: Reply) -> float:
@@ -58,7 +58,7 @@ def read_prices(path: Path, model: str) -> Prices:
 
 @dataclass
 class Bill:
-    """What was spent so far. Attempts that ended without a reply are not on it: nobody told what they cost."""
+    """What was spent so far. Attempts that ended without a reply are not on it: their cost is unknown."""
 
     prices: Prices = FREE
     limit: float | None = None

@@ -73,7 +73,7 @@ class Endpoint:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request, such as top_p; None leaves out one that we send, such as temperature."""
     name: str = ""
-    """What replies are kept under, whichever server answered: model, first server and options, unless it is given."""
+    """What replies are kept under, by any server: model, first server and options, unless it is given."""
     bill: Bill = field(init=False, repr=False)
 
     def __post_init__(self):

@@ -39,7 +39,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 @dataclass
 class Pace:
-    """At most so many units (requests, tokens) a minute, spread evenly: after u of them the next waits 60 u / rate s.
+    """At most a number of units (requests, tokens) a minute, spread evenly: after u of them the next waits 60 u / rate
+    s.
 
     >>> pace = Pace(per_minute=120.0)
     >>> [pace.wait(1.0, now) for now in (0.0, 0.0, 0.25, 9.0)]
@@ -57,5 +58,5 @@ class Pace:
         return start - now
 
     def correct(self, units: float) -> None:
-        """So many more (or, below 0, fewer) went than was said."""
+        """Number by which more (or, below 0, fewer) units went than was said."""
         self.free += units * 60.0 / self.per_minute

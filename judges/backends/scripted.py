@@ -51,8 +51,8 @@ def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
 
 
 def rehearsal(name: str = "rehearsal") -> Scripted:
-    """Nobody is asked: every reply is an error, and `asked` tells what a judge would ask, for an estimate of cost.
+    """No request is sent: every reply is an error, and `asked` tells what a judge would ask, for an estimate of cost.
 
     Where a later question depends on an earlier reply it sees the first one only.
     """
-    return Scripted(lambda ask: failed("nobody was asked: this was a rehearsal"), name)
+    return Scripted(lambda ask: failed("no request was sent: this was a dry run"), name)

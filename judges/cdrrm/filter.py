@@ -51,7 +51,7 @@ def words(text: str) -> frozenset[str]:
 def answer_specific(rule: Rule, sides: Sides) -> float:
     """Share of a rule's words that only one of the answers has, and neither the other nor the instruction.
 
-    |w ∩ (A \\ B \\ x)| / |w| or the same of B, whichever is larger; in [0, 1]. `w` is the criterion's words.
+    |w ∩ (A \\ B \\ x)| / |w| or the same of B, the larger one; in [0, 1]. `w` is the criterion's words.
     """
     rule_words, asked = words(rule.criterion), words(prompt_text(sides.prompt))
     a, b = words(sides.a), words(sides.b)

@@ -34,7 +34,7 @@ def generate_ask(prompt: Messages, answers: tuple[str, str]) -> Ask:
 
 
 def prompt_only_ask(prompt: Messages) -> Ask:
-    """The request for a rubric from a prompt alone: what a rubric is worth that nobody contrasted."""
+    """The request for a rubric from a prompt alone: what a rubric is worth without contrast."""
     return ask("prompt_only", {"instruction": prompt_text(prompt)}, SCHEMA)
 
 
@@ -50,7 +50,7 @@ def rubric_json(rubric: Rubric) -> str:
 def generator_records(accepted: Iterable[Kept], *, contrast_first: bool = False) -> list[Record]:
     """Two conversations for every kept rubric, one in each order of the answers, with the same rubric.
 
-    The preferred answer stands in slot A as often as in slot B, of every single pair: its place carries no label. With
+    The preferred answer is in slot A as often as in slot B, of every single pair: its place carries no label. With
     `contrast_first` the two diagnoses stand before the rubric, a criterion a line: reasons that a small model can
     learn to give itself. The released code trains on the rubric alone, which is the default.
     """

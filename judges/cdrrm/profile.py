@@ -1,7 +1,7 @@
 """Contrastive profiling: each answer is diagnosed by itself, in findings that quote what they rest on.
 
 Liu et al. 2026, arXiv:2603.08035, section on contrastive profiling. The diagnosis of an answer sees neither the other
-answer nor a label. Ours is stricter in one point: evidence has to stand in the answer, word by word.
+answer nor a label. Ours is stricter in one point: evidence has to be in the answer, word by word.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Profile(NamedTuple):
     findings: tuple[Finding, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """As it is shown to whoever writes the rubric."""
+        """As it is shown to the writer of the rubric."""
         return {"findings": [finding._asdict() for finding in self.findings]}
 
 

@@ -38,7 +38,7 @@ def read_part(text: str, name: str) -> str | None:
 
 
 def json_object(reply: Reply) -> dict[str, Any] | Rejected:
-    """The one JSON object of a reply, wherever it stands in it."""
+    """The one JSON object of a reply, anywhere in it."""
     if reply.error:
         return Rejected("no reply", reply.error)
     text = without_thinking(reply.text)

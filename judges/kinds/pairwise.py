@@ -49,7 +49,7 @@ def pairwise(
     """s_i = mean over the other answers j of [i beats j] + [i ties with j] / 2, in [0, 1]; R (R - 1) / 2 comparisons.
 
     Each comparison is asked in both orders; two verdicts that differ (a flip) are a tie, or an abstention of the case.
-    With `orders="one"` the hash of prompt and answer decides which is shown first, wherever the case has it. A
+    With `orders="one"` the hash of prompt and answer decides which is shown first, in any order of the case. A
     comparison without a verdict in any order is an abstention of the case: scores from a part of the comparisons would
     not be comparable. `rubric` is shown to the judge, as is a case's reference; `prompt` names the instructions.
     """

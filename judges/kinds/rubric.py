@@ -32,7 +32,7 @@ def rubric(
     own. Criteria that do not apply are left out. One request per answer, or per answer and criterion
     (`together=False`, as HealthBench asks). Every criterion gets a mark or the case is an abstention, and so it is with
     `evidence="required"` where a mark that needs a quotation (a `must` that is met, a `forbid` that is broken) has none
-    that stands in the answer.
+    that is in the answer.
     """
     one_of("evidence", evidence, ("kept", "required"))
     system = instructions(prompt)

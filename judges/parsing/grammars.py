@@ -94,7 +94,7 @@ class Labelled(NamedTuple):
     sentences: tuple[re.Pattern[str], ...]
     """Sentences that state a verdict; the groups `before` and `rest` are what stands around it."""
     praised: re.Pattern[str]
-    """`B is better`, wherever it stands."""
+    """`B is better`, anywhere."""
     comparison: re.Pattern[str]
     """` than B`, after the praise."""
 

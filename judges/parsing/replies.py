@@ -40,7 +40,7 @@ class Repeated(ValueError):
 
 
 class Found(NamedTuple):
-    """A JSON document and where it stands in the text."""
+    """A JSON document and where it is in the text."""
 
     value: Document
     start: int

@@ -270,7 +270,7 @@ def _marked(line_index: int, line: str, grammar: Grammar) -> Iterator[Line]:
 
 
 def _doubted(before: str) -> bool:
-    """Whether what stands before a mark makes it a supposition, a command or somebody else's word."""
+    """Whether what stands before a mark makes it a supposition, a command or a quotation."""
     sentence = sentences(before)[-1]
     return any(pattern.search(sentence) for pattern in (HYPOTHESIS, COMMAND, DENIAL))
 
@@ -310,7 +310,7 @@ class Sentence(NamedTuple):
     line: int
     text: str
     announced: bool
-    """Whether the sentence before it ends in a colon and speaks of an example, a command or somebody else's words."""
+    """Whether the sentence before it ends in a colon and speaks of an example, a command or a quotation."""
 
 
 def _sentences_of(lines: Sequence[str]) -> list[Sentence]:

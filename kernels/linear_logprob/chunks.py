@@ -1,4 +1,4 @@
-"""An output head some rows at a time: their products with its weights, what becomes of those, and gradients."""
+"""An output head some rows at a time: their products with its weights, the function of them, and gradients."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -173,7 +173,7 @@ def log_bounds(rule: ClipRule) -> tuple[float, float, float, float]:
 
 
 class _Tokens(NamedTuple):
-    """The arguments in the dtype of the sums, all but logprob constants; 0 wherever a token is not live."""
+    """The arguments in the dtype of the sums, all but logprob constants; 0 where a token is not live."""
 
     logprob: Float[Tensor, " T"]
     old: Float[Tensor, " T"]

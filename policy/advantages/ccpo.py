@@ -42,7 +42,7 @@ def adv_ccpo(
     """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
 
     b is `event`. λ = 0 is `dr_grpo` for both. Rewards are verdicts of 0 and 1, or others with what lies between failure
-    and success as `middle`, such as 0 for the released code's -1 and 1. A row without R_joint counts for nobody.
+    and success as `middle`, such as 0 for the released code's -1 and 1. A row without R_joint has no effect.
     """
     credited = (r_joint + lam * event(r_joint, r_solo, group, middle)).to(r_joint.dtype)
     thinker, solver = (_centred(reward, group) for reward in (credited, r_joint))

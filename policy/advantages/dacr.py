@@ -59,7 +59,7 @@ def adv_dacr(
 
     Of two agents i, one a column; μ is what `loc` finds and std has N - 1 below it. γ = 0 with the group's mean is
     `lite_ppo` of the rewrites, and with one centre of the batch `are`. A row that misses one of an agent's three
-    rewards has advantage 0 there and counts for nobody.
+    rewards has advantage 0 there and has no effect.
     """
     if answers.shape[1] != 2:
         raise ValueError(f"dacr: agents are two, got {answers.shape[1]}")

@@ -16,8 +16,8 @@ def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
     V_s is `rollout.values`, the critic's expectation where token s is chosen; s + 1 is the completion's next own token,
     whatever a tool wrote in between. Rewards [N] are terminal: they come with the last token and nothing follows, also
     where the completion was cut off. Rewards of tokens [N, L] may have no terminal one: then `rollout.after` is the
-    value behind the last token of a completion that was cut off. `after` of None, as `Algorithm` passes it wherever
-    there is a terminal reward, is a value of 0. A row with a NaN in its rewards counts for nobody.
+    value behind the last token of a completion that was cut off. `after` of None, as `Algorithm` passes it where
+    there is a terminal reward, is a value of 0. A row with a NaN in its rewards has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

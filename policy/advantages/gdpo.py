@@ -15,7 +15,7 @@ def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> Ad
 
     norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. However far its values lie apart, a component
     counts by its weight; one that is constant in a group adds nothing there. Rewards are [N, K]; a row that misses a
-    component counts for nobody. `weights` [K] are 1 unless told.
+    component has no effect. `weights` [K] are 1 by default.
     """
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:

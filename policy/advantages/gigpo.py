@@ -15,11 +15,11 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 
     z is (x - mean) / (std + ε) over the answers to a prompt, and over those of them that were in the same state. Ours:
     a state is the prompt with the answer so far and a step is a token, so that answers share a state until they part;
-    what nobody else shares adds nothing. ω = 0 is `grpo`, and so are answers that differ from their first token on, but
-    for that token; answers whose states are all shared have (1 + ω) times `grpo`. The paper's steps are turns in an
-    environment, discounted by γ = 0.95; per token that forgets an answer's end, so it is 1 here unless told.
+    a state that no other shares adds nothing. ω = 0 is `grpo`, and so are answers that differ from their first token
+    on, but for that token; answers whose states are all shared have (1 + ω) times `grpo`. The paper's steps are turns
+    in an environment, discounted by γ = 0.95; per token that forgets an answer's end, so it is 1 here unless told.
 
-    Rewards are [N], which come with the last token, or [N, L]; a row with a NaN counts for nobody. Needs the rollout's
+    Rewards are [N], which come with the last token, or [N, L]; a row with a NaN has no effect. Needs the rollout's
     tokens.
     """
 

@@ -24,7 +24,7 @@ def laser(
     z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the start policy's mean ℓ: -23 for Qwen, -25 for
     OctoThinker in the released code; β = 0.1. Of an answer that was cut off s is 0. Where std of s is at most `spread`
     in a group, z(r) stands for it too, as in the released code. `weights` are those of --weight, 0.9 and 0.1 unless
-    told; (1, 0) is `grpo`. A row that misses either counts for nobody.
+    told; (1, 0) is `grpo`. A row that misses either has no effect.
 
     The policy learns to say s: `self_reward_error`.
     """

@@ -15,7 +15,7 @@ def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstim
 
     norm_batch over all answer tokens of the step, so that long answers weigh more in mean and standard deviation. The
     paper's KL penalty is part of the token rewards [N, L]; rewards [N] come with the answer's last token. A row with a
-    NaN counts for nobody.
+    NaN has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

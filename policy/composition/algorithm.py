@@ -34,7 +34,7 @@ class Penalty:
     def __post_init__(self) -> None:
         """Only known places."""
         if self.place not in PLACES:
-            raise ValueError(f"the KL penalty stands in one of {', '.join(PLACES)}, got {self.place!r}")
+            raise ValueError(f"the KL penalty is in one of {', '.join(PLACES)}, got {self.place!r}")
 
     @property
     def in_reward(self) -> bool:
@@ -97,7 +97,7 @@ class Algorithm:
     scheduler: Scheduler | None = None
 
     def __post_init__(self) -> None:
-        """A wrong order of stages is refused before anything runs, and so is a KL that nobody would read."""
+        """A wrong order of stages is refused before anything runs, and so is a KL that is not used."""
         if self.apart and self.penalty.in_reward:
             raise ValueError(
                 "an estimator that is given the components apart reads no KL in a reward; put it in the loss"

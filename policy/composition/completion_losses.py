@@ -1,4 +1,4 @@
-"""What a loss of whole answers is told of them, and its gradient where it compares answers of several micro-batches."""
+"""What a loss of completions gets of them, and its gradient where it compares answers of several micro-batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

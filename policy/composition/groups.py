@@ -21,7 +21,7 @@ class Groups(NamedTuple):
 
 
 def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
-    """Rewards that are NaN count for nobody; infinite ones are a `ValueError`."""
+    """Rewards that are NaN have no effect; infinite ones are a `ValueError`."""
     check_finite(rewards)
     group_index = torch.unique(group, return_inverse=True)[1]
     known, r = ~rewards.isnan(), rewards.double().nan_to_num(0)

@@ -112,7 +112,8 @@ def shared_vocabulary(decoders: Sequence[Voice]) -> int:
         if differing is not None:
             raise DataError(
                 f"token {differing} is {tokens[0][differing]!r} to '{decoders[0].encoder.tokenizer.name_or_path}' and "
-                f"{other[differing]!r} to '{follower.encoder.tokenizer.name_or_path}'; base and guide need one vocabulary"
+                f"{other[differing]!r} to '{follower.encoder.tokenizer.name_or_path}'; "
+                "base and guide need one vocabulary"
             )
     return size
 

@@ -97,7 +97,7 @@ class Session:
 
 @contextmanager
 def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
-    """These models, ready to decode and nobody else's for now: their layers are exchanged while a session lasts."""
+    """These models, used by no other session now: their layers are exchanged while a session lasts."""
     if len({*models}) < len(models):
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
     if any(model in _busy for model in models):

@@ -62,7 +62,7 @@ class Member(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a member stands in a step of the engine."""
+    """Where a member is in a step of the engine."""
 
     row: int
     member: Member
@@ -204,7 +204,7 @@ class V2Pairs(Pairs):
         """By slot."""
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """Whoever had the slot before is forgotten."""
+        """The previous request of the slot is forgotten."""
         self.members.pop(req_idx, None)
         member = member_of(sampling_params)
         if member is not None:

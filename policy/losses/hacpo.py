@@ -18,7 +18,8 @@ def hacpo(
     high: float = 4e-4,
     agents: int = 1,
 ) -> PerCompletionLoss:
-    """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is whoever wrote y                        HACPO: arXiv:2603.02604
+    """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that wrote y                  HACPO:
+    arXiv:2603.02604
 
     own answers       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
     partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1

@@ -41,7 +41,7 @@ def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay
 def progress(state: State, mean: float, *, window: int, damping: float, bound: float) -> tuple[dict[str, Any], float]:
     """(state, the step's mean reward) -> (state, φ(ξ)),   ξ = (μ_t - μ) / σ
 
-    μ and σ (N - 1) are of the `window` steps before; σ below 1e-8 counts as 1. 0 until there are so many, and for a
+    μ and σ (N - 1) are of the `window` steps before; σ below 1e-8 counts as 1. 0 until there are that many, and for a
     mean that is NaN, which is not remembered.
     """
     means: list[float] = list(state.get("means", ()))

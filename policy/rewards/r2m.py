@@ -80,7 +80,7 @@ class OnlineFeedback:
 
     In cycle t of `rounds` answers are rated at ω(t) on the policy's states; after the policy's last pass the head
     takes one GREBT step, by AdamW without weight decay, on the best and the worst answer of each group and the states
-    of that pass. As published both are so by the model's own rewards: an `anchor` asks somebody else.
+    of that pass. As published both are so by the model's own rewards: an `anchor` asks a labeller.
     """
 
     reads_states = True

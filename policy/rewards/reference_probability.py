@@ -54,7 +54,7 @@ def reasoning(answer: str, tags: Sequence[str] = TAGS) -> str | None:
 
 
 def formed(answer: str, tags: Sequence[str] = TAGS) -> bool:
-    """Whether every tag stands in the answer once, in their order.
+    """Whether every tag is in the answer once, in their order.
 
     >>> formed("<think>2 + 2</think><answer>5</answer>"), formed("<think>2 + 2</think>5")
     (True, False)

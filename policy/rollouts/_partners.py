@@ -22,7 +22,7 @@ MARK = "0f1e2d3c4b5a"
 
 
 def with_thought(prompt: Messages, thought: str) -> Messages:
-    """The prompt with somebody's thought behind its last user turn.
+    """The prompt with a thought after its last user turn.
 
     >>> with_thought(({"role": "user", "content": "2 + 2?"},), "Count on.")[0]["content"]
     '2 + 2?\\n\\nThoughts of a colleague:\\nCount on.'
@@ -74,7 +74,7 @@ def said(who: Voice, prompts: Sequence[Messages], seeds: Sequence[int], longest:
 def seeds_of(seed: int, asked: object, number: int) -> list[int]:
     """Seeds that follow from the run's, from what is asked (a JSON value) and from the place.
 
-    For whoever is not told the step: a run that goes on asks the same and is answered the same, and another step's
+    For those that do not get the step: a run that goes on asks the same and is answered the same, and another step's
     answers are asked about with other noise.
     """
     step = int(content_hash(asked), 16)

@@ -10,8 +10,8 @@ from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
 from ._partners import Side, Talk, in_role, open_partner, read_role
 
-CRITICISE = "Somebody else answered:\n{}\n\nCriticise that answer."
-REWRITE = "Somebody else says of your first answer:\n{}\n\nWrite your answer anew."
+CRITICISE = "Another assistant answered:\n{}\n\nCriticise that answer."
+REWRITE = "Another assistant says of your first answer:\n{}\n\nWrite your answer anew."
 ANSWER, CRITIQUE, FINAL = range(3)
 
 

@@ -53,9 +53,10 @@ def exchanged(
 
     Each agent trains in a process of its own, on the same prompts in the same order and with the same tokenizer; models
     may differ. In each step it leaves its answers and their log-probabilities in `folder`, in one file that appears
-    whole, and waits for its partners' of that step, at most `timeout` seconds; `tell` is told of longer waiting.
-    Partners' answers stand in the order of their numbers. Ratios are against the log-probabilities of whoever wrote the
-    answer. In an evaluation all answers are the policy's own.                                  HACPO: arXiv:2603.02604
+    whole, and waits for its partners' of that step, at most `timeout` seconds; `log` gets a message about longer
+    waiting. Partners' answers are in the order of their numbers. Ratios are against the log-probabilities of the model
+    that wrote the answer. In an evaluation all answers are the policy's own.                                  HACPO:
+    arXiv:2603.02604
 
     Draws follow from the seed, the step and the agent, so that equal agents write different answers, and an agent that
     goes on from a checkpoint writes those of before: a file of its own that is there has to be equal, and is kept.
@@ -117,7 +118,7 @@ def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
 
 
 def keep(path: Path, written: Written, asked: Asked) -> Written:
-    """The agent's file of this step: written, or as it stands where it is equal; another one is a `DataError`."""
+    """The agent's file of this step: written, or as it is where it is equal; another one is a `DataError`."""
     if not path.exists():
         tensors = {
             "tokens": torch.tensor([*chain(*written.answers)], dtype=torch.int32),

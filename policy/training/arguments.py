@@ -59,7 +59,7 @@ class PolicyArguments(GRPOConfig):
         return int(self.steps_per_generation or 1) * self.num_iterations
 
     def cycles(self, prompts: int) -> int:
-        """How often a whole run over so many prompts writes answers."""
+        """How often a whole run over that many prompts writes answers."""
         if self.max_steps > 0:
             return math.ceil(self.max_steps * self.gradient_accumulation_steps / self.cycle)
         an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))

@@ -17,7 +17,7 @@ KEPT = torch.bfloat16  # of states on the CPU: moves R2M's rewards by at most 1 
 
 
 class Answers(NamedTuple):
-    """Prompts and answers as rows, padded on the right, and where the answers stand in them."""
+    """Prompts and answers as rows, padded on the right, and where the answers are in them."""
 
     tokens: Int[Tensor, "N W"]
     attention: Bool[Tensor, "N W"]
@@ -107,7 +107,7 @@ def own_states(states: Float[Tensor, "N W D"], rows: Answers) -> list[Float[Tens
 
 
 def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"]) -> list[Float[Tensor, "S D"]]:
-    """Copies, so that nobody holds the padding."""
+    """Copies, so that the padding is freed."""
     lengths = attention.sum(1).tolist()
     return [state[: length - 1].to("cpu", KEPT, copy=True) for state, length in zip(states, lengths, strict=True)]
 

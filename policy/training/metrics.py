@@ -23,8 +23,8 @@ def told(
     """Names and numbers of one step's answers; `faults` counts the rewards that could not be used.
 
     Where only some answers are the policy's `own`, those of partners count among the rewards and are not watched.
-    Components are told as the last transform left them. The critic is told by how much of the variance of the total its
-    values at the first token explain, beside what the mean of a prompt's other answers explains.
+    Components are logged as the last transform left them. The critic is measured by how much of the variance of the
+    total its values at the first token explain, beside what the mean of a prompt's other answers explains.
     """
     yield "reward", scored.total.nanmean().item()
     yield "reward_std", nanstd(scored.total).item()

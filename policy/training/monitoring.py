@@ -57,7 +57,7 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
     """The std (n - 1) of rewards within a group, mean over the groups with two or more; NaN where there is none.
 
-    Without spread nothing is learnt; a reward that is NaN counts for nobody.
+    Without spread nothing is learnt; a reward that is NaN has no effect.
     """
     statistics = groups(total, group)
     share = torch.where(statistics.valid, 1 / statistics.number, 0)  # a group's rows weigh 1 together

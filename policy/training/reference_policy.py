@@ -9,7 +9,7 @@ from ...rm.errors import DataError
 
 
 def frozen_copy(model: Any) -> Any:
-    """The model as it is now, for nobody to train. A copy: twice the memory."""
+    """The model as it is now, that is not trained. A copy: twice the memory."""
     reference = copy.deepcopy(model)
     reference.requires_grad_(False)
     return reference.eval()

@@ -26,9 +26,9 @@ def write_rollouts(
 
     `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
     transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
-    tokens. `logprobs` are under whoever wrote the completion, whom `logprobs_of` names (`writers`, such as "server" or
-    "agent 1"; by default the policy that learns), with the policy's for tokens of which the writer gave none;
-    `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no number. `versions` say which one a
+    tokens. `logprobs` are under the model that wrote the completion, which `logprobs_of` names (`writers`, such as
+    "server" or "agent 1"; by default the policy that learns), with the policy's for tokens of which the writer gave
+    none; `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no number. `versions` say which one a
     reward model that learns was.
     """
     response = rollout.response

@@ -16,7 +16,7 @@ def ccpo_thinker(
 ) -> Transform:
     """r = tanh(α (Δ - μ_Δ) / (σ_Δ + ε)),  Δ = R_joint - R_solo                    CCPO 2026, arXiv:2603.21563, v1
 
-    R_joint and R_solo are the rewards named `joint` and `solo`; r stands in place of `joint`, and `solo` needs a
+    R_joint and R_solo are the rewards named `joint` and `solo`; r takes the place of `joint`, and `solo` needs a
     --weight of 0. μ and σ are of the steps before this one (`remembered`). Until `least` outcomes were seen r is Δ, as
     in the released code.
     """

@@ -18,7 +18,7 @@ def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int =
     known by their places in their group (`writers`). `floor` > 0 has to be given, as the paper names none: where an
     agent got nothing right its P would be 0, so that a learner's partners weighed infinitely much, or a partner made
     the learner's baseline infinite. With rewards in [0, 1] ratios lie within [floor, 1 / floor]; the authors' code has
-    them within [0.1, 10]. As they are ratios, rewards are 0 or more. A reward that is NaN counts for nobody, and an
+    them within [0.1, 10]. As they are ratios, rewards are 0 or more. A reward that is NaN has no effect, and an
     agent that never had one counts as the mean of the others. What the estimator said is replaced. One agent: `grpo`.
     """
     if floor <= 0 or window < 1 or agents < 1:

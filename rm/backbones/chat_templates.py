@@ -1,4 +1,4 @@
-"""Chat templates are programs of strangers: what one costs is found out before Transformers runs it.
+"""Chat templates are untrusted programs: what one costs is found out before Transformers runs it.
 
 Transformers renders in Jinja's ImmutableSandboxedEnvironment, which keeps a template away from Python's insides but not
 from writing ten gigabytes or looping for a week. Here a template is first rendered for a few short conversations in the

@@ -54,7 +54,7 @@ def stored_numbers(folder: Path) -> int:
 
 
 def larger(config: Any, numbers: int) -> str:
-    """The setting that does not go with so many numbers, as `name = value`; empty where all do.
+    """The setting that does not go with that many numbers, as `name = value`; empty where all do.
 
     >>> from types import SimpleNamespace
     >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)

@@ -82,7 +82,7 @@ def note_model(source: str) -> None:
 def note_data(source: str, dataset: Any) -> None:
     """Remember which commit of a data set was read: its files' addresses are `hf://datasets/org/name@SHA/...`.
 
-    A local one has none, and is told by the hashes of its files.
+    A local one has none, and is identified by the hashes of its files.
     """
     checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
     matches = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)

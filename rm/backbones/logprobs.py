@@ -69,7 +69,7 @@ def head_logprobs(
 def head_reads_last_states(model: Any, rows: int = 1) -> bool:
     """Whether the logits are head(last hidden state), tried once on a few tokens: some models scale them.
 
-    `rows` is for an adapter that has a preference for so many.
+    `rows` is for an adapter that has a preference for that many.
     """
     if any(is_partitioned(parameter) for parameter in model.parameters()):
         return False
@@ -94,7 +94,7 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
 def _materialised(
     model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], logits: int
 ) -> Float[Tensor, "N L"]:
-    """Through the model's own logits, for so many rows at a time that a chunk holds `logits` numbers or one row."""
+    """Through the model's own logits, for that many rows at a time that a chunk holds `logits` numbers or one row."""
     rows = max(1, logits // (tokens.shape[1] * embedding_rows(model)))
     chunks = zip(tokens.split(rows), attention.split(rows), strict=True)
     return torch.cat([_next_token_logprobs(model, *chunk) for chunk in chunks])

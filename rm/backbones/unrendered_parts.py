@@ -65,7 +65,7 @@ def write_out(
 ) -> tuple[list[Message], list[dict[str, Any]]]:
     """Return messages and tools for a template that leaves out `parts`, and knows a `developer` or not.
 
-    Tools stand in the first message, calls and reasoning in their own, results in a turn of the user's.
+    Tools are in the first message, calls and reasoning in their own, results in a turn of the user's.
     """
     messages: list[Message] = []
     for turn in turns:

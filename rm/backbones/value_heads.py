@@ -32,9 +32,9 @@ class Head(NamedTuple):
 def stored_head(source: str) -> Head | None:
     """The head in a folder's (or Hub id's) safetensors that a sequence classifier would leave out; None without one.
 
-    A head of ours may have a bias, which decoders of Transformers have no place for. Without such a head it is TRL's
-    `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
-    them or beside a LoRA.
+    A head of rewardlab may have a bias, which decoders of Transformers have no place for. Without such a head it is
+    TRL's `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors
+    beside them or beside a LoRA.
     """
     files = (BESIDE, WHOLE)
     score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (WHOLE,))

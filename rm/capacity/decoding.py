@@ -100,7 +100,7 @@ def decoding_flops(work: Decoding) -> tuple[int, int]:
 
 
 def _passed(work: Decoding, length: int, cached: int) -> int:
-    """Rows of so many new positions through base and guide; each reads the head at the last one."""
+    """Rows of a number of new positions through base and guide; each reads the head at the last one."""
     tokens = length * work.rows
     layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
     heads = 2 if work.branches_at < work.shape.layers else 1

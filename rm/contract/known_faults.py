@@ -17,7 +17,7 @@ EXPLAINED = 0.1
 SCALED = 1e-4
 """The same for scores that were multiplied and shifted, which has two free numbers."""
 ROUNDING = 0.1
-"""Differences up to so many standard deviations of the scores may be rounding, where nothing else explains them."""
+"""Differences up to that many standard deviations of the scores may be rounding, where nothing else explains them."""
 Ids = list[list[int]]
 
 

@@ -40,7 +40,7 @@ class Parity(NamedTuple):
     culprit: str
     """What explains a difference beyond the tolerance; empty where there is none."""
     told: bool = False
-    """A way that promises nothing: its difference is told and never fails."""
+    """A way that promises nothing: its difference is reported and never fails."""
 
     @property
     def same(self) -> bool:

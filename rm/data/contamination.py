@@ -1,4 +1,4 @@
-"""Prompts that stand in a benchmark, word for word or nearly: a reward model must not have been trained on them."""
+"""Prompts that are in a benchmark, word for word or nearly: a reward model must not have been trained on them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -66,7 +66,7 @@ def _users(prompt: Messages) -> list[str]:
 
 
 class Shared(NamedTuple):
-    """How much of a benchmark stands in the data."""
+    """How much of a benchmark is in the data."""
 
     benchmark: str
     rows: int

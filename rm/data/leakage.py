@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from ..types import PreferencePair
 
 SURE = 1e-6
-"""Largest p, of a binomial test with Bonferroni's correction over all signs, at which a sign is told."""
+"""Largest p, of a binomial test with Bonferroni's correction over all signs, at which a sign is reported."""
 FIRST, LAST = "first=", "last="
 
 
@@ -37,10 +37,10 @@ class Leak(NamedTuple):
 def leaks(
     pairs: Sequence[PreferencePair], first: Sequence[bool | None] = (), *, right: float = 0.8, share: float = 0.005
 ) -> list[Leak]:
-    """The signs that tell the label in at least `right` of the pairs that have them, and stand in `share` of all.
+    """The signs that tell the label in at least `right` of the pairs that have them, and are in `share` of all.
 
     `first` says of each pair whether its chosen answer stood first in the data, where they say. Signs are: which answer
-    is longer (by words), which stood first, and every word that stands in one of the two answers alone, anywhere, as
+    is longer (by words), which stood first, and every word that is in one of the two answers alone, anywhere, as
     its first word or as its last. The label is the answer more likely to win in the pair's first objective that has a
     preference; a pair without any tells nothing.
     """
@@ -57,7 +57,7 @@ def leaks(
 
 
 def _chance(leak: Leak) -> float:
-    """P of so many right guesses or more, if each is right with 1/2; two-sided."""
+    """Probability of that many right guesses or more, if each is right with 1/2; two-sided."""
     return float(stats.binomtest(round(leak.right * leak.pairs), leak.pairs).pvalue)
 
 

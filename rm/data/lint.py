@@ -147,10 +147,10 @@ def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 
 
 def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
-    """Pairs that say again what another row says (told of all but the first), and pairs of which one says the opposite.
+    """Duplicate pairs (reported for all but the first), and pairs with opposite preferences.
 
-    What a pair says is which answer each objective prefers, whichever of them is called chosen. Compared without case,
-    punctuation and runs of blanks; an opposite row is told of every row on both sides.
+    What a pair says is which answer each objective prefers, independent of which is called chosen. Compared without
+    case, punctuation and runs of blanks; an opposite row is reported for every row on both sides.
     """
     seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):

@@ -16,7 +16,7 @@ from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import RepeatedKeyError, from_json_row
 
 RATIO, LEAST = 200, 64 << 20
-"""A gzip file may unpack to so many times its size, or to so many bytes."""
+"""A gzip file may unpack to this multiple of its size, or to this many bytes."""
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 

@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class Block(NamedTuple):
-    """So many rows were given before a block's first."""
+    """Number of rows given before a block's first."""
 
     first: int
     place: Place
@@ -44,8 +44,8 @@ class PairStream(IterableDataset):
     """Rows of preference files, of any size, without end: epoch after epoch.
 
     `block` pairs at a time are read as `datasets` streams them, encoded, and given in an order that the seed, the epoch
-    and the block's beginning decide: so a shuffle reaches as far as a block, and `place_after` so many rows is all that
-    it takes to give the same rows again. Sources are files, or `hub-id[@revision][:split]`.
+    and the block's beginning decide: so a shuffle reaches as far as a block, and `place_after` a number of rows is all
+    that it takes to give the same rows again. Sources are files, or `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PairStream(IterableDataset):
     # ---- where it stands ----
 
     def place_after(self, rows: int) -> dict[str, Any]:
-        """JSON-able: where to go on when so many rows, since the very beginning, were trained on."""
+        """JSON-able: where to go on when that many rows, since the very beginning, were trained on."""
         block = next(block for block in reversed(self._blocks) if block.first <= rows)
         return {"rows": rows, "first": block.first, "place": block.place._asdict(), "of": self._made()}
 

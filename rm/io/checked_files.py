@@ -14,7 +14,7 @@ BRACKET = re.compile(r"[\[\]{}]")
 DEPTH = 200
 """Brackets in brackets of a YAML document; Python's own limit on JSON is of the same order."""
 LARGEST = 100_000
-"""Values of a YAML document, with those that stand in several places counted in each."""
+"""Values of a YAML document, with those that are in several places counted in each."""
 
 
 def from_json(text: str | bytes) -> Any:
@@ -63,7 +63,7 @@ def from_toml(text: str) -> dict[str, Any]:
 def from_yaml(text: str) -> Any:
     """A YAML document of plain values; a `ValueError` says what is wrong.
 
-    Values that stand in several places by an alias are counted in each: nine lines can name a billion of them.
+    Values that are in several places by an alias are counted in each: nine lines can name a billion of them.
 
     >>> from_yaml("a: [1, 2]")
     {'a': [1, 2]}

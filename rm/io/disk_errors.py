@@ -1,4 +1,4 @@
-"""A disk without room for what is written: known by its errors, whichever library wrote, and told in one sentence."""
+"""A disk without room for what is written: known by its errors, of any library, and reported in one sentence."""
 
 import errno
 import re

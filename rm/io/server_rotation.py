@@ -54,7 +54,7 @@ class Rotation:
         return max(0.0, min(rest.until for rest in self.rests) - now)
 
     def failed(self, index: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
-        """A request failed that was sent at `since`; the server `asked` to be left alone for so many seconds."""
+        """A request failed that was sent at `since`; the server `asked` to be left alone for that many seconds."""
         rest = self.rests[index]
         if since >= rest.last:
             rest.failures, rest.last = rest.failures + 1, now

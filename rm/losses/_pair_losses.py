@@ -44,9 +44,9 @@ def pair_values(
     longer: Float[Tensor, " B"],
     other: Float[Tensor, " B"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """Of every pair; a loss that `reads_length` is told how many tokens `longer` the chosen answer is.
+    """Of every pair; a loss that `reads_length` gets how many tokens `longer` the chosen answer is.
 
-    One that `reads_other` is told by how much an `other` reward model puts the chosen answer higher.
+    One that `reads_other` gets by how much an `other` reward model puts the chosen answer higher.
     """
     if getattr(loss, "reads_other", False):
         return loss(chosen, rejected, wins, margin, other=other)

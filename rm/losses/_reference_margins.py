@@ -19,7 +19,7 @@ class BesideAnother:
     """`of_gaps` of both models' gaps + c (r_w + r_l)², c = `center`; no gradient reaches the other model's."""
 
     reads_other: ClassVar[bool] = True
-    """Whether it is told another reward model's gaps."""
+    """Whether it gets another reward model's gaps."""
     of_gaps: OfGaps
     other: str | None
     """That model's folder; None where the pairs have its gaps."""

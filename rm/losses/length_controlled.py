@@ -14,7 +14,7 @@ class LengthControlled(nn.Module):
     """See `length_controlled`; `weight` is a and `scale` is s."""
 
     reads_length: ClassVar[bool] = True
-    """Whether it is told how many tokens longer the chosen answer is."""
+    """Whether it gets how many tokens longer the chosen answer is."""
 
     def __init__(self, center: float, learning_rate: float):
         super().__init__()

@@ -28,7 +28,7 @@ WEIGHTS = "objective_weights.json"
 class MultiObjectiveRewardModel(ScalarRewardModel):
     """(r_1, ..., r_K, Σ_k w_k r_k): a row of the head for every objective, and for `overall` the rows' weighted sum.
 
-    The sum is taken once, of the weights of the head, so that whoever loads the folder reads the same overall reward.
+    The sum is taken once, of the weights of the head, so that every loader of the folder reads the same overall reward.
     """
 
     def __init__(self, model: Any, encoder: Encoder, weights: Mapping[str, float]):

@@ -182,7 +182,7 @@ def scalar_from_config(
 
 
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
-    """The objectives of somebody else's model: the names of its outputs where it has several."""
+    """The objectives of a model from elsewhere: the names of its outputs where it has several."""
     try:
         config = load_config(source, trust_remote_code=trust_remote_code)
         names = config.id2label or {0: OBJECTIVES[0]}

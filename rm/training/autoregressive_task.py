@@ -128,7 +128,7 @@ class PreferenceTask:
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
 
     def _draws(self, indices: Sequence[int], step: int) -> list[torch.Generator]:
-        """One for every row: a row draws the same whatever shares its batch, and whichever process has it."""
+        """One for every row: a row draws the same whatever shares its batch, and which process has it."""
         rows = [0] * len(indices) if self.per_batch else indices
         return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
 

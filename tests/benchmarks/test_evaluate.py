@@ -318,7 +318,10 @@ def test_a_model_that_only_likes_length_cannot_be_told_from_the_null():
     fake = stored("fake", [tuple(float(len(a)) for a in pair) for pair in answers])
     report = evaluate(pairs(), cases, [fake, *all_nulls()]).report
     sentence = next(note for note in report.findings if note.startswith("overall: fake"))
-    assert "not to be told from longest (+0.0 [+0.0, +0.0])" in sentence and "really better than shortest" in sentence
+    assert (
+        "not significantly different from longest (+0.0 [+0.0, +0.0])" in sentence
+        and "significantly better than shortest" in sentence
+    )
 
 
 def test_differences_are_paired():
@@ -424,12 +427,12 @@ def test_a_judge_is_compared_with_chance_asked_the_same_way():
     cases = [case(str(i), answers=(f"good {i}", f"bad {i}")) for i in range(400)]
     coins = JudgeScorer(StubJudge(lambda c: (1.0, 0.0) if random.integers(2) else (0.0, 1.0)))
     finding = findings_about(coins, cases)
-    assert f"not to be told from {RANDOM_ALIKE}" in finding and " random (" not in finding
+    assert f"not significantly different from {RANDOM_ALIKE}" in finding and " random (" not in finding
     first_place = JudgeScorer(StubJudge(lambda c: (1.0, 0.0)))
-    assert f"not to be told from {RANDOM_ALIKE} (+0.0 [+0.0, +0.0])" in findings_about(first_place, cases)
+    assert f"not significantly different from {RANDOM_ALIKE} (+0.0 [+0.0, +0.0])" in findings_about(first_place, cases)
     sound = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("good")) for a in c.answers)))
     finding = findings_about(sound, cases)
-    assert finding.index("really better than") < finding.index(RANDOM_ALIKE) and "worse" not in finding
+    assert finding.index("significantly better than") < finding.index(RANDOM_ALIKE) and "worse" not in finding
     inverted = JudgeScorer(StubJudge(lambda c: tuple(float(a.startswith("bad")) for a in c.answers)))
     finding = findings_about(inverted, cases)
-    assert finding.index("really worse than") < finding.index(RANDOM_ALIKE)
+    assert finding.index("significantly worse than") < finding.index(RANDOM_ALIKE)

@@ -94,7 +94,7 @@ def policy_loss_is_nan(world: World) -> Seen:
 
 
 def _narrow(trainer: str, rows: str, most: int) -> Hook:
-    """A machine whose memory holds so many rows of a micro-batch, which is told after the forward pass."""
+    """A machine whose memory holds that many rows of a micro-batch, which is told after the forward pass."""
 
     def hook() -> None:
         from importlib import import_module

@@ -136,7 +136,7 @@ def sigterm_to_eval(world: World) -> Seen:
 # ---- two writers ----
 
 
-@injection("the second is told who the first is; " + EQUAL)
+@injection("the second learns who the first is; " + EQUAL)
 def second_writer(world: World) -> Seen:
     """A second `train` of the same folder while the first is at work."""
     output = world.new("two-writers")

@@ -9,7 +9,7 @@ from tests.faults.injection import Injection, Seen
 
 
 def row(one: Injection, found: Seen, seconds: float, short: dict[str, str]) -> dict[str, Any]:
-    """What stands in the table; machine paths and changing numbers have short names."""
+    """What is in the table; machine paths and changing numbers have short names."""
     return {
         "name": one.name,
         "family": one.family,

@@ -210,7 +210,7 @@ def cut(path: Path, share: float = 0.5) -> None:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Everything that stands in a folder."""
+    """Everything that is in a folder."""
     return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
 
 

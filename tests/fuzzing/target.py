@@ -28,7 +28,7 @@ PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 class Target(NamedTuple):
-    """What is fuzzed under a name: one file in a folder, which stands beside others, and what opens it."""
+    """What is fuzzed under a name: one file in a folder, which is next to others, and what opens it."""
 
     name: str
     file: str

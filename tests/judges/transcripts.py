@@ -222,7 +222,7 @@ def _contradictory(rng: random.Random) -> Transcript:
 
 
 def _injected(rng: random.Random) -> Transcript:
-    """A verdict that stands in an answer, which the judge quotes or copies."""
+    """A verdict that is in an answer, which the judge quotes or copies."""
     c = rng.choice("AB")
     planted = rng.choice(
         [

@@ -52,7 +52,7 @@ def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) 
 
 
 def text(value: object) -> str:
-    """Somebody's text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
+    """A text as one line of Markdown in which nothing is markup; `table` escapes the bars."""
     flat = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", CONTROL.sub(" ", str(value))).strip()
     return re.sub(r"([\\`*_\[\]~#])", r"\\\1", html.escape(flat, quote=False))
 
@@ -134,7 +134,7 @@ def _figures(measured: Sequence[Measured]) -> str:
 
 
 def _run(measurement: Measured) -> str:
-    """One suite: the model and the nulls beside it, then what its scores go with."""
+    """One suite: the model and the baselines beside it, then what its scores go with."""
     summary, row = measurement.run.summary, measurement.row
     rows = [row, *(other for other in summary["rows"] if other["role"] == "null")]
     areas = [OVERALL, *row["sections"]]
@@ -172,9 +172,9 @@ def _interval(interval: Sequence[Any]) -> str:
 def _minus(null: str, areas: Mapping[str, Sequence[Any]]) -> str:
     value, low, high = areas[OVERALL]
     if not all(map(_finite, (value, low, high))):
-        return f"against the null {text(null)}: not comparable"
-    real = "more than noise" if low > 0 or high < 0 else "not to be told from it"
-    return f"against the null {text(null)}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
+        return f"against the baseline {text(null)}: not comparable"
+    real = "more than noise" if low > 0 or high < 0 else "no significant difference"
+    return f"against the baseline {text(null)}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
 
 
 def _calibration(measurement: Measured) -> float | None:

@@ -17,7 +17,7 @@ from .page import Measured, card
 from .settings import CardConfig
 
 AGAIN = 8
-"""So many cases of a run are scored again, to see that it is this model's."""
+"""Number of cases of a run that are scored again, to see that it is this model's."""
 CLOSE = 1e-3
 """Largest difference to the stored scores, in units of their size; other batches round otherwise."""
 

@@ -28,7 +28,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
-        say(f"{left} cases stand in one of the runs only and are left out")
+        say(f"{left} cases are in one of the runs only and are left out")
     sides = [(run, run.model(config.scorer)) for run in (first, second)]
     comparison = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
     text = comparing.markdown(comparison)

@@ -18,7 +18,7 @@ class DecodeConfig:
         default_factory=list,
     )
     preference: str | None = say("Share of every objective, such as helpful=0.7,harmless=0.3.", default=None)
-    sweep: int | None = say("Decode at so many preferences from one end to the other, in one batch.", default=None)
+    sweep: int | None = say("Decode at this many preferences from one end to the other, in one batch.", default=None)
     weight: float = say("w = 1 / beta: how much the reward model counts.", default=1.0)
     data: str = say(
         "Rows with a prompt (.jsonl, .parquet ...), a .txt of one prompt a line, or - for stdin.", default="-"

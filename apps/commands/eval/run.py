@@ -30,7 +30,7 @@ PROGRESS = "progress"
 
 
 def run_eval(config: EvalConfig) -> dict[str, Any]:
-    """Judge a suite with the models, the references and every null, and write the run folder."""
+    """Judge a suite with the models, the references and every baseline, and write the run folder."""
     started, here = time.time(), process(config.processes, "eval")
     options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
     suite = load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row, **options)

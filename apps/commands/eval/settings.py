@@ -30,7 +30,7 @@ class EvalConfig:
     )
     on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
     samples: int = say("Bootstrap samples.", default=1000)
-    seed: int = say("Of the bootstrap, the random null and the folds.", default=0)
+    seed: int = say("Of the bootstrap, the random baseline and the folds.", default=0)
     trust_remote_code: bool = say("Run code that comes with a model.", default=False)
     processes: int = say("How many torchrun started; they share the cases.", default=1)
     resume: bool = say("Continue a run that was cut off.", default=False)

@@ -142,7 +142,7 @@ def kept(
 ) -> Iterator[dict[str, Asked]]:
     """The chats by their short `names`, with replies kept in a folder while the block lasts.
 
-    Nothing is left there if nobody replied.
+    Nothing is left there without a reply.
     """
     store = Store(folder / REPLIES)
     count_kept(chats.values(), store)
@@ -164,7 +164,7 @@ def kept(
 
 
 def rehearsals(names: Mapping[str, str]) -> dict[str, Scripted]:
-    """Chats that nobody stands behind, under the short names of models."""
+    """Chats without a model, under the short names of models."""
     return {short: rehearsal(name) for short, name in names.items()}
 
 

@@ -35,7 +35,7 @@ class Materials(NamedTuple):
     questions: Sequence[Question] = ()
     sampling: Sampling = GREEDY
     loading: Mapping[str, Any] = MappingProxyType({})
-    """Options for whoever opens a reward model."""
+    """Options for opening a reward model."""
 
 
 def materials(config: JudgeConfig, loading: Mapping[str, Any]) -> Materials:

@@ -30,7 +30,7 @@ class CaseFile(Pairs):
     """The suite `pairs`, which reads rows with `prompt`, `answers` and `best` too, and who wrote the answers."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Cases as they stand there, then those of preference pairs; what is left out is told."""
+        """Cases as they stand there, then those of preference pairs; what is left out is reported."""
         rows, read = collect(sources, _case_or_pair, self.on_bad_row)
         pairs = [row.pair for row in rows if isinstance(row, _Written)]
         wrote = {_texts(row.pair): row.authors for row in rows if isinstance(row, _Written)}
@@ -94,7 +94,7 @@ def _authors(stated: Any) -> tuple[str, ...]:
 
 
 def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:
-    """So many of the cases, in their order, and what a reader must know of it."""
+    """This many of the cases, in their order, and what a reader must know of it."""
     if limit is None or limit >= len(cases):
         return list(cases), []
     indices = sorted(Random(seed).sample(range(len(cases)), limit))

@@ -100,7 +100,7 @@ def judged(
     seed: int = 0,
     samples: int = 1000,
 ) -> Evaluation:
-    """The judges beside the nulls; the report has a sentence on each judge's coverage, bounds and cost."""
+    """The judges beside the baselines; the report has a sentence on each judge's coverage, bounds and cost."""
     evaluation = evaluate(
         suite,
         cases,

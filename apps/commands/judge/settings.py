@@ -108,11 +108,11 @@ class JudgeConfig:
     checklist: str | None = say("For the kind checklist: a TOML file of [[questions]].", default=None)
     output: str = say("Run folder.", default="")
     objective: str = say("Label of the pairs.", default=OVERALL)
-    limit: int | None = say("Judge only so many cases, drawn with the seed.", default=None)
+    limit: int | None = say("Judge only this many cases, drawn with the seed.", default=None)
     max_tokens: int = say("Of one reply.", default=1024)
     temperature: float = say("0 is greedy.", default=0.0)
     tokenizer: str = say("Folder or Hub id to count tokens with beforehand; letters / 4 without one.", default="")
-    dry_run: bool = say("Tell calls, tokens and cost, and ask nobody.", default=False)
+    dry_run: bool = say("Tell calls, tokens and cost, and send no request.", default=False)
     audit: bool = say("Measure order, length, style and other biases of the judge instead.", default=False)
     names: list[str] = say(
         "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
@@ -132,7 +132,7 @@ class JudgeConfig:
         "Requests without a reply end the run, to be resumed, or count as abstentions.", default="stop"
     )
     samples: int = say("Bootstrap samples.", default=1000)
-    seed: int = say("Of the draws, the bootstrap, the random null and the folds.", default=0)
+    seed: int = say("Of the draws, the bootstrap, the random baseline and the folds.", default=0)
     resume: bool = say("Continue a run that was cut off; what was answered is not asked again.", default=False)
     overwrite: bool = say("Replace the run folder.", default=False)
 

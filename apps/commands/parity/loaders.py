@@ -1,4 +1,4 @@
-"""Other ways to a reward model's scores: as a stranger loads its folder, in a fresh process, by another folder."""
+"""Other ways to a reward model's scores: as Transformers loads its folder, in a fresh process, by another folder."""
 
 import json
 import subprocess

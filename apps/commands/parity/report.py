@@ -33,7 +33,7 @@ def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], n
             f"Scoring contract `{contract.hash()}`, kind {contract.kind}, {contract.dtype}. Each way's scores beside "
             f"the model's own: σ is the standard deviation of its scores over the n conversations, flips are pairs "
             f"that come in the other order. Same is a largest difference of {FULL:g} σ, {HALF:g} σ in half precision; "
-            "what is told promises nothing and fails nothing.",
+            "what is reported promises nothing and fails nothing.",
             "",
             table(HEADER, [cells(result) for result in results]),
             "",

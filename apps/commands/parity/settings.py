@@ -31,7 +31,7 @@ class ParityConfig:
     output: str | None = say("Write the report to this .md, and its figures to a .json beside it.", default=None)
     junit: str | None = say("Write one test case per way to this .xml.", default=None)
     half: bool = say(
-        "What stands in --against computes in half precision: 2e-2 standard deviations instead of 1e-4. The model's "
+        "What is in --against computes in half precision: 2e-2 standard deviations instead of 1e-4. The model's "
         "own scores in half precision must then be within that too.",
         default=False,
     )

@@ -85,7 +85,7 @@ class PlanConfig:
     mbu: float = say("Assumed share of its memory's bandwidth that decoding reaches.", default=0.4)
     reserve: float = say("Share of its memory left to CUDA, communication and fragments.", default=0.1)
     examples: int = say(
-        "Pairs, prompts (rl), or conversations of the whole work; time is told for them.", default=10_000
+        "Pairs, prompts (rl), or conversations of the whole work; time is reported for them.", default=10_000
     )
     epochs: float = say("Passes over them.", default=1.0)
     output: str | None = say("Run folder for the page, its figure and its numbers.", default=None)

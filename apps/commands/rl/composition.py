@@ -112,7 +112,7 @@ def _shares(config: RlConfig, components: Sequence[str]) -> dict[str, float]:
 
 
 def _build(folder: str, text: str, agents: int) -> Any:
-    """A formula that tells agents apart is told how many there are."""
+    """A formula that distinguishes agents gets their number."""
     return build(folder, text, **({"agents": agents} if takes(folder, text, "agents") else {}))
 
 

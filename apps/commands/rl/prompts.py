@@ -107,7 +107,7 @@ def fitting(prompts: Prompts, policy: Voice, config: RlConfig, arguments: Policy
 
 
 def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:
-    """One generation needs so many different prompts; with fewer there would be no step at all."""
+    """One generation needs that many different prompts; with fewer there would be no step at all."""
     needed = (arguments.generation_batch_size or 1) // (arguments.num_generations or 1)
     if len(prompts.prompts) < needed:
         raise UsageError(

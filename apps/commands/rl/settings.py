@@ -18,7 +18,7 @@ class RlConfig:
         default_factory=list,
     )
     eval_data: list[str] = say("The same for evaluation, at the end and every eval_steps.", default_factory=list)
-    output: str = say("Run folder; the trained policy stands in policy/.", default="")
+    output: str = say("Run folder; the trained policy is in policy/.", default="")
     reward: list[str] = say(
         "Rewards as NAME=SOURCE, or SOURCE alone: a reward model's folder or Hub id, or package.module:factory of a "
         "model or function, or one of apps/rewards with arguments, such as 'r2m(model=runs/rm)'. A model of several "

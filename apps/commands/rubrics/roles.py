@@ -15,7 +15,7 @@ RUBRICS = "rubrics.jsonl"
 
 
 class Cast(NamedTuple):
-    """Who writes rubrics and who judges; the same chat where nobody else is named."""
+    """Who writes rubrics and who judges; the same chat unless another one is named."""
 
     names: dict[str, str]
     """Short name -> name."""

@@ -38,7 +38,7 @@ class RubricsConfig:
     base: str = say("train: language model to start from, path or Hub id.", default="")
     learn: Literal["generator", "judge"] = say("train: writing rubrics, or judging under them.", default="generator")
     flip: Literal["tie", "abstain"] = say("apply: what two verdicts are that follow the order.", default="tie")
-    dry_run: bool = say("build, apply: tell calls, tokens and cost, and ask nobody.", default=False)
+    dry_run: bool = say("build, apply: tell calls, tokens and cost, and send no request.", default=False)
     on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
     on_fault: Literal["stop", "abstain"] = say(
         "Requests without a reply end the run, to be resumed, or their pairs are dropped.", default="stop"

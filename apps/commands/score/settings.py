@@ -13,7 +13,7 @@ class ScoreConfig:
 
     model: str = say("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
     servers: list[str] = say(
-        "Addresses of rewardlab serve in place of a model; they take turns. Their token stands in REWARDLAB_TOKEN.",
+        "Addresses of rewardlab serve in place of a model; they take turns. Their token is read from REWARDLAB_TOKEN.",
         default_factory=list,
     )
     in_flight: int = say("Requests on their way to each of the servers.", default=2)

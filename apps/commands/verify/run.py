@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....benchmarks.evaluate import RANDOM_ALIKE, evaluate
-from ....benchmarks.report import markdown
+from ....benchmarks.report import current_wording, markdown
 from ....benchmarks.scorers import StoredScores
 from ....rm.contract.golden_scores import check_files
 from ....rm.errors import CheckFailed
@@ -32,12 +32,13 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
         for row in run.summary["rows"]
     ]
     stored = {"interval": "percentile", **run.summary}  # what summaries had before they named it
+    stored["findings"] = [current_wording(sentence) for sentence in stored["findings"]]
     facts = {name: stored[name] for name in ("notes", "samples", "seed", "interval")}
     report = evaluate(run.suite, run.cases, scorers, **facts).report
     again = json.loads(json.dumps(plain(asdict(report))))
     if different := _different(again, stored):
         raise CheckFailed(f"{config.run}: {different} does not follow from the stored scores; the run has been changed")
-    if markdown(report) != (run.folder / "report.md").read_text(encoding="utf-8"):
+    if markdown(report) != current_wording((run.folder / "report.md").read_text(encoding="utf-8")):
         raise CheckFailed(f"{config.run}: report.md does not follow from the stored scores; the run has been changed")
     return {"run": config.run, "verified": True, "cases": len(run.cases), "scorers": len(scorers)}
 

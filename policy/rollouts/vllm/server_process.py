@@ -26,7 +26,7 @@ class KeptServer:
     """One server at a time, whose output is added to the file `log`.
 
     It listens on 127.0.0.1 and stands behind a watchdog, which ends it and every process that it started when this
-    process ends, whichever way.
+    process ends in any way.
     """
 
     def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):
@@ -86,14 +86,14 @@ class KeptServer:
 
 
 def _ended(running: subprocess.Popen) -> None:
-    """The watchdog is told by the end of its standard input."""
+    """The watchdog reads the end of its standard input."""
     if running.stdin is not None:
         running.stdin.close()
     running.wait()
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """One on which no server listens now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return probe.getsockname()[1]

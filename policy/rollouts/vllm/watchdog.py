@@ -1,6 +1,6 @@
-"""A program that ends with whoever started it, with all of its own processes: even a killed parent leaves no orphan.
+"""A program that ends with its parent process, with all of its own processes: even a killed parent leaves no orphan.
 
-Run as a file: `python watchdog.py COMMAND ...`. Its standard input is a pipe that nobody writes to; it ends when the
+Run as a file: `python watchdog.py COMMAND ...`. Its standard input is a pipe without a writer; it ends when the
 parent does, however that came about. The command has a process group of its own, which is ended as a whole: asked first
 (SIGTERM), and after GRACE seconds killed. Nothing but the standard library is imported.
 """

@@ -238,7 +238,7 @@ def test_two_runs_are_compared_and_a_gate_stops_a_real_drop(folder, tmp_path, ca
     found = last_json(capsys)
     scores = [json.loads((Path(run) / "summary.json").read_text())["rows"][0]["overall"][0] for run in (bad, good)]
     assert found["difference"]["value"] == pytest.approx(scores[1] - scores[0]) and found["real"]
-    assert "good is really better than bad" in (tmp_path / "comparison" / "comparison.md").read_text()
+    assert "good is significantly better than bad" in (tmp_path / "comparison" / "comparison.md").read_text()
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump([{"area": "overall", "max_drop": 0.02}]))
     assert main(["compare", bad, good, "--gate", str(rules)]) == 0

@@ -1,4 +1,4 @@
-"""`rewardlab judge`: judges behind a server of ours, with everything that a run folder holds."""
+"""`rewardlab judge`: judges behind a server of rewardlab, with everything that a run folder holds."""
 
 import itertools
 import json
@@ -83,7 +83,7 @@ def test_the_report_has_flips_and_first_positions_and_a_place_is_no_worse_than_c
     assert "random with the same ties (+0.0 [+0.0, +0.0])" in report
     sentence = next(line for line in report.split("\n") if "overall: qwen pairwise" in line)
     assert (
-        sentence.index("not to be told from") < sentence.index("random with the same ties")
+        sentence.index("not significantly different from") < sentence.index("random with the same ties")
         and " random (" not in sentence
     )
     assert call(capsys, "verify", folder)[0] == 0

@@ -96,7 +96,7 @@ def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path
     given, where = planted(20_000)
     data, out, began = write(tmp_path / "pairs.jsonl", given), tmp_path / "lint", time.process_time()
     assert main(["lint", data, "--against", f"rewardbench={benchmark}", "--output", str(out)]) == 5
-    assert time.process_time() - began < 60 * 4  # a bound on this machine's worst hour; seconds stand in the notes
+    assert time.process_time() - began < 60 * 4  # a bound on this machine's worst hour; seconds are in the notes
     assert found_in(out) == where
     told = capsys.readouterr().err
     assert "near-identical answers 20" in told and "--fix FILE writes the rows without findings" in told

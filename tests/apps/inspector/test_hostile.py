@@ -99,7 +99,7 @@ def test_a_picture_from_elsewhere_is_stopped_before_it_asks(browser, served, run
 
 
 def test_a_page_holds_them_as_data(served, runs):
-    """The list of runs stands in the page's own script."""
+    """The list of runs is in the page's own script."""
     from tests.apps.inspector.test_server import read
 
     text = read(served(runs)).decode()

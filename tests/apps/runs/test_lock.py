@@ -65,7 +65,7 @@ def test_a_lock_that_says_nothing_of_its_holder_holds_still(holder, tmp_path):
 
 
 def test_a_holder_is_known_whatever_the_clock_says(monkeypatch, tmp_path):
-    """The lock is the kernel's; what stands in the file is for people."""
+    """The lock is the kernel's; what is in the file is for people."""
     monkeypatch.setattr("time.gmtime", lambda: (1970, 1, 1, 0, 0, 0, 3, 1, 0))
     with only_writer(tmp_path / "run"):
         assert "1970-01-01T00:00:00Z" in lock_file(tmp_path / "run").read_text()

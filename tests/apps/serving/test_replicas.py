@@ -155,7 +155,7 @@ def test_one_that_comes_later_with_another_contract_is_refused_too(clock):
     fleet = Fleet([], [], contracts=[httpx.ConnectError("not yet"), CONTRACT])
     model = fleet.open()
     fleet.contracts["a"] = replace(CONTRACT, objectives=("better",))
-    with pytest.raises(CheckFailed, match="cannot stand beside each other"):
+    with pytest.raises(CheckFailed, match="cannot are next to each other"):
         model.rate(EXAMPLES)
 
 
@@ -190,7 +190,7 @@ def test_servers_that_cannot_be_asked_are_told(urls, message):
 
 
 def same(found, truth) -> bool:
-    """A sum in float32 depends in its last digit on what else stands in the batch, here as in one process."""
+    """A sum in float32 depends in its last digit on what else is in the batch, here as in one process."""
     return np.allclose(found, truth, rtol=0, atol=4 * DIGIT * np.abs(truth).max())
 
 

@@ -153,7 +153,7 @@ def test_ranks_are_led_by_the_best_that_is_left():
 
 
 def test_a_scorer_between_two_ranks_stands_with_the_leader():
-    # b cannot be told from a, nor c from b; but c is surely below a, and leads the next rank
+    # b does not differ significantly from a, nor c from b; but c is surely below a, and leads the next rank
     samples = np.random.default_rng(0).normal([0.03, 0.015, 0.0], 0.007, (2000, 3))
     assert tied_groups(np.array([0.03, 0.015, 0.0]), samples) == [[0, 1], [2]]
 

@@ -145,7 +145,7 @@ def test_majority_goes_down_the_places_where_a_case_lacks_the_first():
 
 def test_majority_is_left_out_where_places_tell_nothing():
     always = [pair(str(i), "x", "y", 1) for i in range(3)]
-    assert all("always stands in place 2" in judged.abstained for judged in majority()(always))
+    assert all("always is at position 2" in judged.abstained for judged in majority()(always))
     several = [Case("a", user_turn("q"), ("a", "b"), (0, 1))]
     assert "no case has one right" in majority()(several)[0].abstained
     names = [null.name for null in all_nulls()]

@@ -90,7 +90,7 @@ def test_the_perfect_scorer_has_every_credit_and_the_reversed_one_none(known):
 
 @pytest.fixture
 def evaluated(known):
-    """The report of a model whose score is the length, beside the nulls that need no fit."""
+    """The report of a model whose score is the length, beside the baselines that need no fit."""
     suite, cases, notes = known
     fake = Null("fake", longest().judge)
     fake.role = "model"
@@ -111,7 +111,7 @@ def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(eval
     told = [note for note in evaluated.findings if ": fake is " in note]
     assert len(told) == 1 + len(fake.sections)
     for note in told:
-        beaten, _, equal = note.partition("not to be told from ")
+        beaten, _, equal = note.partition("not significantly different from ")
         assert "longest (+0.0 [+0.0, +0.0])" in equal and "longest" not in beaten, note
 
 

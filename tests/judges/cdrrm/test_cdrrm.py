@@ -137,7 +137,7 @@ def test_what_is_written_is_read_back():
 
 
 def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
-    # LONG stands in slot A first: B is right, then A; the bare judge says A twice, so is wrong once
+    # LONG is in slot A first: B is right, then A; the bare judge says A twice, so is wrong once
     (kept,) = verify(judge_of(["B", "A", "A", "A"]), [SHOWN], written())
     assert kept == Kept(SHOWN, RUBRIC, useful=True)
     (kept,) = verify(judge_of(["B", "A", "B", "A"]), [SHOWN], written())

@@ -1,4 +1,4 @@
-"""CCPO: a thinker's and a solver's credit against plain loops, and whose prompt a thought stands in."""
+"""CCPO: a thinker's and a solver's credit against plain loops, and whose prompt a thought is in."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""SAGE-RL: which answers are searched, and how they stand in the training."""
+"""SAGE-RL: which answers are searched, and how they are in the training."""
 
 import copy
 from types import SimpleNamespace

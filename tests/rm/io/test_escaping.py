@@ -1,4 +1,4 @@
-"""Texts of strangers on their way out: nothing that a terminal, spreadsheet or page would obey, and no secrets."""
+"""Escaping of untrusted texts: nothing that a terminal, spreadsheet or page would obey, and no secrets."""
 
 import csv
 import io

@@ -95,7 +95,7 @@ def _stamps(first: Side, second: Side) -> list[tuple]:
 
 
 def check(first: Side, second: Side) -> int:
-    """How many cases both runs have; other suites, no common case or a changed one are told in a sentence."""
+    """How many cases both runs have; other suites, no common case or a changed one are reported in a sentence."""
     headings = [read_heading(side.folder) for side in (first, second)]
     for side, heading in zip((first, second), headings, strict=True):
         if side.scorer not in heading.scorers:
@@ -113,7 +113,7 @@ def check(first: Side, second: Side) -> int:
 
 @lru_cache(maxsize=16)
 def _shared(first: Path, second: Path, *_stamps: tuple) -> tuple[int, str | None]:
-    """How many cases both runs have, and the first that is not the same in them; whoever scored."""
+    """How many cases both runs have, and the first that is not the same in them; by any scorer."""
     files = _files(first, second)
     ((cases,),) = query(f"SELECT count(*) FROM ({_CASES})", files)
     changed = query(_CHANGED, files) if first != second else []

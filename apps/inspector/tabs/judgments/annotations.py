@@ -45,7 +45,7 @@ class Annotation:
         if self.verdict not in VERDICTS:
             raise UsageError(f"no verdict '{self.verdict}'; there is {', '.join(VERDICTS)}")
         if not self.who.strip():
-            raise UsageError("whose verdict is it? Fill in a name, which stands beside it in the file")
+            raise UsageError("whose verdict is it? Fill in a name, which is next to it in the file")
         for name, most in LONGEST.items():
             if len(getattr(self, name)) > most:
                 raise UsageError(f"the {name} is {len(getattr(self, name)):,} characters long; {most:,} are kept")
@@ -83,7 +83,7 @@ def _place(run: Path) -> tuple[Path, Path]:
 
 
 def add(run: Path, annotation: Annotation) -> None:
-    """Append a line, forced to the disk, while nobody else appends; what was cut off before keeps a line of its own."""
+    """Append a line, forced to the disk, under a lock; what was cut off before keeps a line of its own."""
     path = file_of(run)
     line = json.dumps(asdict(annotation), ensure_ascii=False) + "\n"
     _refuse_links(*_place(run))

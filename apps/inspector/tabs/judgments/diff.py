@@ -8,7 +8,7 @@ from ...html import LONGEST, shown
 
 WORD = re.compile(r"\S+\s*|\s+")
 WORDS = 2_000
-"""So many words of each answer are compared: more would keep the reader waiting."""
+"""Number of words of each response that are compared: more would keep the reader waiting."""
 
 
 class Piece(NamedTuple):

@@ -19,7 +19,7 @@ Selected = Callable[..., tuple[Run, Filter, Filter]]
 
 
 def section(site: Site, inputs: list[Any], selected: Selected) -> None:
-    """A file is written when it is asked for, and stands in Gradio's own cache, from where the browser takes it."""
+    """A file is written when it is asked for, and is in Gradio's own cache, from where the browser takes it."""
     with gr.Accordion("Export", open=False), gr.Row(elem_classes="bar"):
         which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)
         format = gr.Dropdown(list(FORMATS.items()), value="jsonl", label="Format", min_width=160)

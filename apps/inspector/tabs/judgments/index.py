@@ -49,8 +49,8 @@ _FOUND = f"""
 class Index:
     """A run's cases by place (the row in the table of items), and by scorer what filters ask.
 
-    Tables are made when they are first asked for: `cases`; by scorer `lines`; `gaps` of lengths; `beaten` by a null;
-    and the places that a search finds.
+    Tables are made when they are first asked for: `cases`; by scorer `lines`; `gaps` of lengths; `beaten` by a
+    baseline; and the places that a search finds.
     """
 
     def __init__(self, folder: Path, heading: Heading):
@@ -86,7 +86,7 @@ class Index:
         return self._make("gaps", _GAPS.format(lengths=lengths(self.query), table=ITEM_TABLE))
 
     def beaten(self) -> str:
-        """Name of a table: the places where a null is right too."""
+        """Name of a table: the places where a baseline is right too."""
         nulls = [self.lines(name) for name, role in self.heading.scorers.items() if role == "null"]
         right = [f"SELECT place FROM {name} WHERE margin > 0" for name in nulls]
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
@@ -138,7 +138,7 @@ atexit.register(_INDICES.clear)  # DuckDB wants its databases closed first
 
 
 def index(folder: Path) -> Index:
-    """The index of a run as it stands on the disk; those of the last runs are kept."""
+    """The index of a run as it is on the disk; those of the last runs are kept."""
     now = stamp(folder, (ITEMS, SCORES, SUMMARY))
     with _LOCK:
         if folder not in _INDICES or _INDICES[folder][0] != now:

@@ -26,7 +26,7 @@ ORDERS = {
 
 
 class Scorer(NamedTuple):
-    """A scorer of the run and what it is there for: `model`, `reference` or `null`."""
+    """A scorer of the run and what it is there for: `model`, `reference` or `null` (a baseline)."""
 
     name: str
     role: str
@@ -57,7 +57,7 @@ class Filter:
     gap: float | None = None
     """Characters by which the right answers are longer than the others, at least; below 0: shorter."""
     null_right: bool = False
-    """Only cases that some null baseline gets right too."""
+    """Only cases that some baseline gets right too."""
     among: Sequence[str] | None = None
     """Only these cases."""
 

@@ -94,7 +94,7 @@ def _page_start(position: int) -> int:
 
 
 def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[Any]:
-    """Everything for the run, the filters and the item that an address asks for; what is not there is told."""
+    """Everything for the run, the filters and the item that an address asks for; what is not there is reported."""
     asked = _wanted(site, query)
     run, names, chosen = asked.run, *scorers(site, asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
@@ -144,7 +144,7 @@ def _subsets(run: views.Run) -> list[tuple[str, str]]:
 
 
 def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> int:
-    """Where the item of an address stands; one that the filter hides, or that is not there, is told."""
+    """Where the item of an address stands; one that the filter hides, or that is not there, is reported."""
     if not case:
         return 0
     position_found = views.position(run, _filter(run, asked, marks), case, order=asked.order)

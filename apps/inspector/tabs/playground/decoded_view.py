@@ -30,7 +30,7 @@ class Shown(NamedTuple):
 
 
 def part(site: Site, files: gr.Tab) -> None:
-    """A file, a prompt of it, and its answers; read when somebody looks."""
+    """A file, a prompt of it, and its answers; read when it is shown."""
     with gr.Row():
         run = chooser(site, ANSWERS, label="File")
         prompt = gr.Dropdown([], label="Prompt", elem_id="decoded-prompt")

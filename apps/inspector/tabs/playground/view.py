@@ -206,7 +206,7 @@ class Asks:
 
 
 def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequence[Setting]) -> Iterator[list[Any]]:
-    """The page while answers are written, and when all are there or nobody waits for them any more."""
+    """The page while answers are written, and when all are there or the page is closed."""
     requests = [setting.request(prompt) for setting in settings]
     titles, written = [setting.label for setting in settings], [""] * len(settings)
     started = looked = time.monotonic()

@@ -1,4 +1,4 @@
-"""A run on its benchmark: sections and subsets beside the nulls, style matrix, calibration, score against length."""
+"""A run on its benchmark: sections, subsets, baselines, style matrix, calibration, score against length."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,7 +41,7 @@ def subsets_of(report: Report, most: int = MOST_AREAS) -> tuple[dict[str, Mappin
 
 
 def bars(report: Report, shares: Mapping[str, Mapping[str, Interval]], title: str, *, sizes: bool = False) -> go.Figure:
-    """A bar for every area and scorer with its 95 % interval; nulls are grey, chance of two answers is dashed."""
+    """A bar for every area and scorer with its 95 % interval; baselines are grey, chance of two answers is dashed."""
     colours = _colours(report.rows)
     names = list(next(iter(shares.values())))
     labels = [_label(name, report.sizes.get(name) if sizes else None) for name in names]
@@ -79,7 +79,7 @@ def _bar(row: Row, shares: Mapping[str, Interval], names: Sequence[str], colour:
 
 
 def _colours(rows: Sequence[Row]) -> dict[str, str]:
-    """A colour for every model and reference, a grey for every null."""
+    """A colour for every model and reference, a grey for every baseline."""
     nulls = [row.scorer for row in rows if row.role == "null"]
     others = [row.scorer for row in rows if row.role != "null"]
     bright = [colour for colour in PALETTE if colour not in GREYS]
@@ -94,7 +94,7 @@ def _label(name: str, size: int | None) -> str:
 
 
 def facts_html(report: Report) -> str:
-    """Cases, prompts, what was left unscored, and what the nulls say."""
+    """Cases, prompts, what was left unscored, and what the baselines say."""
     rows = "".join(
         f"<tr><td>{shown(row.scorer)}</td><td>{shown(row.role)}</td><td>{row.overall}</td><td>{row.scored:,}</td>"
         f"<td>{row.ties:,}</td><td>{row.unscored:,}</td></tr>"
@@ -111,7 +111,7 @@ def facts_html(report: Report) -> str:
 
 
 def _details(notes: str) -> str:
-    details = f'<details style="margin: 8px 0"><summary>What the nulls say</summary><ul>{notes}</ul></details>'
+    details = f'<details style="margin: 8px 0"><summary>What the baselines say</summary><ul>{notes}</ul></details>'
     return details if notes else ""
 
 

@@ -1,4 +1,4 @@
-"""How a run does on its benchmark: sections, subsets, the nulls beside, styles, calibration, length, the report."""
+"""How a run does on its benchmark: sections, subsets, the baselines beside, styles, calibration, length, the report."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ Values = list[Any]
 
 
 def tab(site: Site) -> None:
-    """One run, and one of its scorers for what is told of a single one."""
+    """One run, and one of its scorers for what is shown of a single one."""
     with gr.Row():
         run = chooser(site, JUDGED, scale=3)
         scorer = filled_list("Scorer, for calibration and length", scale=2)
@@ -92,7 +92,7 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
         views.facts_html(report),
         gr.Plot(views.bars(report, views.figures_of(report), "Sections"), visible=True),
         gr.Plot(views.bars(report, largest, "Subsets (cases)", sizes=True), visible=True),
-        f"The largest {len(report.sizes) - left_out} subsets; {left_out} more stand in the report." if left_out else "",
+        f"The largest {len(report.sizes) - left_out} subsets; {left_out} more are in the report." if left_out else "",
         text,
         *_of_scorer(site, run, scorer or report.rows[0].scorer),
     ]

@@ -1,4 +1,4 @@
-"""A study: its report with the tables, and the figures that stand beside it, in the page itself."""
+"""A study: its report with the tables, and the figures that are next to it, in the page itself."""
 
 import base64
 import re
@@ -69,7 +69,7 @@ def safe_markdown(text: str, figures: Mapping[str, str] | None = None) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """What stands in code, and what does not.
+    """What is in code, and what does not.
 
     A page may end code elsewhere than we do. So only what can be read in one way is code: plain fences without other
     marks of fences before or in them, and spans of a line in a paragraph without any other tick, outside of tables.

@@ -174,7 +174,7 @@ def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
 
 
 def _every(number: int) -> int:
-    """Which points are drawn of so many."""
+    """Which points of many are drawn."""
     return max(1, -(-number // MOST_POINTS))
 
 

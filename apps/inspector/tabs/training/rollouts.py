@@ -66,7 +66,7 @@ def number_of(folder: Path, step: int) -> int:
 
 
 def read_answers(folder: Path, step: int, start: int, size: int) -> list[Rollout]:
-    """So many answers from place `start`; without what is of tokens but the advantages."""
+    """A number of completions from position `start`; without what is of tokens but the advantages."""
     file = _file(folder, step)
     left_out = ("tokens", "logprobs", "policy_logprobs", "base", "values")
     rows = _slice(file, start, size, [name for name in file.schema_arrow.names if name not in left_out])
@@ -254,7 +254,7 @@ def _spread(values: np.ndarray, number: int) -> np.ndarray:
 
 
 def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
-    """The answer's tokens coloured by one of `token_series`; every token's numbers stand in its title."""
+    """The answer's tokens coloured by one of `token_series`; every token's numbers are in its title."""
     every = token_series(rollout)
     values = every[by][:MOST_TOKENS]
     scale = scale_of([values])

@@ -107,7 +107,7 @@ def slider(steps: Sequence[int], step: float) -> gr.Slider:
 
 
 def present(site: Site, run: str | None, step: float, index: int, colour: str | None) -> Values:
-    """Everything of the section; without a run nothing, which is told above."""
+    """Everything of the section; without a run nothing, which is reported above."""
     if not run:
         return [gr.HTML(visible=False), *_nothing()]
     return noted(_present, _nothing)(site, run, step, index, colour)

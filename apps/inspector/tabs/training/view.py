@@ -45,7 +45,7 @@ def tab(site: Site) -> None:
     """A run that grows is looked at every few seconds; the reader's step and answer stay."""
     with gr.Row():
         run = chooser(site, TRAINED, scale=3)
-        window = gr.Slider(1, 50, value=1, step=1, label="Mean of so many steps (1: as logged)", scale=2)
+        window = gr.Slider(1, 50, value=1, step=1, label="Mean of this many steps (1: as logged)", scale=2)
     overview, seen = _story(), gr.State()
     below = rollouts.section(site, run)
     asked = [run, window, overview.column, overview.teller]

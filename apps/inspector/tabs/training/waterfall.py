@@ -110,7 +110,7 @@ def waterfall_html() -> str:
     return (
         f'{STYLE}<div class="rl"><p class="faint">Each component with its weight, what each transform changes, and '
         "the reward that they add up to. The estimator brings it to the advantage: its baseline, its scale, and the KL "
-        "where that stands in the reward. Advantages are means over the answer's tokens.</p></div>"
+        "where that is in the reward. Advantages are means over the answer's tokens.</p></div>"
     )
 
 

@@ -37,7 +37,7 @@ def model(tmp_path) -> Path:
 
 
 def ways_beside(model: Path, url: str, capsys) -> tuple[int, dict, str]:
-    """The exit code, what stands in the report about each way, and the last line that was said."""
+    """The exit code, what is in the report about each way, and the last line that was said."""
     folder = model.parent
     words = ["parity", str(model), "--data", str(folder / "data.jsonl"), "--against", "vllm", url, "--fresh", "False"]
     code = main([*words, "--output", str(folder / "parity.md")])

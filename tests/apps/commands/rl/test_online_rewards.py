@@ -83,7 +83,7 @@ def test_a_killed_run_goes_on_with_the_head_that_it_had(rl, rl_world):
     [
         ("r2m(width=8)", "the argument 'model' is missing; write r2m(model=..., width=8)"),
         ("r2m(model={rm}, control=stael)", "no control 'stael' of R2M; did you mean 'stale'"),
-        ("r2m(model={rm}, groups=2)", "labels come from somebody and for some groups; got labels='' and groups=2"),
+        ("r2m(model={rm}, groups=2)", "labels come from a labeller and for some groups; got labels='' and groups=2"),
         ("r2m(model={rm}, floor=2)", "floor in [0, 1]; got 0 and 2.0"),
         ("r2m(model={rm}, pair_from=luck)", "pair_from is annotation or refreshed, got 'luck'"),
         (

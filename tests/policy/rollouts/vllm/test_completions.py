@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func'")
 
 
 class StandIn(JsonHandler):
-    """Draws every answer from a model at temperature 1, as the server that it stands in for."""
+    """Draws every answer from a model at temperature 1, as the server that it is in for."""
 
     model = None
     requests: list = []  # noqa: RUF012

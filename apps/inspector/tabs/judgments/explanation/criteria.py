@@ -84,7 +84,7 @@ def _criterion(answer: Any, name: Any, value: Any, evidence: Any, quoted: Any) -
 
 
 class Quotation(NamedTuple):
-    """Where a criterion's evidence stands in an answer."""
+    """Where a criterion's evidence is in an answer."""
 
     start: int
     end: int
@@ -163,7 +163,7 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
         return '<td class="verdict faint">no verdict</td>'
     if not marks:
         return f"<td>{number(criterion.value)}</td>"
-    stray = "" if criterion.quoted else ' <span class="wrong">(does not stand in the answer)</span>'
+    stray = "" if criterion.quoted else ' <span class="wrong">(is not in the answer)</span>'
     quoted = f"<q>{shown(criterion.evidence, 400)}</q>{stray}" if criterion.evidence else ""
     return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_word(criterion.value)}</span>{quoted}</td>'
 

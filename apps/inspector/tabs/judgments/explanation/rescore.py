@@ -46,7 +46,7 @@ class Rescored(NamedTuple):
 def source_of(folder: Path, root: Path, case: str) -> Source:
     """The rubric of a run's item: the run's own for the case, one that comes with the package, or a file below root.
 
-    A path in a run's settings is what somebody wrote there, so nothing outside the root is opened for it.
+    A path in a run's settings is what its author wrote there, so nothing outside the root is opened for it.
     """
     settings = read_settings(folder)
     score = settings.get("score", SCORES[0])

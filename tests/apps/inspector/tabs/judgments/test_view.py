@@ -137,7 +137,7 @@ def test_an_address_leads_back_to_what_was_shown(visit, address):
     expect_place(page, "item 4 of 4")
     expect_cases(page, "a6", "a6-1", "a6-2", "a6-3")
     assert page.get_by_label("Search").input_value() == "moss"
-    assert page.get_by_label("a null is right too").is_checked()
+    assert page.get_by_label("a baseline is right too").is_checked()
     page = visit(address, "?run=eval&item=a4-1", ready=ITEM)  # as a flip of two runs links here: of any outcome
     expect_place(page, "item 11 of 28")
     page = visit(address, "?run=../../etc/passwd&item=<img src=x onerror=window.hacked=1>", ready=ITEM)

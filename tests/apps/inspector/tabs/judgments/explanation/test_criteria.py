@@ -46,7 +46,7 @@ def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
         "",
         "not met",
     ]
-    assert '<q>moon</q> <span class="wrong">(does not stand in the answer)</span>' in page
+    assert '<q>moon</q> <span class="wrong">(is not in the answer)</span>' in page
     assert "2 requests" in page and "tokens" in page
 
 
