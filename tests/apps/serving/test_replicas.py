@@ -155,7 +155,7 @@ def test_one_that_comes_later_with_another_contract_is_refused_too(clock):
     fleet = Fleet([], [], contracts=[httpx.ConnectError("not yet"), CONTRACT])
     model = fleet.open()
     fleet.contracts["a"] = replace(CONTRACT, objectives=("better",))
-    with pytest.raises(CheckFailed, match="cannot are next to each other"):
+    with pytest.raises(CheckFailed, match="cannot be compared"):
         model.rate(EXAMPLES)
 
 
