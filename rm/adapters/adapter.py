@@ -33,17 +33,10 @@ from ..backbones.loading import fingerprint, whole_name
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..training.distributed import put, whole
-from .modulation import (
-    BilinearCore,
-    Block,
-    MixedVector,
-    Modulation,
-    Preferences,
-    ScaleAndShift,
-    one_hot_objectives,
-    random_objectives,
-    text_objectives,
-)
+from .modulation import MixedVector, Modulation, Preferences, one_hot_objectives, random_objectives, text_objectives
+from .moslora import ScaleAndShift
+from .pblora import BilinearCore
+from .serving import Block
 from .settings import SETTINGS, AdapterSettings, load_settings
 
 WEIGHTS = "preference_adapter.safetensors"

@@ -6,6 +6,7 @@ from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
 from ....rm.capacity.gpus import GPUS, find_gpu
 from ....rm.errors import UsageError
 from ...settings.fields import as_list, given, one_of, say
+from ..train.settings import ADAPTER_OF_METHOD
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
 """Jobs, and their batches on a GPU unless told."""
@@ -94,6 +95,7 @@ class PlanConfig:
 
     def __post_init__(self):
         self.lora_target_modules, self.reward_model = as_list(self.lora_target_modules), as_list(self.reward_model)
+        self.adapter = ADAPTER_OF_METHOD.get(self.adapter or "", self.adapter)
 
     def validate(self) -> None:
         """Refuse what no plan is for."""

@@ -72,11 +72,18 @@ class TrainConfig:
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
 
 
+ADAPTER_OF_METHOD = {"genarm": "lora", "parm": "pblora", "uniarm": "moslora"}
+
+
 @dataclass
 class GuideConfig:
     """An autoregressive reward model (--kind autoregressive): which adapter, which loss; the objectives of any."""
 
-    adapter: str = say("lora (GenARM), pblora (PARM) or moslora (UniARM); none trains all weights.", default="moslora")
+    adapter: str = say(
+        "lora or genarm, pblora or parm, moslora or uniarm (a method's name stands for its adapter); none trains all "
+        "weights.",
+        default="moslora",
+    )
     objectives: list[str] = say(
         "Labels of the pairs to follow, in this order. --data NAME=FILE says that a file is labelled for one of them.",
         default_factory=lambda: [OVERALL],
@@ -109,6 +116,7 @@ class GuideConfig:
     def __post_init__(self):
         self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)
         self.targets = as_list(self.targets)
+        self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""

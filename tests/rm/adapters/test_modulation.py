@@ -3,7 +3,8 @@
 import pytest
 import torch
 from rewardlab.kernels import lora_film
-from rewardlab.rm.adapters.modulation import Block, Modulation
+from rewardlab.rm.adapters.modulation import Modulation
+from rewardlab.rm.adapters.serving import Block
 
 KINDS = {
     "scale": Modulation(scale=torch.tensor([[2.0, 3.0]]), shift=torch.tensor([[1.0, 0.0]])),

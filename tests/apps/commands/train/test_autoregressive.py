@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
+from rewardlab.apps.commands.plan.settings import PlanConfig
+from rewardlab.apps.commands.train.settings import GuideConfig
 from rewardlab.benchmarks.worlds.garden import pairs
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
@@ -48,6 +50,12 @@ BOTH = ("--objectives", "helpful", "harmless")
         (("--adapter", "none"), ("reward",)),
     ],
 )
+@pytest.mark.parametrize(("method", "adapter"), [("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")])
+def test_a_methods_name_stands_for_its_adapter(method, adapter):
+    assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter
+    assert PlanConfig(model="7b", adapter=method).adapter == adapter
+
+
 def test_every_kind_is_trained_saved_and_scored(world, tmp_path, capsys, words, objectives):
     evaluated = ("--eval_data", str(world / "test.jsonl"), "--eval_steps", "2")
     assert train(world, tmp_path / "arm", *words, *evaluated) == 0

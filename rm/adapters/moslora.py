@@ -1,0 +1,35 @@
+"""MoSLoRA of UniARM: an adapter whose rank-r features a preference scales and shifts.
+
+UniARM: one autoregressive reward model for every preference, arXiv:2602.09538. Not the MoSLoRA of arXiv:2406.11909.
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .modulation import Modulation
+
+
+class ScaleAndShift(nn.Module):
+    """MoSLoRA: u -> γ(α) ⊙ u + δ(α),  γ = 1 + G_γ, δ = G_δ                                 UniARM, arXiv:2602.09538
+
+    That features are modulated affinely by a mixed vector is the paper's; tap point, 1 + G and generators are ours.
+    G starts at 0, so that training begins with a plain LoRA.
+    """
+
+    def __init__(self, width: int, rank: int, *, scale: bool, shift: bool, bias: bool):
+        super().__init__()
+        self.scale, self.shift = (self._generator(width, rank, bias) if enabled else None for enabled in (scale, shift))
+
+    @staticmethod
+    def _generator(width: int, rank: int, bias: bool) -> nn.Linear:
+        generator = nn.Linear(width, rank, bias=bias)
+        for parameter in generator.parameters():
+            nn.init.zeros_(parameter)
+        return generator
+
+    def forward(self, mixed: Float[Tensor, "N H"]) -> Modulation:
+        """γ and δ [N, r]."""
+        return Modulation(
+            scale=None if self.scale is None else 1 + self.scale(mixed),
+            shift=None if self.shift is None else self.shift(mixed),
+        )

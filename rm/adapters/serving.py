@@ -1,0 +1,53 @@
+"""Adapters of several requests in one batch: which rows use which adapter, and the layers' weights for them."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ...kernels.lora_film import low_rank
+from .modulation import Modulation
+
+
+class Readers:
+    """Adapters that read one tensor; side by side they are one: A stacked, B and cores on a diagonal."""
+
+    def __init__(self, indices: Sequence[int], adapters: Sequence[tuple[Tensor, Tensor, Modulation]]):
+        A, B, rows = zip(*adapters, strict=True)
+        self.places, self.widths = indices, [len(matrix) for matrix in B]
+        self.A, self.B = torch.cat(A), torch.block_diag(*(matrix.t() for matrix in B)).t()
+        self.rows = Modulation.side_by_side(rows)._asdict()
+
+    def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
+        """B (M A x + δ) of every adapter."""
+        return dict(zip(self.places, low_rank(x, self.A, self.B, **self.rows).split(self.widths, 2), strict=True))
+
+
+class Block:
+    """The adapters of a module's layers. Those that read one tensor, as q, k and v do, are called for at once.
+
+    Which those are shows at the first token. They read the same object, whose numbers stay while the module runs.
+    """
+
+    def __init__(self):
+        self.adapters: list[tuple[Tensor, Tensor, Modulation]] = []
+        self.readers: dict[int, Readers] = {}
+        self.x: Tensor | None = None
+        self.shares: dict[int, Tensor] = {}
+
+    def add(self, A: Float[Tensor, "r m"], B: Float[Tensor, "n r"], rows: Modulation) -> int:
+        """One more adapter; its place."""
+        self.adapters.append((A, B, rows))
+        return len(self.adapters) - 1
+
+    def share(self, index: int, x: Float[Tensor, "N 1 m"], start: int) -> Float[Tensor, "_ 1 n"]:
+        """What an adapter adds to the rows from `start` on."""
+        if x is not self.x:
+            self.x, self.shares = x, self.readers[index].shares(x[start:]) if index in self.readers else {}
+        if index not in self.shares:
+            indices = [*self.shares, index]
+            shared = Readers(indices, [self.adapters[position] for position in indices])
+            self.readers |= dict.fromkeys(indices, shared)
+            self.shares = shared.shares(x[start:])
+        return self.shares[index]
