@@ -50,12 +50,6 @@ BOTH = ("--objectives", "helpful", "harmless")
         (("--adapter", "none"), ("reward",)),
     ],
 )
-@pytest.mark.parametrize(("method", "adapter"), [("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")])
-def test_a_methods_name_stands_for_its_adapter(method, adapter):
-    assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter
-    assert PlanConfig(model="7b", adapter=method).adapter == adapter
-
-
 def test_every_kind_is_trained_saved_and_scored(world, tmp_path, capsys, words, objectives):
     evaluated = ("--eval_data", str(world / "test.jsonl"), "--eval_steps", "2")
     assert train(world, tmp_path / "arm", *words, *evaluated) == 0
@@ -127,3 +121,9 @@ def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
     asked = ["score", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl")]
     assert main([*asked, "--output", str(tmp_path / "scores.jsonl")]) == 3
     assert "the adapter was trained on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("method", "adapter"), [("genarm", "lora"), ("parm", "pblora"), ("uniarm", "moslora")])
+def test_a_methods_name_stands_for_its_adapter(method, adapter):
+    assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter
+    assert PlanConfig(model="7b", adapter=method).adapter == adapter
