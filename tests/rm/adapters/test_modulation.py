@@ -44,7 +44,7 @@ def test_adapters_called_for_at_once_add_what_each_adds_alone(name):
 def test_a_second_token_takes_one_call_for_all_that_read_it(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "rewardlab.rm.adapters.modulation.low_rank", lambda *given, **film: calls.append(1) or alone_as(*given)
+        "rewardlab.rm.adapters.serving.low_rank", lambda *given, **film: calls.append(1) or alone_as(*given)
     )
     alone_as, block = lora_film.low_rank, Block()
     places = [block.add(*an_adapter(seed, 4, KINDS["plain"])) for seed in range(3)]
