@@ -49,7 +49,7 @@ def shortest() -> Null:
 
 
 def random_guess(seed: int = 0) -> Null:
-    """A number from the hash of seed, item and place: the same in every run and every order of items."""
+    """A number from the hash of seed, item and index: the same in every run and every order of items."""
 
     def score(case: Case, index: int) -> float:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
@@ -59,7 +59,7 @@ def random_guess(seed: int = 0) -> Null:
 
 
 def majority() -> Null:
-    """The place where the right answer stands most often wins (of equal places the first), then the next such place.
+    """The position that most often holds the right answer wins (the first of equals), then the next such position.
 
     Places are counted in the very cases that are judged, so it is no worse than chance: what it gains there is what a
     benchmark gives away by the order of its answers.
@@ -82,7 +82,7 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
 
 
 def _right_places(cases: Sequence[Case]) -> Counter[int]:
-    """How often the right answer is in each place, over the cases with one right answer."""
+    """Return how often the right answer is in each position, over the cases with one right answer."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
 
@@ -106,12 +106,12 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
         try:
             model = linear().fit([pair for index in train for pair in _pairs(cases[index])])
         except DataError as error:
-            for place in held_out:
-                judged[place] = Judgment(cases[place].id, abstained=str(error))
+            for index in held_out:
+                judged[index] = Judgment(cases[index].id, abstained=str(error))
             continue
-        for place in held_out:
-            rewards = model.rate([Example(cases[place].prompt, answer) for answer in cases[place].answers])
-            judged[place] = Judgment(cases[place].id, scores=tuple(rewards[:, 0].tolist()))
+        for index in held_out:
+            rewards = model.rate([Example(cases[index].prompt, answer) for answer in cases[index].answers])
+            judged[index] = Judgment(cases[index].id, scores=tuple(rewards[:, 0].tolist()))
     return judged  # type: ignore[return-value]
 
 
@@ -130,5 +130,5 @@ def all_nulls(seed: int = 0) -> list[Null]:
 
 
 def nulls_for(cases: Sequence[Case], seed: int = 0) -> list[Null]:
-    """Every baseline, and `majority` where the place of the right answer varies."""
+    """Every baseline, and `majority` where the index of the right answer varies."""
     return all_nulls(seed) + ([majority()] if len(_right_places(cases)) > 1 else [])

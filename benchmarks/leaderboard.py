@@ -19,7 +19,7 @@ HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscor
 
 
 @dataclass(frozen=True)
-class Place:
+class RankedScorer:
     """A scorer's line: its group is 1 for all that does not differ significantly from the best, and so on."""
 
     group: int
@@ -37,7 +37,7 @@ class Board:
     suite: str
     version: str
     cases: int
-    places: tuple[Place, ...]
+    rows: tuple[RankedScorer, ...]
 
 
 def board(
@@ -58,18 +58,18 @@ def board(
     ranked = np.flatnonzero(~np.isnan(values))
     groups = tied_groups(values[ranked], drawn[:, ranked])
     ranks = [
-        _place(number, names[ranked[member]], judged, credits, figures)
+        _ranked_scorer(number, names[ranked[member]], judged, credits, figures)
         for number, group in enumerate(groups, start=1)
         for member in group
     ]
     return Board(suite.name, suite.version, len(cases), tuple(ranks))
 
 
-def _place(group: int, name: str, judged, credits, figures) -> Place:
+def _ranked_scorer(group: int, name: str, judged, credits, figures) -> RankedScorer:
     value, clusters = figures[name].observed[OVERALL], figures[name].clusters[OVERALL]
     overall = Interval(value, *share_interval(value, figures[name].samples[OVERALL], clusters))
     unscored = int(np.isnan(credits[name][:, 0]).sum())
-    return Place(group, name, judged[name][0], overall, len(credits[name]) - unscored, unscored)
+    return RankedScorer(group, name, judged[name][0], overall, len(credits[name]) - unscored, unscored)
 
 
 def markdown(boards: Sequence[Board]) -> str:
@@ -80,7 +80,7 @@ def markdown(boards: Sequence[Board]) -> str:
         "Scorers of one group does not differ significantly from its best (paired bootstrap, Holm, 5 %).",
     ]
     for board in boards:
-        lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.places]
+        lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.rows]
         header = ["group", "scorer", "role", "overall", "scored", "unscored"]
         parts += ["", f"## {board.suite} ({board.cases} cases)", "", table(header, lines)]
     return "\n".join([*parts, ""])
@@ -92,7 +92,7 @@ def as_csv(boards: Sequence[Board]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
     for board in boards:
-        for p in board.places:
+        for p in board.rows:
             row = [p.group, p.scorer, p.role, *p.overall, p.scored, p.unscored, board.suite, board.version, board.cases]
             writer.writerow(map(harmless, row))
     return text.getvalue()
@@ -100,18 +100,18 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 def figure(boards: Sequence[Board]) -> Figure:
     """Overall figures with intervals, a panel a suite, a line between groups."""
-    rows = sum(len(board.places) + 1 for board in boards)
+    rows = sum(len(board.rows) + 1 for board in boards)
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
-    heights = [len(board.places) + 1 for board in boards]
+    heights = [len(board.rows) + 1 for board in boards]
     panels = drawing.subplots(len(boards), 1, squeeze=False, height_ratios=heights)[:, 0]
     for panel, board_ in zip(panels, boards, strict=True):
-        for index, p in enumerate(board_.places):
+        for index, p in enumerate(board_.rows):
             value, low, high = (100 * number for number in p.overall)
             panel.plot([low, high], [index, index], color="black", linewidth=1.2)
             panel.plot(value, index, "o", color=COLOURS[p.role])
-            if index and p.group != board_.places[index - 1].group:
+            if index and p.group != board_.rows[index - 1].group:
                 panel.axhline(index - 0.5, color="#bbbbbb", linewidth=0.8)
-        panel.set_yticks(range(len(board_.places)), [p.scorer for p in board_.places], fontsize=8)
+        panel.set_yticks(range(len(board_.rows)), [p.scorer for p in board_.rows], fontsize=8)
         panel.invert_yaxis()
         panel.set_title(board_.suite, fontsize=9)
     drawing.supxlabel("overall, per cent, with 95 % interval; lines part groups that can be told apart", fontsize=8)

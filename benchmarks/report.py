@@ -27,7 +27,7 @@ COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
 
 
 def markdown(report: Report) -> str:
-    """The whole report: overall and sections, what the baselines say, subsets, contracts."""
+    """The whole report: overall and sections, what the baselines log, subsets, contracts."""
     rows = report.rows
     sections = list(rows[0].sections)
     main = table(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .evaluate import Evaluation
     from .statistics.cluster_bootstrap import Cells
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 RANDOM = "random"
 """The name of the baseline that guesses."""
 
@@ -105,7 +105,7 @@ class Report:
     notes: tuple[str, ...]
     """What the suite says of its data."""
     findings: tuple[str, ...]
-    """What the figures say: abstentions, ties, baselines."""
+    """What the figures log: abstentions, ties, baselines."""
     samples: int
     seed: int
     interval: str = "effective"

@@ -15,7 +15,7 @@ from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
 """Rubrics for cases, in order; None where there is none, which is an abstention."""
-Thing = TypeVar("Thing")
+T = TypeVar("T")
 
 
 class Judging:
@@ -122,10 +122,10 @@ def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Ru
     return rubrics
 
 
-def by_case(items: Mapping[str, Thing], name: str = "by case") -> Callable[[Sequence[Case]], list[Thing | None]]:
+def by_case(items: Mapping[str, T], name: str = "by case") -> Callable[[Sequence[Case]], list[T | None]]:
     """Rubrics, or other things, by case id."""
 
-    def source(cases: Sequence[Case]) -> list[Thing | None]:
+    def source(cases: Sequence[Case]) -> list[T | None]:
         return [items.get(case.id) for case in cases]
 
     source.__qualname__ = f"{name} {content_hash({id: described(item) for id, item in items.items()})}"

@@ -156,7 +156,7 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
         raise DataError(f"{location}: no kept reply ({error}); delete the line, and it is asked again") from error
 
 
-class Kept:
+class StoredReplies:
     """A chat whose replies are kept in a folder: it asks only what is not there yet. Errors are not kept.
 
     `prices` say what is kept as a reply's cost; the progress bar shows what was spent and about how much it will be.

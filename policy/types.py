@@ -15,20 +15,20 @@ State = Mapping[str, Any]
 
 
 class Rollout(NamedTuple):
-    """The answers of one step, aligned at full length: `logprobs[n, t]` belongs to `tokens[n, t]`.
+    """The completions of one step, aligned at full length: `logprobs[n, t]` belongs to `tokens[n, t]`.
 
     Fields that are None were not asked for.
     """
 
     group: Int[Tensor, " N"]
-    """Answers to one prompt share a number."""
+    """Completions to one prompt share a number."""
     response: Bool[Tensor, "N L"]
-    """The answer's own tokens, end of text included."""
+    """The completion's own tokens, end of text included."""
     finished: Bool[Tensor, " N"]
-    """Whether the answer ended by itself; the others were cut off."""
+    """Whether the completion ended by itself; the others were cut off."""
     tokens: Int[Tensor, "N L"] | None = None
     logprobs: Float[Tensor, "N L"] | None = None
-    """Under the policy when they were scored, in nats; 0 outside the answer."""
+    """Under the policy when they were scored, in nats; 0 outside the completion."""
     base: Float[Tensor, "N L"] | None = None
     """Under the policy that training started from."""
     values: Float[Tensor, "N L"] | None = None
@@ -36,13 +36,13 @@ class Rollout(NamedTuple):
     after: Float[Tensor, " N"] | None = None
     """The critic's expectation behind the last token: what follows a cut-off completion without a terminal reward."""
     entropy: Float[Tensor, "N L"] | None = None
-    """Of the policy that wrote them, where the token was chosen, in nats; 0 outside the answer."""
+    """Of the policy that wrote them, where the token was chosen, in nats; 0 outside the completion."""
     states: Float[Tensor, "N L D"] | None = None
     """The policy's last hidden states, where the token was chosen."""
     total: Float[Tensor, " N"] | None = None
     """Their rewards, as transforms of advantages see them: after the rewards' transforms, before any KL."""
     written: Float[Tensor, "N L"] | None = None
-    """Under the model that wrote them: a server, a partner or the policy; nats, 0 outside the answer."""
+    """Under the model that wrote them: a server, a partner or the policy; nats, 0 outside the completion."""
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class AdvantageEstimator(Protocol):
     """
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, " N"] | Float[Tensor, "N L"]:
-        """Rewards are [N], one an answer, or of a `TokenEstimator` also [N, L], one a token."""
+        """Rewards are [N], one a completion, or of a `TokenEstimator` also [N, L], one a token."""
         ...
 
 
@@ -79,14 +79,14 @@ class TokenEstimator:
 class Aggregation(Protocol):
     """Which tokens count -> how much each weighs in the loss."""
 
-    def __call__(self, response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:
-        """Weights, 0 outside the answers; `answers` and `tokens` are how many their sum of 1 is spread over."""
+    def __call__(self, response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
+        """Weights, 0 outside the completions; `completions` and `tokens` are how many their sum of 1 is spread over."""
         ...
 
 
 @dataclass(frozen=True)
 class Rewards:
-    """What one reward source, or several, say of every answer."""
+    """What one reward source, or several, say of every completion."""
 
     values: Float[Tensor, "N K"]
     """NaN: missing."""
@@ -104,10 +104,10 @@ class Rewards:
 
     def __getitem__(self, name: str) -> Float[Tensor, " N"]:
         """A component by its name."""
-        return self.values[:, self.place(name)]
+        return self.values[:, self.index(name)]
 
-    def place(self, name: str) -> int:
-        """A component's column."""
+    def index(self, name: str) -> int:
+        """Return a component's column."""
         if name not in self.names:
             raise ValueError(f"no reward is called '{name}'; there are {', '.join(self.names)}")
         return self.names.index(name)
@@ -117,7 +117,7 @@ class Rewards:
         if name not in self.names:
             return replace(self, values=torch.cat([self.values, value[:, None]], 1), names=(*self.names, name))
         columns = list(self.values.unbind(1))
-        columns[self.place(name)] = value
+        columns[self.index(name)] = value
         return replace(self, values=torch.stack(columns, 1))
 
 
@@ -133,7 +133,7 @@ class Transform:
     change: Change
     """(state, x, rollout) -> (next state, x)."""
     stage: int = 0
-    """Of an advantage: 1 groups as a whole, 2 answers, 3 answers to tokens, 4 tokens weighted, 5 tokens masked."""
+    """Of an advantage: 1 whole groups, 2 completions, 3 completions to tokens, 4 tokens weighted, 5 tokens masked."""
     start: State = field(default_factory=dict)
     reads: tuple[str, ...] = ()
     """Fields of the rollout that have to be there."""
@@ -150,7 +150,7 @@ class Transform:
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Scores of a step's answers -> how often each is trained on, on average; a reducer over steps."""
+    """Scores of a step's completions -> how often each is trained on, on average; a reducer over steps."""
 
     def __call__(
         self, state: State, scores: Float[Tensor, " N"], rollout: Rollout
@@ -160,7 +160,7 @@ class Scheduler(Protocol):
 
 
 class Cycle(NamedTuple):
-    """Some answers after the policy has learnt from them, for a reward model that learns too."""
+    """Some completions after the policy has learnt from them, for a reward model that learns too."""
 
     examples: Sequence[Example]
     rollout: Rollout
@@ -173,26 +173,27 @@ class Cycle(NamedTuple):
 
 
 Curriculum = Callable[[State, Mapping[str, Sequence[float]]], tuple[State, dict[str, float]]]
-"""(state, |A| of a step's answers by their prompts' kind) -> (next state, each kind's share of the next prompts)."""
+"""(state, |A| of a step's completions by their prompts' kind) -> (next state, each kind's share of the next
+prompts)."""
 
 
 class Past(NamedTuple):
-    """Answers that were trained on, as a replay sees them again."""
+    """Completions that were trained on, as a replay sees them again."""
 
     advantage: Float[Tensor, "M L"]
     rollout: Rollout
     """With `total`, without `states`."""
     age: Int[Tensor, " M"] | None = None
-    """How many batches ago each answer was written."""
+    """How many batches ago each completion was written."""
     clipped: Float[Tensor, " M"] | None = None
-    """Share of each answer's tokens whose ratio was out of bounds when it was last trained on."""
+    """Share of each completion's tokens whose ratio was out of bounds when it was last trained on."""
     now: Rollout | None = None
     """The present batch."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """Trains once more on previous answers, against the policy that wrote them; a reducer over steps.
+    """Trains once more on previous completions, against the policy that wrote them; a reducer over steps.
 
     They are those of the previous batch, or of as many batches as its `remembers` says, the oldest first.
     """
@@ -202,6 +203,6 @@ class Replay(Protocol):
     ) -> tuple[State, Float[Tensor, " M"] | Float[Tensor, "M L"] | None]:
         """The present batch's rewards and the past -> the latter's new advantages; None: not this time.
 
-        NaN: not this answer. As many as a batch has are trained on at most.
+        NaN: not this completion. As many as a batch has are trained on at most.
         """
         ...

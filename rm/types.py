@@ -34,16 +34,16 @@ Messages = tuple[Message, ...]
 
 
 class Example(NamedTuple):
-    """What a reward model is asked about: a conversation and one answer to it."""
+    """What a reward model is asked about: a conversation and one completion to it."""
 
     prompt: Messages
-    answer: str
+    completion: str
     """A `Completion` where it is more than the text of one message."""
 
     @property
     def turns(self) -> list[Message]:
         """The whole conversation."""
-        return [*self.prompt, *completion_turns(self.answer)]
+        return [*self.prompt, *completion_turns(self.completion)]
 
 
 def user_turn(text: str) -> Messages:
@@ -86,7 +86,7 @@ def tools_text(tools: Iterable[Mapping[str, Any]]) -> str:
 
 
 def prompt_text(prompt: Iterable[Message]) -> str:
-    """The turns as readable text; also the key by which answers to one prompt are recognised."""
+    """The turns as readable text; also the key by which completions to one prompt are recognised."""
     turns = tuple(prompt)
     declared = [f"tools:\n{tools_text(tools)}"] if (tools := tools_of(turns)) else []
     return "\n\n".join([*declared, *(f"{_speaker(turn)}: {message_text(turn)}" for turn in turns)])
@@ -135,14 +135,14 @@ def completion(turns: Iterable[Message]) -> str:
     return Completion(messages)
 
 
-def completion_turns(answer: str) -> Messages:
+def completion_turns(completion: str) -> Messages:
     """Return the messages of a completion."""
-    return answer.turns if isinstance(answer, Completion) else (Message(role="assistant", content=answer),)
+    return completion.turns if isinstance(completion, Completion) else (Message(role="assistant", content=completion),)
 
 
-def completion_json(answer: str) -> str | list[Message]:
+def completion_json(completion: str) -> str | list[Message]:
     """Return what a file holds of a completion and an id is made of: its text, or all of its messages."""
-    return list(answer.turns) if isinstance(answer, Completion) else answer
+    return list(completion.turns) if isinstance(completion, Completion) else completion
 
 
 def content_hash(value: object) -> str:
@@ -157,11 +157,11 @@ def content_hash(value: object) -> str:
 
 @dataclass(frozen=True)
 class PreferencePair:
-    """Two answers to one prompt, and which one is better.
+    """Two completions to one prompt, and which one is better.
 
     `wins[objective]` is P(chosen is better) in [0, 1] for that objective; hard labels are `{"overall": 1.0}`.
     `margin` is how much better in units of reward (>= 0), or None where the data do not say; `gaps[objective]` is the
-    chosen answer's score minus the rejected one's, where an oracle's scores were stored.
+    chosen completion's score minus the rejected one's, where an oracle's scores were stored.
     """
 
     id: str
@@ -183,7 +183,7 @@ class PreferencePair:
 
     @property
     def examples(self) -> tuple[Example, Example]:
-        """The chosen and the rejected answer, each with the prompt."""
+        """The chosen and the rejected completion, each with the prompt."""
         return Example(self.prompt, self.chosen), Example(self.prompt, self.rejected)
 
     def chance(self, objective: str = OVERALL) -> float:
@@ -191,7 +191,7 @@ class PreferencePair:
         return self.wins.get(objective, math.nan)
 
     def preferred(self, objective: str = OVERALL) -> "PreferencePair | None":
-        """The pair with the answer more likely to win as chosen: itself, or turned round where P < 1/2.
+        """The pair with the completion more likely to win as chosen: itself, or turned round where P < 1/2.
 
         None where neither is more likely, or the pair was not labelled for the objective. Turned round, chances are
         1 - P and gaps change their sign.
@@ -212,7 +212,7 @@ class PreferencePair:
 
 
 class RewardModel(Protocol):
-    """Anything that gives an answer a number per objective: a neural model, a linear one, an exact oracle."""
+    """Anything that gives a completion a number per objective: a neural model, a linear one, an exact oracle."""
 
     contract: "ScoringContract"
 
@@ -222,8 +222,8 @@ class RewardModel(Protocol):
 
 
 class Labeller(Protocol):
-    """Says which of two answers is better: the gold reward, a reward model or a judge."""
+    """Says which of two completions is better: the gold reward, a reward model or a judge."""
 
-    def __call__(self, prompt: Messages, answers: tuple[str, str]) -> float:
+    def __call__(self, prompt: Messages, completions: tuple[str, str]) -> float:
         """P(first is better) in [0, 1], or NaN for an abstention."""
         ...

@@ -14,7 +14,7 @@ class JsonHandler(BaseHTTPRequestHandler):
     def asked(self) -> Any:
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
 
-    def say(self, answer: Any) -> None:
+    def reply(self, answer: Any) -> None:
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

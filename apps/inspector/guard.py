@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..serving.access import stranger
+from ..serving.access import refusal_reason
 from .style import SOURCES
 
 API = "/gradio_api"
@@ -53,7 +53,7 @@ class Guard:
 
 def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -> str:
     """Why a request gets no answer; empty if it does."""
-    if sentence := stranger(headers, hosts):
+    if sentence := refusal_reason(headers, hosts):
         return sentence
     if path.startswith(FILE):
         return "" if _is_cached(path.removeprefix(FILE)) else "there is no such file here"

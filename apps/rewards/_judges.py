@@ -12,14 +12,14 @@ from weakref import WeakValueDictionary
 
 from ...judges.backends.chat import Arrived, Ask, Chat, Reply
 from ...judges.backends.cost import Prices
-from ...judges.store import Kept, Store, key
+from ...judges.store import Store, StoredReplies, key
 from ...judges.types import BatchJudge, Case, Judgment
 from ...rm.errors import DataError, UsageError
 from ...rm.types import Example, Labeller, Messages, prompt_text
 from ..commands.judge.chats import Asked, count_kept, open_chats, prices_of, short_names
 from ..commands.judge.kinds import Materials, open_judge
 from ..commands.judge.settings import ChatConfig
-from ..runs.run_folder import say
+from ..runs.run_folder import log
 from ..settings.specs import parse_spec
 
 ALONE = ("pointwise", "rubric", "checklist")
@@ -56,16 +56,16 @@ def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, A
     source = f"{spec.name}({', '.join(f'{name}={value}' for name, value in written.items())})"
     ((short, chat),) = open_chats(config).items()
     prices = prices_of(short_names(config.names)[short], config)
-    asked = Asked(_kept(chat, Path(replies), prices) if replies else chat, prices)
+    asked = Asked(_stored_judge(chat, Path(replies), prices) if replies else chat, prices)
     return OpenJudge(
         open_judge(source, Once(asked), given, name=f"{short} {spec.short}"), asked, spec.name not in ALONE
     )
 
 
-def _kept(chat: Chat, folder: Path, prices: Prices) -> Kept:
+def _stored_judge(chat: Chat, folder: Path, prices: Prices) -> StoredReplies:
     store = _store(folder)
     count_kept([chat], store)
-    return Kept(chat, store, prices=prices)
+    return StoredReplies(chat, store, prices=prices)
 
 
 _OPEN: WeakValueDictionary[Path, Store] = WeakValueDictionary()
@@ -126,7 +126,7 @@ class JudgeReward:
             raise DataError(f"{self.judge.name}: none of the judge's requests has a reply: {last[:SHOWN]}")
         self.answers += len(judgments)
         self.missing += judgments.count(None)
-        say(self.told())
+        log(self.told())
         return judgments
 
     def facts(self) -> dict[str, float]:
@@ -154,7 +154,7 @@ class JudgeReward:
     def _alone(self, examples: Sequence[Example]) -> list[float | None]:
         distinct = {_text(example): example for example in examples}
         cases = [  # a case has two answers; the judge is asked once about the same text
-            Case(str(index), example.prompt, (example.answer, example.answer), best=(0, 1))
+            Case(str(index), example.prompt, (example.completion, example.completion), best=(0, 1))
             for index, example in enumerate(distinct.values())
         ]
         scores = dict(zip(distinct, map(_first, self._judged(cases)), strict=True))
@@ -169,7 +169,7 @@ class JudgeReward:
         shares: dict[tuple[str, str, str], float | None] = {}
         for (i, j), index in zip(duels, judged, strict=True):
             for example, other, score in ((i, j, _first(index)), (j, i, _second(index))):
-                shares[(*_text(examples[example]), examples[other].answer)] = score
+                shares[(*_text(examples[example]), examples[other].completion)] = score
 
         def won(i: int) -> float | None:
             others = [j for j in groups[prompt_text(examples[i].prompt)] if j != i]
@@ -189,21 +189,21 @@ def win_share(shares: Sequence[float | None]) -> float | None:
 
 
 def _text(example: Example) -> tuple[str, str]:
-    return prompt_text(example.prompt), example.answer
+    return prompt_text(example.prompt), example.completion
 
 
 def _duels(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Every two different texts among the answers to a prompt, once."""
-    distinct = list({examples[position].answer: position for position in indices}.values())
+    distinct = list({examples[position].completion: position for position in indices}.values())
     return combinations(distinct, 2)
 
 
 def _duel(examples: Sequence[Example], first: int, second: int, name: int) -> Case:
-    return Case(str(name), examples[first].prompt, (examples[first].answer, examples[second].answer))
+    return Case(str(name), examples[first].prompt, (examples[first].completion, examples[second].completion))
 
 
 def _share(shares: Mapping[tuple[str, str, str], float | None], example: Example, other: Example) -> float | None:
-    return 0.5 if example.answer == other.answer else shares[(*_text(example), other.answer)]
+    return 0.5 if example.completion == other.completion else shares[(*_text(example), other.completion)]
 
 
 def _first(judgment: Judgment) -> float | None:
@@ -220,10 +220,10 @@ def _second(judgment: Judgment) -> float | None:
 def by_judge(judge: BatchJudge) -> Labeller:
     """P(first better): 1, 0, or 0.5 for a tie, as the judge's scores say; NaN where it abstains."""
 
-    def label(prompt: Messages, answers: tuple[str, str]) -> float:
-        if answers[0] == answers[1]:
+    def label(prompt: Messages, completions: tuple[str, str]) -> float:
+        if completions[0] == completions[1]:
             return 0.5
-        (judgment,) = judge([Case("pair", prompt, answers)])
+        (judgment,) = judge([Case("pair", prompt, completions)])
         if judgment.abstained:
             return math.nan
         return (1 + (judgment.scores[0] > judgment.scores[1]) - (judgment.scores[0] < judgment.scores[1])) / 2

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from ...policy.decoding.language_models import Voice
+from ...policy.decoding.language_models import DecodingModel
 from ...rm.errors import DataError
 
 Row = Mapping[str, Any]
@@ -15,7 +15,7 @@ SHOWN = 60  # characters of a prompt in a message
 class RunFacts(NamedTuple):
     """Of a policy's training, before its first step."""
 
-    policy: Voice
+    policy: DecodingModel
     """As it starts; its model is the one that learns."""
     cycles: int
     """How often it will write answers and learn from them."""

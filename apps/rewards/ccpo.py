@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ...policy.decoding.language_models import Voice, language_model
+from ...policy.decoding.language_models import DecodingModel, language_model
 from ...policy.rollouts._partners import in_role, open_partner, read_role, said, seeds_of, with_thought
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
@@ -42,7 +42,7 @@ def ccpo(
 class WithAndWithout:
     """A reward of two components, by what a solver makes of the prompt with a thought and of the prompt alone."""
 
-    solver: Voice
+    solver: DecodingModel
     rating: Rate
     role: str
     longest: int
@@ -52,8 +52,10 @@ class WithAndWithout:
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:
         """R_joint and R_solo of every thought [N, 2]."""
         asked = [in_role(example.prompt, self.role) for example in examples]
-        shown = [with_thought(prompt, example.answer) for prompt, example in zip(asked, examples, strict=True)] + asked
-        seeds = seeds_of(self.seed, [[[*example.prompt], example.answer] for example in examples], len(shown))
+        shown = [
+            with_thought(prompt, example.completion) for prompt, example in zip(asked, examples, strict=True)
+        ] + asked
+        seeds = seeds_of(self.seed, [[[*example.prompt], example.completion] for example in examples], len(shown))
         answers = said(self.solver, shown, seeds, self.longest)
         rated = self.rating(
             [Example(example.prompt, answer) for example, answer in zip([*examples, *examples], answers, strict=True)]

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...policy.advantages.dacr import COMPONENTS
-from ...policy.rollouts._partners import Talk
+from ...policy.rollouts._partners import Exchange
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import DataError
 from ...rm.types import Example
@@ -30,9 +30,9 @@ class OfTalks:
 
     def __init__(self, rating: Rate):
         self.rating = rating
-        self.talk: Talk | None = None
+        self.talk: Exchange | None = None
 
-    def listen(self, conversation: Talk) -> None:
+    def listen(self, conversation: Exchange) -> None:
         """What is going to be rated next."""
         self.talk = conversation
 
@@ -41,7 +41,7 @@ class OfTalks:
         conversation = self.talk
         if conversation is None or conversation.prompts != tuple(example.prompt for example in examples):
             raise DataError("dacr heard no talk about these prompts; give --rollouts 'dacr(partner=PATH)'")
-        own_rewrites, partner = zip(conversation.answers, conversation.rewrites, strict=True)
+        own_rewrites, partner = zip(conversation.completions, conversation.rewrites, strict=True)
         texts = [*own_rewrites, *partner]
         asked = [
             Example(prompt, text) for column in texts for prompt, text in zip(conversation.prompts, column, strict=True)

@@ -8,7 +8,7 @@ from ...policy.rewards.reference_probability import reference_probabilities, tot
 from ...policy.rewards.sources import RewardFunction
 from ...rm.errors import UsageError
 from ...rm.types import Example
-from ..runs.run_folder import say
+from ..runs.run_folder import log
 from ._run import RunFacts
 
 
@@ -32,13 +32,13 @@ def laser(*, run: RunFacts, token: str, together: int = 16) -> RewardFunction:
     model, end, longest = language_model(run.policy), str(encoder.tokenizer.eos_token or ""), positions(run.policy)
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
-        prompts, answers = [example.prompt for example in examples], [example.answer + end for example in examples]
+        prompts, answers = [example.prompt for example in examples], [example.completion + end for example in examples]
         probabilities = reference_probabilities(
             model, encoder, prompts, answers, [token] * len(examples), together=together, longest=longest,
             formula=total_logprob,
         ).tolist()  # fmt: skip
         if unread := sum(map(isnan, probabilities)):
-            say(f"laser: behind {unread} of {len(examples)} answers the policy has no room for {token!r}")
+            log(f"laser: behind {unread} of {len(examples)} answers the policy has no room for {token!r}")
         return [None if isnan(value) else value for value in probabilities]
 
     return rate

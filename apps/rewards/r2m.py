@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ...policy.decoding.language_models import language_model
-from ...policy.rewards.r2m import Anchor, OnlineFeedback
-from ...policy.rewards.r2m_controls import CONTROLS, FeedbackArguments, stale
+from ...policy.rewards.r2m import Anchor, OnlineR2M
+from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ...policy.training.reference_policy import frozen_copy
 from ...rm.contract.golden_scores import load_reward_model
 from ...rm.data.labelling import by_reward
 from ...rm.errors import UsageError, did_you_mean
-from ...rm.models.r2m import FeedbackRewardModel
+from ...rm.models.r2m import R2MRewardModel
 from ...rm.models.scalar import ScalarRewardModel
 from ...rm.types import Labeller
 from ..settings.specs import build, is_function
@@ -40,8 +40,8 @@ def r2m(
     objectives: Sequence[str] | str = (),
     batch_groups: int = 0,
     max_grad_norm: float = 1.0,
-) -> OnlineFeedback:
-    """R2M on the scalar reward model in folder `model`          Huang et al. 2026, arXiv:2601.22664; `OnlineFeedback`
+) -> OnlineR2M:
+    """R2M on the scalar reward model in folder `model`          Huang et al. 2026, arXiv:2601.22664; `OnlineR2M`
 
     width is the attention's, by default the policy's. `control` is one of `feedback_controls.CONTROLS`, or stale: the
     states of the policy that training starts from. With `labels`, a reward model's folder, a judge such as
@@ -53,7 +53,7 @@ def r2m(
     if not isinstance(body, ScalarRewardModel):
         raise UsageError(f"{model}: R2M reads a scalar reward model's last state, not one of {body.contract.kind}")
     policy_width = language_model(run.policy).config.get_text_config().hidden_size
-    given = FeedbackArguments(
+    given = R2MArguments(
         learning_rate=learning_rate,
         alpha=alpha,
         floor=floor,
@@ -65,11 +65,11 @@ def r2m(
         max_grad_norm=max_grad_norm,
         seed=run.seed,
     )
-    made = FeedbackRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
-    return OnlineFeedback(made, run.cycles, _controlled(given, control, run), anchor=_anchor(labels, groups, only, run))
+    made = R2MRewardModel.on(body, policy_width, width or policy_width, zero_out=zero_out, seed=run.seed)
+    return OnlineR2M(made, run.cycles, _controlled(given, control, run), anchor=_anchor(labels, groups, only, run))
 
 
-def _controlled(given: FeedbackArguments, control: str, run: RunFacts) -> FeedbackArguments:
+def _controlled(given: R2MArguments, control: str, run: RunFacts) -> R2MArguments:
     if control == STALE:
         return replace(given, reads=stale(frozen_copy(language_model(run.policy)), run.policy.encoder))
     if control and control not in CONTROLS:

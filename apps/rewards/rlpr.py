@@ -11,7 +11,7 @@ from ...policy.rewards.sources import RewardFunction
 from ...rm.data.pairs import column
 from ...rm.errors import UsageError
 from ...rm.types import Example, Messages, prompt_text
-from ..runs.run_folder import say
+from ..runs.run_folder import log
 from ._run import RunFacts
 
 
@@ -45,7 +45,7 @@ def rlpr(
 
     def rate(examples: Sequence[Example]) -> list[float | None]:
         opened = {
-            index: z for index, example in enumerate(examples) if (z := reasoning(example.answer, tags)) is not None
+            index: z for index, example in enumerate(examples) if (z := reasoning(example.completion, tags)) is not None
         }
         asked = [examples[index].prompt for index in opened]
         distinct = {prompt_text(prompt): prompt for prompt in asked}
@@ -53,9 +53,9 @@ def rlpr(
         alone = torch.tensor([float(before[prompt_text(prompt)]) for prompt in asked], dtype=torch.float64)
         gains = dict(zip(opened, debiased(chances(asked, [*opened.values()]), alone).tolist(), strict=True))
         if unread := sum(map(isnan, gains.values())):
-            say(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
+            log(f"rlpr: behind {unread} of {len(examples)} answers the policy has no room for the reference")
         rewards = [
-            (1 - form) * gains.get(index, 0.0) + form * formed(example.answer, tags)
+            (1 - form) * gains.get(index, 0.0) + form * formed(example.completion, tags)
             for index, example in enumerate(examples)
         ]
         return [None if isnan(reward) else reward for reward in rewards]

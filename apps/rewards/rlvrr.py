@@ -11,7 +11,7 @@ from ...rm.types import Example, prompt_text
 from ._run import Row, RunFacts
 
 
-class _Wanted(NamedTuple):
+class _Required(NamedTuple):
     references: tuple[str, ...]
     points: Sequence[KeyPoint]
     checks: tuple[Check, ...]
@@ -35,20 +35,22 @@ def rlvrr(
     if not content_weight and not style_weight:
         raise UsageError("rlvrr: one of content_weight and style_weight is not 0")
 
-    def wanted(row: Row) -> _Wanted:
+    def required_content(row: Row) -> _Required:
         stated = column(row, reference)
         texts = stated if isinstance(stated, list) else [stated]
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(f"'{reference}' is a text or a list of texts, got {str(stated)[:60]!r}")
-        return _Wanted(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
+        return _Required(tuple(texts), key_points(column(row, keywords)), checks_of(row.get(checks) or []))
 
-    known = run.by_prompt(wanted)
+    known = run.by_prompt(required_content)
 
-    def worth(answer: str, reference_: _Wanted) -> float:
+    def worth(answer: str, reference_: _Required) -> float:
         content_share = content(answer, reference_.references, reference_.points)
         return content_weight * content_share + style_weight * style(answer, reference_.checks)
 
     def rate(examples: Sequence[Example]) -> list[float]:
-        return [max(worth(example.answer, row) for row in known[prompt_text(example.prompt)]) for example in examples]
+        return [
+            max(worth(example.completion, row) for row in known[prompt_text(example.prompt)]) for example in examples
+        ]
 
     return rate

@@ -116,7 +116,7 @@ def wait_for(path: Path, seconds: float = WAIT) -> None:
         time.sleep(0.05)
 
 
-def told_by_leader(value: Any) -> Any:
+def broadcast_from_rank_0(value: Any) -> Any:
     """What the leader has; every process takes part."""
     box = [value]
     return broadcast_object_list(box)[0] if PartialState().num_processes > 1 else value

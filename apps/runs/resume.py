@@ -14,7 +14,7 @@ from .run_folder import replace_text
 CHUNK = 256
 
 
-class Kept:
+class ResumableScorer:
     """A scorer whose judgments are kept chunk by chunk in a folder; every process makes its own share of the chunks.
 
     Chunks are the same however many processes there are and wherever a run was interrupted, so the judgments are too.

@@ -38,23 +38,23 @@ def partial_folder(final: Path) -> Path:
     return final.with_name(f"{final.name}{PARTIAL}")
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """Progress goes to stderr; stdout is for results."""
     print(terminal(message), file=sys.stderr, flush=True)
 
 
-def tell_rows(name: str, rows: RowReport) -> None:
+def log_rows(name: str, rows: RowReport) -> None:
     """Say what was dropped, and why, and which columns were ignored."""
     if rows.dropped:
-        say(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
+        log(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
     if rows.ignored:
-        say(f"{name}: ignored columns: {rows.ignored_columns}")
+        log(f"{name}: ignored columns: {rows.ignored_columns}")
 
 
-def tell_costs(setting: str, weights: Mapping[str, float]) -> None:
+def log_costs(setting: str, weights: Mapping[str, float]) -> None:
     """Name the weights below 0: what they weigh counts against the reward."""
     if costs := [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]:
-        say(f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward")
+        log(f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward")
 
 
 def trust(config: Any) -> dict[str, bool]:

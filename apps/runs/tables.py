@@ -18,7 +18,7 @@ from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
 from ...rm.types import Messages, completion_json, prompt_text
 
-Thing = TypeVar("Thing")
+T = TypeVar("T")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
 STEPS = "steps.jsonl"
 """A line for each step of a policy's training, in its run folder."""
@@ -99,7 +99,7 @@ def _case(row: Mapping[str, Any]) -> Case:
     )
 
 
-def _read(parse: Callable[[Mapping[str, Any]], Thing], row: Mapping[str, Any], path: Path, number: int) -> Thing:
+def _read(parse: Callable[[Mapping[str, Any]], T], row: Mapping[str, Any], path: Path, number: int) -> T:
     try:
         return parse(row)
     except UNREADABLE as error:

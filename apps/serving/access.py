@@ -17,7 +17,7 @@ def check_reach(host: str, token: str | None, opened: str) -> None:
         )
 
 
-def stranger(headers: Mapping[str, str], hosts: Collection[str] | None = None) -> str:
+def refusal_reason(headers: Mapping[str, str], hosts: Collection[str] | None = None) -> str:
     """Why a request comes from where it must not; empty if it may ask.
 
     `hosts` are the names that the server goes by: with another one, some other site's name leads here (DNS

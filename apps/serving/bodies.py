@@ -15,7 +15,7 @@ EACH = 256
 
 def row(index: int, example: Example) -> bytes:
     """One conversation; `place` is for the message about one that cannot be sent."""
-    answer = completion_turns(example.answer)
+    answer = completion_turns(example.completion)
     marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
     turns = [*example.prompt, *marked]
     try:

@@ -10,8 +10,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..commands.serve.settings import ServeConfig
-from ..runs.run_folder import say
-from .access import stranger
+from ..runs.run_folder import log
+from .access import refusal_reason
 from .metrics import Metrics
 from .refusals import Refused
 from .request_queue import Line
@@ -26,7 +26,7 @@ DISCARDED = 8
 FAILED = "this server failed; its log says where"
 
 
-class Door:
+class AccessMiddleware:
     """An ASGI middleware. `hosts` are the names that this server goes by; None: any."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Door:
         except Refused as refused:
             await refused.response(self.contract)(scope, receive, sent)
         except Exception as error:
-            say(f"{route}: {_where(error)}")  # its words may repeat what was asked
+            log(f"{route}: {_where(error)}")  # its words may repeat what was asked
             if not status:
                 await Refused(500, FAILED).response(self.contract)(scope, receive, sent)
         finally:
@@ -84,7 +84,7 @@ class Door:
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if sentence := stranger(headers, self.hosts):
+        if sentence := refusal_reason(headers, self.hosts):
             raise Refused(403, sentence)
         if scope["path"] not in OPEN:
             self._check_token(headers)

@@ -28,7 +28,7 @@ class DrainingServer(uvicorn.Server):
 
     def __init__(self, site: Site):
         config = uvicorn.Config(
-            site.door,
+            site.access,
             host=site.config.host,
             port=site.config.port,
             log_config=None,
@@ -50,7 +50,7 @@ class DrainingServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether it is over."""
-        if self.site.line.draining and (not self.site.door.active or time.monotonic() > self.until):
+        if self.site.line.draining and (not self.site.access.active or time.monotonic() > self.until):
             self.site.close()
             self.should_exit = True
         return await super().on_tick(counter)

@@ -32,11 +32,11 @@ class Batch(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """One item of a request, and its place in it."""
+    """One item of a request, and its index in it."""
 
     item: Item
     job: "Job"
-    place: int
+    index: int
 
 
 class Job:
@@ -120,7 +120,7 @@ class Line:
             self._closed, left, self._waiting = True, self._waiting, []
             self._changed.notify()
         for waiting_item in left:
-            waiting_item.job.settle(waiting_item.place, Refused(503, "this server is stopping", retry_after=1.0))
+            waiting_item.job.settle(waiting_item.index, Refused(503, "this server is stopping", retry_after=1.0))
 
     def _cost(self) -> int:
         return sum(waiting_item.item.cost for waiting_item in self._waiting)
@@ -155,7 +155,7 @@ class Line:
             self._speed = speed if self._speed is None else NEWEST * speed + (1 - NEWEST) * self._speed
         self.told(Batch(len(batch), tokens, seconds))
         for scored_item, outcome in zip(batch, results, strict=True):
-            scored_item.job.settle(scored_item.place, outcome)
+            scored_item.job.settle(scored_item.index, outcome)
 
 
 def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
@@ -185,8 +185,8 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
             indices = [index for index, item in enumerate(items) if isinstance(item.asked, kind)]
             rewards = scored([items[position].asked for position in indices]) if indices else []
-            for place, reward in zip(indices, rewards, strict=True):
-                results[place] = reward
+            for index, reward in zip(indices, rewards, strict=True):
+                results[index] = reward
         return results
     except Exception as error:
         if len(items) == 1:

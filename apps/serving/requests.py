@@ -156,7 +156,7 @@ class Reader:
 
 
 def _characters(example: Example) -> int:
-    return len(prompt_text(example.prompt)) + len(example.answer)
+    return len(prompt_text(example.prompt)) + len(example.completion)
 
 
 def _example(turns: Sequence[Turn], tools: Any, index: int) -> Example:

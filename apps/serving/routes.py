@@ -20,7 +20,7 @@ from ...rm.types import RewardModel
 from ..commands.serve.settings import ServeConfig
 from .access import LOCAL
 from .metrics import Metrics
-from .middleware import FAILED, Door
+from .middleware import FAILED, AccessMiddleware
 from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, parsed
 from .refusals import Refused
 from .request_queue import Line
@@ -63,7 +63,7 @@ class Site:
         app.add_api_route("/metrics", self.page, methods=["GET"], response_model=None)
         paths = {path for route in app.routes if isinstance(path := getattr(route, "path", None), str)}
         hosts = None if config.token else {*LOCAL, config.host}
-        self.door = Door(
+        self.access = AccessMiddleware(
             app,
             config=config,
             contract=self.contract,

@@ -6,7 +6,7 @@ from typing import Any
 from ...rm.errors import UsageError
 
 
-def say(help: str, **default: Any) -> Any:
+def setting(help: str, **default: Any) -> Any:
     """A field with its help text."""
     return field(metadata={"help": help}, **default)
 

@@ -35,7 +35,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrai
 
 from ...policy.decoding.engines import Engine, SeparateModels, SharedBackbone
 from ...policy.decoding.guided import POLL, Piece, decode, stream
-from ...policy.decoding.language_models import Voice, language_model, prompts_of, voice
+from ...policy.decoding.language_models import DecodingModel, decoding_model, language_model, prompts_of
 from ...policy.decoding.requests import Request
 from ...rm.adapters.adapter import attach
 from ...rm.adapters.settings import AdapterSettings
@@ -77,11 +77,11 @@ class Bench:
         self.model = backbone(size).to(device)
         self.other = backbone(size).to(device)
 
-    def base(self) -> Voice:
+    def base(self) -> DecodingModel:
         """Return the first backbone alone, as a model that decodes one batch at a time."""
-        return voice(sharing(self.model), self.words)
+        return decoding_model(sharing(self.model), self.words)
 
-    def guide(self, objectives: int = 2, *, from_layer: int = 0, model: Any = None) -> Voice:
+    def guide(self, objectives: int = 2, *, from_layer: int = 0, model: Any = None) -> DecodingModel:
         """Return a guide with a MoSLoRA on q, k and v, with random weights in place of trained ones."""
         names = tuple(f"objective {number}" for number in range(1, objectives + 1))
         rank, layer = self.size.rank, from_layer
@@ -91,7 +91,7 @@ class Bench:
         for key, weight in adapter.state().items():
             if key.endswith(".B"):
                 torch.nn.init.normal_(weight, std=0.02)
-        return voice(model, self.words, adapter)
+        return decoding_model(model, self.words, adapter)
 
     def requests(self, rows: int, objectives: int = 2, **settings: Any) -> list[Request]:
         """Generate requests with different prompts of equal length."""
@@ -245,7 +245,7 @@ def objectives(bench: Bench, device: str, budget: float, most: int = 5) -> dict[
     return times
 
 
-def adapter_flops(guide: Voice) -> int:
+def adapter_flops(guide: DecodingModel) -> int:
     """Count the FLOPs of the products with A and B and of the modulation between them; a multiply-add counts as two."""
     adapter = guide.adapter
     assert adapter is not None
@@ -270,7 +270,7 @@ def compare_with_public_loop(bench: Bench, device: str, budget: float, prompts: 
 
 
 @torch.inference_mode()
-def public_loop(base: Voice, guide: Voice, requests: Sequence[Request]) -> list[list[int]]:
+def public_loop(base: DecodingModel, guide: DecodingModel, requests: Sequence[Request]) -> list[list[int]]:
     """Decode greedily by GenARM's published loop, prompt by prompt, with a cache and a factored adapter added."""
     assert guide.adapter is not None
     answers = []

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...judges.backends.chat import Ask, Chat
 from ...judges.backends.openai_endpoint import endpoint
-from ...judges.store import Kept
+from ...judges.store import StoredReplies
 from ...rm.types import user_turn
 from ..worlds.chat_server import ChatServer
 
@@ -59,7 +59,7 @@ def speedup(load: Load) -> dict[str, Any]:
             "one at a time": per_second(endpoint("judge", server.url, concurrency=1), many[: load.alone]),
             "in flight": per_second(endpoint("judge", server.url, concurrency=load.in_flight), many),
             "in flight, kept": per_second(
-                Kept(endpoint("judge", server.url, concurrency=load.in_flight), folder, progress=False), many
+                StoredReplies(endpoint("judge", server.url, concurrency=load.in_flight), folder, progress=False), many
             ),
         }
         most = server.most_in_flight

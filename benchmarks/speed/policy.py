@@ -117,7 +117,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
     }  # fmt: skip
     if name == "ours":
         algorithm = Algorithm(grpo(), ppo(), token_mean(), penalty=Penalty(BETA))
-        sources = RewardSources({"parity": lambda examples: [parity(example.answer) for example in examples]})
+        sources = RewardSources({"parity": lambda examples: [parity(example.completion) for example in examples]})
         policy_trainer: Any = PolicyTrainer(
             copy.deepcopy(start),
             sources,

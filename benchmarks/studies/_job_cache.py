@@ -19,7 +19,7 @@ import numpy as np
 
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.types import content_hash
-from ..types import Say
+from ..types import Log
 from ._worker_processes import in_processes
 
 REVISION = 3  # to be raised when the code that trains or decodes changes a number
@@ -61,13 +61,13 @@ def read_arrays(file: Path) -> Arrays:
         raise DataError(f"{file}: not a kept result ({error}); delete it, and it is made again") from error
 
 
-def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, say: Say) -> None:
+def run_jobs(jobs: Iterable[Job], cache: Path, workers: int, log: Log) -> None:
     """Run the jobs whose results are not cached, in `workers` processes of one thread each."""
     by_file = {job.file(cache): job for job in jobs}
     waiting = [job for file, job in by_file.items() if not file.exists()]
-    say(f"{len(by_file) - len(waiting)} of {len(by_file)} results are in the cache")
+    log(f"{len(by_file) - len(waiting)} of {len(by_file)} results are in the cache")
     for index, name in enumerate(in_processes(partial(_run, cache), waiting, workers), start=1):
-        say(f"{index} of {len(waiting)}: {name}")
+        log(f"{index} of {len(waiting)}: {name}")
 
 
 def _run(cache: Path, job: Job) -> str:

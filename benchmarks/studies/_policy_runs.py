@@ -13,13 +13,13 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 
 from ...policy.composition.algorithm import Algorithm, Penalty
-from ...policy.decoding.language_models import prompts_of, voice
-from ...policy.decoding.requests import Answer, Request
+from ...policy.decoding.language_models import decoding_model, prompts_of
+from ...policy.decoding.requests import DecodedCompletion, Request
 from ...policy.rewards.sources import RewardSources
 from ...policy.training.arguments import PolicyArguments
 from ...policy.training.critic import CriticArguments
 from ...policy.training.trainer import PolicyTrainer
-from ...rm.backbones.logprobs import answer_logprobs
+from ...rm.backbones.logprobs import completion_logprobs
 from ...rm.backbones.tokenization import pad
 from ...rm.models.scalar import ScalarRewardModel
 from ...rm.registry import load
@@ -209,8 +209,8 @@ class _Curve(TrainerCallback):
         rows = zip(self.prompts, completions, strict=True)
         answers = [Example(prompt, completion.text) for prompt, completion in rows]
         gold = garden.gold().rate(answers)[:, 0]
-        words = [len(answer.answer.split()) for answer in answers]
-        flourish = [garden.features(answer.prompt[-1]["content"], answer.answer).flourish for answer in answers]
+        words = [len(answer.completion.split()) for answer in answers]
+        flourish = [garden.features(answer.prompt[-1]["content"], answer.completion).flourish for answer in answers]
         self.rows.append(
             {
                 "step": step,
@@ -268,12 +268,12 @@ def _rows(prompts: list[Messages]) -> Dataset:
 
 
 @torch.no_grad()
-def logprobs(model: PreTrainedModel, prompts: list[Messages], completions: list[Answer]) -> np.ndarray:
+def logprobs(model: PreTrainedModel, prompts: list[Messages], completions: list[DecodedCompletion]) -> np.ndarray:
     """Compute Σ log π over the tokens of every completion, in nats."""
-    prompt_ids = prompts_of(voice(model, tokenizer()).encoder, [Request(prompt) for prompt in prompts])
+    prompt_ids = prompts_of(decoding_model(model, tokenizer()).encoder, [Request(prompt) for prompt in prompts])
     batch = pad([[*prompt, *completion.tokens] for prompt, completion in zip(prompt_ids, completions, strict=True)])
     start = torch.tensor([len(prompt) for prompt in prompt_ids])
-    return answer_logprobs(model, batch.tokens, batch.attention, start).sum(1).double().numpy()
+    return completion_logprobs(model, batch.tokens, batch.attention, start).sum(1).double().numpy()
 
 
 def _of_critic(evaluations: list[dict[str, float]]) -> Arrays:

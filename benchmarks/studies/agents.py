@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..types import Say, Study
+from ..types import Log, Study
 from .seeds import Plan, compare_with_plain
 
 TITLE = "Agents that learn from each other beside the plain loops that they extend"
@@ -16,8 +16,8 @@ def agents(
     workers: int = 2,
     rows: int | None = None,
     only: Sequence[str] = (),
-    say: Say = print,
+    log: Log = print,
 ) -> Study:
     """Run every recipe of `benchmarks/recipes/agents`: HACPO, CCPO and DACR; see `seeds`."""
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
-    return compare_with_plain("agents", TITLE, plan, cache, workers=workers, only=only, say=say)
+    return compare_with_plain("agents", TITLE, plan, cache, workers=workers, only=only, log=log)

@@ -13,7 +13,7 @@ from ...rm.types import Example
 from ..baselines import nulls_for
 from ..evaluate import Evaluation, evaluate
 from ..report import COLOURS, table
-from ..types import Report, Row, Say, Study, Suite
+from ..types import Log, Report, Row, Study, Suite
 from .human_preferences import KINDS, Job, as_scorer, run_jobs, training_pairs
 
 SUITES = {
@@ -41,7 +41,7 @@ class Loaded(NamedTuple):
 
 
 def every_suite(
-    data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
+    data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print
 ) -> Study:
     """Train the linear reward model and the small LM on human preferences and judge every suite that `data` holds.
 
@@ -50,14 +50,14 @@ def every_suite(
     suites = {name: _load(name, data, rows) for name in SUITES}
     prompts = [case.prompt for suite in suites.values() for case in suite.cases]
     pairs, dropped, _ = training_pairs(data, prompts, rows)
-    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in a suite")
+    log(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in a suite")
     examples = [Example(c.prompt, answer) for suite in suites.values() for c in suite.cases for answer in c.answers]
     jobs = {kind: Job(kind, f"{kind}, all pairs", pairs, examples, seed, cache) for kind in KINDS}
-    n_cached = run_jobs([*jobs.values()], workers, say)
+    n_cached = run_jobs([*jobs.values()], workers, log)
     rewards = {kind: _by_suite(np.load(job.file, allow_pickle=False), suites) for kind, job in jobs.items()}
     evaluations: dict[str, Evaluation] = {}
     for name, loaded in suites.items():
-        say(f"aggregating {name}")
+        log(f"aggregating {name}")
         models = [as_scorer(kind, loaded.cases, rewards[kind][name]) for kind in KINDS]
         scorers = [*models, *nulls_for(loaded.cases, seed)]
         evaluations[name] = evaluate(loaded.suite, loaded.cases, scorers, notes=loaded.notes, seed=seed)

@@ -19,7 +19,7 @@ from ..report import figure, markdown
 from ..scorers import StoredScores
 from ..suites.pairs import Pairs, as_cases
 from ..suites.rewardbench import rewardbench
-from ..types import Say, Study
+from ..types import Log, Study
 from ._worker_processes import in_processes
 
 SOURCES = {
@@ -71,7 +71,7 @@ class Fold(NamedTuple):
 
 
 def human_preferences(
-    data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
+    data: Path, cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print
 ) -> Study:
     """Train the linear reward model and a small causal LM on human preferences, and evaluate them.
 
@@ -82,12 +82,12 @@ def human_preferences(
     bench, notes = suite.cases([str(data / REWARDBENCH)])
     pairs, dropped, reports = training_pairs(data, [case.prompt for case in bench], rows)
     bench = bench[:: max(1, len(bench) // rows)] if rows else bench
-    say(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in RewardBench")
+    log(f"{len(pairs)} training pairs, {len(dropped)} dropped because their prompt is in RewardBench")
 
     folds = list(_folds(pairs, seed))
     jobs = {kind: _jobs(kind, pairs, folds, bench, seed, cache) for kind in KINDS}
-    n_cached = run_jobs([job for of_kind in jobs.values() for job in of_kind], workers, say)
-    say("aggregating")
+    n_cached = run_jobs([job for of_kind in jobs.values() for job in of_kind], workers, log)
+    log("aggregating")
     cases, undecided = as_cases(pairs)
     decided = np.array([pair.chance() != 0.5 for pair in pairs])
     held_out = [as_scorer(kind, cases, _held_out(jobs[kind], folds)[decided]) for kind in KINDS]
@@ -181,13 +181,13 @@ def _held_out(jobs: Sequence[Job], folds: Sequence[Fold]) -> np.ndarray:
     return rewards
 
 
-def run_jobs(jobs: Sequence[Job], workers: int, say: Say) -> int:
+def run_jobs(jobs: Sequence[Job], workers: int, log: Log) -> int:
     """Run the jobs that are not cached, in `workers` processes of one thread each; return the number of cached jobs."""
     waiting = [job for job in jobs if not job.file.exists()]
-    say(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")
+    log(f"{len(jobs) - len(waiting)} of {len(jobs)} models are in the cache")
     longest_first = sorted(waiting, key=lambda job: (job.kind != "linear", len(job.train)), reverse=True)
     for name in in_processes(_train_and_rate, longest_first, workers):
-        say(f"done: {name}")
+        log(f"done: {name}")
     return len(jobs) - len(waiting)
 
 

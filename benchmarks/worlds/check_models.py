@@ -92,7 +92,7 @@ def lessons(n: int, seed: int) -> list[Record]:
 
 def _demands(rng: Random) -> Record:
     names, asked = _asked(rng)
-    return _lesson(asked, "\n".join(STATED[name] for name in names))
+    return _training_record(asked, "\n".join(STATED[name] for name in names))
 
 
 def _asked(rng: Random) -> tuple[list[str], str]:
@@ -109,10 +109,12 @@ def _contrast(rng: Random) -> Record:
     passed_and_text = []
     for _ in "AB":
         demanded = {name for name in names if CHECKS[name].forbids != (rng.random() < 0.7)}
-        found = frozenset(demanded | {name for name in CHECKS if name not in names and rng.random() < BY_CHANCE})
-        text = write(rng, found)
+        mentioned = frozenset(demanded | {name for name in CHECKS if name not in names and rng.random() < BY_CHANCE})
+        text = write(rng, mentioned)
         short = text._replace(body=tuple(word for word in text.body if word not in NEUTRAL))
-        passed_and_text.append((found, render(rng.choice((text, short)), rng.choice(STYLES), rng.sample(PADDING, 3))))
+        passed_and_text.append(
+            (mentioned, render(rng.choice((text, short)), rng.choice(STYLES), rng.sample(PADDING, 3)))
+        )
     shown = [part(f"answer_{side}", text) for side, (_, text) in zip("ab", passed_and_text, strict=True)]
     lines = [
         " | ".join(
@@ -125,7 +127,7 @@ def _contrast(rng: Random) -> Record:
     ]
     differ = [name for name in names if len({_status(name, passed) for passed, _ in passed_and_text}) == 2]
     text_of_contrast = APART + (" ".join(STATED[name] for name in differ) or NOTHING)
-    return _lesson("\n\n".join([asked, *shown]), "\n".join([*lines, text_of_contrast]))
+    return _training_record("\n\n".join([asked, *shown]), "\n".join([*lines, text_of_contrast]))
 
 
 def _status(name: str, passed: frozenset[str]) -> str:
@@ -153,10 +155,10 @@ def _comparison(rng: Random) -> Record:
     text_of_comparison = " | ".join(
         f"{side}: {'pass' if pass_ else 'fail'}" for side, pass_ in zip("AB", passes, strict=True)
     )
-    return _lesson("\n\n".join([*shown, STATED[name]]), f"{STATED[name]} | {text_of_comparison}")
+    return _training_record("\n\n".join([*shown, STATED[name]]), f"{STATED[name]} | {text_of_comparison}")
 
 
-def _lesson(user: str, assistant: str) -> Record:
+def _training_record(user: str, assistant: str) -> Record:
     return {
         "prompt": [{"role": "user", "content": user}],
         "completion": [{"role": "assistant", "content": assistant}],

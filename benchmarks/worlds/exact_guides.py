@@ -76,8 +76,8 @@ class Exact(Job):
             rows = language.rows(self.pairs, self.seed)
             return exact_guide(language, self.recipe, names, rows, self.seed, self.preferences, self.moments).logits
         alone, labelled = [], language.rows(self.pairs, self.seed)
-        for place, name in enumerate(names):
-            rows = [row._replace(wins=row.wins[place : place + 1], gaps=row.gaps[:1]) for row in labelled]
+        for index, name in enumerate(names):
+            rows = [row._replace(wins=row.wins[index : index + 1], gaps=row.gaps[:1]) for row in labelled]
             alone.append(
                 exact_guide(language, self.recipe, (name,), rows, self.seed, np.ones((1, 1)), self.moments).logits[:, 0]
             )
@@ -151,13 +151,13 @@ def exact_guide(
     adapter = recipe.adapt(model, names, seed)
     task = recipe.task(adapter, seed)
     spaced = {round(index * recipe.steps / (moments - 1)) for index in range(1, moments)}
-    listener = Listener(lambda: _said(adapter, names, preferences, language.answers), spaced)
+    listener = Listener(lambda: _guide_logits(adapter, names, preferences, language.answers), spaced)
     train(adapter, task, rows, recipe, seed, listener)
     return ExactGuide(adapter, task, torch.stack(listener.heard))
 
 
 @torch.no_grad()
-def _said(
+def _guide_logits(
     adapter: PreferenceAdapter, names: Sequence[str], preferences: np.ndarray, answers: torch.Tensor
 ) -> torch.Tensor:
     """Logits of the guide at every preference, [A, M, T, V]."""

@@ -173,8 +173,10 @@ def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, nois
     P(first better) = (1 - noise) σ(Δ/temperature) + noise (1 - σ(Δ/temperature)),   Δ = gold(first) - gold(second)
     """
 
-    def label(prompt: Messages, answers: tuple[str, str]) -> float:
-        first, second = (getattr(gold_rewards(prompt_text(prompt), answer), objective) for answer in answers)
+    def label(prompt: Messages, completions: tuple[str, str]) -> float:
+        first, second = (
+            getattr(gold_rewards(prompt_text(prompt), completion), objective) for completion in completions
+        )
         # tanh does not overflow: σ(x) = (1 + tanh(x/2)) / 2
         chance = (1 + math.tanh((first - second) / (2 * temperature))) / 2
         return (1 - noise) * chance + noise * (1 - chance)

@@ -13,13 +13,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
 
 from ...policy.decoding.engines import Engine, SeparateModels, SharedBackbone
 from ...policy.decoding.guided import decode
-from ...policy.decoding.language_models import Voice, prompts_of, voice
-from ...policy.decoding.requests import Answer, Request
+from ...policy.decoding.language_models import DecodingModel, decoding_model, prompts_of
+from ...policy.decoding.requests import DecodedCompletion, Request
 from ...rm.adapters.adapter import PreferenceAdapter, attach
 from ...rm.adapters.modulation import Embedding, Generator
 from ...rm.adapters.settings import AdapterSettings, Kind
 from ...rm.backbones.loading import small_config
-from ...rm.backbones.logprobs import answer_logprobs
+from ...rm.backbones.logprobs import completion_logprobs
 from ...rm.backbones.tokenization import Encoder, pad
 from ...rm.data.preference_vectors import at_vertices, dirichlet, on_grid, simplex_grid
 from ...rm.data.text_diversity import repetition
@@ -32,7 +32,7 @@ from .models import Fit, fit, pretrain, tokenizer
 
 TEMPERATURE = 1.0
 LONGEST = 32
-TOGETHER = 512
+BATCH_SIZE = 512
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -182,16 +182,16 @@ class Guide(Job):
             train(guide.adapter, self.recipe.task(guide.adapter, self.seed), rows, self.recipe, self.seed)
         return {name: weight.numpy() for name, weight in guide.adapter.state().items()}
 
-    def load(self, cache: Path) -> Voice:
+    def load(self, cache: Path) -> DecodingModel:
         """The trained guide."""
         guide, stored = self._untrained(cache), self.result(cache)
         assert guide.adapter is not None
         _copy(guide.adapter.state(), stored)
         return guide
 
-    def _untrained(self, cache: Path) -> Voice:
+    def _untrained(self, cache: Path) -> DecodingModel:
         model = self.base.load(cache)
-        return voice(model, tokenizer(), self.recipe.adapt(model, self.objectives, self.seed))
+        return decoding_model(model, tokenizer(), self.recipe.adapt(model, self.objectives, self.seed))
 
 
 @lru_cache
@@ -209,7 +209,7 @@ def _with_gaps(pair: PreferencePair) -> PreferencePair:
 
 @lru_cache
 def _encoder() -> Encoder:
-    return voice(Base(0)._untrained(), tokenizer()).encoder
+    return decoding_model(Base(0)._untrained(), tokenizer()).encoder
 
 
 # ---- fronts ----
@@ -249,7 +249,7 @@ class Front(Job):
         decoded = WAYS[self.way](self, cache, asked)
         shape = len(self.preferences), self.prompts
         requests = [Request(prompt) for _ in self.preferences for prompt in asked]
-        base = _base_logprobs(voice(self.base.load(cache), tokenizer()), requests, decoded.answers)
+        base = _base_logprobs(decoding_model(self.base.load(cache), tokenizer()), requests, decoded.answers)
         lengths = np.array([len(answer.tokens) for answer in decoded.answers])
         sampled = np.array([answer.sampled.sum() for answer in decoded.answers])
         return {
@@ -263,15 +263,15 @@ class Front(Job):
         }
 
 
-class Said(NamedTuple):
+class DecodedFront(NamedTuple):
     """Answers to all prompts at the first preference, then at the second ...; guides per token; trainable numbers."""
 
-    answers: list[Answer]
+    answers: list[DecodedCompletion]
     forwards: float
     parameters: int
 
 
-def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFront:
     guides = [guide.load(cache) for guide in front.guides]
     engine = _engine(front, guides, cache)
     requests = [
@@ -279,20 +279,20 @@ def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
         for alpha in front.preferences
         for index, prompt in enumerate(asked)
     ]
-    answers = decode(engine, requests, batch_size=TOGETHER, progress=False)
-    return Said(answers, engine.counters.guide / engine.counters.base, _trainable(front, guides))
+    answers = decode(engine, requests, batch_size=BATCH_SIZE, progress=False)
+    return DecodedFront(answers, engine.counters.guide / engine.counters.base, _trainable(front, guides))
 
 
-def _engine(front: Front, guides: Sequence[Voice], cache: Path) -> Engine:
+def _engine(front: Front, guides: Sequence[DecodingModel], cache: Path) -> Engine:
     """One backbone where the guide was trained on the base that it guides; a model each elsewhere."""
     if len(guides) == 1 and front.guides[0].base == front.base:
         return SharedBackbone(guides[0], late=front.guides[0].recipe.from_layer > 0)
-    base = voice(front.base.load(cache), tokenizer())
+    base = decoding_model(front.base.load(cache), tokenizer())
     named = dict(zip(front.objectives, guides, strict=True)) if len(guides) > 1 else guides[0]
     return SeparateModels(base, named)
 
 
-def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFront:
     """Rewarded soups: the policy of weights Σ_i α_i θ_i                        Ramé et al. 2023, arXiv:2306.04488
 
     Averaged are the merged weights W + s B_i A_i, not A and B separately as some public code does.
@@ -304,12 +304,12 @@ def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
         soup = front.base.load(cache)
         _copy(dict(soup.named_parameters()), {name: _mean(policies, alpha, name) for name in policies[0]})
         requests = [_request(front, prompt, index) for index, prompt in enumerate(asked)]
-        engine = SeparateModels(voice(soup, tokenizer()))
-        answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
-    return Said(answers, 0.0, parameters)
+        engine = SeparateModels(decoding_model(soup, tokenizer()))
+        answers += decode(engine, requests, batch_size=BATCH_SIZE, progress=False)
+    return DecodedFront(answers, 0.0, parameters)
 
 
-def _merged(guide: Voice) -> Any:
+def _merged(guide: DecodingModel) -> Any:
     assert guide.adapter is not None
     return guide.adapter.merge({name: 1.0 for name in guide.adapter.objectives})
 
@@ -318,7 +318,7 @@ def _mean(policies: Sequence[dict[str, torch.Tensor]], alpha: Sequence[float], n
     return sum(share * policy[name].detach() for share, policy in zip(alpha, policies, strict=True)).numpy()  # type: ignore
 
 
-def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
+def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFront:
     """MOD for two objectives: log π̃ = Σ_i α_i log π_i - log Z                    Shi et al. 2024, arXiv:2406.18853
 
     The policy with the larger share is the engine's base and the other its guide with w = α_j / α_i, drawn at
@@ -326,7 +326,7 @@ def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
     """
     guides = [guide.load(cache) for guide in front.guides]
     parameters, answers = _trainable(front, guides), []
-    policies = [voice(_merged(guide), tokenizer()) for guide in guides]
+    policies = [decoding_model(_merged(guide), tokenizer()) for guide in guides]
     for alpha in front.preferences:
         first, second = np.argsort(-alpha, kind="stable")
         requests = [
@@ -334,11 +334,11 @@ def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> Said:
             for index, prompt in enumerate(asked)
         ]
         engine = SeparateModels(policies[first], policies[second])
-        answers += decode(engine, requests, batch_size=TOGETHER, progress=False)
-    return Said(answers, 1.0, parameters)
+        answers += decode(engine, requests, batch_size=BATCH_SIZE, progress=False)
+    return DecodedFront(answers, 1.0, parameters)
 
 
-WAYS: dict[str, Callable[[Front, Path, Sequence[Messages]], Said]] = {
+WAYS: dict[str, Callable[[Front, Path, Sequence[Messages]], DecodedFront]] = {
     "guided": _guided,
     "soup": _soup,
     "mixture": _mixture,
@@ -350,24 +350,26 @@ def _request(front: Front, prompt: Messages, index: int, **changes: Any) -> Requ
     return Request(prompt, seed=front.seed * 100_000 + index, **options)
 
 
-def _trainable(front: Front, guides: Sequence[Voice]) -> int:
+def _trainable(front: Front, guides: Sequence[DecodingModel]) -> int:
     both = zip(front.guides, guides, strict=True)
     return sum(decoder.adapter.parameter_count() for guide, decoder in both if guide.recipe.steps and decoder.adapter)
 
 
-def _gold(requests: Sequence[Request], answers: Sequence[Answer], objectives: Sequence[str]) -> np.ndarray:
+def _gold(requests: Sequence[Request], answers: Sequence[DecodedCompletion], objectives: Sequence[str]) -> np.ndarray:
     both = zip(requests, answers, strict=True)
     golds = [garden.gold_rewards(prompt_text(request.prompt), answer.text) for request, answer in both]
     return np.array([[getattr(gold, name) for name in objectives] for gold in golds])
 
 
 @torch.inference_mode()
-def _base_logprobs(base: Voice, requests: Sequence[Request], answers: Sequence[Answer]) -> np.ndarray:
+def _base_logprobs(
+    base: DecodingModel, requests: Sequence[Request], answers: Sequence[DecodedCompletion]
+) -> np.ndarray:
     """log π_base of every answer, in nats."""
     prompts, logprobs = prompts_of(base.encoder, requests), []
-    for first in range(0, len(answers), TOGETHER):
-        starts = [len(prompt) for prompt in prompts[first : first + TOGETHER]]
-        both = zip(prompts[first : first + TOGETHER], answers[first : first + TOGETHER], strict=True)
+    for first in range(0, len(answers), BATCH_SIZE):
+        starts = [len(prompt) for prompt in prompts[first : first + BATCH_SIZE]]
+        both = zip(prompts[first : first + BATCH_SIZE], answers[first : first + BATCH_SIZE], strict=True)
         batch = pad([[*prompt, *answer.tokens] for prompt, answer in both])
-        logprobs.append(answer_logprobs(base.model, batch.tokens, batch.attention, torch.tensor(starts)).sum(1))
+        logprobs.append(completion_logprobs(base.model, batch.tokens, batch.attention, torch.tensor(starts)).sum(1))
     return torch.cat(logprobs).double().numpy()

@@ -58,7 +58,7 @@ def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen
 
 def conversation(example: Example) -> list[dict[str, str]]:
     """The prompt's turns and the answer as the last one, as `apply_chat_template` wants them."""
-    turns = (*example.prompt, Message(role="assistant", content=example.answer))
+    turns = (*example.prompt, Message(role="assistant", content=example.completion))
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
 

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 
 from ...policy.decoding.engines import SeparateModels
 from ...policy.decoding.guided import decode
-from ...policy.decoding.language_models import voice
-from ...policy.decoding.requests import Answer, Request
+from ...policy.decoding.language_models import decoding_model
+from ...policy.decoding.requests import DecodedCompletion, Request
 from ...rm.backbones.loading import Architecture
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
@@ -21,7 +21,7 @@ from .garden import gold, labeller, pairs, supervised
 from .models import Fit, causal_lm, fit, pretrain, tokenizer
 
 LONGEST = 32
-TOGETHER = 512
+BATCH_SIZE = 512
 
 
 def start_policy(
@@ -34,12 +34,12 @@ def start_policy(
     return policy
 
 
-def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[Answer]:
+def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[DecodedCompletion]:
     """One answer to every prompt, at temperature 1 and of at most 32 tokens; a prompt may stand there many times."""
     requests = [
         Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=LONGEST) for index, prompt in enumerate(asked)
     ]
-    return decode(SeparateModels(voice(policy, tokenizer())), requests, batch_size=TOGETHER, progress=False)
+    return decode(SeparateModels(decoding_model(policy, tokenizer())), requests, batch_size=BATCH_SIZE, progress=False)
 
 
 def sample(policy: Any, asked: Sequence[Messages], seed: int) -> list[Example]:

@@ -112,7 +112,9 @@ class SimulatedJudge:
             return self._checked(rng, rules, single)
         answers = [read_part(text, name) or "" for name in ("answer_a", "answer_b")]
         met = [[self._met(rng, rule, answer) for rule in rules] for answer in answers]
-        lines = [f"{rule.id} | A: {_said(a)} | B: {_said(b)}" for rule, a, b in zip(rules, *met, strict=True)]
+        lines = [
+            f"{rule.id} | A: {_verdict_word(a)} | B: {_verdict_word(b)}" for rule, a, b in zip(rules, *met, strict=True)
+        ]
         if rng.random() < self.biases.failure:
             return "\n".join([*lines, "I would have to know more about this."])
         tastes = [
@@ -137,7 +139,7 @@ def _id(line: str) -> str:
     return named[1] if named else ""
 
 
-def _said(met: bool) -> str:
+def _verdict_word(met: bool) -> str:
     return "met" if met else "missed"
 
 

@@ -15,7 +15,7 @@ from .run import Attacked, Audit, figure_of
 # ---- what the figures mean ----
 
 
-class Told(NamedTuple):
+class AttackSummary(NamedTuple):
     """What a figure says, what it is for a judge without fault, and its unit."""
 
     meaning: str
@@ -24,22 +24,30 @@ class Told(NamedTuple):
 
 
 LOG_ODDS = "log-odds"
-FIGURES: Mapping[str, Told] = {
-    "coverage": Told("pairs with a verdict", "100 %"),
-    "accuracy": Told("right verdicts among them, a tie counting half", "100 %"),
-    "ties": Told("verdicts that leave the pair tied", "–"),
-    "order flips": Told("verdicts that change with the order of the answers; to or from a tie counts half", "0 %"),
-    "first slot": Told("verdicts for the answer shown first, every pair in both orders", "50 %"),
-    "first slot of equals": Told("the same on pairs of one and the same answer, and on labelled ties", "50 %"),
-    "length slope": Told("what a doubling of words adds to the log-odds of winning, given the label", "0", LOG_ODDS),
-    "kappa": Told("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
-    "alpha": Told("the same, Krippendorff's alpha with abstentions as missing", "1", ""),
-    "accuracy without the question": Told("right verdicts where the question is hidden", "–"),
-    "reading": Told("accuracy minus accuracy without the question", "> 0 %"),
-    "self-preference": Told("wins gained by the judge's own name under an answer, against another name", "0 %"),
-    "authorship slope": Told("what its own authorship adds to the log-odds of winning, given the label", "0", LOG_ODDS),
-    "overconfidence": Told("claimed chance of being right minus share that is right", "0 %"),
-    "calibration error": Told("expected calibration error; above 0 in small samples too", "0 %"),
+FIGURES: Mapping[str, AttackSummary] = {
+    "coverage": AttackSummary("pairs with a verdict", "100 %"),
+    "accuracy": AttackSummary("right verdicts among them, a tie counting half", "100 %"),
+    "ties": AttackSummary("verdicts that leave the pair tied", "–"),
+    "order flips": AttackSummary(
+        "verdicts that change with the order of the answers; to or from a tie counts half", "0 %"
+    ),
+    "first slot": AttackSummary("verdicts for the answer shown first, every pair in both orders", "50 %"),
+    "first slot of equals": AttackSummary("the same on pairs of one and the same answer, and on labelled ties", "50 %"),
+    "length slope": AttackSummary(
+        "what a doubling of words adds to the log-odds of winning, given the label", "0", LOG_ODDS
+    ),
+    "kappa": AttackSummary("agreement with the labels beyond chance, Cohen's kappa", "1", ""),
+    "alpha": AttackSummary("the same, Krippendorff's alpha with abstentions as missing", "1", ""),
+    "accuracy without the question": AttackSummary("right verdicts where the question is hidden", "–"),
+    "reading": AttackSummary("accuracy minus accuracy without the question", "> 0 %"),
+    "self-preference": AttackSummary(
+        "wins gained by the judge's own name under an answer, against another name", "0 %"
+    ),
+    "authorship slope": AttackSummary(
+        "what its own authorship adds to the log-odds of winning, given the label", "0", LOG_ODDS
+    ),
+    "overconfidence": AttackSummary("claimed chance of being right minus share that is right", "0 %"),
+    "calibration error": AttackSummary("expected calibration error; above 0 in small samples too", "0 %"),
 }
 
 

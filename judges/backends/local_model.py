@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Row(NamedTuple):
     """An ask as the model reads it."""
 
-    place: int
+    index: int
     prompt: list[int]
     most: int
     """Tokens that the reply may have."""
@@ -99,7 +99,7 @@ class Local:
             )
         seconds = (time.monotonic() - start) / len(rows)
         for row, ids in zip(rows, written[:, width:].tolist(), strict=True):
-            yield row.place, self._reply(row, ids, seconds)
+            yield row.index, self._reply(row, ids, seconds)
 
     def _reply(self, row: Row, ids: list[int], seconds: float) -> Reply:
         ids = ids[: row.most]
@@ -194,9 +194,9 @@ def in_process(model: Any, tokenizer: "PreTrainedTokenizerBase", *, name: str = 
     """A causal language model that is loaded already; it is read in evaluation mode and not changed."""
     from ...rm.backbones.loading import fingerprint
     from ...rm.backbones.tokenization import Encoder
-    from ...rm.models.autoregressive import answer_contract
+    from ...rm.models.autoregressive import completion_contract
 
-    contract = answer_contract(
+    contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
     named = [name or type(model).__name__, fingerprint(model), contract.template or "", contract.dtype]

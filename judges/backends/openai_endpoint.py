@@ -112,7 +112,7 @@ class Endpoint:
             with closing(in_thread(work)) as items:
                 for ask_index, reply in items:
                     replies[ask_index] = reply
-                    self._tell()
+                    self._log_progress()
                     if arrived is not None:
                         arrived(ask_index, reply)
         return [replies[index] for index in range(len(asks))]
@@ -174,7 +174,7 @@ class Endpoint:
         """Something to tell the caller, once."""
         self._notes.setdefault(text, False)
 
-    def _tell(self) -> None:
+    def _log_progress(self) -> None:
         for text in [text for text, was_logged in list(self._notes.items()) if not was_logged]:
             self._notes[text] = True
             warnings.warn(text, stacklevel=3)

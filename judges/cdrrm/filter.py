@@ -32,7 +32,7 @@ class Bar:
     """Share of words that two rules have in common: above it, the second goes."""
 
 
-class Kept(NamedTuple):
+class FilteredRubric(NamedTuple):
     """A pair, and the rubric under which the judge recovers its label in both orders."""
 
     sides: Sides
@@ -99,14 +99,14 @@ def objection(rubric: Rubric, sides: Sides, bar: Bar) -> Rejected | None:
 
 def verify(
     judge: Chat, shown: Sequence[Sides], written: Sequence[Synthesis], bar: Bar | None = None
-) -> list[Kept | Rejected]:
+) -> list[FilteredRubric | Rejected]:
     """Pass every rubric through the filter; for each pair what is kept of it, or why nothing is.
 
     In order: duplicates go; what can be said without asking; every rule is checked on each answer, and those that do
     not tell the answers apart in the preferred one's favour go; the judge rules under what is left, in both orders.
     """
     bar = bar or Bar()
-    outcomes: list[Rubric | Kept | Rejected] = []
+    outcomes: list[Rubric | FilteredRubric | Rejected] = []
     for rubric, each in zip(shown, written, strict=True):
         plain = each.rubric if isinstance(each.rubric, Rejected) else without_duplicates(each.rubric, bar.alike)
         outcomes.append(plain if isinstance(plain, Rejected) else objection(plain, rubric, bar) or plain)
@@ -132,7 +132,7 @@ def _only_discriminative(judge: Chat, shown: Sequence[Sides], rubrics: Sequence)
     return checks
 
 
-def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list[Kept | Rejected]:
+def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> list[FilteredRubric | Rejected]:
     """Rubrics under which the judge finds the preferred answer in both orders."""
     asked = {index: rubric for index, rubric in enumerate(rubrics) if isinstance(rubric, Rubric)}
     questions = [Question(shown[index].prompt, shown[index].answers, rubric) for index, rubric in asked.items()]
@@ -142,12 +142,12 @@ def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> 
     for (pair_index, rubric), ruling, without in zip(asked.items(), with_rubric, bare, strict=True):
         label = "AB".index(shown[pair_index].preferred)
         if ruling.winner == label:
-            outcomes[pair_index] = Kept(shown[pair_index], rubric, useful=without.winner != label)
+            outcomes[pair_index] = FilteredRubric(shown[pair_index], rubric, useful=without.winner != label)
         else:
             outcomes[pair_index] = Rejected("label not recovered", f"verdicts {ruling.first} and {ruling.second}")
     return outcomes
 
 
-def reasons(outcomes: Iterable[Kept | Rejected]) -> dict[str, int]:
+def reasons(outcomes: Iterable[FilteredRubric | Rejected]) -> dict[str, int]:
     """How many were rejected for which reason."""
     return dict(Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Rejected)).most_common())

@@ -15,7 +15,7 @@ from ..backends.chat import Ask, Chat
 from ..judge import Outcome, judgment
 from ..rubrics.rubric import SCHEMA, Rubric
 from ..types import Case, Judgment, Reason
-from .filter import Kept
+from .filter import FilteredRubric
 from .requests import Rejected, ask, system_prompt
 from .ruling import ORDERS, Question, Ruling, rule, verdict_ask
 from .synthesise import Sides, contrast, read_rubric
@@ -47,7 +47,7 @@ def rubric_json(rubric: Rubric) -> str:
     return json.dumps({"rules": rules, "principles": principles}, ensure_ascii=False)
 
 
-def generator_records(accepted: Iterable[Kept], *, contrast_first: bool = False) -> list[Record]:
+def generator_records(accepted: Iterable[FilteredRubric], *, contrast_first: bool = False) -> list[Record]:
     """Two conversations for every kept rubric, one in each order of the answers, with the same rubric.
 
     The preferred answer is in slot A as often as in slot B, of every single pair: its place carries no label. With
@@ -61,12 +61,12 @@ def generator_records(accepted: Iterable[Kept], *, contrast_first: bool = False)
     ]
 
 
-def _swapped(accepted: Kept) -> Kept:
+def _swapped(accepted: FilteredRubric) -> FilteredRubric:
     diagnoses = accepted.diagnoses and (accepted.diagnoses[1], accepted.diagnoses[0])
     return accepted._replace(sides=accepted.sides.swapped(), diagnoses=diagnoses)
 
 
-def _completion(accepted: Kept, contrast_first: bool) -> str:
+def _completion(accepted: FilteredRubric, contrast_first: bool) -> str:
     if not contrast_first:
         return rubric_json(accepted.rubric)
     if accepted.diagnoses is None:
@@ -74,7 +74,7 @@ def _completion(accepted: Kept, contrast_first: bool) -> str:
     return f"{contrast(accepted.diagnoses)}\n{rubric_json(accepted.rubric)}"
 
 
-def judge_records(teacher: Chat, accepted: Sequence[Kept]) -> list[Record]:
+def judge_records(teacher: Chat, accepted: Sequence[FilteredRubric]) -> list[Record]:
     """The teacher's own words on every kept pair under its rubric, in both orders, where it is right in both."""
     questions = [Question(example.sides.prompt, example.sides.answers, example.rubric) for example in accepted]
     return [

@@ -56,7 +56,7 @@ class Profile(NamedTuple):
 
 def profile_ask(example: Example) -> Ask:
     """The request for one answer's diagnosis; nothing of the other answer or of a label is in it."""
-    parts = {"instruction": prompt_text(example.prompt), "answer": example.answer}
+    parts = {"instruction": prompt_text(example.prompt), "answer": example.completion}
     return ask("profile", parts, SCHEMA, max_tokens=2048)
 
 
@@ -69,13 +69,13 @@ def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]
     diagnoses = []
     for example in examples:
         values = json_object(replies[index_of[examples_key(example)]])
-        diagnoses.append(values if isinstance(values, Rejected) else as_profile(values, example.answer))
+        diagnoses.append(values if isinstance(values, Rejected) else as_profile(values, example.completion))
     return diagnoses
 
 
 def examples_key(example: Example) -> tuple[str, str]:
     """What makes two examples the same question."""
-    return prompt_text(example.prompt), example.answer
+    return prompt_text(example.prompt), example.completion
 
 
 def as_profile(values: Mapping[str, Any], answer: str) -> Profile | Rejected:

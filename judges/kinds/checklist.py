@@ -57,7 +57,7 @@ def checklist(
         lists = questions(cases) if callable(questions) else [questions] * len(cases)
         plans = [_by_turn(case, asked) for case, asked in zip(cases, lists, strict=True)]
         asks = [
-            [ask(case, index, turn, asked) for turn, asked in plan.items() for index in _places(case, turn)]
+            [ask(case, index, turn, asked) for turn, asked in plan.items() for index in _criterion_range(case, turn)]
             for case, plan in zip(cases, plans, strict=True)
         ]
         return [_judged(*parts, chat) for parts in zip(cases, plans, ask_all(chat, asks), strict=True)]
@@ -80,7 +80,7 @@ def until(case: Case, index: int, turn: int) -> Messages:
     return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[index]))
 
 
-def _said(case: Case, index: int, turn: int) -> str:
+def _statement(case: Case, index: int, turn: int) -> str:
     return case.answers[index] if turn == turns(case) - 1 else message_text(until(case, index, turn)[-1])
 
 
@@ -92,7 +92,7 @@ def _line(question: Question) -> str:
     return f"[{question.id}] {question.text}{passes}{fails}"
 
 
-def _places(case: Case, turn: int) -> range:
+def _criterion_range(case: Case, turn: int) -> range:
     """The answers that a turn has to be judged for: all for the last turn, one for a turn that they share."""
     return range(len(case.answers)) if turn == turns(case) - 1 else range(1)
 
@@ -124,19 +124,22 @@ def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
 
 
 def _judged(case: Case, plan: dict[int, list[Question]], replies: Sequence[Reply], chat: Chat) -> Judgment:
-    asked = [(turn, index) for turn in plan for index in _places(case, turn)]
+    asked = [(turn, index) for turn in plan for index in _criterion_range(case, turn)]
     read = [
         failure(reply)
         or criteria(
-            reply.text, [question.id for question in plan[turn]], quoted=[_said(case, index, turn)], finish=reply.finish
+            reply.text,
+            [question.id for question in plan[turn]],
+            quoted=[_statement(case, index, turn)],
+            finish=reply.finish,
         )
         for (turn, index), reply in zip(asked, replies, strict=True)
     ]
     criteria_ = [
-        Criterion(answer, name, mark.value, mark.evidence, stands_in(mark.evidence, _said(case, index, turn)))
+        Criterion(answer, name, mark.value, mark.evidence, stands_in(mark.evidence, _statement(case, index, turn)))
         for (turn, index), marks in zip(asked, read, strict=True)
         if isinstance(marks, Marks)
-        for answer in (range(len(case.answers)) if len(_places(case, turn)) == 1 else [index])
+        for answer in (range(len(case.answers)) if len(_criterion_range(case, turn)) == 1 else [index])
         for name, mark in marks.values.items()
     ]
     return judgment(

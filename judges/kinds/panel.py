@@ -27,9 +27,9 @@ def panel(
 
     def judge(cases: Sequence[Case]) -> list[Judgment]:
         judged = [judge(cases) for judge in judges]
-        return [_together(case, [of_judge[index] for of_judge in judged]) for index, case in enumerate(cases)]
+        return [_combined(case, [of_judge[index] for of_judge in judged]) for index, case in enumerate(cases)]
 
-    def _together(case: Case, parts: Sequence[Judgment]) -> Judgment:
+    def _combined(case: Case, parts: Sequence[Judgment]) -> Judgment:
         votes = [
             Criterion(index, judge.name, score)
             for judge, part in zip(judges, parts, strict=True)

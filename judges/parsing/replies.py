@@ -39,7 +39,7 @@ class Repeated(ValueError):
     """A JSON object that names a key twice."""
 
 
-class Found(NamedTuple):
+class ParsedReply(NamedTuple):
     """A JSON document and where it is in the text."""
 
     value: Document
@@ -59,7 +59,7 @@ def without_thinking(text: str) -> str | None:
     return None if THINKING_BEGINS.search(rest) else rest.strip()
 
 
-def documents(text: str) -> list[Found]:
+def documents(text: str) -> list[ParsedReply]:
     """Every JSON object, or list of objects, that stands by itself anywhere in the text, fenced or not.
 
     A text that is as a whole an object in Python's notation counts too. An object with a repeated key raises
@@ -72,7 +72,7 @@ def documents(text: str) -> list[Found]:
     return documents_ or _python_object(text)
 
 
-def _scan(text: str) -> Iterator[Found]:
+def _scan(text: str) -> Iterator[ParsedReply]:
     decoder = json.JSONDecoder(object_pairs_hook=_once_each, strict=False)
     position = 0
     while opening := OPENING.search(text, position):
@@ -88,7 +88,7 @@ def _scan(text: str) -> Iterator[Found]:
                 return
             continue
         if _is_document(value):
-            yield Found(value, start, end)
+            yield ParsedReply(value, start, end)
             position = end
 
 
@@ -113,7 +113,7 @@ def _is_document(value: Any) -> bool:
     return bool(values) and all(isinstance(value, dict) for value in values)
 
 
-def _python_object(text: str) -> list[Found]:
+def _python_object(text: str) -> list[ParsedReply]:
     """The text from the first brace to the last one, read as Python, if that gives an object."""
     start, end = text.find("{"), text.rfind("}") + 1
     if start < 0 or end <= start:
@@ -129,7 +129,7 @@ def _python_object(text: str) -> list[Found]:
         return []
     if len(value) < len(written.keys):
         raise Repeated(f"a key occurs twice among {', '.join(value)}")
-    return [Found(value, start, end)]
+    return [ParsedReply(value, start, end)]
 
 
 def unwrapped(text: str) -> str:

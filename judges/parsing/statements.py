@@ -40,7 +40,7 @@ from .phrases import (
     UNDECIDED,
     WRAPPERS,
 )
-from .replies import Found, Repeated, documents, own_words, sentences, undecorated, without_thinking
+from .replies import ParsedReply, Repeated, documents, own_words, sentences, undecorated, without_thinking
 
 Value = str | float
 
@@ -124,7 +124,7 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
 LEADING = 400  # characters before a document that may say what it is; of more, many documents would take too long
 
 
-def is_own(text: str, candidate: Found, quoted: Sequence[str]) -> bool:
+def is_own(text: str, candidate: ParsedReply, quoted: Sequence[str]) -> bool:
     """Whether a document is the judge's: the whole reply is; not one that an answer has too, nor an example."""
     document = text[candidate.start : candidate.end]
     line = text.rfind("\n", 0, candidate.start) + 1

@@ -26,7 +26,7 @@ FORWARD, BACKWARD, MERGE = 4096, 2048, 128
 SUMS = 4  # what `score` leaves of each row and share: largest logit, Σ e^z, Σ z e^z, the said logit
 PROCESSORS = {80: 108, 90: 132}
 INFINITY = tl.constexpr(float("inf"))
-NOBODY = tl.constexpr(IGNORED)
+NO_TARGET = tl.constexpr(IGNORED)
 REHEARSALS = [
     {"N": 256, "D": 256, "V": 1536},
     {"N": 256, "D": 256, "V": 1536, "bias": True, "softcap": 30.0, "temperature": 0.7},
@@ -242,7 +242,7 @@ def score(
     split = tl.program_id(1)
     n = first + tl.arange(0, BLOCK_N)
     known = n < rows
-    target_id = tl.load(target + n, mask=known, other=NOBODY).to(tl.int32)
+    target_id = tl.load(target + n, mask=known, other=NO_TARGET).to(tl.int32)
     top = tl.full([BLOCK_N], -INFINITY, tl.float32)
     mass = tl.zeros([BLOCK_N], tl.float32)
     mean = tl.zeros([BLOCK_N], tl.float32)
@@ -318,7 +318,7 @@ def merge(sums, target, out, rows, number, BLOCK: tl.constexpr):
         mean += other_fade * (other_mean + other_mass * (finite(other) - shift))
         mass = fade * mass + other_fade * other_mass
         top = above
-    counted = tl.load(target + n, mask=known, other=NOBODY) != NOBODY
+    counted = tl.load(target + n, mask=known, other=NO_TARGET) != NO_TARGET
     width = tl.log(mass)
     tl.store(out + n, tl.where(counted, of_said - finite(top) - width, 0.0), mask=known)
     tl.store(out + rows + n, tl.where(counted, width - mean / mass, 0.0), mask=known)
@@ -356,7 +356,7 @@ def stream_forward(
         mean = fade * (mean + mass * (finite(top) - shift)) + tl.sum(e * tl.where(e > 0, z, 0.0), 0)
         mass = fade * mass + tl.sum(e, 0)
         top = above
-    counted = target_id != NOBODY
+    counted = target_id != NO_TARGET
     width = tl.log(mass)
     tl.store(out + row, tl.where(counted, of_said - finite(top) - width, 0.0))
     tl.store(out + rows + row, tl.where(counted, width - mean / mass, 0.0))

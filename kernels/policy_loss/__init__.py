@@ -189,11 +189,11 @@ def _tokens(
     live = weight.detach() != 0
     live = live if mask is None else live & mask
 
-    def kept(tensor: Tensor) -> Tensor:
+    def detached(tensor: Tensor) -> Tensor:
         return torch.where(live, tensor.to(wide(logprob.dtype)), 0)
 
-    old, advantage, weight = (kept(tensor.detach()) for tensor in (old, advantage, weight))
-    return _Tokens(kept(logprob), old, advantage, weight, live, None if base is None else kept(base.detach()))
+    old, advantage, weight = (detached(tensor.detach()) for tensor in (old, advantage, weight))
+    return _Tokens(detached(logprob), old, advantage, weight, live, None if base is None else detached(base.detach()))
 
 
 def _per_token(

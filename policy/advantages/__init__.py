@@ -1,1 +1,1 @@
-"""Rewards -> how much better an answer, or a token of it, was than expected; one file per formula."""
+"""Rewards -> how much better a completion, or a token of it, was than expected; one file per formula."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import as_float, check_finite, kept
+from ..composition.groups import as_float, check_finite, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 STAGES, STEPS = 8, 20  # of graduated non-convexity, and re-weighted means in each
@@ -39,7 +39,7 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
             warnings.warn(
                 "are: of rewards with two values the centre is the more frequent one; take grpo", stacklevel=2
             )
-        return kept((rewards - location(r, shape, blocks, floor)) / (r.std() + epsilon), known, rewards)
+        return masked_advantages((rewards - location(r, shape, blocks, floor)) / (r.std() + epsilon), known, rewards)
 
     return estimate
 

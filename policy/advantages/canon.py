@@ -1,10 +1,11 @@
-"""An answer against those of its group that are unlike it in length or entropy, and against those that are like it."""
+"""A completion against those of its group that are unlike it in length or entropy, and against those that are like
+it."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 METRICS = {"length": "high", "entropy": "low"}  # whose rewards α scales in the released code
@@ -13,12 +14,12 @@ METRICS = {"length": "high", "entropy": "low"}  # whose rewards α scales in the
 def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> AdvantageEstimator:
     """A_i = μ (r_i - mean of the other half) + (1 - μ) (r_i - mean of the own half)     CANON 2025, arXiv:2509.23962
 
-    A group's answers are halved by `metric`: "length" in tokens, or "entropy", the mean over the answer's tokens
-    (`rollout.entropy`). μ in [0, 1]: 1 asks which half is better, 0 who is best within a half, 1/2 is exactly
-    `dr_grpo`. α scales the rewards of one side in the first comparison, as in the released code: those of long answers,
-    or of answers of low entropy; α < 1 with "length" prefers short answers, 1 neither.
+    A group's completions are halved by `metric`: "length" in tokens, or "entropy", the mean over the completion's
+    tokens (`rollout.entropy`). μ in [0, 1]: 1 asks which half is better, 0 who is best within a half, 1/2 is exactly
+    `dr_grpo`. α scales the rewards of one side in the first comparison, as in the released code: those of long
+    completions, or of completions of low entropy; α < 1 with "length" prefers short completions, 1 neither.
 
-    Ours: answers that tie in the middle, and the middle one of an odd group, belong to both halves in part, so that
+    Ours: completions that tie in the middle, and the middle one of an odd group, belong to both halves in part, so that
     order never matters and μ = 1/2 is `dr_grpo` for every group. The paper divides by the longest length:
     `aggregations.fixed_length`.
     """
@@ -37,7 +38,7 @@ def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> Adv
         above, below = (half_mean(r * scaled, share, rollout.group, valid) for share in (upper, 1 - upper))
         inter = r * scaled - upper * below - (1 - upper) * above
         intra = r - upper * high - (1 - upper) * low
-        return kept(mu * inter + (1 - mu) * intra, valid, rewards)
+        return masked_advantages(mu * inter + (1 - mu) * intra, valid, rewards)
 
     if metric == "entropy":
         estimate.reads = ("entropy",)  # type: ignore[attr-defined]

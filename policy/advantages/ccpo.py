@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -14,9 +14,9 @@ def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: fl
     """The thinker's advantage of `adv_ccpo`                                            CCPO 2026, arXiv:2603.21563, v2
 
     λ = `lam` is 0.2 in the released code, for verdicts of -1 and 1; for 0 and 1 the same is 0.1.
-    Rewards are [N, 2], what the answer that read the thought got and what one got that did not, as the reward `ccpo`
-    has them; leave their weights at 1. `middle` lies between failure and success: rewards that are all on one side of
-    it have no bonus. The solver's advantage is `dr_grpo` of its joint answers, which
+    Rewards are [N, 2], what the completion that read the thought got and what one got that did not, as the reward
+    `ccpo` has them; leave their weights at 1. `middle` lies between failure and success: rewards that are all on one
+    side of it have no bonus. The solver's advantage is `dr_grpo` of its joint completions, which
     `--rollouts 'ccpo(thinker=PATH, alone=False)'` writes.
     """
     if lam < 0:
@@ -65,4 +65,4 @@ def event(
 
 def _centred(r: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     statistics = groups(r, group)
-    return kept(r - statistics.mean, statistics.valid, r)
+    return masked_advantages(r - statistics.mean, statistics.valid, r)

@@ -1,4 +1,4 @@
-"""An agent by what it made of a critique, and by what its own critique made of the other's answer."""
+"""An agent by what it made of a critique, and by what its own critique made of the other's completion."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.groups import as_float, check_finite, groups, kept
+from ..composition.groups import as_float, check_finite, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 from .are import location
 
@@ -48,24 +48,24 @@ def dacr(
 
 
 def adv_dacr(
-    answers: Float[Tensor, "N A"],
+    completions: Float[Tensor, "N A"],
     rewrites: Float[Tensor, "N A"],
     group: Int[Tensor, " N"],
     gamma: float,
     loc: Location,
     epsilon: float = 1e-4,
 ) -> Float[Tensor, "N A"]:
-    """A_i = (R_i - μ_i) / (std_batch R_i + ε),  R_i = R_rewrite,i + γ Δ_i,  Δ_i = R_rewrite,j - R_answer,j,  j ≠ i
+    """A_i = (R_i - μ_i) / (std_batch R_i + ε),  R_i = R_rewrite,i + γ Δ_i,  Δ_i = R_rewrite,j - R_completion,j,  j ≠ i
 
     Of two agents i, one a column; μ is what `loc` finds and std has N - 1 below it. γ = 0 with the group's mean is
     `lite_ppo` of the rewrites, and with one centre of the batch `are`. A row that misses one of an agent's three
     rewards has advantage 0 there and has no effect.
     """
-    if answers.shape[1] != 2:
-        raise ValueError(f"dacr: agents are two, got {answers.shape[1]}")
-    for turn in (answers, rewrites):
+    if completions.shape[1] != 2:
+        raise ValueError(f"dacr: agents are two, got {completions.shape[1]}")
+    for turn in (completions, rewrites):
         check_finite(turn)
-    total = as_float(rewrites) + gamma * (rewrites - answers).flip(1)
+    total = as_float(rewrites) + gamma * (rewrites - completions).flip(1)
     return torch.stack([_advantage(column, group, loc, epsilon) for column in total.unbind(1)], 1)
 
 
@@ -75,7 +75,7 @@ def _advantage(total: Tensor, group: Tensor, loc: Location, epsilon: float) -> F
     r = total[valid].double()
     if len(r) < 2 or bool(r.min() == r.max()):
         return torch.zeros_like(total)
-    return kept((total - centre) / (r.std() + epsilon), valid, total)
+    return masked_advantages((total - centre) / (r.std() + epsilon), valid, total)
 
 
 def located(name: str, shape: float | None, blocks: int, floor: float) -> Location:

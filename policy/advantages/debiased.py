@@ -1,10 +1,10 @@
-"""A verdict against the pass rate that its group's share of right answers speaks for."""
+"""A verdict against the pass rate that its group's share of right completions speaks for."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import ONLY_VERDICTS, groups, kept
+from ..composition.groups import ONLY_VERDICTS, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 HALVINGS = 60  # of [0, 1]: finer than float64
@@ -13,7 +13,7 @@ HALVINGS = 60  # of [0, 1]: finer than float64
 def debiased() -> AdvantageEstimator:
     """A_i = r_i - f⁻¹(p̂),  f(p) = E[p̂ | the group is mixed] = (p - p^G) / (1 - (1 - p)^G - p^G)
 
-    Ours, after the bias that Yang et al. 2026 (arXiv:2601.08521) find: p̂ is the share of right answers among the
+    Ours, after the bias that Yang et al. 2026 (arXiv:2601.08521) find: p̂ is the share of right completions among the
     group's G, and only mixed groups have an advantage, so that of hard prompts p̂ is too high on average and of easy
     ones too low. f⁻¹(p̂) is kept within [1/2G, 1 - 1/2G], as a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or
     1, NaN where missing. Groups of equal rewards have advantage exactly 0; for G = 2 it is `dr_grpo`.
@@ -27,7 +27,7 @@ def debiased() -> AdvantageEstimator:
                 f"debiased: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
             )
         mixed = statistics.valid & (statistics.variance > 0)
-        return kept(rewards - pass_rate(statistics.mean, statistics.number), mixed, rewards)
+        return masked_advantages(rewards - pass_rate(statistics.mean, statistics.number), mixed, rewards)
 
     return estimate
 
@@ -38,7 +38,7 @@ def mixed_share(p: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Te
 
 
 def pass_rate(share: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """f⁻¹ of a share of right answers by bisection, within [1/2G, 1 - 1/2G]; the share itself for G <= 2."""
+    """f⁻¹ of a share of right completions by bisection, within [1/2G, 1 - 1/2G]; the share itself for G <= 2."""
     low, high = torch.zeros_like(share), torch.ones_like(share)
     for _ in range(HALVINGS):
         middle = (low + high) / 2

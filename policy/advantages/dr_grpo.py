@@ -1,21 +1,21 @@
-"""An answer against the mean of its group, in the reward's own units."""
+"""A completion against the mean of its group, in the reward's own units."""
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
 def dr_grpo() -> AdvantageEstimator:
     """A_i = r_i - mean_j r_j                                              Liu et al. 2025, arXiv:2503.20783
 
-    Without the standard deviation a prompt's weight does not grow as its answers become alike. The paper also sums
+    Without the standard deviation a prompt's weight does not grow as its completions become alike. The paper also sums
     tokens over a fixed length: `aggregations.fixed_length`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)
-        return kept(rewards - statistics.mean, statistics.valid, rewards)
+        return masked_advantages(rewards - statistics.mean, statistics.valid, rewards)
 
     return estimate

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import as_float, groups, kept, standardised
+from ..composition.groups import as_float, groups, masked_advantages, standardised
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -31,6 +31,6 @@ def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> Ad
         ]
         total, valid = torch.stack(terms).sum(0), parts[0].valid
         total[valid] = standardised(total[valid], epsilon)
-        return kept(total, valid, rewards)
+        return masked_advantages(total, valid, rewards)
 
     return estimate

@@ -1,9 +1,9 @@
-"""An answer against the mean of its group, in units of the group's standard deviation."""
+"""A completion against the mean of its group, in units of the group's standard deviation."""
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -16,6 +16,8 @@ def grpo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)
-        return kept((rewards - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, rewards)
+        return masked_advantages(
+            (rewards - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, rewards
+        )
 
     return estimate

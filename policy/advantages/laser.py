@@ -1,4 +1,4 @@
-"""The verifier's verdict and what the policy itself thinks of its answer, made comparable and added."""
+"""The verifier's verdict and what the policy itself thinks of its completion, made comparable and added."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -20,11 +20,11 @@ def laser(
 ) -> AdvantageEstimator:
     """A_i = w_1 z(r_i) + w_2 z(clip(s_i, 0, 1)),   s_i = β (ℓ_i - c)          LaSeR: Yang et al. 2025, arXiv:2510.14943
 
-    Rewards are [N, 2]: the verifier's r, and ℓ = log π(z | x, y), nats, of one fixed unused token z behind the answer.
-    z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the start policy's mean ℓ: -23 for Qwen, -25 for
-    OctoThinker in the released code; β = 0.1. Of an answer that was cut off s is 0. Where std of s is at most `spread`
-    in a group, z(r) stands for it too, as in the released code. `weights` are those of --weight, 0.9 and 0.1 unless
-    told; (1, 0) is `grpo`. A row that misses either has no effect.
+    Rewards are [N, 2]: the verifier's r, and ℓ = log π(z | x, y), nats, of one fixed unused token z behind the
+    completion. z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the start policy's mean ℓ: -23 for
+    Qwen, -25 for OctoThinker in the released code; β = 0.1. Of a completion that was cut off s is 0. Where std of s is
+    at most `spread` in a group, z(r) stands for it too, as in the released code. `weights` are those of --weight, 0.9
+    and 0.1 unless told; (1, 0) is `grpo`. A row that misses either has no effect.
 
     The policy learns to say s: `self_reward_error`.
     """
@@ -48,22 +48,23 @@ def laser(
             (reward - part.mean) / (part.variance.sqrt() + epsilon) for reward, part in ((r, of_r), (s, of_s))
         )
         self_advantage = torch.where(of_s.variance.sqrt() > spread, self_advantage, z)
-        return kept(shares[0] * z + shares[1] * self_advantage, of_r.valid, rewards)
+        return masked_advantages(shares[0] * z + shares[1] * self_advantage, of_r.valid, rewards)
 
     return estimate
 
 
 def self_reward(log_ratio: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
-    """s = β (ℓ - c): near the verdict, once it is learnt; ranks answers at test time for one token more each."""
+    """s = β (ℓ - c): near the verdict, once it is learnt; ranks completions at test time for one token more each."""
     return beta * (log_ratio - reference)
 
 
 def self_reward_error(
     score: Float[Tensor, " N"], verdict: Float[Tensor, " N"], finished: Float[Tensor, " N"]
 ) -> Float[Tensor, " N"]:
-    """(s_i - r_i)² n / (2 n_r) of answers that ended by themselves, 0 of others; n_r of them have the verdict r.
+    """(s_i - r_i)² n / (2 n_r) of completions that ended by themselves, 0 of others; n_r of them have the verdict r.
 
-    Right and wrong answers weigh the same in its mean over the n, however rare one of them is. `finished` is 0 or 1.
+    Right and wrong completions weigh the same in its mean over the n, however rare one of them is. `finished` is 0 or
+    1.
     """
     counted = finished * (verdict == 1), finished * (verdict == 0)
     number = finished.sum()

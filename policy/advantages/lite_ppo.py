@@ -1,9 +1,9 @@
-"""An answer against the mean of its group, in units of the whole batch's standard deviation."""
+"""A completion against the mean of its group, in units of the whole batch's standard deviation."""
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -18,6 +18,6 @@ def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
         statistics = groups(rewards, rollout.group)
         counted = rewards[statistics.valid].double()
         spread = counted.std() if len(counted) > 1 else counted.new_zeros(())
-        return kept((rewards - statistics.mean) / (spread + epsilon), statistics.valid, rewards)
+        return masked_advantages((rewards - statistics.mean) / (spread + epsilon), statistics.valid, rewards)
 
     return estimate

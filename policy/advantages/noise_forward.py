@@ -3,17 +3,17 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import ONLY_VERDICTS, check_finite, kept
+from ..composition.groups import ONLY_VERDICTS, check_finite, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
 def noise_forward(*, false_negative: float) -> AdvantageEstimator:
     """A_i = ρ1 for a verdict of 1, ρ1 - 1 for 0                               Cai et al. 2025, arXiv:2510.00915
 
-    ρ1 = P(verdict 0 | right) in [0, 1]. Over the verifier's noise the weight's mean is 0 for a right answer and
+    ρ1 = P(verdict 0 | right) in [0, 1]. Over the verifier's noise the weight's mean is 0 for a right completion and
     -(1 - ρ0 - ρ1) for a wrong one, so only ρ1 has to be known. It is no baseline of a group: centred, it would vanish
-    (the weight is r - (1 - ρ1)). ρ1 = 0 pushes wrong answers down and right ones nowhere; ρ1 = 1/2 is REINFORCE with
-    rewards of ±1/2.
+    (the weight is r - (1 - ρ1)). ρ1 = 0 pushes wrong completions down and right ones nowhere; ρ1 = 1/2 is REINFORCE
+    with rewards of ±1/2.
     """
     if not 0 <= false_negative <= 1:
         raise ValueError(f"noise_forward: false_negative is a rate in [0, 1], got {false_negative}")
@@ -26,6 +26,6 @@ def noise_forward(*, false_negative: float) -> AdvantageEstimator:
             raise ValueError(
                 f"noise_forward: rewards are verdicts of 0 or 1, got {rewards[odd][0].item():g}; {ONLY_VERDICTS}"
             )
-        return kept(rewards.double() - (1 - false_negative), known, rewards)
+        return masked_advantages(rewards.double() - (1 - false_negative), known, rewards)
 
     return estimate

@@ -1,9 +1,9 @@
-"""An answer against the mean of its group's others."""
+"""A completion against the mean of its group's others."""
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
 
@@ -13,6 +13,6 @@ def rloo() -> AdvantageEstimator:
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)
         others = (statistics.number - 1).clamp_min(1)
-        return kept((rewards - statistics.mean) * statistics.number / others, statistics.valid, rewards)
+        return masked_advantages((rewards - statistics.mean) * statistics.number / others, statistics.valid, rewards)
 
     return estimate

@@ -1,4 +1,4 @@
-"""Every answer alike, so that a long answer's tokens weigh less."""
+"""Every completion alike, so that a long completion's tokens weigh less."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -9,7 +9,7 @@ from ..types import Aggregation
 def completion_mean() -> Aggregation:
     """w_it = 1 / (N n_i)                                                 GRPO, arXiv:2402.03300, eq. 3"""
 
-    def weigh(response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:
-        return response.float() / (response.sum(1, keepdim=True).clamp_min(1) * max(answers, 1.0))
+    def weigh(response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
+        return response.float() / (response.sum(1, keepdim=True).clamp_min(1) * max(completions, 1.0))
 
     return weigh

@@ -1,4 +1,4 @@
-"""Every token alike, whatever the lengths of the step's answers."""
+"""Every token alike, whatever the lengths of the step's completions."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -9,9 +9,9 @@ from ..types import Aggregation
 def fixed_length(length: int) -> Aggregation:
     """w_it = 1 / (N L_max)                                               Dr. GRPO, arXiv:2503.20783"""
     if length < 1:
-        raise ValueError(f"fixed_length: length is the longest answer's, at least 1, got {length}")
+        raise ValueError(f"fixed_length: length is the longest completion's, at least 1, got {length}")
 
-    def weigh(response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:
-        return response.float() / (length * max(answers, 1.0))
+    def weigh(response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
+        return response.float() / (length * max(completions, 1.0))
 
     return weigh

@@ -9,7 +9,7 @@ from ..types import Aggregation
 def token_mean() -> Aggregation:
     """w_it = 1 / Σ_i n_i                                                 DAPO, arXiv:2503.14476; PPO"""
 
-    def weigh(response: Bool[Tensor, "N L"], answers: float, tokens: float) -> Float[Tensor, "N L"]:
+    def weigh(response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
         return response.float() / max(tokens, 1.0)
 
     return weigh

@@ -1,4 +1,4 @@
-"""Rewards of a step's answers -> what the loss is made of: advantages, token weights, and how they came about."""
+"""Rewards of a step's completions -> what the loss is made of: advantages, token weights, and how they came about."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ from torch import Tensor
 from ...kernels.policy_loss import ClipRule, divergence
 from ..types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler, State, TokenEstimator, Transform
 from .chain import Composed, weighted_sum
-from .completion_losses import AnswerLoss
+from .completion_losses import CompletionLoss
 from .rows import at_last_token
 
-PLACES = ("loss", "token", "answer")
+PENALTY_LEVELS = ("loss", "token", "completion")
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """β KL(π | base): a term of the loss, of every token's reward, or of the answer's reward.
+    """β KL(π | base): a term of the loss, of every token's reward, or of the completion's reward.
 
     In a reward, token t costs β k(log π_old(y_t), log base(y_t)); `kind` k and `corrected` are those of
     `kernels.policy_loss`.
@@ -33,8 +33,8 @@ class Penalty:
 
     def __post_init__(self) -> None:
         """Only known places."""
-        if self.place not in PLACES:
-            raise ValueError(f"the KL penalty is in one of {', '.join(PLACES)}, got {self.place!r}")
+        if self.place not in PENALTY_LEVELS:
+            raise ValueError(f"the KL penalty is in one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
 
     @property
     def in_reward(self) -> bool:
@@ -42,7 +42,7 @@ class Penalty:
         return self.beta != 0 and self.place != "loss"
 
     def cost(self, rollout: Rollout) -> Float[Tensor, "N L"]:
-        """β k of every token, 0 outside the answers."""
+        """β k of every token, 0 outside the completions."""
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
         kl = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
@@ -68,7 +68,8 @@ class Scored(NamedTuple):
     advantages: dict[str, Tensor]
     """By stage: `estimate` [N] or [N, L], then each transform; the last is trained on."""
     weights: Float[Tensor, "N L"]
-    """Of the loss: aggregation times the scheduler's; 0 outside the answers and for answers without a reward."""
+    """Of the loss: aggregation times the scheduler's; 0 outside the completions and for completions without a
+    reward."""
 
     @property
     def advantage(self) -> Float[Tensor, "N L"]:
@@ -82,8 +83,8 @@ class Algorithm:
     """A policy-gradient method as its formulas; `state` is what they remember between steps."""
 
     advantage: AdvantageEstimator
-    rule: ClipRule | AnswerLoss
-    """Or a loss of whole answers."""
+    rule: ClipRule | CompletionLoss
+    """Or a loss of whole completions."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
     """w_k of the reward's components; the others are only watched. None given: 1 for every source's component."""
@@ -140,7 +141,7 @@ class Algorithm:
         last = [*rewards_by_stage.values()][-1]
         shares = self.shares or dict.fromkeys(rewards.names, 1.0)
         for name in shares:
-            last.place(name)
+            last.index(name)
         total = weighted_sum(last.values, [shares.get(name, 0.0) for name in last.names])
         trained = [name for name, share in shares.items() if share]
         if trained:
@@ -160,14 +161,14 @@ class Algorithm:
                 raise ValueError(
                     "an estimator that is given the components apart reads no rewards of steps; take another advantage"
                 )
-            return rewards.values[:, [rewards.place(name) for name in trained]]
+            return rewards.values[:, [rewards.index(name) for name in trained]]
         if earned.dim() == 1 or isinstance(self.advantage, TokenEstimator):
             return earned
         return torch.where(total.isnan(), total, earned.sum(1))
 
     def _earned(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
         """Return the rewards of completions [N], or of tokens [N, L] where there are any."""
-        if self.penalty.in_reward and self.penalty.place == "answer":
+        if self.penalty.in_reward and self.penalty.place == "completion":
             total = total - self.penalty.cost(rollout).sum(1)
         tokens = [] if rewards.steps is None else [rewards.steps.nan_to_num(0)]
         if self.penalty.in_reward and self.penalty.place == "token":

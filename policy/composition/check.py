@@ -13,7 +13,7 @@ from ...kernels.policy_loss import ClipRule
 from ...rm.errors import UsageError
 from ..types import Rewards, Rollout, TokenEstimator, Transform
 from .algorithm import Algorithm, Scored
-from .completion_losses import shares_and_slopes, whole_answers
+from .completion_losses import completion_loss_inputs, shares_and_slopes
 
 GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens of a completion, completions of a group
 
@@ -189,7 +189,7 @@ def _check_loss(rule: Any, scored: Scored, rollout: Rollout, size: int) -> None:
     if rollout.base is not None:
         inputs["base"] = rollout.base
     weights = scored.weights.float()
-    completions = whole_answers(logprob, rollout.response, weights, inputs, size, 0)
+    completions = completion_loss_inputs(logprob, rollout.response, weights, inputs, size, 0)
     check = functools.partial(_check_tensor, shapes=((N,),))
     share, slope = shares_and_slopes(_guarded("the loss", rule, check), completions, weights.sum(1))
     if not (share.isfinite().all() and slope.isfinite().all()):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..training.forward import Answers, answers_of
+from ..training.forward import CompletionBatch, batch_of
 from ..training.replay_buffer import Batch
-from .completion_losses import WholeAnswers, joined, shares_and_slopes, whole_answers
+from .completion_losses import CompletionLossInputs, completion_loss_inputs, joined, shares_and_slopes
 
 if TYPE_CHECKING:
     from ..training.trainer import PolicyTrainer
@@ -22,7 +22,7 @@ def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> N
     """
     parts, weights = [], []
     for batch in micro_batches:
-        rows = answers_of(batch)
+        rows = batch_of(batch)
         weights.append(batch["weights"] * batch.get("importance_sampling_ratio", 1.0))
         logprob = trainer._read(trainer.model, rows).logprob
         parts.append(completions_of(trainer, logprob, rows, weights[-1], batch))
@@ -36,8 +36,8 @@ def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> N
 
 
 def completions_of(
-    trainer: "PolicyTrainer", logprob: Tensor, rows: Answers, weights: Tensor, inputs: Batch
-) -> WholeAnswers:
+    trainer: "PolicyTrainer", logprob: Tensor, rows: CompletionBatch, weights: Tensor, inputs: Batch
+) -> CompletionLossInputs:
     """Return what a loss of whole completions reads of a micro-batch; groups are numbered over all processes."""
     args, row = trainer.args, inputs["row"]
     local_rows = (
@@ -46,4 +46,4 @@ def completions_of(
     batches, processes = row // local_rows, trainer.accelerator
     row = (batches * processes.num_processes + processes.process_index) * local_rows + row % local_rows
     updates = trainer._step % args.cycle // args.gradient_accumulation_steps
-    return whole_answers(logprob, rows.response, weights, inputs | {"row": row}, trainer._size, updates)
+    return completion_loss_inputs(logprob, rows.response, weights, inputs | {"row": row}, trainer._size, updates)

@@ -1,4 +1,4 @@
-"""What a loss of completions gets of them, and its gradient where it compares answers of several micro-batches."""
+"""Inputs of losses of whole completions, and the gradient of a loss that compares completions across micro-batches."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,59 +11,60 @@ from torch import Tensor
 from ...kernels.policy_loss import ClipRule
 
 
-class WholeAnswers(NamedTuple):
-    """Answers of one micro-batch, as a loss of whole answers sees them."""
+class CompletionLossInputs(NamedTuple):
+    """The inputs of a loss of whole completions: one micro-batch's."""
 
     logprob: Float[Tensor, " N"]
-    """Σ_t log π(y_t) over the answer's tokens, nats; the loss's gradient goes here."""
+    """Σ_t log π(y_t) over the completion's tokens, nats; the loss's gradient goes here."""
     old: Float[Tensor, " N"]
-    """The same under the policy that wrote the answer."""
+    """The same under the policy that wrote the completion."""
     advantage: Float[Tensor, " N"]
-    """NaN: the answer has no loss."""
+    """NaN: the completion has no loss."""
     group: Int[Tensor, " N"]
-    """Answers to one prompt share a number. A `PerCompletionLoss` may see a part of them, every other loss sees all."""
+    """Completions of one prompt share a number. A `PerCompletionLoss` may see some of them, any other loss sees all."""
     length: Int[Tensor, " N"]
     """Tokens."""
-    place: Int[Tensor, " N"]
-    """In its group, from 0."""
+    index: Int[Tensor, " N"]
+    """Position in its group, from 0."""
     size: int
-    """Answers in a group."""
+    """Completions in a group."""
     updates: int = 0
-    """Optimizer steps that were made since the answers were written."""
+    """Optimizer steps that were made since the completions were written."""
     base: Float[Tensor, " N"] | None = None
     """Σ_t log π(y_t) under the reference, where it is read."""
 
 
-AnswerLoss = Callable[[WholeAnswers], Tensor]
-"""-> [N], which the answers' weights are multiplied with. It may compare the completions of a group, as `p3o` does."""
+CompletionLoss = Callable[[CompletionLossInputs], Tensor]
+"""-> [N], which the completions' weights are multiplied with. It may compare the completions of a group, as `p3o`
+does."""
 
 
 @dataclass(frozen=True)
 class PerCompletionLoss:
     """A loss whose value for a completion depends on that completion alone, so that micro-batches are read apart."""
 
-    compute: AnswerLoss
+    compute: CompletionLoss
 
-    def __call__(self, completions: WholeAnswers) -> Tensor:
+    def __call__(self, completions: CompletionLossInputs) -> Tensor:
         """Return the loss [N]."""
         return self.compute(completions)
 
 
-def compares_completions(rule: ClipRule | AnswerLoss) -> bool:
+def compares_completions(rule: ClipRule | CompletionLoss) -> bool:
     """Return whether the loss of a completion may depend on the others of its group."""
     return not isinstance(rule, ClipRule | PerCompletionLoss)
 
 
-def joined(parts: Sequence[WholeAnswers], gather: Callable[[Tensor], Tensor]) -> WholeAnswers:
+def joined(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:
     """Concatenate the completions of several micro-batches, and `gather` those of all processes."""
     columns = zip(*parts, strict=True)
-    return WholeAnswers(
+    return CompletionLossInputs(
         *(gather(torch.cat(column)) if isinstance(column[0], Tensor) else column[0] for column in columns)
     )
 
 
 def shares_and_slopes(
-    rule: AnswerLoss, completions: WholeAnswers, weight: Float[Tensor, " N"]
+    rule: CompletionLoss, completions: CompletionLossInputs, weight: Float[Tensor, " N"]
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Return w_i L_i of every completion i, and d_i = ∂(Σ_j w_j L_j) / ∂ log π(y_i).
 
@@ -80,7 +81,7 @@ def shares_and_slopes(
 
 
 def completion_loss(
-    rule: AnswerLoss, completions: WholeAnswers, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
+    rule: CompletionLoss, completions: CompletionLossInputs, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
 ) -> Float[Tensor, ""]:
     """Return Σ_i w_i L_i of a micro-batch, with the gradient that its completions have in the whole step's loss.
 
@@ -92,17 +93,17 @@ def completion_loss(
     return (inputs["loss_share"] + inputs["loss_slope"] * moved).sum()
 
 
-def whole_answers(
+def completion_loss_inputs(
     logprob: Float[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
     weights: Float[Tensor, "N L"],
     inputs: Mapping[str, Tensor],
     size: int,
     updates: int,
-) -> WholeAnswers:
-    """Of a micro-batch of the trainer's; an answer that weighs nothing has no advantage."""
+) -> CompletionLossInputs:
+    """Of a micro-batch of the trainer's; a completion that weighs nothing has no advantage."""
     logprob_sum, old, base = (logprob * response).sum(1), inputs.get("old_per_token_logps"), inputs.get("base")
-    return WholeAnswers(
+    return CompletionLossInputs(
         logprob_sum,
         logprob_sum.detach() if old is None else (old * response).sum(1),
         inputs["advantages"][:, 0].masked_fill(weights.sum(1) == 0, torch.nan),
@@ -115,12 +116,12 @@ def whole_answers(
     )
 
 
-def own_answers(size: int, agents: int) -> int:
-    """How many answers of a group, its first ones, are by the policy that learns; the others are its partners'.
+def n_own_completions(size: int, agents: int) -> int:
+    """How many completions of a group, its first ones, are by the policy that learns; the others are its partners'.
 
     A group that the agents cannot share evenly is the learner's alone, as in an evaluation.
 
-    >>> own_answers(8, 2), own_answers(1, 2)
+    >>> n_own_completions(8, 2), n_own_completions(1, 2)
     (4, 1)
     """
     return size if size % agents else size // agents

@@ -1,4 +1,4 @@
-"""Sums over the answers to one prompt: what most advantages are made of."""
+"""Sums over the completions to one prompt: what most advantages are made of."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def as_float(rewards: Tensor) -> Tensor:
     return rewards if rewards.is_floating_point() else rewards.double()
 
 
-def kept(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], like: Tensor) -> Float[Tensor, " N"]:
+def masked_advantages(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], like: Tensor) -> Float[Tensor, " N"]:
     """0 where a row does not count; in the rewards' dtype, or float64 where that is of integers."""
     return torch.where(valid, advantages, 0).to(as_float(like).dtype)
 

@@ -1,4 +1,4 @@
-"""Answers as rows [N, L] in which some positions are the answer's own."""
+"""Completions as rows [N, L] in which some positions are the completion's own."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +12,7 @@ def bounds_of_rows(rows: Float[Tensor, "N L"]) -> Int[Tensor, " _"]:
 
 
 def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
-    """The answer's last position; nowhere in an empty answer."""
+    """The completion's last position; nowhere in an empty completion."""
     left = response.flip(1).cumsum(1).flip(1)  # tokens from here on
     return response & (left == 1)
 
@@ -32,7 +32,7 @@ def own_first(response: Bool[Tensor, "N L"]) -> Int[Tensor, "N L"]:
 
 
 def at_last_token(rewards: Float[Tensor, "N ..."], response: Bool[Tensor, "N L"]) -> Float[Tensor, "N L"]:
-    """Rewards of answers [N] where the answers end; rewards of tokens [N, L] as they are."""
+    """Rewards of completions [N] where the completions end; rewards of tokens [N, L] as they are."""
     if rewards.dim() == 2:
         return rewards
     return torch.where(last_token(response), rewards[:, None], 0)

@@ -10,10 +10,10 @@ from .sec import boltzmann
 def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
 
-    mean|A| is over the source's last `window` answers, which has to be given, as the paper's could not be read; n_d
-    counts all its answers so far and N those of all sources. A source without answers has a mean of 0 and the largest
-    bonus. The sources are those that were ever named; τ = `temperature` > 0. The state is, by source, the recent |A|
-    and the count.
+    mean|A| is over the source's last `window` completions, which has to be given, as the paper's could not be read; n_d
+    counts all its completions so far and N those of all sources. A source without completions has a mean of 0 and the
+    largest bonus. The sources are those that were ever named; τ = `temperature` > 0. The state is, by source, the
+    recent |A| and the count.
     """
     if window < 1 or temperature <= 0:
         raise ValueError(f"dump: window is 1 or more and temperature is above 0, got {window} and {temperature}")

@@ -10,8 +10,8 @@ def sec(*, rate: float, temperature: float) -> Curriculum:
     """Q_c <- α mean|A| + (1 - α) Q_c of the kinds c that were trained on;  p_c = softmax(Q_c / τ)
 
     SEC: Chen et al. 2025, arXiv:2505.14970. α = `rate` in [0, 1] and τ = `temperature` > 0 have to be given: the
-    paper's could not be read. Q begins at 0; a kind without answers in this step, an empty list, keeps its Q. The kinds
-    are those that were ever named. The state is Q by kind.
+    paper's could not be read. Q begins at 0; a kind without completions in this step, an empty list, keeps its Q. The
+    kinds are those that were ever named. The state is Q by kind.
     """
     if not 0 <= rate <= 1 or temperature <= 0:
         raise ValueError(f"sec: rate lies in [0, 1] and temperature is above 0, got {rate} and {temperature}")

@@ -1,4 +1,4 @@
-"""From tokens to text while they come, and when an answer is finished."""
+"""From tokens to text while they come, and when a completion is finished."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -20,7 +20,7 @@ from ...rm.data.preference_vectors import preference_matrix
 from ...rm.errors import UsageError
 from .kv_cache import Forward, branching
 from .language_models import (
-    Voice,
+    DecodingModel,
     end_tokens,
     language_model,
     positions,
@@ -38,15 +38,15 @@ GUIDE = "guide"
 class Engine(Protocol):
     """What `decode` needs."""
 
-    base: Voice
-    """Answers are read with its tokenizer and end as it ends them."""
+    base: DecodingModel
+    """Completions are read with its tokenizer and end as it ends them."""
     guides: tuple[str, ...]
     """Their names."""
     eos: frozenset[int]
     counters: Counters
 
     def session(self, requests: Sequence[Request]) -> AbstractContextManager[Session]:
-        """A batch, open until its answers are finished. A model serves one session at a time."""
+        """A batch, open until its completions are finished. A model serves one session at a time."""
         ...
 
 
@@ -58,11 +58,11 @@ class SharedBackbone:
     for both, so both read the same prompt.
     """
 
-    def __init__(self, guide: Voice, *, encoder: Encoder | None = None, late: bool = False):
+    def __init__(self, guide: DecodingModel, *, encoder: Encoder | None = None, late: bool = False):
         if guide.adapter is None:
             raise UsageError("a shared backbone needs a guide with an adapter; decode two models with SeparateModels")
         self.guide, self.late, self.adapter = guide, late, guide.adapter
-        self.base = Voice(guide.model, encoder or guide.encoder, adapter=guide.adapter)
+        self.base = DecodingModel(guide.model, encoder or guide.encoder, adapter=guide.adapter)
         self.guides, self.eos, self.counters = (GUIDE,), end_tokens(self.base), Counters()
         self.vocabulary = shared_vocabulary([self.base, guide])
 
@@ -98,29 +98,29 @@ class SeparateModels:
     w α_i, and where that is 0 for the whole batch its model does not run. A base's own adapter is set aside.
     """
 
-    def __init__(self, base: Voice, guides: Voice | Mapping[str, Voice] | None = None):
+    def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
         self.base = base
         self.by_objective = isinstance(guides, Mapping)
         named = dict(guides) if isinstance(guides, Mapping) else {} if guides is None else {GUIDE: guides}
         if self.by_objective:
             _refuse_followers(named)
-        self.guides, self.voices = tuple(named), list(named.values())
+        self.guides, self.guide_models = tuple(named), list(named.values())
         self.eos, self.counters = end_tokens(base), Counters()
-        self.vocabulary = shared_vocabulary([base, *self.voices])
+        self.vocabulary = shared_vocabulary([base, *self.guide_models])
 
     @contextmanager
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:
         """See `Engine`."""
         weights, alphas = self._weights(requests), self._alphas(requests)
         used = _used(weights)
-        decoders = [self.base, *(self.voices[index] for index in used)]
+        decoders = [self.base, *(self.guide_models[index] for index in used)]
         prompts = [prompts_of(decoder.encoder, requests) for decoder in decoders]
         capacity = _shortest(*map(room_of, decoders, prompts))
         with ExitStack() as stack:
             stack.enter_context(exclusively([language_model(decoder) for decoder in decoders]))
             stack.enter_context(_unadapted(self.base, len(requests)))
             for guide_index in used:
-                stack.enter_context(_adapted(self.voices[guide_index], alphas[guide_index]))
+                stack.enter_context(_adapted(self.guide_models[guide_index], alphas[guide_index]))
             parts = [
                 Part(_forward(decoder, prompt_ids, requests, capacity), base=int(index == 0), guides=int(index > 0))
                 for index, (decoder, prompt_ids) in enumerate(zip(decoders, prompts, strict=True))
@@ -131,29 +131,29 @@ class SeparateModels:
     def _weights(self, requests: Sequence[Request]) -> Float[Tensor, "N G"]:
         weights = torch.tensor([[float(request.weight)] for request in requests])
         if not self.by_objective:
-            return weights.expand(-1, len(self.voices))
+            return weights.expand(-1, len(self.guide_models))
         shares = preference_matrix([request.preference for request in requests], self.guides)
         return weights * torch.tensor(shares, dtype=weights.dtype)
 
     def _alphas(self, requests: Sequence[Request]) -> list[Float[Tensor, "_ K"]]:
         """What each guide's own adapter is given."""
         if self.by_objective:
-            return [torch.ones(1, 1)] * len(self.voices)
-        return [preferences_of(guide, requests) for guide in self.voices]
+            return [torch.ones(1, 1)] * len(self.guide_models)
+        return [preferences_of(guide, requests) for guide in self.guide_models]
 
 
 # ---- parts ----
 
 
-def _adapted(decoder: Voice, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
-    """Every row with the voice's adapter, if it has one."""
+def _adapted(decoder: DecodingModel, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
+    """Every row with the model's adapter, if it has one."""
     if decoder.adapter is None:
         return nullcontext()
     return decoder.adapter.serving(decoder.adapter.modulations(alpha))
 
 
-def _unadapted(decoder: Voice, rows: int) -> AbstractContextManager[None]:
-    """No row with the voice's adapter, whatever its preference."""
+def _unadapted(decoder: DecodingModel, rows: int) -> AbstractContextManager[None]:
+    """No row with the model's adapter, whatever its preference."""
     if decoder.adapter is None:
         return nullcontext()
     return decoder.adapter.serving(
@@ -171,7 +171,7 @@ def _shortest(*capacities: Sequence[int]) -> list[int]:
 
 
 def _forward(
-    decoder: Voice, prompts: Sequence[list[int]], requests: Sequence[Request], capacity: Sequence[int]
+    decoder: DecodingModel, prompts: Sequence[list[int]], requests: Sequence[Request], capacity: Sequence[int]
 ) -> Forward:
     steps = max(
         min(request.max_new_tokens, capacity_left) for request, capacity_left in zip(requests, capacity, strict=True)
@@ -179,7 +179,7 @@ def _forward(
     return Forward(language_model(decoder), prompts, steps=steps, positions=positions(decoder))
 
 
-def _refuse_followers(guides: Mapping[str, Voice]) -> None:
+def _refuse_followers(guides: Mapping[str, DecodingModel]) -> None:
     for name, decoder in guides.items():
         if decoder.adapter is not None and decoder.adapter.settings.follows_preference:
             raise UsageError(f"the guide '{name}' follows a preference itself; give it alone, not by objective")

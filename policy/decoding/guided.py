@@ -13,7 +13,7 @@ from ...kernels.dispatch import wide
 from ...kernels.guided_sampler import Sampled, guided_sampler
 from .detokenization import Reader
 from .engines import Engine
-from .requests import Answer, Request
+from .requests import DecodedCompletion, Request
 from .session import Logits, Session
 
 POLL = {"cpu": 1, "cuda": 16}  # tokens between two looks at what was sampled: on a GPU a look waits for the device
@@ -21,14 +21,14 @@ FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 
 
 class Piece(NamedTuple):
-    """What is new of one answer."""
+    """What is new of one completion."""
 
     row: int
     """The request's place."""
     tokens: tuple[int, ...]
     text: str
-    """What has become sure; an answer's pieces add up to its text."""
-    answer: Answer | None = None
+    """What has become sure; a completion's pieces add up to its text."""
+    completion: DecodedCompletion | None = None
     """All of it, when it is finished."""
 
 
@@ -39,14 +39,14 @@ def decode(
     batch_size: int = 64,
     on_token: Callable[[Piece], None] | None = None,
     progress: bool | None = None,
-) -> list[Answer]:
-    """An answer for every request, in their order.
+) -> list[DecodedCompletion]:
+    """A completion for every request, in their order.
 
-    An answer is a function of its request: its tokens do not depend on what else is in the batch, beyond the rounding
-    of a model's forward. Prompts of like length share a batch. `progress`: None shows it on a terminal.
+    A completion is a function of its request: its tokens do not depend on what else is in the batch, beyond the
+    rounding of a model's forward. Prompts of like length share a batch. `progress`: None shows it on a terminal.
     """
     order = sorted(range(len(requests)), key=lambda index: sum(len(turn["content"]) for turn in requests[index].prompt))
-    answers: dict[int, Answer] = {}
+    completions: dict[int, DecodedCompletion] = {}
     with tqdm(total=len(requests), desc="decoding", disable=None if progress is None else not progress) as bar:
         for first in range(0, len(order), batch_size):
             indices = order[first : first + batch_size]
@@ -54,15 +54,15 @@ def decode(
                 piece = piece._replace(row=indices[piece.row])
                 if on_token is not None:
                     on_token(piece)
-                if piece.answer is not None:
-                    answers[piece.row] = piece.answer
+                if piece.completion is not None:
+                    completions[piece.row] = piece.completion
                     bar.update()
-    return [answers[index] for index in range(len(requests))]
+    return [completions[index] for index in range(len(requests))]
 
 
 @torch.inference_mode()
 def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None, None]:
-    """One batch, piece by piece; the last piece of every request has its answer.
+    """One batch, piece by piece; the last piece of every request has its completion.
 
     Close the iterator to stop early: the engine is busy until then.
     """
@@ -146,18 +146,18 @@ def _pieces(
             continue
         before = len(reader.tokens)
         text = reader.read(tokens)
-        answer = _answer(reader, row, log, engine, session) if reader.finished else None
-        yield Piece(row, tuple(reader.tokens[before:]), text, answer)
+        completion = _completion(reader, row, log, engine, session) if reader.finished else None
+        yield Piece(row, tuple(reader.tokens[before:]), text, completion)
 
 
-def _answer(reader: Reader, row: int, log: _Log, engine: Engine, session: Session) -> Answer:
+def _completion(reader: Reader, row: int, log: _Log, engine: Engine, session: Session) -> DecodedCompletion:
     assert reader.finished is not None
     facts = log.facts[row, : len(reader.tokens)].double().cpu().numpy()
     guides = {name: np.full(len(facts), np.nan) for name in engine.guides}
     for guide_index, used in enumerate(session.used):
         if session.weighted[row][guide_index]:
             guides[engine.guides[used]] = facts[:, len(FACTS) + guide_index]
-    return Answer(
+    return DecodedCompletion(
         text=reader.text(),
         tokens=tuple(reader.tokens),
         finished=reader.finished,

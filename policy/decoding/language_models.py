@@ -13,34 +13,34 @@ from ...rm.backbones.loading import embedding_rows
 from ...rm.backbones.tokenization import Encoder
 from ...rm.data.preference_vectors import Preference, preference_matrix
 from ...rm.errors import DataError, UsageError
-from ...rm.models.autoregressive import AutoregressiveRewardModel as Voice
-from ...rm.models.autoregressive import answer_contract
+from ...rm.models.autoregressive import AutoregressiveRewardModel as DecodingModel
+from ...rm.models.autoregressive import completion_contract
 from .requests import Request
 
 
-def voice(
+def decoding_model(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
     adapter: PreferenceAdapter | None = None,
     *,
     preference: Preference | None = None,
-) -> Voice:
+) -> DecodingModel:
     """A language model and its tokenizer as a base or a guide; a reward model of kind autoregressive is one already."""
-    contract = answer_contract(
+    contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
-    return Voice(
+    return DecodingModel(
         adapter.model if adapter else model, Encoder(tokenizer, contract), adapter=adapter, preference=preference
     )
 
 
-def language_model(decoder: Voice) -> Any:
+def language_model(decoder: DecodingModel) -> Any:
     """The causal language model itself, which PEFT wraps where there is an adapter."""
     return decoder.adapter.model.base_model.model if decoder.adapter else decoder.model
 
 
-def end_tokens(decoder: Voice) -> frozenset[int]:
-    """Ids that end an answer, as config, generation config and tokenizer name them."""
+def end_tokens(decoder: DecodingModel) -> frozenset[int]:
+    """Ids that end a completion, as config, generation config and tokenizer name them."""
     model = language_model(decoder)
     named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config)]
     named.append(decoder.encoder.tokenizer.eos_token_id)
@@ -52,7 +52,7 @@ def end_tokens(decoder: Voice) -> frozenset[int]:
 
 
 def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]:
-    """Token ids up to where the answer begins, as `Encoder.encode_answer` has them, and then each request's prefix."""
+    """Return the prompts' token ids, as `Encoder.encode_completion` gives them, followed by each request's prefix."""
     return [_prompt(encoder, request) for request in requests]
 
 
@@ -64,14 +64,14 @@ def _prompt(encoder: Encoder, request: Request) -> list[int]:
     return [*encoder.encode_prompt(request.prompt), *request.prefix]
 
 
-def positions(decoder: Voice) -> int:
-    """Tokens that prompt and answer may have together."""
+def positions(decoder: DecodingModel) -> int:
+    """Tokens that prompt and completion may have together."""
     stated = getattr(language_model(decoder).config.get_text_config(), "max_position_embeddings", None)
     return min(stated or 2**31, decoder.encoder.tokenizer.model_max_length)
 
 
-def room_of(decoder: Voice, prompts: Sequence[Sequence[int]]) -> list[int]:
-    """How many tokens each answer may have; a prompt that leaves no room is a `DataError`."""
+def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[int]:
+    """How many tokens each completion may have; a prompt that leaves no room is a `DataError`."""
     limit = positions(decoder)
     for prompt in prompts:
         if len(prompt) >= limit:
@@ -85,7 +85,7 @@ def room_of(decoder: Voice, prompts: Sequence[Sequence[int]]) -> list[int]:
 # ---- preferences ----
 
 
-def preferences_of(guide: Voice, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
+def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
     """α [N, K] for the guide's adapter; all ones for a guide that follows no preference."""
     preferences = [guide.preference if request.preference is None else request.preference for request in requests]
     adapter = guide.adapter
@@ -100,7 +100,7 @@ def preferences_of(guide: Voice, requests: Sequence[Request]) -> Float[Tensor, "
 # ---- vocabulary ----
 
 
-def shared_vocabulary(decoders: Sequence[Voice]) -> int:
+def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
     """How many ids, from 0 on, mean the same to all; padding rows of embeddings are not among them.
 
     One tokenizer may know more tokens than another behind the common ones. Anything else is a `DataError`.

@@ -33,11 +33,11 @@ class Request:
     """The noise of token t depends on (seed, t) alone."""
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
-    """The answer ends where one of these begins."""
+    """The completion ends where one of these begins."""
     ignore_eos: bool = False
-    """Go on behind an end-of-sequence token, to have answers of equal length."""
+    """Go on behind an end-of-sequence token, to have completions of equal length."""
     prefix: tuple[int, ...] = ()
-    """Ids of tokens that the answer has already; it goes on behind them, and they count as part of the prompt."""
+    """Ids of tokens that the completion has already; it goes on behind them, and they count as part of the prompt."""
 
     def __post_init__(self):
         if not any(turn["content"].strip() for turn in self.prompt):
@@ -62,7 +62,7 @@ def mixing_logits(request: Request, share: float) -> Request:
 
     λ = `share` > 0; above 1 it leads away from the guide. WMSS 2026, arXiv:2602.08222, mixes a strong and a weak model
     so in training and decodes with the strong one alone (`rewardlab rubrics train --weak`); to decode so is ours. In
-    the answer `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
+    the completion `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
     """
     if not (share > 0 and math.isfinite(share)):
         raise UsageError(f"the base's share of the logits is a number above 0, got {share}")
@@ -70,7 +70,7 @@ def mixing_logits(request: Request, share: float) -> Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class DecodedCompletion:
     """What was written, and for each of its T tokens how likely it was; log-probabilities and entropies in nats."""
 
     text: str
@@ -78,7 +78,7 @@ class Answer:
     tokens: tuple[int, ...]
     """The end-of-sequence token and the tokens of a stop string are among them."""
     finished: Finish
-    """`context`: prompt and answer fill the context of the base or of a guide."""
+    """`context`: prompt and completion fill the context of the base or of a guide."""
     prompt_tokens: int
     """Of the base model's prompt."""
     base: np.ndarray

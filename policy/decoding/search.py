@@ -1,6 +1,6 @@
-"""Answers by search: sample several and keep the best, whole ones (best-of-N) or step by step (a beam).
+"""Completions by search: sample several and keep the best, whole ones (best-of-N) or step by step (a beam).
 
-    best-of-N   N answers of every request, ranked by a score
+    best-of-N   N completions of every request, ranked by a score
     beam        SAGE's step-wise search, arXiv:2602.08354: m prefixes are kept, each is continued 2m times by one step,
                 and of all these chains the m best are kept; a kept chain that has ended is finished; stop at r of them
 
@@ -22,14 +22,14 @@ from ...rm.types import Example, Messages, RewardModel
 from .detokenization import Reader
 from .engines import Engine
 from .guided import FACTS, decode
-from .requests import Answer, Request
+from .requests import DecodedCompletion, Request
 
 
 class Candidate(NamedTuple):
-    """What is scored: a prompt and an answer to it, which may be a beginning of one."""
+    """What is scored: a prompt and a completion to it, which may be a beginning of one."""
 
     prompt: Messages
-    answer: Answer
+    completion: DecodedCompletion
 
 
 Score = Callable[[Sequence[Candidate]], np.ndarray]
@@ -37,11 +37,11 @@ Score = Callable[[Sequence[Candidate]], np.ndarray]
 
 
 class Ranked(NamedTuple):
-    """Answers to one request, best first; equals in the order in which they were sampled."""
+    """Completions to one request, best first; equals in the order in which they were sampled."""
 
-    answers: list[Answer]
+    completions: list[DecodedCompletion]
     scores: np.ndarray
-    """Of each answer; those without a score are NaN and come last."""
+    """Of each completion; those without a score are NaN and come last."""
     unscored: int
     """How often there was no score, of all that was scored on the way."""
 
@@ -54,7 +54,7 @@ def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
 
     π is the mixture of base and guide, the base alone, or what the tokens were drawn from.
     """
-    return lambda candidates: np.array([getattr(candidate.answer, of).mean() for candidate in candidates], float)
+    return lambda candidates: np.array([getattr(candidate.completion, of).mean() for candidate in candidates], float)
 
 
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
@@ -75,7 +75,7 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
     used = shares > 0  # what does not count may be NaN
 
     def score(candidates: Sequence[Candidate]) -> np.ndarray:
-        rewards = model.rate([Example(candidate.prompt, candidate.answer.text) for candidate in candidates])
+        rewards = model.rate([Example(candidate.prompt, candidate.completion.text) for candidate in candidates])
         return rewards[:, used] @ shares[used]
 
     return score
@@ -87,15 +87,15 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
 def best_of_n(
     engine: Engine, requests: Sequence[Request], n: int, score: Score, *, batch_size: int = 64
 ) -> list[Ranked]:
-    """`n` answers of every request, best first. All are decoded together and scored together."""
+    """`n` completions of every request, best first. All are decoded together and scored together."""
     if n < 1:
         raise UsageError(f"best of n needs n from 1 on, got {n}")
     asked = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
-    answers = decode(engine, asked, batch_size=batch_size)
+    completions = decode(engine, asked, batch_size=batch_size)
     scores = _scored(
-        score, [Candidate(*pair) for pair in zip((request.prompt for request in asked), answers, strict=True)]
+        score, [Candidate(*pair) for pair in zip((request.prompt for request in asked), completions, strict=True)]
     )
-    return [_ranked(answers[first : first + n], scores[first : first + n]) for first in range(0, len(asked), n)]
+    return [_ranked(completions[first : first + n], scores[first : first + n]) for first in range(0, len(asked), n)]
 
 
 def derived(seed: int, step: int, sample: int) -> int:
@@ -121,9 +121,9 @@ def _order(scores: np.ndarray) -> list[int]:
     return np.argsort(-scores, kind="stable").tolist()
 
 
-def _ranked(answers: Sequence[Answer], scores: np.ndarray) -> Ranked:
+def _ranked(completions: Sequence[DecodedCompletion], scores: np.ndarray) -> Ranked:
     order = _order(scores)
-    return Ranked([answers[index] for index in order], scores[order], int(np.isnan(scores).sum()))
+    return Ranked([completions[index] for index in order], scores[order], int(np.isnan(scores).sum()))
 
 
 # ---- the beam ----
@@ -140,13 +140,13 @@ def step_beam(
     step_end: str = "\n\n",
     max_steps: int = 64,
 ) -> Ranked:
-    """Up to `finished` whole answers to one request, best first; `request.stop` may name an end-of-thought marker.
+    """Up to `finished` whole completions to one request, best first; `request.stop` may name an end-of-thought marker.
 
     A step ends with `step_end`, which stays in the chain; every kept prefix gets `branches` continuations, by default
     2 beam. Chains of the same tokens count once (ours; SAGE does not say). A chain that runs into `max_new_tokens`,
-    the context's end or `max_steps` leaves the beam too; such answers are given, with `finished` "length" or "context",
-    only where none is whole. Fewer than `finished` come back where the beam has nothing left to go on from. A step is
-    one batch and reads its prefixes anew.
+    the context's end or `max_steps` leaves the beam too; such completions are given, with `finished` "length" or
+    "context", only where none is whole. Fewer than `finished` come back where the beam has nothing left to go on from.
+    A step is one batch and reads its prefixes anew.
     """
     branches = 2 * beam if branches is None else branches
     _check(beam=beam, finished=finished, branches=branches, max_steps=max_steps, characters_of_step_end=len(step_end))
@@ -154,18 +154,18 @@ def step_beam(
     live, complete, cut, unscored = [steps.nothing()], [], [], 0
     for step in range(max_steps):
         chains = steps.continued(live, step)
-        scores = _scored(score, [Candidate(request.prompt, chain.answer) for chain in chains])
+        scores = _scored(score, [Candidate(request.prompt, chain.completion) for chain in chains])
         unscored += int(np.isnan(scores).sum())
         best = [(chains[index], scores[index]) for index in _order(scores)[:beam]]
-        live = [chain.answer for chain, _ in best if not chain.ended]
+        live = [chain.completion for chain, _ in best if not chain.ended]
         for chain, value in best:
             if chain.ended or step + 1 == max_steps:
-                (complete if chain.answer.finished in ("eos", "stop") else cut).append((chain.answer, value))
+                (complete if chain.completion.finished in ("eos", "stop") else cut).append((chain.completion, value))
         if len(complete) >= finished or not live:
             break
-    answers, values = zip(*(complete or cut), strict=True)
-    ranked = _ranked(answers, np.array(values))
-    return Ranked(ranked.answers[:finished], ranked.scores[:finished], unscored)
+    completions, values = zip(*(complete or cut), strict=True)
+    ranked = _ranked(completions, np.array(values))
+    return Ranked(ranked.completions[:finished], ranked.scores[:finished], unscored)
 
 
 def _check(**numbers: int) -> None:
@@ -175,7 +175,7 @@ def _check(**numbers: int) -> None:
 
 
 class _Chain(NamedTuple):
-    answer: Answer
+    completion: DecodedCompletion
     """Of a chain that goes on, `finished` is "length": it stops for now."""
     ended: bool
 
@@ -189,21 +189,21 @@ class _Steps:
         with engine.session([request]) as session:
             (self.room,) = session.room
 
-    def nothing(self) -> Answer:
+    def nothing(self) -> DecodedCompletion:
         """The chain without a token."""
         empty = np.empty(0)
         guides = dict.fromkeys(self.engine.guides, empty)
-        return Answer("", (), "length", 0, guides=guides, **dict.fromkeys(FACTS, empty))
+        return DecodedCompletion("", (), "length", 0, guides=guides, **dict.fromkeys(FACTS, empty))
 
-    def continued(self, live: Sequence[Answer], step: int) -> list[_Chain]:
+    def continued(self, live: Sequence[DecodedCompletion], step: int) -> list[_Chain]:
         """All that follows from each chain, branch by branch; of equal chains the first."""
         parents = [chain for chain in live for _ in range(self.branches)]
         asked = [self._next(chain, step, index) for index, chain in enumerate(parents)]
         pieces = decode(self.engine, asked, batch_size=len(asked), progress=False)
         chains = [self._longer(*pair) for pair in zip(parents, pieces, strict=True)]
-        return [*{chain.answer.tokens: chain for chain in reversed(chains)}.values()][::-1]
+        return [*{chain.completion.tokens: chain for chain in reversed(chains)}.values()][::-1]
 
-    def _next(self, chain: Answer, step: int, sample: int) -> Request:
+    def _next(self, chain: DecodedCompletion, step: int, sample: int) -> Request:
         return replace(
             self.request,
             prefix=(*self.request.prefix, *chain.tokens),
@@ -212,15 +212,15 @@ class _Steps:
             stop=self.stop,
         )
 
-    def _longer(self, chain: Answer, piece: Answer) -> _Chain:
-        """Both as one answer, read from the start: a stop string may begin in one step and end in the next."""
+    def _longer(self, chain: DecodedCompletion, piece: DecodedCompletion) -> _Chain:
+        """Both as one completion, read from the start: a stop string may begin in one step and end in the next."""
         reader = Reader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
         reader.read([*chain.tokens, *piece.tokens])
 
         def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
             return np.concatenate([first, second])[: len(reader.tokens)]
 
-        answer = Answer(
+        completion = DecodedCompletion(
             text=reader.text(),
             tokens=tuple(reader.tokens),
             finished=reader.finished or "length",
@@ -228,4 +228,4 @@ class _Steps:
             guides={name: joined(values, piece.guides[name]) for name, values in chain.guides.items()},
             **{name: joined(getattr(chain, name), getattr(piece, name)) for name in FACTS},
         )
-        return _Chain(answer, reader.finished is not None)
+        return _Chain(completion, reader.finished is not None)

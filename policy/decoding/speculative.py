@@ -11,7 +11,7 @@ tokens were drafted the ARM's logits exist already, so p costs one parallel forw
 and w z_arm cancels in p / q: a strong guide makes draft and target no less alike. Truncation counts for both, and
 greedy decoding is the case of two point masses.
 
-Randomness: token t of an answer has the three uniform numbers of philox stream 5 at (seed, index 0, position t): the
+Randomness: token t of a completion has the three uniform numbers of philox stream 5 at (seed, index 0, position t): the
 draft's, the test's, and that of the draw after a rejection or a whole draft. A draft that is thrown away leaves its
 numbers unseen by all that is kept, so that its place may use them again.
 """
@@ -33,8 +33,16 @@ from ...kernels.guided_sampler import Truncation, mixed, threshold
 from ...rm.errors import UsageError
 from .detokenization import Reader
 from .engines import GUIDE
-from .language_models import Voice, end_tokens, language_model, preferences_of, prompts_of, room_of, shared_vocabulary
-from .requests import Answer, Request
+from .language_models import (
+    DecodingModel,
+    end_tokens,
+    language_model,
+    preferences_of,
+    prompts_of,
+    room_of,
+    shared_vocabulary,
+)
+from .requests import DecodedCompletion, Request
 from .session import Logits, exclusively
 
 STREAM = 5  # of random numbers
@@ -43,7 +51,7 @@ DRAFT, TEST, REST = range(3)  # its words
 
 @dataclass(frozen=True)
 class Counts:
-    """What one answer cost."""
+    """What one completion cost."""
 
     big: int
     """Forwards of the big model."""
@@ -61,19 +69,22 @@ class Counts:
 
 
 class Speculated(NamedTuple):
-    """An answer as `decode` would give it, and what it cost."""
+    """A completion as `decode` would give it, and what it cost."""
 
-    answer: Answer
+    completion: DecodedCompletion
     counts: Counts
 
 
 @torch.inference_mode()
-def speculate(big: Voice, guide: Voice, requests: Sequence[Request], *, draft: int = 4) -> list[Speculated]:
-    """An answer of the big model under the guide for every request, one after the other: for latency, not throughput.
+def speculate(
+    big: DecodingModel, guide: DecodingModel, requests: Sequence[Request], *, draft: int = 4
+) -> list[Speculated]:
+    """A completion of the big model under the guide for every request, one after the other: for latency, not
+    throughput.
 
-    `guide` is an adapter on the small model, which drafts up to `draft` tokens a round. An answer is a function of its
-    request and of `draft`; its distribution is that of `decode(SeparateModels(big, guide), ...)`, and at temperature 0
-    its tokens are, up to ties. At weight 0 the adapter is not read.
+    `guide` is an adapter on the small model, which drafts up to `draft` tokens a round. A completion is a function of
+    its request and of `draft`; its distribution is that of `decode(SeparateModels(big, guide), ...)`, and at
+    temperature 0 its tokens are, up to ties. At weight 0 the adapter is not read.
     """
     if guide.adapter is None:
         raise UsageError("the small model drafts without its adapter and guides with it; give a guide with an adapter")
@@ -113,9 +124,9 @@ class Reading:
         if not self._cache.is_croppable:
             raise UsageError(f"a {model.config.model_type} cannot take back what it has read; use decode instead")
 
-    def read(self, answer: Sequence[int], last: int) -> Logits:
-        """Read on to the answer's end; logits behind each of its `last` tokens, or behind the prompt."""
-        text = [*self.prompt, *answer]
+    def read(self, completion: Sequence[int], last: int) -> Logits:
+        """Read on to the completion's end; logits behind each of its `last` tokens, or behind the prompt."""
+        text = [*self.prompt, *completion]
         new = torch.tensor([text[self._read :]] * self.rows, device=self.device)
         positions = torch.arange(self._read, len(text), device=self.device)
         self.forwards += 1
@@ -130,7 +141,7 @@ class Reading:
         return Logits(logits[0], logits[1:].transpose(0, 1))
 
     def rewind(self, length: int) -> None:
-        """Forget the answer's tokens from `length` on."""
+        """Forget the completion's tokens from `length` on."""
         keep = min(self._read, len(self.prompt) + length)
         self._cache.crop(keep - self._read)
         self._read = keep
@@ -153,7 +164,7 @@ class _Target(NamedTuple):
 
 
 class Writing:
-    """One answer, round by round."""
+    """One completion, round by round."""
 
     def __init__(self, reader: Reader, big: Reading, small: Reading, ends: frozenset[int], draft: int):
         self.reader, self.big, self.small, self.draft = reader, big, small, draft
@@ -168,7 +179,7 @@ class Writing:
             self._round()
         assert self.reader.finished is not None
         base, mixture, sampled, entropy, kl, *guide = np.concatenate(self._facts).T
-        answer = Answer(
+        completion = DecodedCompletion(
             text=self.reader.text(),
             tokens=tuple(self.reader.tokens),
             finished=self.reader.finished,
@@ -180,10 +191,10 @@ class Writing:
             entropy=entropy,
             kl=kl,
         )
-        return Speculated(answer, Counts(self.big.forwards, self.small.forwards, self.drafted, self.accepted))
+        return Speculated(completion, Counts(self.big.forwards, self.small.forwards, self.drafted, self.accepted))
 
     def _round(self) -> None:
-        """A draft, its check, and one token more where the answer goes on."""
+        """A draft, its check, and one token more where the completion goes on."""
         written = [*self.reader.tokens]
         number = min(self.draft, self.reader.budget - len(written))
         noise = uniforms(self.request.seed, len(written), number + 1)
@@ -208,7 +219,7 @@ class Writing:
         self.drafted, self.accepted = self.drafted + len(draft.tokens), self.accepted + number_accepted
 
     def _drafted(self, written: Sequence[int], noise: Sequence[float]) -> _Draft:
-        """A token for every number, or up to one that ends the answer."""
+        """A token for every number, or up to one that ends the completion."""
         tokens, q, guides = [], [], []
         for number in noise:
             here = self._target(*self.small.read([*written, *tokens], 1))
@@ -234,7 +245,7 @@ class Writing:
 
 
 def uniforms(seed: int, start: int, number: int) -> Float[Tensor, "3 N"]:
-    """Three numbers in (0, 1) for each of the answer's tokens from `start` on: draft, test, rest."""
+    """Three numbers in (0, 1) for each of the completion's tokens from `start` on: draft, test, rest."""
     positions = torch.arange(start, start + number)
     return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), positions, STREAM))[:3]
 

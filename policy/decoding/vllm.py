@@ -61,13 +61,13 @@ class Member(NamedTuple):
     """w; the base's counts."""
 
 
-class Place(NamedTuple):
+class LogitsRow(NamedTuple):
     """Where a member is in a step of the engine."""
 
     row: int
     member: Member
     length: int
-    """Tokens so far, prompt and answer."""
+    """Tokens so far, prompt and completion."""
     last: int
     """The last of them."""
 
@@ -82,7 +82,7 @@ def member_of(params: Any) -> Member | None:
         ("guide_pair", pair, isinstance(pair, str) and pair, "a string that both requests of the pair share"),
         ("guide_role", role, role in ROLES, "base or guide"),
         ("guide_weight", weight, isinstance(weight, int | float) and math.isfinite(weight), "a finite number"),
-        ("n", params.n, params.n == 1, "1 in a pair; submit a pair for every answer"),
+        ("n", params.n, params.n == 1, "1 in a pair; submit a pair for every completion"),
         (
             "seed",
             params.seed,
@@ -95,12 +95,12 @@ def member_of(params: Any) -> Member | None:
     return Member(str(pair), str(role), float(weight or 0))
 
 
-def in_step(rows: Iterable[Place]) -> list[tuple[int, int, float]]:
+def in_step(rows: Iterable[LogitsRow]) -> list[tuple[int, int, float]]:
     """Base row, guide row and weight of every pair; an error where a base row lacks its guide, or the two differ.
 
     A guide row without its base is left alone: the base has ended, or it will be missed at the base's next token.
     """
-    pairs: dict[tuple[str, str], Place] = {}
+    pairs: dict[tuple[str, str], LogitsRow] = {}
     for pair_row in rows:
         key = pair_row.member[:2]
         if key in pairs:
@@ -110,7 +110,7 @@ def in_step(rows: Iterable[Place]) -> list[tuple[int, int, float]]:
     return [_with_guide(base, pairs.get((base.member.pair, "guide"))) for base in bases]
 
 
-def _with_guide(base: Place, guide: Place | None) -> tuple[int, int, float]:
+def _with_guide(base: LogitsRow, guide: LogitsRow | None) -> tuple[int, int, float]:
     if guide is None or base[2:] != guide[2:]:
         state = "is absent" if guide is None else f"at {guide.length} tokens, the last {guide.last}"
         raise RuntimeError(
@@ -121,7 +121,7 @@ def _with_guide(base: Place, guide: Place | None) -> tuple[int, int, float]:
     return base.row, guide.row, base.member.weight
 
 
-def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[Place]) -> Float[Tensor, "N V"]:
+def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Float[Tensor, "N V"]:
     rows = in_step(pair_rows)
     if not rows:
         return logits
@@ -157,7 +157,7 @@ class V1Pairs(Pairs):
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool):
         super().__init__(vllm_config)
         self.members: dict[int, tuple[Member, list[int], list[int]]] = {}
-        """Row -> member, prompt and the growing answer."""
+        """Row -> member, prompt and the growing completion."""
 
     def is_argmax_invariant(self) -> bool:
         """Greedy rows are guided too."""
@@ -169,9 +169,9 @@ class V1Pairs(Pairs):
             return
         for row in batch_update.removed:
             self.members.pop(row, None)
-        for row, params, prompt, answer in batch_update.added:
+        for row, params, prompt, completion in batch_update.added:
             member = member_of(params)
-            self._put(row, member and (member, prompt, answer))
+            self._put(row, member and (member, prompt, completion))
         for source, target, direction in batch_update.moved:
             moving, standing = self.members.pop(source, None), self.members.pop(target, None)
             self._put(target, moving)
@@ -183,8 +183,8 @@ class V1Pairs(Pairs):
         return _guided(
             logits,
             [
-                Place(row, member, len(prompt) + len(answer), (answer or prompt)[-1])
-                for row, (member, prompt, answer) in self.members.items()
+                LogitsRow(row, member, len(prompt) + len(completion), (completion or prompt)[-1])
+                for row, (member, prompt, completion) in self.members.items()
             ],
         )
 
@@ -220,7 +220,7 @@ class V2Pairs(Pairs):
         return _guided(
             logits,
             [
-                Place(row, self.members[slot], length, last)
+                LogitsRow(row, self.members[slot], length, last)
                 for row, (slot, length, last) in enumerate(rows)
                 if slot in self.members
             ],
@@ -246,7 +246,7 @@ def _vllm(module: str = "vllm") -> Any:
         ) from error
 
 
-# ---- an engine and its answers ----
+# ---- an engine and its completions ----
 
 
 def guided_llm(model: str | Path, *, max_lora_rank: int = 16, **settings: Any) -> Any:
@@ -274,7 +274,8 @@ def vllm_guided(
     seed: int = 0,
     **sampling: Any,
 ) -> list[Any]:
-    """A guided answer to every prompt, in their order, as vLLM's `CompletionOutput` (text, token_ids, finish_reason).
+    """A guided completion to every prompt, in their order, as vLLM's `CompletionOutput` (text, token_ids,
+    finish_reason).
 
     `llm` comes from `guided_llm`, `lora_path` from `export_lora` of an adapter without shift. Prompts are finished
     texts or token ids. Temperature 0 is greedy; prompt i draws with seed + i. `sampling` goes to vLLM's
@@ -288,8 +289,8 @@ def vllm_guided(
     if engine.vllm_config.device_config.device_type == "cpu":
         _empty_last_slot(engine, lora)
     prompts = [_tokens(llm, prompt) for prompt in prompts]
-    answers: dict[int, Any] = {}
-    for wave in waves([*map(len, prompts)], max_new_tokens, Room.of(engine.vllm_config)):
+    completions: dict[int, Any] = {}
+    for wave in waves([*map(len, prompts)], max_new_tokens, Capacity.of(engine.vllm_config)):
         requests = []
         for request_index in wave:
             options = {
@@ -298,8 +299,8 @@ def vllm_guided(
                 "seed": seed + request_index,
             } | sampling
             requests += _pair(prompts[request_index], f"{request_index}", weight, options, lora)
-        answers |= zip(wave, _run(llm, requests)[::2], strict=True)
-    return [answers[index] for index in range(len(prompts))]
+        completions |= zip(wave, _run(llm, requests)[::2], strict=True)
+    return [completions[index] for index in range(len(prompts))]
 
 
 def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any], lora: Any) -> Iterator[tuple]:
@@ -311,7 +312,7 @@ def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any],
 
 
 def _run(llm: Any, requests: Sequence[tuple]) -> list[Any]:
-    """Answers of requests that all begin in the same step: the engine rests while they are handed over."""
+    """Completions of requests that all begin in the same step: the engine rests while they are handed over."""
     prompts, params, loras = zip(*requests, strict=True)
     llm.sleep(level=0, mode="keep")
     try:
@@ -347,7 +348,7 @@ def _empty_last_slot(engine: Any, lora: Any) -> None:
 # ---- waves ----
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """What an engine can take at once."""
 
     rows: int
@@ -360,15 +361,15 @@ class Room(NamedTuple):
     context: int
 
     @classmethod
-    def of(cls, config: Any) -> "Room":
+    def of(cls, config: Any) -> "Capacity":
         """A running engine's; one block is vLLM's own."""
         scheduler, cache = config.scheduler_config, config.cache_config
         rows, tokens = scheduler.max_num_seqs, scheduler.max_num_batched_tokens
         return cls(rows, tokens, cache.num_gpu_blocks - 1, cache.block_size, config.model_config.max_model_len)
 
-    def less(self, prompt: int, answer: int) -> "Room":
-        """What a pair leaves, its answers written to the end."""
-        blocks = math.ceil(min(prompt + answer, self.context) / self.block)
+    def less(self, prompt: int, completion: int) -> "Capacity":
+        """What a pair leaves, its completions written to the end."""
+        blocks = math.ceil(min(prompt + completion, self.context) / self.block)
         return self._replace(rows=self.rows - 2, tokens=self.tokens - 2 * prompt, blocks=self.blocks - 2 * blocks)
 
     @property
@@ -377,22 +378,22 @@ class Room(NamedTuple):
         return min(self.rows, self.tokens, self.blocks) >= 0
 
 
-def waves(prompts: Sequence[int], answer: int, capacity: Room) -> Iterator[list[int]]:
+def waves(prompts: Sequence[int], completion: int, capacity: Capacity) -> Iterator[list[int]]:
     """Places of prompts, given by their numbers of tokens, whose pairs have room together, in their order.
 
-    >>> list(waves([3, 3, 5], 2, Room(rows=8, tokens=16, blocks=99, block=16, context=64)))
+    >>> list(waves([3, 3, 5], 2, Capacity(rows=8, tokens=16, blocks=99, block=16, context=64)))
     [[0, 1], [2]]
     """
     wave, left = [], capacity
     for index, prompt in enumerate(prompts):
-        if not capacity.less(prompt, answer).enough:
+        if not capacity.less(prompt, completion).enough:
             raise UsageError(
-                f"prompt {index} has {prompt} tokens, its answer up to {answer}; a pair of them is more than the "
-                f"engine has room for: {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
+                f"prompt {index} has {prompt} tokens, its completion up to {completion}; a pair of them is more than "
+                f"the engine has room for: {capacity}; raise max_num_batched_tokens, max_num_seqs or the KV cache"
             )
-        if not left.less(prompt, answer).enough:
+        if not left.less(prompt, completion).enough:
             yield wave
             wave, left = [], capacity
-        wave, left = [*wave, index], left.less(prompt, answer)
+        wave, left = [*wave, index], left.less(prompt, completion)
     if wave:
         yield wave

@@ -1,4 +1,4 @@
-"""Dual-clip PPO: a bad answer that became far more likely pulls with a bounded force."""
+"""Dual-clip PPO: a bad completion that became far more likely pulls with a bounded force."""
 
 from ...kernels.policy_loss import ClipRule
 

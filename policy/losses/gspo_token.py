@@ -1,4 +1,4 @@
-"""GSPO-token: the answer's ratio, with every token's own gradient and advantage."""
+"""GSPO-token: the completion's ratio, with every token's own gradient and advantage."""
 
 from ...kernels.policy_loss import ClipRule
 from .gspo import gspo

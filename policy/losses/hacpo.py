@@ -1,10 +1,10 @@
-"""HACPO: GSPO on the policy's own answers, and a one-sided weight on those of its partners."""
+"""HACPO: GSPO on the policy's own completions, and a one-sided weight on those of its partners."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.completion_losses import PerCompletionLoss, WholeAnswers, own_answers
+from ..composition.completion_losses import CompletionLossInputs, PerCompletionLoss, n_own_completions
 
 FARTHEST = 20.0  # of a token's mean log-ratio: it would overflow long after any bound
 
@@ -21,17 +21,18 @@ def hacpo(
     """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that wrote y                  HACPO:
     arXiv:2603.02604
 
-    own answers       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
+    own completions       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
     partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
 
-    m is the number of optimizer steps made since the answers were written: the later a step, the nearer to the policy
-    its partners' answers have to be. Only f <= s <= 1 has a gradient, whatever the sign of A; while agents are still
-    one model s is 1 up to rounding, so that this is about every other answer. δ in [0, 1] has to be given: the paper
-    has .8 (.9 for one pair) in a table and .2 in its text. δ_step is .025 or .01 there, α 1 or 3. What f bounds is s
-    and no power of it, as in the authors' code.
+    m is the number of optimizer steps made since the completions were written: the later a step, the nearer to the
+    policy its partners' completions have to be. Only f <= s <= 1 has a gradient, whatever the sign of A; while agents
+    are still one model s is 1 up to rounding, so that this is about every other completion. δ in [0, 1] has to be
+    given: the paper has .8 (.9 for one pair) in a table and .2 in its text. δ_step is .025 or .01 there, α 1 or 3.
+    What f bounds is s and no power of it, as in the authors' code.
 
-    Of `agents` agents the learner wrote a group's first answers (`whole_answers.own_answers`). The paper aggregates by
-    `aggregations.completion_mean`; the factor P_j/P_k is in A (`transforms.hacpo`). A NaN advantage has no loss.
+    Of `agents` agents the learner wrote a group's first completions (`completion_loss_inputs.n_own_completions`). The
+    paper aggregates by `aggregations.completion_mean`; the factor P_j/P_k is in A (`transforms.hacpo`). A NaN
+    advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:
         raise ValueError(
@@ -39,16 +40,16 @@ def hacpo(
             f"{delta}, {delta_step}, {alpha} and {agents}"
         )
 
-    def loss(answers: WholeAnswers) -> Float[Tensor, " N"]:
-        known = ~answers.advantage.isnan()
-        drift = (answers.logprob - answers.old.detach()) / answers.length.clamp_min(1)
+    def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
+        known = ~completions.advantage.isnan()
+        drift = (completions.logprob - completions.old.detach()) / completions.length.clamp_min(1)
         drift = torch.where(known, drift, 0).clamp(-FARTHEST, FARTHEST)
-        A = answers.advantage.detach().nan_to_num(0)
+        A = completions.advantage.detach().nan_to_num(0)
         s = drift.exp()
         surrogate = torch.minimum(s * A, s.clamp(1 - low, 1 + high) * A)
-        least = min(1.0, 1 - delta + answers.updates * delta_step)
+        least = min(1.0, 1 - delta + completions.updates * delta_step)
         bounded = s.clamp_max(1.0)
         foreign = torch.where(s >= least, bounded * bounded.detach() ** alpha * A, 0)
-        return -torch.where(answers.place < own_answers(answers.size, agents), surrogate, foreign)
+        return -torch.where(completions.index < n_own_completions(completions.size, agents), surrogate, foreign)
 
     return PerCompletionLoss(loss)

@@ -1,26 +1,26 @@
-"""Kimi k1.5: a whole answer's advantage, and a square that holds its log-ratio near 0."""
+"""Kimi k1.5: a whole completion's advantage, and a square that holds its log-ratio near 0."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.completion_losses import PerCompletionLoss, WholeAnswers
+from ..composition.completion_losses import CompletionLossInputs, PerCompletionLoss
 
 
 def kimi(*, tau: float) -> PerCompletionLoss:
     """L_i = -A_i log π(y_i) + τ/2 (log π(y_i) - log π_old(y_i))²           Kimi k1.5 2025, arXiv:2501.12599, sec. 2.3.2
 
-    log π(y) is the sum over the answer's tokens, nats; A_i = r_i minus the group's mean (`advantages.dr_grpo`); τ > 0
-    has to be given, as the paper's could not be read. On the policy that wrote the answers the second term has no
-    gradient, and L is REINFORCE.
+    log π(y) is the sum over the completion's tokens, nats; A_i = r_i minus the group's mean (`advantages.dr_grpo`); τ
+    > 0 has to be given, as the paper's could not be read. On the policy that wrote the completions the second term has
+    no gradient, and L is REINFORCE.
     """
     if tau < 0:
         raise ValueError(f"kimi: tau is 0 or more, got {tau}")
 
-    def loss(answers: WholeAnswers) -> Float[Tensor, " N"]:
-        known = ~answers.advantage.isnan()
-        drift = torch.where(known, answers.logprob - answers.old.detach(), 0)
-        gain = answers.advantage.detach().nan_to_num(0) * torch.where(known, answers.logprob, 0)
+    def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
+        known = ~completions.advantage.isnan()
+        drift = torch.where(known, completions.logprob - completions.old.detach(), 0)
+        gain = completions.advantage.detach().nan_to_num(0) * torch.where(known, completions.logprob, 0)
         return tau / 2 * drift.square() - gain
 
     return PerCompletionLoss(loss)

@@ -1,34 +1,35 @@
-"""P3O: two answers to one prompt, pulled apart by the difference of their rewards alone."""
+"""P3O: two completions to one prompt, pulled apart by the difference of their rewards alone."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.completion_losses import AnswerLoss, WholeAnswers
+from ..composition.completion_losses import CompletionLoss, CompletionLossInputs
 
-FARTHEST = 20.0  # of a pair's log-ratio: whole answers' overflow
+FARTHEST = 20.0  # of a pair's log-ratio: whole completions' overflow
 
 
-def p3o(*, epsilon: float) -> AnswerLoss:
+def p3o(*, epsilon: float) -> CompletionLoss:
     """L_ij = -½ min(ρ Δ, clip(ρ, 1 - ε, 1 + ε) Δ),   Δ = r_i - r_j,   ρ = (π/π_old)(y_i) / (π/π_old)(y_j)
 
     Wu et al. 2023, arXiv:2310.00212, with the pair's joint ratio clipped; ε in [0, 1) has to be given. L_i is the mean
-    of L_ij over the other answers j of the group, so that a step's mean is that over ordered pairs. Only differences of
-    rewards are read: what all answers to a prompt have in common cancels, and no baseline is needed. On the policy that
-    wrote the answers the gradient is that of `dr_grpo` for whole answers, times G / (G - 1).
+    of L_ij over the other completions j of the group, so that a step's mean is that over ordered pairs. Only
+    differences of rewards are read: what all completions to a prompt have in common cancels, and no baseline is
+    needed. On the policy that wrote the completions the gradient is that of `dr_grpo` for whole completions, times G /
+    (G - 1).
 
-    Advantages are rewards or `dr_grpo`'s. One that is NaN is in no pair, and an answer without a pair has no loss.
+    Advantages are rewards or `dr_grpo`'s. One that is NaN is in no pair, and a completion without a pair has no loss.
     log ρ counts within ±20, beyond which it has no gradient.
     """
     if not 0 <= epsilon < 1:
         raise ValueError(f"p3o: epsilon lies in [0, 1), got {epsilon}")
 
-    def loss(answers: WholeAnswers) -> Float[Tensor, " N"]:
-        known, group = ~answers.advantage.isnan(), answers.group
+    def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
+        known, group = ~completions.advantage.isnan(), completions.group
         pair = (group[:, None] == group) & known & known[:, None]
         pair = pair & ~torch.eye(len(group), dtype=torch.bool, device=group.device)
-        drift = torch.where(known, answers.logprob - answers.old.detach(), 0)
-        r = answers.advantage.detach().nan_to_num(0)
+        drift = torch.where(known, completions.logprob - completions.old.detach(), 0)
+        r = completions.advantage.detach().nan_to_num(0)
         gap = r[:, None] - r
         ratio = torch.where(pair, drift[:, None] - drift, 0).clamp(-FARTHEST, FARTHEST).exp()
         value = -torch.minimum(ratio * gap, ratio.clamp(1 - epsilon, 1 + epsilon) * gap) / 2

@@ -1,36 +1,36 @@
-"""RPO: of two answers to one prompt the better one is preferred, as in DPO, and its likelihood is held up."""
+"""RPO: of two completions to one prompt the better one is preferred, as in DPO, and its likelihood is held up."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ..composition.completion_losses import AnswerLoss, WholeAnswers
+from ..composition.completion_losses import CompletionLoss, CompletionLossInputs
 
 
-def rpo(*, beta: float, eta: float) -> AnswerLoss:
+def rpo(*, beta: float, eta: float) -> CompletionLoss:
     """L_ij = -log σ(β (h_i - h_j)) - η log π(y_i),   h = log π(y) - log π_base(y),   for r_i > r_j
 
-    Liu et al. 2024, arXiv:2405.16436, on pairs of a group's own answers: DPO, and the pessimism that keeps the policy
-    where preferences were collected; η = 0 is DPO. β > 0 and η >= 0 have to be given: the paper's could not be read.
-    Half of L_ij stands with either answer and L_i is the mean over the group's other answers, so that a step's mean is
-    half that over ordered pairs; equal rewards make no pair.
+    Liu et al. 2024, arXiv:2405.16436, on pairs of a group's own completions: DPO, and the pessimism that keeps the
+    policy where preferences were collected; η = 0 is DPO. β > 0 and η >= 0 have to be given: the paper's could not be
+    read. Half of L_ij stands with either completion and L_i is the mean over the group's other completions, so that a
+    step's mean is half that over ordered pairs; equal rewards make no pair.
 
-    Log-probabilities are sums over an answer's tokens, nats; the base is `--reference`, or the policy as it started
+    Log-probabilities are sums over a completion's tokens, nats; the base is `--reference`, or the policy as it started
     (needs `--measure_kl` or a KL). Advantages are rewards or `dr_grpo`'s; one that is NaN is in no pair.
     """
     if beta <= 0 or eta < 0:
         raise ValueError(f"rpo: beta is above 0 and eta is 0 or more, got {beta} and {eta}")
 
-    def loss(answers: WholeAnswers) -> Float[Tensor, " N"]:
-        if answers.base is None:
-            raise ValueError("rpo: the answers have no log-probabilities under a base; leave --measure_kl on")
-        known, group = ~answers.advantage.isnan(), answers.group
-        r = answers.advantage.detach()
+    def loss(completions: CompletionLossInputs) -> Float[Tensor, " N"]:
+        if completions.base is None:
+            raise ValueError("rpo: the completions have no log-probabilities under a base; leave --measure_kl on")
+        known, group = ~completions.advantage.isnan(), completions.group
+        r = completions.advantage.detach()
         same = group[:, None] == group
         better = same & (r[:, None] > r)
-        logprob = torch.where(known, answers.logprob, 0)
-        h = logprob - torch.where(known, answers.base.detach(), 0)
+        logprob = torch.where(known, completions.logprob, 0)
+        h = logprob - torch.where(known, completions.base.detach(), 0)
         pair = -logsigmoid(beta * (h[:, None] - h)) - eta * logprob[:, None]
         value = torch.where(better, pair, 0) / 2
         others = (same & known & known[:, None]).sum(1) - 1

@@ -1,1 +1,1 @@
-"""Training once more on the previous answers; one file per rule."""
+"""Training once more on the previous completions; one file per rule."""

@@ -1,4 +1,4 @@
-"""A bandit chooses which of the answers of the last batches are trained on once more."""
+"""A bandit chooses which of the completions of the last batches are trained on once more."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def cbs(
     seed: int = 0,
     **of_model: Any,
 ) -> Replay:
-    """The `keep` answers of the last `batches` with the highest predicted gain, with the advantages they had
+    """The `keep` completions of the last `batches` with the highest predicted gain, with the advantages they had
 
     CBS 2026, arXiv:2602.08499, with a replay buffer. Gain, models and settings are those of `schedulers.cbs`; here H is
     that of the batch which has just come. There is no importance weight beside the clip rule's ratio to the policy that
-    wrote an answer: how old it is, how often it was used and how much of it was clipped are features. `keep` is at most
-    a batch's answers. Takes `--num_iterations 2` or more.
+    wrote a completion: how old it is, how often it was used and how much of it was clipped are features. `keep` is at
+    most a batch's completions. Takes `--num_iterations 2` or more.
 
-    The state has "uses", how often each remembered answer was chosen.
+    The state has "uses", how often each remembered completion was chosen.
     """
     if keep < 1 or longest < 1 or batches < 1:
         raise ValueError(f"cbs: keep, batches and longest are 1 or more, got {keep}, {batches} and {longest}")
@@ -57,7 +57,7 @@ def cbs(
 
 
 def _uses(before: list[float], age: Tensor) -> Float[Tensor, " M"]:
-    """Of the answers that are remembered now: the newest were never chosen, the oldest may be forgotten."""
+    """Of the completions that are remembered now: the newest were never chosen, the oldest may be forgotten."""
     new = int((age == age.min()).sum())
     old = before[len(before) - (len(age) - new) :]
     return torch.tensor([*old, *[0.0] * new], dtype=torch.float64)

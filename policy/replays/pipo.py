@@ -1,4 +1,4 @@
-"""Was the last update a good one? The answers it was made on are trained on once more, by as much as it helped."""
+"""Was the last update a good one? The completions it was made on are trained on once more, by as much as it helped."""
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -14,7 +14,7 @@ FLAT = 1e-8  # of rewards' deviation over steps: none
 
 
 def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay:
-    """A'_i = C_i φ(ξ_t) of the previous step's answers                   PIPO 2026, arXiv:2604.00860
+    """A'_i = C_i φ(ξ_t) of the previous step's completions                   PIPO 2026, arXiv:2604.00860
 
     ξ is `progress`, φ `rectified`, C `attribution`; `window`, `damping` λ are the paper's, and |ξ| <= `bound` is its
     code's. Until there are `window` steps before this one nothing is replayed. Ours, after the paper and unlike its
@@ -76,7 +76,7 @@ def rectified(standing: float, damping: float, bound: float) -> float:
 def attribution(
     advantage: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]
 ) -> Float[Tensor, "N L"]:
-    """C_it = G A_it / Σ_j mean_t |A_jt| over the group's G answers j: their mean |C| is 1, or 0 without advantages."""
+    """C_it = G A_it / Σ_j mean_t |A_jt| over the group's G completions j: mean |C| is 1 (0 without advantages)."""
     held = torch.where(response, advantage, 0)
     size = held.abs().sum(1) / response.sum(1).clamp_min(1)
     same = (group[:, None] == group).to(size.dtype)

@@ -14,12 +14,12 @@ from torch import Generator, Tensor, nn
 from ...rm.backbones.loading import fingerprint
 from ...rm.errors import DataError, UsageError
 from ...rm.losses.grebt import GroupLosses, Pairs, extremes, grebt, omega
-from ...rm.models.r2m import FeedbackRewardModel, reward_tokens
+from ...rm.models.r2m import R2MRewardModel, reward_tokens
 from ...rm.training.distributed import same_gradients
 from ...rm.types import Example, Labeller, content_hash
-from ..training.forward import KEPT
+from ..training.forward import STATE_DTYPE
 from ..types import Cycle
-from .r2m_controls import FeedbackArguments, States
+from .r2m_controls import R2MArguments, States
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Version(NamedTuple):
 
 
 class _Annotation(NamedTuple):
-    """Answers as they were rated."""
+    """Completions as they were rated."""
 
     examples: list[Example]
     tokens: Float[Tensor, "N D"]
@@ -60,8 +60,8 @@ class _Annotation(NamedTuple):
     """Kept only where the update shall see them."""
 
 
-class _Lesson(NamedTuple):
-    """The answers of a cycle as the update sees them."""
+class _UpdateBatch(NamedTuple):
+    """The completions of a cycle as the update sees them."""
 
     examples: list[Example]
     tokens: Float[Tensor, "N D"]
@@ -69,32 +69,32 @@ class _Lesson(NamedTuple):
     rows: Int[Tensor, "G R"]
     """Of every group."""
     known: Bool[Tensor, " N"]
-    """Whether the policy learnt from the answer."""
+    """Whether the policy learnt from the completion."""
 
 
 # ---- the source ----
 
 
-class OnlineFeedback:
+class OnlineR2M:
     """A reward source after R2M, algorithm 1 (Huang et al. 2026, arXiv:2601.22664): one update a cycle.
 
-    In cycle t of `rounds` answers are rated at ω(t) on the policy's states; after the policy's last pass the head
-    takes one GREBT step, by AdamW without weight decay, on the best and the worst answer of each group and the states
-    of that pass. As published both are so by the model's own rewards: an `anchor` asks a labeller.
+    In cycle t of `rounds` completions are rated at ω(t) on the policy's states; after the policy's last pass the head
+    takes one GREBT step, by AdamW without weight decay, on the best and the worst completion of each group and the
+    states of that pass. As published both are so by the model's own rewards: an `anchor` asks a labeller.
     """
 
     reads_states = True
 
     def __init__(
         self,
-        model: FeedbackRewardModel,
+        model: R2MRewardModel,
         rounds: int,
-        arguments: FeedbackArguments | None = None,
+        arguments: R2MArguments | None = None,
         *,
         anchor: Anchor | None = None,
     ):
         self.model, self.rounds, self.anchor = model, rounds, anchor
-        self.arguments = arguments = arguments or FeedbackArguments()
+        self.arguments = arguments = arguments or R2MArguments()
         self.contract = model.contract
         self.loss = grebt(arguments.alpha, spread=arguments.spread, epsilon=arguments.epsilon)
         self.columns = _columns(model.contract.objectives, arguments.objectives)
@@ -132,7 +132,9 @@ class OnlineFeedback:
         return rewards.double().numpy()
 
     def _seen(self, states: States, examples: Sequence[Example], use: str) -> States:
-        return [state.detach().to("cpu", KEPT) for state in self.arguments.reads(states, examples, self._random(use))]
+        return [
+            state.detach().to("cpu", STATE_DTYPE) for state in self.arguments.reads(states, examples, self._random(use))
+        ]
 
     def _random(self, use: str) -> Generator:
         """The same numbers in the same cycle, whatever was asked in between."""
@@ -143,7 +145,7 @@ class OnlineFeedback:
     def learn(self, cycle: Cycle) -> dict[str, float]:
         """One pass over the cycle's groups; the facts are of before it, the version is that of the cycle's rewards."""
         annotation, version = self._annotation(cycle), self.version
-        batch = self._lesson(cycle, annotation)
+        batch = self._update_batch(cycle, annotation)
         indices = batch.rows.flatten()
         rewards = self._by_group(annotation.rewards[indices], batch, indices)
         if self.arguments.pair_from == "refreshed":
@@ -155,10 +157,10 @@ class OnlineFeedback:
         self.updates += bool(self.optimizer and not losses.loss.isnan().all())
         self.cycles += 1
         self._begin()
-        return _told(version, losses, facts)
+        return _update_metrics(version, losses, facts)
 
     def _annotation(self, cycle: Cycle) -> _Annotation:
-        """Of all answers: every process has rated its own, and all make the same update on all of them."""
+        """Of all completions: every process has rated its own, and all make the same update on all of them."""
         examples = [*cycle.examples]
         here, share = PartialState(), len(examples) // PartialState().num_processes
         examples = examples[here.process_index * share : (here.process_index + 1) * share]
@@ -167,12 +169,12 @@ class OnlineFeedback:
         )
         if existing is None:
             raise UsageError(
-                f"the reward model, at version {self.updates}, has not rated these {len(examples)} answers, and it "
+                f"the reward model, at version {self.updates}, has not rated these {len(examples)} completions, and it "
                 "learns from its own rewards; call rate before every learn"
             )
         return _joined(gather_object([existing._replace(tokens=existing.tokens.cpu())]), existing.tokens.device)
 
-    def _lesson(self, cycle: Cycle, annotation: _Annotation) -> _Lesson:
+    def _update_batch(self, cycle: Cycle, annotation: _Annotation) -> _UpdateBatch:
         states = annotation.states
         if states is None:
             if cycle.states is None:
@@ -181,14 +183,14 @@ class OnlineFeedback:
                 )
             states = self._seen(cycle.states, annotation.examples, "refresh")
         rows, known = rows_of_groups(cycle.rollout.group.cpu()), ~cycle.total.isnan().cpu()
-        return _Lesson(annotation.examples, annotation.tokens, states, rows, known)
+        return _UpdateBatch(annotation.examples, annotation.tokens, states, rows, known)
 
     @torch.no_grad()
-    def _refreshed(self, batch: _Lesson) -> Float[Tensor, "G R"]:
+    def _refreshed(self, batch: _UpdateBatch) -> Float[Tensor, "G R"]:
         """On the states of the last pass, before the update."""
         return self._rewards(batch, torch.arange(len(batch.rows)))
 
-    def _rewards(self, batch: _Lesson, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
+    def _rewards(self, batch: _UpdateBatch, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
         """Of some groups, by the model as it is; differentiable, on a CPU."""
         indices = batch.rows[groups].flatten()
         tokens = batch.tokens[indices]
@@ -198,13 +200,13 @@ class OnlineFeedback:
         return self._by_group(rewards.cpu(), batch, indices)
 
     def _by_group(
-        self, rewards: Float[Tensor, "M K"], batch: _Lesson, indices: Int[Tensor, " M"]
+        self, rewards: Float[Tensor, "M K"], batch: _UpdateBatch, indices: Int[Tensor, " M"]
     ) -> Float[Tensor, "G R"]:
-        """A row for every objective of every group; NaN for answers that the policy did not learn from."""
+        """A row for every objective of every group; NaN for completions that the policy did not learn from."""
         known = rewards.masked_fill(~batch.known[indices, None], torch.nan)[:, self.columns]
         return known.unflatten(0, (-1, batch.rows.shape[1])).transpose(1, 2).flatten(0, 1)
 
-    def _update(self, batch: _Lesson, pairs: Pairs, random: Generator) -> GroupLosses:
+    def _update(self, batch: _UpdateBatch, pairs: Pairs, random: Generator) -> GroupLosses:
         """One pass in a drawn order; the losses of before each step."""
         number, K, step_losses = len(batch.rows), len(self.columns), []
         for groups in torch.randperm(number, generator=random).split(self.arguments.batch_groups or number):
@@ -228,7 +230,7 @@ class OnlineFeedback:
     # ---- labels from outside ----
 
     def _anchored(
-        self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], batch: _Lesson, random: Generator
+        self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], batch: _UpdateBatch, random: Generator
     ) -> tuple[Pairs, dict[str, float]]:
         """The pairs with the labeller's word in some groups, and how often the model agrees with it."""
         if anchor.groups > len(batch.rows):
@@ -238,7 +240,7 @@ class OnlineFeedback:
         drawn = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
         drawn = drawn[~pairs.wins[drawn].isnan()]
         says = torch.full_like(pairs.wins, torch.nan)
-        labeller = anchor.labeller if PartialState().is_main_process else _nobody  # one process asks for all
+        labeller = anchor.labeller if PartialState().is_main_process else _no_reward  # one process asks for all
         for group in drawn.tolist():
             best, worst = (batch.examples[batch.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
             says[group] = ask(labeller, best, worst, random)
@@ -313,19 +315,21 @@ def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
 def ask(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
     """P(first is better), or NaN; asked in a drawn order, so that a labeller's liking for a place favours neither."""
     swapped = bool(torch.randint(2, (), generator=random))
-    answers = (second.answer, first.answer) if swapped else (first.answer, second.answer)
-    chance = float(labeller(first.prompt, answers))
+    completions = (second.completion, first.completion) if swapped else (first.completion, second.completion)
+    chance = float(labeller(first.prompt, completions))
     if not (np.isnan(chance) or 0 <= chance <= 1):
-        raise DataError(f"a labeller gives P(first is better) in [0, 1] or NaN, got {chance} for {answers[0][:60]!r}")
+        raise DataError(
+            f"a labeller gives P(first is better) in [0, 1] or NaN, got {chance} for {completions[0][:60]!r}"
+        )
     return 1 - chance if swapped else chance
 
 
-def _nobody(*_: Any) -> float:
+def _no_reward(*_: Any) -> float:
     """A labeller that abstains."""
     return float("nan")
 
 
-def _learning(model: FeedbackRewardModel, learns: str) -> list[nn.Parameter]:
+def _learning(model: R2MRewardModel, learns: str) -> list[nn.Parameter]:
     """What moves."""
     head, body = (
         [*model.head.parameters()],
@@ -340,7 +344,7 @@ def _columns(objectives: tuple[str, ...], chosen: tuple[str, ...]) -> list[int]:
     return [objectives.index(name) for name in chosen or objectives]
 
 
-def _told(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:
+def _update_metrics(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:
     """For the log; what is unknown is left out."""
     metrics = {
         "head_version": version.head,

@@ -17,16 +17,17 @@ from ..training.forward import states_of
 
 States = Sequence[Float[Tensor, "S P"]]
 Reads = Callable[[States, Sequence[Example], Generator], States]
-"""The policy's states of a step's answers, in order, and the answers -> what the reward reads in their place."""
+"""The policy's states of a step's completions, in order, and the completions -> what the reward reads in their
+place."""
 
 
 def own(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Every answer's own."""
+    """Every completion's own."""
     return states
 
 
 def stale(policy: Any, encoder: Encoder) -> Reads:
-    """Those that a policy which does not learn, such as the one training starts from, has of the same answers."""
+    """Those that a policy which does not learn, such as the one training starts from, has of the same completions."""
 
     def read(states: States, examples: Sequence[Example], generator: Generator) -> States:
         return states_of(policy, encoder, examples)
@@ -35,7 +36,7 @@ def stale(policy: Any, encoder: Encoder) -> Reads:
 
 
 def shuffled(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Those of the answer before it, which answers the same prompt but for the first of a group."""
+    """Those of the completion before it, which completions the same prompt but for the first of a group."""
     return [*states[-1:], *states[:-1]]
 
 
@@ -55,7 +56,7 @@ def fixed(states: States, examples: Sequence[Example], generator: Generator) -> 
 
 
 @dataclass(frozen=True)
-class FeedbackArguments:
+class R2MArguments:
     """How the reward model learns. R2M's own settings; `CONTROLS` has those of what it is compared with."""
 
     learning_rate: float = 1e-6
@@ -102,7 +103,7 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "unrefreshed": {"refresh": False},
     "full_update": {"learns": "everything"},
 }
-"""What each control changes in `FeedbackArguments`, for `dataclasses.replace`; the paper's G.5 and 5.4, and ours.
+"""What each control changes in `R2MArguments`, for `dataclasses.replace`; the paper's G.5 and 5.4, and ours.
 
 frozen           the scalar reward model as it is
 iterative_head   the same update, but of the scalar model's own head: no state is read
@@ -111,10 +112,10 @@ without_pairs    the entropy alone
 without_entropy  the pairs alone
 noise            normal noise with the states' mean and deviation: more parameters, no information
 fixed            one constant instead of the states
-shuffled         the states of another answer: of the policy and the prompt, not of the answer
+shuffled         the states of another completion: of the policy and the prompt, not of the completion
 unrefreshed      the update sees the states that the rewards were given on, not those after the policy moved
 full_update      the body learns as well
 
-`reads=stale(start policy, encoder)` is one more: the same features of the answer, of a policy that does not move.
+`reads=stale(start policy, encoder)` is one more: the same features of the completion, of a policy that does not move.
 An ensemble's mean - λ std is a source of its own: `rm.models.ensemble` with a pessimism of λ.
 """

@@ -1,4 +1,4 @@
-"""How likely a policy finds a reference's words behind an answer's reasoning, and behind none."""
+"""How likely a policy finds a reference's words behind a completion's reasoning, and behind none."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ...rm.backbones.logprobs import answer_logprobs
+from ...rm.backbones.logprobs import completion_logprobs
 from ...rm.backbones.tokenization import Encoder, pad
 from ...rm.types import Messages
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-"""Around the reasoning, then around the answer."""
+"""Around the reasoning, then around the completion."""
 
 # ---- formulas ----
 
@@ -40,27 +40,28 @@ def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float
     return (reasoned - alone).clamp(0, 1)
 
 
-# ---- answers as text ----
+# ---- completions as text ----
 
 
-def reasoning(answer: str, tags: Sequence[str] = TAGS) -> str | None:
-    """The text up to where the answer proper begins, its tag included; None where that tag does not stand there once.
+def reasoning(completion: str, tags: Sequence[str] = TAGS) -> str | None:
+    """The text up to where the completion proper begins, its tag included; None where that tag does not stand there
+    once.
 
     >>> reasoning("<think>2 + 2</think><answer>5</answer>")
     '<think>2 + 2</think><answer>'
     """
     opening = tags[-2]
-    return answer[: answer.index(opening)] + opening if answer.count(opening) == 1 else None
+    return completion[: completion.index(opening)] + opening if completion.count(opening) == 1 else None
 
 
-def formed(answer: str, tags: Sequence[str] = TAGS) -> bool:
-    """Whether every tag is in the answer once, in their order.
+def formed(completion: str, tags: Sequence[str] = TAGS) -> bool:
+    """Whether every tag is in the completion once, in their order.
 
     >>> formed("<think>2 + 2</think><answer>5</answer>"), formed("<think>2 + 2</think>5")
     (True, False)
     """
-    starts = [answer.find(tag) for tag in tags]
-    return all(answer.count(tag) == 1 for tag in tags) and starts == sorted(starts)
+    starts = [completion.find(tag) for tag in tags]
+    return all(completion.count(tag) == 1 for tag in tags) and starts == sorted(starts)
 
 
 # ---- with a model ----
@@ -78,7 +79,7 @@ def reference_probabilities(
     longest: int | None = None,
     formula: Callable[[Tensor, Tensor], Tensor] = mean_probability,
 ) -> Float[Tensor, " N"]:
-    """`formula` of each reference as the policy would go on with it behind a prompt and an answer's opening.
+    """`formula` of each reference as the policy would go on with it behind a prompt and a completion's opening.
 
     Opening and reference are tokenised apart, so that the reference's tokens are the same behind every opening. Dropout
     is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
@@ -110,6 +111,6 @@ def _read(
     batch = pad([ids for ids, _ in rows])
     tokens, attention = batch.tokens.to(device), batch.attention.to(device)
     start = torch.tensor([length for _, length in rows], device=device)
-    logprobs = answer_logprobs(model, tokens, attention, start)
+    logprobs = completion_logprobs(model, tokens, attention, start)
     positions = torch.arange(tokens.shape[1], device=device)
     return formula(logprobs, attention & (positions >= start[:, None])).double().cpu()

@@ -1,4 +1,5 @@
-"""Reward models and functions -> what the answers of a step are worth, component by component; faults have a place."""
+"""Reward models and functions -> what the completions of a step are worth, component by component; faults have a
+place."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +17,10 @@ from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
 from ..types import Rewards
 
-SHOWN = 60  # characters of an answer in a message
+SHOWN = 60  # characters of a completion in a message
 
 RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
-"""A number for every answer, or None where there is none to give."""
+"""A number for every completion, or None where there is none to give."""
 
 
 class Fault(NamedTuple):
@@ -30,27 +31,27 @@ class Fault(NamedTuple):
     """None: all of them."""
     reason: str
     example: Example | None
-    """The answer it was asked about."""
+    """The completion it was asked about."""
 
     def __str__(self) -> str:
         """One sentence."""
         if self.row is None or self.example is None:
             return f"reward '{self.reward}' {self.reason}"
-        return f"reward '{self.reward}' {self.reason} for answer {self.row}, {self.example.answer[:SHOWN]!r}"
+        return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:SHOWN]!r}"
 
 
 class RewardSources:
     """Several reward models and functions under names; every model scores by its own contract.
 
-    A reward model of several objectives gives one component for each, `name.objective`. An answer without a usable
+    A reward model of several objectives gives one component for each, `name.objective`. A completion without a usable
     reward is NaN. A function that raises, counts wrongly or says anything but numbers and None, and an infinite reward,
     are faults: with `skip` they are NaN and told, else a `DataError`; either way they are added to the file `record`,
-    with the answer that was asked about.
+    with the completion that was asked about.
 
     A source with a true attribute `reads_states` is asked `rate(examples, states)`, with the policy's hidden states of
-    every answer; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are then its
-    part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text. One with a method
-    `facts()` has something to log of the answers that it rated last.
+    every completion; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are
+    then its part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text. One with a
+    method `facts()` has something to log of the completions that it rated last.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class RewardSources:
             _append(self.record, faults)
         if faults and not self.skip:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-            raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other answers")
+            raise DataError(f"{faults[0]}{more}; mend the reward, or skip faults to train on the other completions")
         values = torch.from_numpy(np.concatenate(columns, 1))
         return Rewards(values, self.names, members=self._members(members, len(examples))), faults
 
@@ -96,7 +97,7 @@ class RewardSources:
         }
 
     def facts(self) -> dict[str, float]:
-        """What sources log of the answers that they rated last, as `NAME/FACT`."""
+        """What sources log of the completions that they rated last, as `NAME/FACT`."""
         sources_with_facts: dict[str, Any] = {
             name: source for name, source in self.sources.items() if hasattr(source, "facts")
         }
@@ -125,7 +126,7 @@ class RewardSources:
         except Exception as error:  # a user's function raises what it likes
             return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if len(rows) != len(examples):
-            return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} answers", None)]
+            return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} completions", None)]
         faults = []
         for index, row in enumerate(rows):
             reasons = [reason for value in row if (reason := _wrong(value))]
@@ -159,7 +160,7 @@ class RewardSources:
         except Exception as error:  # what a user's model raises, as in `_ask`
             return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if members.shape[1:] != values.shape:
-            reason = f"gave members' scores of shape {members.shape} for {len(examples)} answers"
+            reason = f"gave members' scores of shape {members.shape} for {len(examples)} completions"
             return nothing, nothing[0], [*faults, Fault(name, None, reason, None)]
         return np.where(np.isnan(values), np.nan, members), values, faults
 
@@ -178,7 +179,9 @@ class RewardSources:
 def _append(path: Path, faults: Sequence[Fault]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for fault in faults:
-            asked = {} if fault.example is None else {"prompt": fault.example.prompt, "answer": fault.example.answer}
+            asked = (
+                {} if fault.example is None else {"prompt": fault.example.prompt, "answer": fault.example.completion}
+            )
             row = {"reward": fault.reward, "row": fault.row, "reason": fault.reason, **asked}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 

@@ -1,1 +1,1 @@
-"""Answers of a policy's training that a search finds; one file per rule."""
+"""Completions of a policy's training that a search finds; one file per rule."""

@@ -10,11 +10,11 @@ from ...rm.errors import DataError
 from ...rm.types import Message, Messages, content_hash, tools_of
 from ..decoding.engines import SeparateModels
 from ..decoding.guided import decode
-from ..decoding.language_models import Voice, end_tokens, voice
+from ..decoding.language_models import DecodingModel, decoding_model, end_tokens
 from ..decoding.requests import Request
 from ..decoding.search import derived
 
-TOGETHER = 64
+BATCH_SIZE = 64
 MARK = "0f1e2d3c4b5a"
 """Stands for what was said where only what the template puts behind it is wanted."""
 
@@ -36,8 +36,8 @@ def with_thought(prompt: Messages, thought: str) -> Messages:
 def in_role(prompt: Messages, role: str) -> Messages:
     """The prompt under a system message of the role's own, in place of those that it has; no role leaves it as it is.
 
-    >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no answer.")]
-    ['Give ideas, no answer.', '2 + 2?']
+    >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no completion.")]
+    ['Give ideas, no completion.', '2 + 2?']
     """
     if not role:
         return prompt
@@ -57,25 +57,27 @@ def read_role(path: str) -> str:
 # ---- who they are ----
 
 
-def open_partner(source: str, *, device: str | None = None, chat_template: str | None = None, **loading: Any) -> Voice:
+def open_partner(
+    source: str, *, device: str | None = None, chat_template: str | None = None, **loading: Any
+) -> DecodingModel:
     """A language model, or an adapter over one, that only speaks; `chat_template` is a Jinja file, or plain."""
     source = whole_name(source)  # an adapter keeps the name of its base
     tokenizer = load_tokenizer(source, chat_template=chat_template, **loading)
     model = load_causal_lm(source, tokenizer, device=device, **loading)
-    return voice(model.requires_grad_(False), tokenizer)
+    return decoding_model(model.requires_grad_(False), tokenizer)
 
 
-def said(who: Voice, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
-    """One answer to every prompt at temperature 1, of at most `longest` tokens; a seed decides it."""
+def said(who: DecodingModel, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
+    """One completion to every prompt at temperature 1, of at most `longest` tokens; a seed decides it."""
     asked = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in zip(prompts, seeds, strict=True)]
-    return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=TOGETHER, progress=False)]
+    return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=BATCH_SIZE, progress=False)]
 
 
 def seeds_of(seed: int, asked: object, number: int) -> list[int]:
     """Seeds that follow from the run's, from what is asked (a JSON value) and from the place.
 
     For those that do not get the step: a run that goes on asks the same and is answered the same, and another step's
-    answers are asked about with other noise.
+    completions are asked about with other noise.
     """
     step = int(content_hash(asked), 16)
     return [derived(seed, step, index) for index in range(number)]
@@ -84,21 +86,21 @@ def seeds_of(seed: int, asked: object, number: int) -> list[int]:
 # ---- turns ----
 
 
-class Talk(NamedTuple):
+class Exchange(NamedTuple):
     """What two agents said, row by row: the policy's first, its partner's second."""
 
     prompts: tuple[Messages, ...]
-    answers: tuple[list[str], list[str]]
+    completions: tuple[list[str], list[str]]
     critiques: tuple[list[str], list[str]]
-    """Each of the other's answer."""
+    """Each of the other's completion."""
     rewrites: tuple[list[str], list[str]]
-    """Each of its own answer, after the other's critique."""
+    """Each of its own completion, after the other's critique."""
 
 
 class Side:
     """One agent's conversations: the tokens behind each prompt, and which of them it wrote itself."""
 
-    def __init__(self, who: Voice, prompts: Sequence[Messages], **drawn: Any):
+    def __init__(self, who: DecodingModel, prompts: Sequence[Messages], **drawn: Any):
         self.who, self.prompts, self.drawn = who, prompts, drawn
         """`drawn` is how tokens are drawn: arguments of `Request`."""
         self.tokens: list[list[int]] = [[] for _ in prompts]
@@ -111,7 +113,7 @@ class Side:
             Request(prompt, prefix=tuple(tokens), seed=seed, **self.drawn)
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
         ]
-        completions = decode(SeparateModels(self.who), asked, batch_size=TOGETHER, progress=False)
+        completions = decode(SeparateModels(self.who), asked, batch_size=BATCH_SIZE, progress=False)
         for index, partner_completion in enumerate(completions):
             self.tokens[index] += partner_completion.tokens
             self.own[index] += [1] * len(partner_completion.tokens)
@@ -128,7 +130,7 @@ class Side:
             self.own[index] += [0] * len(next_prompt)
 
 
-def turn_behind(who: Voice, prompt: Messages, text: str) -> list[int]:
+def turn_behind(who: DecodingModel, prompt: Messages, text: str) -> list[int]:
     """The tokens between one reply and the next, as the template writes them: the end of the first, and the turn."""
     turns = [*prompt, Message(role="assistant", content=MARK), Message(role="user", content=text)]
     encoder = who.encoder

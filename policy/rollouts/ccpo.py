@@ -1,4 +1,4 @@
-"""A solver's answers behind a thinker's thoughts, and as many without."""
+"""A solver's completions behind a thinker's thoughts, and as many without."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from ...rm.data.pairs import as_prompt
 from ...rm.errors import UsageError
 from ...rm.types import Messages
-from ..decoding.language_models import Voice, positions
+from ..decoding.language_models import DecodingModel, positions
 from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
 from ._partners import in_role, open_partner, read_role, said, with_thought
@@ -21,9 +21,9 @@ def ccpo(
     chat_template: str | None = None,
     seed: int = 0,
 ) -> Rollouts:
-    """The policy is CCPO's solver: it answers after it has read a thought            CCPO 2026, arXiv:2603.21563
+    """The policy is CCPO's solver: it completions after it has read a thought            CCPO 2026, arXiv:2603.21563
 
-    Every answer has a thought of its own, by the language model `thinker` (path or Hub id), in its prompt, and is
+    Every completion has a thought of its own, by the language model `thinker` (path or Hub id), in its prompt, and is
     trained on with it there; rewards see the prompt as it is. With `alone` that is the first half of a group, and the
     second half is drawn and trained on without a thought (`transforms/ccpo_solver.py`); else all of them
     (`advantages/ccpo.py`). Evaluation does the same. A thought has at most `longest` tokens and is drawn at temperature
@@ -60,7 +60,7 @@ def ccpo(
         size = int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
         if alone and size % 2:
             raise UsageError(
-                f"ccpo draws half of a group's answers without a thought and a group has {size}; make it even"
+                f"ccpo draws half of a group's completions without a thought and a group has {size}; make it even"
             )
         return size
 
@@ -68,12 +68,12 @@ def ccpo(
 
 
 def _fitting(shown: Sequence[Messages], trainer: Any) -> list[list[int]]:
-    """Token ids, with room for an answer behind each."""
+    """Token ids, with room for a completion behind each."""
     ids = [trainer.encoder.encode_prompt(prompt) for prompt in shown]
-    capacity = positions(Voice(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
+    capacity = positions(DecodingModel(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
     if (most := max(map(len, ids))) > capacity:
         raise UsageError(
             f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {capacity} beside an "
-            "answer; lower longest, or --max_completion_length"
+            "completion; lower longest, or --max_completion_length"
         )
     return ids

@@ -1,14 +1,14 @@
-"""Two agents answer, criticise each other's answer and rewrite their own; the policy is one of them."""
+"""Two agents completion, criticise each other's completion and rewrite their own; the policy is one of them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ...rm.data.pairs import as_prompt
 from ...rm.errors import UsageError
-from ..decoding.language_models import Voice
+from ..decoding.language_models import DecodingModel
 from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
-from ._partners import Side, Talk, in_role, open_partner, read_role
+from ._partners import Exchange, Side, in_role, open_partner, read_role
 
 CRITICISE = "Another assistant answered:\n{}\n\nCriticise that answer."
 REWRITE = "Another assistant says of your first answer:\n{}\n\nWrite your answer anew."
@@ -18,7 +18,8 @@ ANSWER, CRITIQUE, FINAL = range(3)
 def dacr(
     *, partner: str, longest: int = 256, role: str = "", chat_template: str | None = None, seed: int = 0
 ) -> Rollouts:
-    """An answer, a critique of the partner's answer, and a rewrite after the partner's   DACR 2026, arXiv:2603.21574
+    """A completion, a critique of the partner's completion, and a rewrite after the partner's   DACR 2026,
+    arXiv:2603.21574
 
     All three are one completion, with what the policy was told between them: it is read, and only what the policy wrote
     is trained on. So all of it is credited with the one advantage of the row, as in the paper (`advantages/dacr.py`).
@@ -38,7 +39,7 @@ def dacr(
         listening, asked = _listeners(trainer), tuple(map(as_prompt, prompts))
         step, training = trainer.state.global_step + 1, trainer.model.training
         sides = (
-            Side(Voice(trainer.language_model, trainer.encoder), asked, **_drawn(trainer)),
+            Side(DecodingModel(trainer.language_model, trainer.encoder), asked, **_drawn(trainer)),
             Side(who, [in_role(prompt, text) for prompt in asked], max_new_tokens=longest),
         )
 
@@ -50,11 +51,11 @@ def dacr(
             return first, second
 
         try:
-            answers = turn(ANSWER)
-            _tell(sides, CRITICISE, answers)
+            completions = turn(ANSWER)
+            _log_samples(sides, CRITICISE, completions)
             critiques = turn(CRITIQUE)
-            _tell(sides, REWRITE, critiques)
-            dialogue = Talk(asked, answers, critiques, turn(FINAL))
+            _log_samples(sides, REWRITE, critiques)
+            dialogue = Exchange(asked, completions, critiques, turn(FINAL))
         finally:
             trainer.model.train(training)  # decoding left it in evaluation mode
         for listener in listening:
@@ -79,7 +80,7 @@ def _drawn(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _tell(sides: tuple[Side, Side], words: str, rewrites: tuple[list[str], list[str]]) -> None:
+def _log_samples(sides: tuple[Side, Side], words: str, rewrites: tuple[list[str], list[str]]) -> None:
     """Each what the other said."""
     for side, texts in zip(sides, reversed(rewrites), strict=True):
         side.hear([words.format(text) for text in texts])

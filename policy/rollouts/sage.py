@@ -1,4 +1,4 @@
-"""Some of a group's answers are searched step by step, the others are drawn as ever."""
+"""Some of a group's completions are searched step by step, the others are drawn as ever."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,23 +6,23 @@ from typing import Any
 from ...rm.data.pairs import as_prompt
 from ...rm.errors import UsageError
 from ..decoding.engines import SeparateModels
-from ..decoding.language_models import Voice
+from ..decoding.language_models import DecodingModel
 from ..decoding.requests import Request
 from ..decoding.search import derived, mean_logprob, step_beam
 from ..scaffolds._scaffold import Rollouts
 
 
 def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> Rollouts:
-    """r of a group's G answers are `step_beam`'s: m prefixes, 2m steps behind each, kept by Φ; the objective stays
+    """r of a group's G completions are `step_beam`'s: m prefixes, 2m steps behind each, kept by Φ; the objective stays
 
     Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
 
-    r = 2, m = 2 and G = 8 are the paper's. The searched answers are a group's first rows, best first; where fewer than
-    r whole ones are found the others are drawn, and in evaluation all are. Nothing is said of how likely they were: the
-    trainer reads them anew, so that every ratio begins at 1. A search is no draw from the policy, though: the answers
-    are likelier than its own, for which nothing corrects. Ours: a chain is finished where its text ends, not at the end
-    of its thought, and instead of one that is cut off an answer is drawn. Steps are drawn at the run's temperature,
-    top_p, top_k and min_p, from seeds that follow from the seed, the step and the prompt's place.
+    r = 2, m = 2 and G = 8 are the paper's. The searched completions are a group's first rows, best first; where fewer
+    than r whole ones are found the others are drawn, and in evaluation all are. Nothing is said of how likely they
+    were: the trainer reads them anew, so that every ratio begins at 1. A search is no draw from the policy, though: the
+    completions are likelier than its own, for which nothing corrects. Ours: a chain is finished where its text ends,
+    not at the end of its thought, and instead of one that is cut off a completion is drawn. Steps are drawn at the
+    run's temperature, top_p, top_k and min_p, from seeds that follow from the seed, the step and the prompt's place.
     """
     if r < 1 or m < 1 or max_steps < 1 or not step_end:
         raise ValueError(
@@ -32,14 +32,16 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         ids, size = trainer._tokenize_prompts(list(prompts))[0], int(trainer.num_generations)
         if r >= size:
-            raise UsageError(f"sage searches {r} answers of each group and a group has {size}; lower r or give it more")
+            raise UsageError(
+                f"sage searches {r} completions of each group and a group has {size}; lower r or give it more"
+            )
         tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
             asked = [as_prompt(prompt) for prompt in prompts[::size]]
-            for prompt_index, answers in enumerate(
+            for prompt_index, completions in enumerate(
                 _searched(trainer, [_request(trainer, *item) for item in enumerate(asked)])
             ):
-                tokens_by_row |= {prompt_index * size + rank: answer for rank, answer in enumerate(answers)}
+                tokens_by_row |= {prompt_index * size + rank: completion for rank, completion in enumerate(completions)}
             trainer._note("sage/searched", len(tokens_by_row) / len(prompts))
         others = [index for index in range(len(prompts)) if index not in tokens_by_row]
         drawn = trainer._generate_single_turn([ids[other] for other in others], None, {}, num_generations=1)[0]
@@ -62,8 +64,8 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         )
 
     def _searched(trainer: Any, requests: Sequence[Request]) -> list[list[list[int]]]:
-        """The tokens of each prompt's whole answers, best first."""
-        engine = SeparateModels(Voice(trainer.language_model, trainer.encoder))
+        """The tokens of each prompt's whole completions, best first."""
+        engine = SeparateModels(DecodingModel(trainer.language_model, trainer.encoder))
         try:
             ranked = [
                 step_beam(engine, request, mean_logprob(), beam=m, finished=r, step_end=step_end, max_steps=max_steps)
@@ -71,6 +73,9 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
             ]
         finally:
             trainer.model.train()  # decoding left it in evaluation mode
-        return [[[*answer.tokens] for answer in ranking.answers if answer.finished == "eos"] for ranking in ranked]
+        return [
+            [[*completion.tokens] for completion in ranking.completions if completion.finished == "eos"]
+            for ranking in ranked
+        ]
 
     return rollout

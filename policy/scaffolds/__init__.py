@@ -1,1 +1,1 @@
-"""How much help each answer of a group is written with; one file per formula."""
+"""How much help each completion of a group is written with; one file per formula."""

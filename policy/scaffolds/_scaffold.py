@@ -1,4 +1,4 @@
-"""Hints in the prompts of some answers while they are written; what is trained on is the prompt without them."""
+"""Hints in the prompts of some completions while they are written; what is trained on is the prompt without them."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -8,7 +8,7 @@ from ...rm.data.pairs import as_prompt
 from ...rm.types import Message, Messages
 
 Schedule = Callable[[float, int], Sequence[float]]
-"""(share of training that is over, size of a group) -> the share of its hints that each answer is shown."""
+"""(share of training that is over, size of a group) -> the share of its hints that each completion is shown."""
 Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
 """A rollout function of TRL's trainers."""
 
@@ -16,7 +16,7 @@ Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
 
 
 class Hints(NamedTuple):
-    """What answers to a prompt are to say, and what not."""
+    """What completions to a prompt are to say, and what not."""
 
     include: tuple[str, ...]
     avoid: tuple[str, ...] = ()
@@ -39,13 +39,13 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
     """The prompt with the hints behind its system message, or as one; as it is where there are none.
 
     >>> print(hinted(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
-    Points that the answer should make:
+    Points that the completion should make:
     - Names a cause.
     Answer as if you had not seen these points: mention neither them nor that there are any.
     """
     if not any(hints):
         return prompt
-    heads = ("Points that the answer should make:", "What the answer should avoid:")
+    heads = ("Points that the completion should make:", "What the completion should avoid:")
     lines = [line for head, texts in zip(heads, hints, strict=True) for line in _listed(head, texts)]
     hint = "\n".join(
         [*lines, "Answer as if you had not seen these points: mention neither them nor that there are any."]
@@ -70,12 +70,14 @@ def scaffolded(
     seed: int = 0,
     written_by: Rollouts | None = None,
 ) -> Rollouts:
-    """A rollout function: answers are written with hints in their prompts, and handed over with the prompts without.
+    """A rollout function: completions are written with hints in their prompts, and handed over with the prompts
+    without.
 
     Old log-probabilities, ratios, KL and gradients are then all of the prompt without hints, which the policy is to
-    answer in the end; that another prompt wrote the answer is not corrected for          RuscaRL: arXiv:2508.16949
+    completion in the end; that another prompt wrote the completion is not corrected for          RuscaRL:
+    arXiv:2508.16949
 
-    Answer i of a group is the i-th row of its prompt. A prompt that would have more than `longest` tokens with its
+    Completion i of a group is the i-th row of its prompt. A prompt that would have more than `longest` tokens with its
     hints is shown without any, and evaluation has none. `written_by` is another rollout function, such as
     `server_rollouts`; by default the trainer's own generation. The draws follow from the seed, the step and the row.
     """

@@ -1,4 +1,4 @@
-"""All of a rubric for a group's first answer and nothing for its last, and soon nothing for any."""
+"""All of a rubric for a group's first completion and nothing for its last, and soon nothing for any."""
 
 import math
 

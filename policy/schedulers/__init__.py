@@ -1,1 +1,1 @@
-"""Which answers a step trains on; one file per rule."""
+"""Which completions a step trains on; one file per rule."""

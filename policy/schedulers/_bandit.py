@@ -1,4 +1,5 @@
-"""A contextual bandit over answers: what is known of each, what training on it brought, and which are trained on."""
+"""A contextual bandit over completions: what is known of each, what training on it brought, and which are trained
+on."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +17,11 @@ from ..types import Rollout, State
 FEATURES, BOUND = 10, 3.0
 
 
-# ---- what is known of an answer ----
+# ---- what is known of a completion ----
 
 
 class History(NamedTuple):
-    """Of every answer, how it was used before; all 0 for one that has just been written."""
+    """Of every completion, how it was used before; all 0 for one that has just been written."""
 
     age: Float[Tensor, " N"]
     """Batches ago."""
@@ -38,7 +39,7 @@ def contexts(
     longest: int,
     history: History | None = None,
 ) -> Float[Tensor, "N 10"]:
-    """Ten features of every answer, each within ±3; 0 where the reward is missing.
+    """Ten features of every completion, each within ±3; 0 where the reward is missing.
 
     z(r) in its group, |A|, sign A, mean entropy, mean log π_old, clipped, tokens / `longest`, cut off, log(1 + age),
     log(1 + uses). The kinds are the paper's, the list is ours.
@@ -68,7 +69,7 @@ def contexts(
     return torch.where(rewards.isnan()[:, None], 0, torch.stack(columns, 1).clamp(-BOUND, BOUND))
 
 
-# ---- what an answer is expected to bring ----
+# ---- what a completion is expected to bring ----
 
 
 class Predictor(NamedTuple):
@@ -78,7 +79,7 @@ class Predictor(NamedTuple):
     learn: Callable[[State, Float[Tensor, "N 10"], float], State]
     """(state, the contexts that were trained on, the gain that they share) -> the next state."""
     explores: Callable[[int], float]
-    """The chance of any answer in the place of the best, at a step behind the warm-up."""
+    """The chance of any completion in the place of the best, at a step behind the warm-up."""
 
 
 def ridge(*, shrink: float, bonus: float) -> Predictor:
@@ -116,7 +117,7 @@ def mlp(
 ) -> Predictor:
     """v·tanh(W x + u) + c, one step of gradient descent on ½ mean (f(x) - gain)² after every batch
 
-    Any answer in the place of the best with a chance that goes from `first` to `last` in `over` steps (ε-greedy).
+    Any completion in the place of the best with a chance that goes from `first` to `last` in `over` steps (ε-greedy).
     `weights` is the seed of what it starts from.
     """
     if not learning_rate > 0 or over < 1 or hidden < 1 or not 0 <= last <= first <= 1:
@@ -247,7 +248,7 @@ def picked(scores: Sequence[float], number: int, explore: float, draw: np.random
 
 
 def mean_entropy(rollout: Rollout) -> float:
-    """Of all the answers' tokens, in nats a token; 0 without any."""
+    """Of all the completions' tokens, in nats a token; 0 without any."""
     if rollout.entropy is None:
         raise ValueError("cbs: the rollout has no entropies of its tokens")
     return (torch.where(rollout.response, rollout.entropy, 0).sum() / rollout.response.sum().clamp_min(1)).item()

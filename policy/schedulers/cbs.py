@@ -1,4 +1,4 @@
-"""A bandit chooses which answers of a group count, by what such answers have brought so far."""
+"""A bandit chooses which completions of a group count, by what such completions have brought so far."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def cbs(
     seed: int = 0,
     **of_model: Any,
 ) -> Scheduler:
-    """The `keep` answers of each group with the highest predicted gain; the others weigh nothing
+    """The `keep` completions of each group with the highest predicted gain; the others weigh nothing
 
     gain = μ_{t+1} - V_t - c max(0, H_{t+1} - H_max), shared by all that was chosen at t      CBS 2026, arXiv:2602.08499
 
     μ is a batch's mean reward, V the estimate before it (V += `rate` (μ - V); at 1, the batch before), H its entropy in
     nats a token, c = `penalty`, H_max = `ceiling`. A is that of `dr_grpo`. `model` is `bandit.ridge` or `bandit.mlp`
     with their settings; features and models are ours, for the paper's could not be read, nor its constants. The first
-    `warm_up` batches are chosen at random. `longest` is the limit of an answer's tokens, `keep` at most the group's
+    `warm_up` batches are chosen at random. `longest` is the limit of a completion's tokens, `keep` at most the group's
     size. Weights have mean 1 in each group.
     """
     if keep < 1 or longest < 1:

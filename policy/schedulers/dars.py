@@ -14,10 +14,10 @@ def dars(*, cap: float = 4.0) -> Scheduler:
     """w_g ∝ min(cap, S(1/2) / S(p̂)) for p̂ < 1/2, else 1;  S(p) = 2 p (1 - p)
 
     DARS: Yang et al. 2025, arXiv:2508.13755. S is a group's mean |r - p̂|, so that a hard prompt's advantages add up to
-    those of a medium one: the paper's equal treatment, which writes `rollouts` answers to it. Ours: a weight in their
-    place, with mean 1 over the step, since the loop's groups have one size. It is the same on average, with the answers
-    that are there; a group without a right answer stays at 1, as no weight gives it one. Scores are shares of right
-    answers in [0, 1]; `cap` >= 1 is the paper's most answers over the group's size, 32 / 8.
+    those of a medium one: the paper's equal treatment, which writes `rollouts` completions to it. Ours: a weight in
+    their place, with mean 1 over the step, since the loop's groups have one size. It is the same on average, with the
+    completions that are there; a group without a right completion stays at 1, as no weight gives it one. Scores are
+    shares of right completions in [0, 1]; `cap` >= 1 is the paper's most completions over the group's size, 32 / 8.
     """
     if cap < 1:
         raise ValueError(f"dars: cap is 1 or more, got {cap}")
@@ -26,7 +26,7 @@ def dars(*, cap: float = 4.0) -> Scheduler:
         known = ~scores.isnan()
         odd = known & ((scores < 0) | (scores > 1))
         if odd.any():
-            raise ValueError(f"dars: scores are shares of right answers in [0, 1], got {scores[odd][0].item()}")
+            raise ValueError(f"dars: scores are shares of right completions in [0, 1], got {scores[odd][0].item()}")
         if not known.any():
             return state, torch.zeros_like(scores)
         p = groups(scores, rollout.group).mean
@@ -38,7 +38,7 @@ def dars(*, cap: float = 4.0) -> Scheduler:
 
 
 def rollouts(share: float, size: int, most: int) -> int:
-    """Answers that a prompt gets in all, of which `size` have been tried and a `share` was right.
+    """Completions that a prompt gets in all, of which `size` have been tried and a `share` was right.
 
     >>> [rollouts(right / 8, 8, 32) for right in range(5)]
     [32, 18, 11, 9, 8]

@@ -1,4 +1,4 @@
-"""Agents that train at the same time answer the same prompts, and learn from what each of them wrote."""
+"""Agents that train at the same time completion the same prompts, and learn from what each of them wrote."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,22 +17,22 @@ from ...rm.errors import UNREADABLE, DataError, UsageError
 from ...rm.types import content_hash
 from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
-from .forward import Answers
+from .forward import CompletionBatch
 
 PAUSE, PATIENCE = 0.1, 5.0  # seconds between looks for a partner's file, and before waiting is told of
 NEAR = 1e-3  # nats by which a log-probability that is read again may differ
 
 
 class Written(NamedTuple):
-    """What one agent wrote in a step: its answers to each prompt, one prompt after the other."""
+    """What one agent wrote in a step: its completions to each prompt, one prompt after the other."""
 
-    answers: list[list[int]]
+    completions: list[list[int]]
     logprobs: list[list[float]]
     """Of every token under the agent that wrote it, nats, when it was written."""
 
 
 class Asked(NamedTuple):
-    """What a step's answers have to be answers to, for agents to learn from each other."""
+    """What a step's completions have to be completions to, for agents to learn from each other."""
 
     prompts: str
     """Hash of the prompts' tokens in their order."""
@@ -49,17 +49,18 @@ def exchanged(
     seed: int = 0,
     log: Callable[[str], None] = lambda message: None,
 ) -> Rollouts:
-    """A rollout function: the first G of a prompt's n G answers are the policy's own, the others its n - 1 partners'.
+    """A rollout function: the first G of a prompt's n G completions are the policy's own, the others its n - 1
+    partners'.
 
     Each agent trains in a process of its own, on the same prompts in the same order and with the same tokenizer; models
-    may differ. In each step it leaves its answers and their log-probabilities in `folder`, in one file that appears
+    may differ. In each step it leaves its completions and their log-probabilities in `folder`, in one file that appears
     whole, and waits for its partners' of that step, at most `timeout` seconds; `log` gets a message about longer
-    waiting. Partners' answers are in the order of their numbers. Ratios are against the log-probabilities of the model
-    that wrote the answer. In an evaluation all answers are the policy's own.                                  HACPO:
-    arXiv:2603.02604
+    waiting. Partners' completions are in the order of their numbers. Ratios are against the log-probabilities of the
+    model that wrote the completion. In an evaluation all completions are the policy's own.
+    HACPO: arXiv:2603.02604
 
-    Draws follow from the seed, the step and the agent, so that equal agents write different answers, and an agent that
-    goes on from a checkpoint writes those of before: a file of its own that is there has to be equal, and is kept.
+    Draws follow from the seed, the step and the agent, so that equal agents write different completions, and an agent
+    that goes on from a checkpoint writes those of before: a file of its own that is there has to be equal, and is kept.
     """
     if not 0 <= agent < agents:
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
@@ -70,7 +71,7 @@ def exchanged(
             return {"prompt_ids": ids, "completion_ids": _draw(trainer, ids), "logprobs": None}
         each, rest = divmod(size, agents)
         if rest:
-            raise UsageError(f"{agents} agents cannot share {size} answers to a prompt; make them a multiple")
+            raise UsageError(f"{agents} agents cannot share {size} completions to a prompt; make them a multiple")
         step, groups = trainer.state.global_step, len(ids) // size
         asked = Asked(content_hash(ids[::size]), str(trainer.encoder.contract.tokenizer))
         paths = [folder / f"step-{step:06d}-agent-{index}.safetensors" for index in range(agents)]
@@ -85,7 +86,7 @@ def exchanged(
         whose = [(writer, row) for agent_rows in rows for writer in (agent, *partners) for row in agent_rows]
         return {
             "prompt_ids": ids,
-            "completion_ids": [written[writer].answers[row] for writer, row in whose],
+            "completion_ids": [written[writer].completions[row] for writer, row in whose],
             "logprobs": [written[writer].logprobs[row] for writer, row in whose],
             "own": [writer == agent for writer, _ in whose],
             "writer": ["policy" if writer == agent else f"agent {writer}" for writer, _ in whose],
@@ -94,7 +95,7 @@ def exchanged(
     return rollout
 
 
-# ---- own answers ----
+# ---- own completions ----
 
 
 def _draw(trainer: Any, prompts: list[list[int]]) -> list[list[int]]:
@@ -102,16 +103,18 @@ def _draw(trainer: Any, prompts: list[list[int]]) -> list[list[int]]:
 
 
 def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
-    """One answer to each, and how likely the policy finds it."""
+    """One completion to each, and how likely the policy finds it."""
     device = trainer.accelerator.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        answers = _draw(trainer, prompts)
-    padded = pad([[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)])
+        completions = _draw(trainer, prompts)
+    padded = pad([[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)])
     start = torch.tensor([len(prompt) for prompt in prompts])
-    rows = Answers(*(tensor.to(device) for tensor in (*padded, start, pad(answers).attention)))
+    rows = CompletionBatch(*(tensor.to(device) for tensor in (*padded, start, pad(completions).attention)))
     logprobs: Float[Tensor, "N L"] = trainer._read(trainer.model, rows).logprob.float().cpu()
-    return Written(answers, [row[: len(answer)].tolist() for row, answer in zip(logprobs, answers, strict=True)])
+    return Written(
+        completions, [row[: len(completion)].tolist() for row, completion in zip(logprobs, completions, strict=True)]
+    )
 
 
 # ---- files ----
@@ -121,8 +124,8 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
     """The agent's file of this step: written, or as it is where it is equal; another one is a `DataError`."""
     if not path.exists():
         tensors = {
-            "tokens": torch.tensor([*chain(*written.answers)], dtype=torch.int32),
-            "lengths": torch.tensor([len(answer) for answer in written.answers], dtype=torch.int32),
+            "tokens": torch.tensor([*chain(*written.completions)], dtype=torch.int32),
+            "lengths": torch.tensor([len(completion) for completion in written.completions], dtype=torch.int32),
             "logprobs": torch.tensor([*chain(*written.logprobs)], dtype=torch.float32),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,12 +133,13 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
         save_file(tensors, unfinished, metadata=asked._asdict())
         unfinished.replace(path)
         return written
-    before = read(path, asked, len(written.answers))
+    before = read(path, asked, len(written.completions))
     pairs = zip(chain(*before.logprobs), chain(*written.logprobs), strict=False)
-    if before.answers != written.answers or any(abs(logprob - other) > NEAR for logprob, other in pairs):
+    if before.completions != written.completions or any(abs(logprob - other) > NEAR for logprob, other in pairs):
         raise DataError(
-            f"{path} holds other answers than this agent has just written: it is of another run, or this machine does "
-            "not repeat its draws; name an empty folder for a new run, or delete this agent's files from this step on"
+            f"{path} holds other completions than this agent has just written: it is of another run, or this machine "
+            "does not repeat its draws; name an empty folder for a new run, or delete this agent's files from this "
+            "step on"
         )
     return before
 
@@ -147,11 +151,11 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
         waited = time.monotonic() - started
         if waited >= timeout:
             raise DataError(
-                f"{path}: agent {partner} has not written its answers of step {step} in {timeout:g} seconds; see that "
-                "it runs with the same folder, number of agents and batch settings, resume it, and then this one"
+                f"{path}: agent {partner} has not written its completions of step {step} in {timeout:g} seconds; see "
+                "that it runs with the same folder, number of agents and batch settings, resume it, and then this one"
             )
         if waited >= later:
-            log(f"step {step}: waiting for the answers of agent {partner} for {waited:.0f} seconds")
+            log(f"step {step}: waiting for the completions of agent {partner} for {waited:.0f} seconds")
             later *= 2
         time.sleep(min(PAUSE, timeout))
 
@@ -165,9 +169,9 @@ def read(path: Path, asked: Asked, number: int) -> Written:
             if not all(tensor.ndim == 1 for tensor in (tokens, lengths, logprobs)) or (lengths < 0).any():
                 raise ValueError("its tensors are no rows")
             if len(tokens) != len(logprobs) or int(lengths.sum()) != len(tokens):
-                raise ValueError("its lengths are not those of its answers")
+                raise ValueError("its lengths are not those of its completions")
     except (*UNREADABLE, SafetensorError) as error:
-        raise DataError(f"{path}: no answers of an agent ({error}); delete it and resume that agent") from error
+        raise DataError(f"{path}: no completions of an agent ({error}); delete it and resume that agent") from error
     if of.tokenizer != asked.tokenizer:
         raise DataError(
             f"{path}: written with another tokenizer ({of.tokenizer}, here {asked.tokenizer}); train agents that share "
@@ -175,12 +179,12 @@ def read(path: Path, asked: Asked, number: int) -> Written:
         )
     if of.prompts != asked.prompts:
         raise DataError(
-            f"{path}: answers other prompts ({of.prompts}, here {asked.prompts}); give all agents the same data, seed, "
-            "chat template and batch settings, and a folder of their own"
+            f"{path}: its completions are of other prompts ({of.prompts}, here {asked.prompts}); give all agents the "
+            "same data, seed, chat template and batch settings, and a folder of their own"
         )
     if len(lengths) != number:
         raise DataError(
-            f"{path}: {len(lengths)} answers, and {number} are wanted; give all agents the same number of answers"
+            f"{path}: {len(lengths)} completions, expected {number}; give all agents the same number of completions"
         )
     sizes = lengths.tolist()
     return Written(*([part.tolist() for part in tensor.split(sizes)] for tensor in (tokens, logprobs)))

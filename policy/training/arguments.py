@@ -33,7 +33,8 @@ class PolicyArguments(GRPOConfig):
         default=True, metadata={"help": "Watch the KL to the start policy: one forward more in every step."}
     )
     kl_budget: float = field(
-        default=math.inf, metadata={"help": "Stop where the mean KL of answers to the start policy passes it, in nats."}
+        default=math.inf,
+        metadata={"help": "Stop where the mean KL of completions to the start policy passes it, in nats."},
     )
 
     def __post_init__(self) -> None:
@@ -59,21 +60,23 @@ class PolicyArguments(GRPOConfig):
         return int(self.steps_per_generation or 1) * self.num_iterations
 
     def cycles(self, prompts: int) -> int:
-        """How often a whole run over that many prompts writes answers."""
+        """How often a whole run over that many prompts writes completions."""
         if self.max_steps > 0:
             return math.ceil(self.max_steps * self.gradient_accumulation_steps / self.cycle)
         an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))
         return math.ceil(self.num_train_epochs * an_epoch)
 
     def _align(self) -> None:
-        """A checkpoint holds no half-used answers, so it is taken where a cycle ends."""
+        """A checkpoint holds no half-used completions, so it is taken where a cycle ends."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(
-                f"answers are generated every {self.cycle} micro-batches and the optimizer moves every "
+                f"completions are generated every {self.cycle} micro-batches and the optimizer moves every "
                 f"{self.gradient_accumulation_steps}; make the first a multiple of the second"
             )
         if self.save_strategy == "epoch":
-            raise UsageError("a checkpoint is taken every save_steps; save_strategy epoch may split a batch of answers")
+            raise UsageError(
+                "a checkpoint is taken every save_steps; save_strategy epoch may split a batch of completions"
+            )
         if self.save_steps >= 1:
             self.save_steps = steps * math.ceil(self.save_steps / steps)

@@ -17,11 +17,11 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
     """What formulas, critic, replay, curriculum and learning rewards remember."""
-    replay_buffer = trainer.backlog
+    replay_buffer = trainer.replay_buffer
     tensors = {
         "learner": trainer.learner.state() if trainer.learner else None,
         "sources": {name: learner.state() for name, learner in trainer.learners.items()},
-        "past": replay_buffer.kept() if replay_buffer else None,
+        "past": replay_buffer.stored_batches() if replay_buffer else None,
     }
     replay = replay_buffer.state if replay_buffer else {}
     save_state(folder, {"algorithm": trainer.algorithm.state, "replay": replay}, tensors)
@@ -35,8 +35,8 @@ def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
         trainer.learner.load(tensors["learner"])
     for name, learner in trainer.learners.items():
         learner.load(tensors["sources"][name])
-    if trainer.backlog:
-        trainer.backlog.load(formulas["replay"], tensors["past"])
+    if trainer.replay_buffer:
+        trainer.replay_buffer.load(formulas["replay"], tensors["past"])
 
 
 def save_state(folder: Path, formulas: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the policy's answers are expected to earn, token by token: PPO's critic, its loss, and how good it is."""
+"""What the policy's completions are expected to earn, token by token: PPO's critic, its loss, and how good it is."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class CriticArguments:
     hidden: int = 0
     """Width of a hidden layer; 0 is none."""
     passes: int = 1
-    """Steps of its own that it makes on the answers of each of the policy's."""
+    """Steps of its own that it makes on the completions of each of the policy's."""
 
 
 class Critic(nn.Module):
@@ -51,10 +51,10 @@ class Critic(nn.Module):
 
 
 class Targets(NamedTuple):
-    """What a critic learns from on some answers."""
+    """What a critic learns from on some completions."""
 
     values: Float[Tensor, "N L"]
-    """Its own, when the answers were scored."""
+    """Its own, when the completions were scored."""
     returns: Float[Tensor, "N L"]
     response: Bool[Tensor, "N L"]
     share: float
@@ -127,7 +127,7 @@ def value_loss(
     *,
     clip: float,
 ) -> Float[Tensor, "N L"]:
-    """½ max((V - R)², (clip(V, V_old ± ε) - R)²) of every token, 0 outside the answers; the caller reduces.
+    """½ max((V - R)², (clip(V, V_old ± ε) - R)²) of every token, 0 outside the completions; the caller reduces.
 
     The clipped value loss of PPO's released code: a value that has moved by more than ε towards its target gets no
     further gradient. ε = `clip` > 0; inf is none. R = A + V_old are the critic's targets.

@@ -1,4 +1,5 @@
-"""A policy's forward over whole answers: log-probabilities, entropies and hidden states, never all logits at once."""
+"""A policy's forward over whole completions: log-probabilities, entropies and hidden states, never all logits at
+once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,100 +9,100 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.dispatch import wide
-from ...rm.backbones.forward_hooks import answer_to
+from ...rm.backbones.forward_hooks import handle_keyword
 from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
 from ...rm.types import Example
 
-KEPT = torch.bfloat16  # of states on the CPU: moves R2M's rewards by at most 1 % of the largest
+STATE_DTYPE = torch.bfloat16  # of states on the CPU: moves R2M's rewards by at most 1 % of the largest
 
 
-class Answers(NamedTuple):
-    """Prompts and answers as rows, padded on the right, and where the answers are in them."""
+class CompletionBatch(NamedTuple):
+    """Prompts and completions as rows, padded on the right, and where the completions are in them."""
 
     tokens: Int[Tensor, "N W"]
     attention: Bool[Tensor, "N W"]
     start: Int[Tensor, " N"]
     """Tokens of the prompt."""
     response: Bool[Tensor, "N L"]
-    """Which tokens, counted from `start`, are the answer's own."""
+    """Which tokens, counted from `start`, are the completion's own."""
 
 
 class Reading(NamedTuple):
-    """What a policy says of answers; log-probabilities and entropies are 0 outside them."""
+    """What a policy says of completions; log-probabilities and entropies are 0 outside them."""
 
     logprob: Float[Tensor, "N L"]
     entropy: Float[Tensor, "N L"]
     states: Float[Tensor, "N W D"]
-    """Last hidden states, prompts included; `at_answers` has those that answers are read at."""
+    """Last hidden states, prompts included; `at_completions` has those that completions are read at."""
 
 
-def answers(
+def completions(
     prompt: Int[Tensor, "N P"],
     prompt_mask: Int[Tensor, "N P"],
     completions: Int[Tensor, "N L"],
     said_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
-) -> Answers:
-    """Prompts padded on the left and answers on the right -> rows whose positions do not depend on the padding."""
+) -> CompletionBatch:
+    """Prompts padded on the left and completions on the right -> rows whose positions do not depend on the padding."""
     rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, said_mask], 1))
-    return Answers(*rows, prompt_mask.sum(1), response)
+    return CompletionBatch(*rows, prompt_mask.sum(1), response)
 
 
-def answers_of(batch: Mapping[str, Any]) -> Answers:
-    """Of a batch of TRL's; tokens that tools or environments wrote are read but are not the answer's own."""
+def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
+    """Of a batch of TRL's; tokens that tools or environments wrote are read but are not the completion's own."""
     mask = batch["completion_mask"]
     response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
-    return answers(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
+    return completions(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
-    """Let `model(answers=Answers(...))` return a `Reading`; every other call is as before.
+    """Let `model(completions=CompletionBatch(...))` return a `Reading`; every other call is as before.
 
-    Logits are divided by the temperature that answers are drawn at. `model` is the causal language model itself, before
-    anything wraps it: see `rm.backbones.forward_hooks`.
+    Logits are divided by the temperature that completions are drawn at. `model` is the causal language model itself,
+    before anything wraps it: see `rm.backbones.forward_hooks`.
     """
     head_reads_last_states(model)  # tried now, and remembered
 
-    def read(inner: Any, rows: Answers) -> Reading:
+    def read(inner: Any, rows: CompletionBatch) -> Reading:
         return (_by_states if head_reads_last_states(inner) else _by_logits)(inner, rows, temperature)
 
-    answer_to(model, "answers", read)
+    handle_keyword(model, "answers", read)
 
 
-def _by_states(model: Any, rows: Answers, temperature: float) -> Reading:
+def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> Reading:
     states = model.get_decoder()(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False
     ).last_hidden_state
-    chosen = at_answers(states, rows)[:, :-1][rows.response]
+    chosen = at_completions(states, rows)[:, :-1][rows.response]
     computed = head_logprobs(model, chosen, _targets(rows), temperature=temperature)
     return Reading(*(_in_place(tensor, rows) for tensor in computed), states)
 
 
-def _by_logits(model: Any, rows: Answers, temperature: float) -> Reading:
+def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> Reading:
     """Through the model's own logits, where the head does more than a product."""
     output = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
     )
-    logits = at_answers(output.logits, rows)[:, :-1][rows.response]
+    logits = at_completions(output.logits, rows)[:, :-1][rows.response]
     logp = (logits.to(wide(logits.dtype)) / temperature).log_softmax(-1)
     logprob = logp.gather(1, _targets(rows)[:, None]).squeeze(1)
     entropy = -(logp.exp() * logp).sum(1)
     return Reading(_in_place(logprob, rows), _in_place(entropy, rows), output.hidden_states[-1])
 
 
-def at_answers(states: Float[Tensor, "N W D"], rows: Answers) -> Float[Tensor, "N M D"]:
+def at_completions(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:
     """[N, L + 1, D]: column t is where token t is chosen, column n stands behind n tokens."""
-    return states.gather(1, _places(rows)[..., None].expand(-1, -1, states.shape[-1]))
+    return states.gather(1, _state_positions(rows)[..., None].expand(-1, -1, states.shape[-1]))
 
 
-def _places(rows: Answers) -> Int[Tensor, "N M"]:
-    """Positions of the states that an answer is read at: the one before each of its tokens, and the one behind it."""
+def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
+    """Return the positions of a completion's states: the one before each of its tokens, and its last token's own."""
     columns = torch.arange(rows.response.shape[1] + 1, device=rows.tokens.device)
     return (rows.start[:, None] - 1 + columns).clamp_max(rows.tokens.shape[1] - 1)
 
 
-def own_states(states: Float[Tensor, "N W D"], rows: Answers) -> list[Float[Tensor, "S D"]]:
+def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> list[Float[Tensor, "S D"]]:
     """Of every row the states at positions that predict one of its tokens, prompt included; in bfloat16, on a CPU."""
     return _before_last(states, rows.attention)
 
@@ -109,14 +110,16 @@ def own_states(states: Float[Tensor, "N W D"], rows: Answers) -> list[Float[Tens
 def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"]) -> list[Float[Tensor, "S D"]]:
     """Copies, so that the padding is freed."""
     lengths = attention.sum(1).tolist()
-    return [state[: length - 1].to("cpu", KEPT, copy=True) for state, length in zip(states, lengths, strict=True)]
+    return [
+        state[: length - 1].to("cpu", STATE_DTYPE, copy=True) for state, length in zip(states, lengths, strict=True)
+    ]
 
 
 @torch.no_grad()
 def states_of(
     model: Any, encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256
 ) -> list[Float[Tensor, "S D"]]:
-    """What `own_states` has, of prompts and answers given as text: each answer is read as if it had ended by itself."""
+    """Return what `own_states` does, for prompts and completions given as text, each completion read as finished."""
     rows, hidden_states = [encoded.ids for encoded in encoder.encode_all(examples)], []
     device = next(model.parameters()).device
     for index in range(0, len(rows), batch_size):
@@ -127,9 +130,9 @@ def states_of(
     return hidden_states
 
 
-def _targets(rows: Answers) -> Int[Tensor, " T"]:
-    return rows.tokens.gather(1, _places(rows)[:, 1:])[rows.response]
+def _targets(rows: CompletionBatch) -> Int[Tensor, " T"]:
+    return rows.tokens.gather(1, _state_positions(rows)[:, 1:])[rows.response]
 
 
-def _in_place(values: Float[Tensor, " T"], rows: Answers) -> Float[Tensor, "N L"]:
+def _in_place(values: Float[Tensor, " T"], rows: CompletionBatch) -> Float[Tensor, "N L"]:
     return values.new_zeros(rows.response.shape).masked_scatter(rows.response, values)

@@ -1,4 +1,5 @@
-"""What a step's log says of its answers and its loss: rewards, texts, ratios, entropy, KL, how good the critic is."""
+"""What a step's log says of its completions and its loss: rewards, texts, ratios, entropy, KL, how good the critic
+is."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,14 +18,14 @@ from .critic import explained_variance
 from .monitoring import watched
 
 
-def told(
+def step_metrics(
     scored: Scored, rollout: Rollout, faults: int, is_own: Bool[Tensor, " N"] | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Names and numbers of one step's answers; `faults` counts the rewards that could not be used.
+    """Names and numbers of one step's completions; `faults` counts the rewards that could not be used.
 
-    Where only some answers are the policy's `own`, those of partners count among the rewards and are not watched.
+    Where only some completions are the policy's `own`, those of partners count among the rewards and are not watched.
     Components are logged as the last transform left them. The critic is measured by how much of the variance of the
-    total its values at the first token explain, beside what the mean of a prompt's other answers explains.
+    total its values at the first token explain, beside what the mean of a prompt's other completions explains.
     """
     yield "reward", scored.total.nanmean().item()
     yield "reward_std", nanstd(scored.total).item()
@@ -45,7 +46,7 @@ def told(
 
 
 class Means(NamedTuple):
-    """Of a micro-batch's answers in all processes; the KL is to the base, 0 where there is none."""
+    """Of a micro-batch's completions in all processes; the KL is to the base, 0 where there is none."""
 
     clipped: float
     """The share of tokens whose ratio is out of bounds."""
@@ -54,12 +55,12 @@ class Means(NamedTuple):
     """Nats a token."""
     kl: float
     """Nats a token."""
-    answer_kl: float
-    """Nats an answer."""
+    completion_kl: float
+    """Nats a completion."""
 
 
 def means(loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
-    """From the loss's sums over each answer, and the policy's entropy at every token, 0 outside the answers."""
+    """From the loss's sums over each completion, and the policy's entropy at every token, 0 outside the completions."""
     answered = loss.sums[:, 3:4] > 0
     facts = torch.cat([loss.sums[:, 1:], answered], 1).detach().sum(0)
     gap, clipped, live, ratio, number = accelerator.reduce(facts, reduction="sum").tolist()

@@ -13,7 +13,7 @@ from ..types import Rollout
 
 
 def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Of one step's answers and their rewards; KL needs `logprobs` and `base`, repetition and variety need `tokens`."""
+    """Yield one step's statistics; KL needs `logprobs` and `base`, repetition and variety need `tokens`."""
     if rollout.logprobs is not None and rollout.base is not None:
         divergence = sequence_kl(rollout)
         yield "watch/kl", divergence.mean().item()
@@ -31,9 +31,9 @@ def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str,
 
 
 def sequence_kl(rollout: Rollout) -> Float[Tensor, " N"]:
-    """k1 = Σ_t log π(y_t) - log base(y_t) of every answer, in nats; its mean over answers of π is KL(π | base).
+    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats; its mean over completions of π is KL(π | base).
 
-    Unbiased, and below 0 for some answers                          http://joschu.net/blog/kl-approx.html
+    Unbiased, and below 0 for some completions                          http://joschu.net/blog/kl-approx.html
     """
     if rollout.logprobs is None or rollout.base is None:
         raise ValueError("the KL needs the rollout's log-probabilities under the policy and under its base")
@@ -42,7 +42,7 @@ def sequence_kl(rollout: Rollout) -> Float[Tensor, " N"]:
 
 
 def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Of the mean over answers, where those to one of the G prompts resemble each other; NaN for one prompt.
+    """Of the mean over completions, where those to one of the G prompts resemble each other; NaN for one prompt.
 
     s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
     """
@@ -69,16 +69,16 @@ def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
     """Return the mean `rm.data.text_diversity.repetition` of completions of n tokens or more; NaN without any."""
-    shares = [texts.repetition(answer, n) for answer in _answers(rollout)]
+    shares = [texts.repetition(completion, n) for completion in _completions(rollout)]
     return torch.tensor(shares, dtype=torch.float64).nanmean().item()
 
 
 def distinct(rollout: Rollout, n: int) -> float:
-    """`rm.data.text_diversity.distinct` of all answers together."""
-    return texts.distinct(_answers(rollout), n)
+    """`rm.data.text_diversity.distinct` of all completions together."""
+    return texts.distinct(_completions(rollout), n)
 
 
-def _answers(rollout: Rollout) -> list[list[int]]:
+def _completions(rollout: Rollout) -> list[list[int]]:
     if rollout.tokens is None:
         raise ValueError("repetition and variety need the rollout's tokens")
     rows = zip(rollout.tokens.cpu(), rollout.response.cpu(), strict=True)
@@ -89,7 +89,7 @@ def _answers(rollout: Rollout) -> list[list[int]]:
 
 
 def best_of_n(rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: Sequence[int]) -> Float[Tensor, " S"]:
-    """The mean value of the answer that has the best reward among n of a prompt's M answers, for every n.
+    """The mean value of the completion that has the best reward among n of a prompt's M completions, for every n.
 
     E = 1/P Σ_p Σ_i v_i (C(le_i, n) - C(lt_i, n)) / (eq_i C(M, n)),   le_i, lt_i, eq_i = |{j: r_j <=, <, = r_i}|
 
@@ -98,9 +98,11 @@ def best_of_n(rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: S
     """
     total = rewards.shape[1]
     if not (rewards.isfinite() & values.isfinite()).all():
-        raise ValueError("best-of-n needs a finite reward and value of every answer; leave prompts without them out")
+        raise ValueError(
+            "best-of-n needs a finite reward and value of every completion; leave prompts without them out"
+        )
     if not all(1 <= n <= total for n in ns):
-        raise ValueError(f"best-of-n of {total} answers to a prompt needs 1 <= n <= {total}, got {list(ns)}")
+        raise ValueError(f"best-of-n of {total} completions to a prompt needs 1 <= n <= {total}, got {list(ns)}")
     ordered = rewards.sort(1).values
     below, up_to = (torch.searchsorted(ordered, rewards, right=right) for right in (False, True))
     chances = [_all_among(total, n).to(rewards.device) for n in ns]
@@ -119,9 +121,9 @@ def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
 def best_of_n_kl(n: int) -> float:
     """log n - (n-1)/n, in nats                                     Stiennon et al. 2020, arXiv:2009.01325, appendix G.3
 
-    An upper bound of the KL from the policy to its best-of-n, far above it where likely answers repeat
+    An upper bound of the KL from the policy to its best-of-n, far above it where likely completions repeat
     (Beirami et al. 2024, arXiv:2401.01879).
     """
     if n < 1:
-        raise ValueError(f"best-of-n takes the best of 1 answer or more, got {n}")
+        raise ValueError(f"best-of-n takes the best of 1 completion or more, got {n}")
     return math.log(n) - (n - 1) / n

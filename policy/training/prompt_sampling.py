@@ -10,7 +10,7 @@ CURRICULUM = "curriculum"  # its name in logs and checkpoints, among those of th
 
 
 class DrawnPrompts:
-    """The prompts of a training in one process, drawn when answers are to be written: in place of the sampler's.
+    """The prompts of a training in one process, drawn when completions are to be written: in place of the sampler's.
 
     A sampler cannot draw them: Transformers takes the batches of a whole optimizer step and one more before it learns
     from the first, so that its draws would not know what the step before has taught.
@@ -38,7 +38,7 @@ class DrawnPrompts:
         return self.rows[kind][Random(f"{self.seed} {kind} {turn}").sample(range(number), number)[index]]
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
-        """|A| of the answers with a reward, mean over an answer's tokens; the next shares, and who was asked now."""
+        """Update the shares by |A| of the completions that have a reward, averaged over tokens; return the metrics."""
         response = cycle.rollout.response
         gain = (cycle.advantage.abs() * response).sum(1) / response.sum(1).clamp_min(1)
         gains: dict[str, list[float]] = {kind: [] for kind in self.rows}

@@ -1,4 +1,4 @@
-"""Batches of answers that were trained on, and what a replay trains on once more."""
+"""Batches of completions that were trained on, and what a replay trains on once more."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,18 +16,18 @@ from ..types import Past, Replay, Rollout, State
 Batch = dict[str, Any]
 
 
-class Kept(NamedTuple):
+class StoredBatch(NamedTuple):
     """A batch, and what became of it."""
 
     batch: Batch
     advantage: Float[Tensor, "N L"]
     rollout: Rollout
     clipped: Float[Tensor, " N"]
-    """Share of tokens out of bounds when the answer was last trained on; written to as that happens."""
+    """Share of tokens out of bounds when the completion was last trained on; written to as that happens."""
 
 
-class Backlog:
-    """What the first pass of every cycle is on: previous answers that the replay wants, else nothing.
+class ReplayBuffer:
+    """Stores previous batches; the first pass of every cycle trains on those that the replay selects.
 
     The rows of the present batch are 0 to N - 1; those of the i-th remembered one, the oldest first, are i N higher.
     """
@@ -37,45 +37,47 @@ class Backlog:
         self.remembers = int(getattr(replay, "remembers", 1))
         self.state: State = {}
         self.micro_batches: list[Batch] = []
-        self._kept: list[Kept] = []
+        self._batches: list[StoredBatch] = []
         self._clipped: list[Float[Tensor, " N"]] = []
 
-    def turn(self, batch: Batch, scored: Scored, rollout: Rollout) -> None:
-        """There are new answers: ask the replay about those before, and keep these."""
+    def next_cycle(self, batch: Batch, scored: Scored, rollout: Rollout) -> None:
+        """Ask the replay which of the stored completions to train on again, and store the new batch."""
         again, advantages = batch | {"weights": torch.zeros_like(batch["weights"])}, None
-        if self._kept:
-            past = remembered(self._kept, batch["weights"].device)._replace(now=rollout)
+        if self._batches:
+            past = remembered(self._batches, batch["weights"].device)._replace(now=rollout)
             self.state, advantages = self.replay(self.state, scored.total, past)
             if advantages is not None:
-                again = chosen([entry.batch for entry in self._kept], advantages, len(batch["weights"]))
+                again = chosen([entry.batch for entry in self._batches], advantages, len(batch["weights"]))
         fresh = torch.zeros(len(batch["weights"]), device=batch["weights"].device)
-        self._clipped = [fresh, *(entry.clipped for entry in self._kept)]
-        new = Kept(batch, scored.advantage, rollout._replace(states=None, total=scored.total), fresh)
-        self._kept = [*self._kept, new][-self.remembers :]
+        self._clipped = [fresh, *(entry.clipped for entry in self._batches)]
+        new = StoredBatch(batch, scored.advantage, rollout._replace(states=None, total=scored.total), fresh)
+        self._batches = [*self._batches, new][-self.remembers :]
         self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
 
-    def saw(self, row: Int[Tensor, " B"], sums: Float[Tensor, "B 5"]) -> None:
+    def record_clipped(self, row: Int[Tensor, " B"], sums: Float[Tensor, "B 5"]) -> None:
         """Rows were trained on; `sums` are those of `kernels.policy_loss`."""
         shares = (sums[:, 2] / sums[:, 3].clamp_min(1)).tolist()
         for position, share in zip(row.tolist(), shares, strict=True):
             which, column = divmod(position, len(self._clipped[0]))
             self._clipped[which][column] = share
 
-    def kept(self) -> Any:
+    def stored_batches(self) -> Any:
         """The batches, of a checkpoint; `state` is the rest."""
-        return [(entry.batch, entry.advantage, tuple(entry.rollout), entry.clipped) for entry in self._kept]
+        return [(entry.batch, entry.advantage, tuple(entry.rollout), entry.clipped) for entry in self._batches]
 
     def load(self, state: Mapping[str, Any], stored: Any) -> None:
         """Go on from a checkpoint."""
         self.state = state
-        self._kept = [Kept(batch, advantage, Rollout(*fields), clipped) for batch, advantage, fields, clipped in stored]
+        self._batches = [
+            StoredBatch(batch, advantage, Rollout(*fields), clipped) for batch, advantage, fields, clipped in stored
+        ]
 
 
 # ---- several batches as one ----
 
 
-def remembered(entries: Sequence[Kept], device: torch.device) -> Past:
-    """All answers, the oldest first; groups of different batches have different numbers."""
+def remembered(entries: Sequence[StoredBatch], device: torch.device) -> Past:
+    """All completions, the oldest first; groups of different batches have different numbers."""
     fields, offset = [], 0
     for kept_entry in entries:
         fields.append(kept_entry.rollout._asdict() | {"group": kept_entry.rollout.group + offset})
@@ -98,7 +100,7 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
     """
     live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
     if live.sum() > size:
-        raise UsageError(f"the replay chose {int(live.sum())} answers and a batch has {size}; let it choose fewer")
+        raise UsageError(f"the replay chose {int(live.sum())} completions and a batch has {size}; let it choose fewer")
     device, newest = advantages.device, batches[-1]
     joint: Batch = {}
     for name, values in newest.items():

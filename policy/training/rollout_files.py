@@ -1,4 +1,5 @@
-"""The answers of a step as a Parquet file: tokens, log-probabilities, rewards, and how each advantage came about."""
+"""The completions of a step as a Parquet file: tokens, log-probabilities, rewards, and how each advantage came
+about."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,14 +23,14 @@ def write_rollouts(
     versions: Mapping[str, Mapping[str, Any]] | None = None,
     writers: Sequence[str] | None = None,
 ) -> None:
-    """One row an answer, written whole or not at all.
+    """One row a completion, written whole or not at all.
 
     `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
-    transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the answer's
-    tokens. `logprobs` are under the model that wrote the completion, which `logprobs_of` names (`writers`, such as
-    "server" or "agent 1"; by default the policy that learns), with the policy's for tokens of which the writer gave
-    none; `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no number. `versions` say which
-    one a reward model that learns was.
+    transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the
+    completion's tokens. `logprobs` are under the model that wrote the completion, which `logprobs_of` names
+    (`writers`, such as "server" or "agent 1"; by default the policy that learns), with the policy's for tokens of
+    which the writer gave none; `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no
+    number. `versions` say which one a reward model that learns was.
     """
     response = rollout.response
     log_of = (response, pa.float32())
@@ -37,15 +38,15 @@ def write_rollouts(
         "step": pa.array([step] * len(examples), pa.int64()),
         "group": pa.array(rollout.group.tolist(), pa.int64()),
         "prompt": [prompt_text(example.prompt) for example in examples],
-        "answer": [example.answer for example in examples],
+        "answer": [example.completion for example in examples],
         "finished": rollout.finished.tolist(),
         "length": pa.array(response.sum(1).tolist(), pa.int32()),
-        "tokens": _of_answers(rollout.tokens, response, pa.int32()),
-        "logprobs": _of_answers(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
+        "tokens": _of_completions(rollout.tokens, response, pa.int32()),
+        "logprobs": _of_completions(rollout.logprobs if rollout.written is None else rollout.written, *log_of),
         "logprobs_of": ["policy"] * len(examples) if writers is None else [*writers],
-        "policy_logprobs": _of_answers(rollout.logprobs, *log_of),
-        "base": _of_answers(rollout.base, response, pa.float32()),
-        "values": _of_answers(rollout.values, response, pa.float32()),
+        "policy_logprobs": _of_completions(rollout.logprobs, *log_of),
+        "base": _of_completions(rollout.base, response, pa.float32()),
+        "values": _of_completions(rollout.values, response, pa.float32()),
     }
     for stage, stage_rewards in rewards.items():
         for name in stage_rewards.names:
@@ -63,8 +64,8 @@ def write_rollouts(
     unfinished.replace(path)
 
 
-def _of_answers(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
-    """[N, L] as lists of the answer's own positions; nulls where it was not asked for."""
+def _of_completions(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
+    """[N, L] as lists of the completion's own positions; nulls where it was not asked for."""
     lists = [None] * len(response) if values is None else _rows(values, response)
     return pa.array(lists, pa.list_(kind))
 

@@ -30,11 +30,11 @@ from ..types import Cycle, Replay, Rewards, Rollout
 from .arguments import PolicyArguments
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets, critic_returns
-from .forward import Answers, Reading, answers, answers_of, at_answers, install, own_states
-from .metrics import means, told
+from .forward import CompletionBatch, Reading, at_completions, batch_of, completions, install, own_states
+from .metrics import means, step_metrics
 from .prompt_sampling import CURRICULUM, DrawnPrompts
 from .reference_policy import frozen_copy
-from .replay_buffer import Backlog, Batch
+from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
 
@@ -75,7 +75,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     ):
         if replay and args.num_iterations < 2:
             raise UsageError(
-                "a replay takes the first pass over each batch of answers; give num_iterations of 2 or more"
+                "a replay takes the first pass over each batch of completions; give num_iterations of 2 or more"
             )
         if compares_completions(algorithm.rule) and not args.disable_dropout:
             raise UsageError(
@@ -97,11 +97,11 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         )
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
-        self.backlog = Backlog(replay, args.steps_per_generation or 1) if replay else None
+        self.replay_buffer = ReplayBuffer(replay, args.steps_per_generation or 1) if replay else None
         self.encoder = Encoder(tokenizer, ScoringContract(kind="policy", **describe_tokenizer(tokenizer)))
         self.language_model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         install(self.language_model, temperature=self.temperature)
-        self.reference = None if reference is None else self._referee(reference)
+        self.reference = None if reference is None else self._load_reference(reference)
         width = self.language_model.config.get_text_config().hidden_size
         self.learner = CriticLearner(width, critic, self.accelerator.device) if critic else None
         self._cycle: Cycle | None = None
@@ -118,7 +118,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         fields |= self.algorithm.reads & {"states"}
         return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles)
 
-    # ---- what models say of answers ----
+    # ---- what models say of completions ----
 
     @property
     def _compares(self) -> bool:
@@ -128,10 +128,10 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     def _annotates(self) -> bool:
         """Whether something needs log-probabilities, states or values before the loss."""
         later = self.args.gradient_accumulation_steps % self.args.cycle != 0
-        annotates = self.learner or self.backlog or self.sources.reads_states or self.algorithm.penalty.in_reward
+        annotates = self.learner or self.replay_buffer or self.sources.reads_states or self.algorithm.penalty.in_reward
         return bool(later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
 
-    def _referee(self, reference: Any) -> Any:
+    def _load_reference(self, reference: Any) -> Any:
         reference.requires_grad_(False).eval()
         install(reference, temperature=self.temperature)
         return self.accelerator.prepare_model(reference, evaluation_mode=True)
@@ -139,30 +139,32 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
     ):
-        """Log-probabilities where TRL asks for them itself: to weigh answers of another engine."""
+        """Log-probabilities where TRL asks for them itself: to weigh completions of another engine."""
         P = input_ids.shape[1] - logits_to_keep
         completion_mask = attention_mask[:, P:]
         computed = self._read(
             model,
-            answers(input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], completion_mask, completion_mask.bool()),
+            completions(
+                input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], completion_mask, completion_mask.bool()
+            ),
         )
         return computed.logprob, computed.entropy, None
 
     @torch.no_grad()
-    def _read(self, model: Any, rows: Answers) -> Reading:
-        """Some answers at a time, as in training."""
+    def _read(self, model: Any, rows: CompletionBatch) -> Reading:
+        """Some completions at a time, as in training."""
         parts = zip(*(row.split(self.args.per_device_train_batch_size) for row in rows), strict=True)
-        outputs = [model(answers=Answers(*part)) for part in parts]
+        outputs = [model(completions=CompletionBatch(*part)) for part in parts]
         return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
 
-    def _read_reference(self, rows: Answers) -> Reading:
+    def _read_reference(self, rows: CompletionBatch) -> Reading:
         if self.reference is not None:
             return self._read(self.reference, rows)
         model = self.accelerator.unwrap_model(self.model)
         with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
             return self._read(self.model, rows)
 
-    # ---- answers, and what they are worth ----
+    # ---- completions, and what they are worth ----
 
     def _tokenize_prompts(self, prompts: list):
         """As reward models and guided decoding have them."""
@@ -177,11 +179,11 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
-        """TRL's answers with our rewards; advantages, weights and what else the loss reads are this process's."""
+        """TRL's completions with our rewards; advantages, weights and what else the loss reads are this process's."""
         if self.curriculum and self.model.training:
             inputs = self.curriculum.drawn(inputs, self.num_generations)
         batch = super()._generate_and_score_completions(inputs)
-        training, rows = self.model.training, answers_of(batch)
+        training, rows = self.model.training, batch_of(batch)
         writes = training and self.args.rollout_steps > 0 and self.state.global_step % self.args.rollout_steps == 0
         read = self._read(self.model, rows) if self._annotates or writes else None
         base = self._read_reference(rows).logprob if self._compares else None
@@ -197,7 +199,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if not training:
             self.algorithm.load(before)
         is_own = torch.tensor([row_inputs.get("own", True) for row_inputs in inputs], device=rows.tokens.device)
-        self._tell(scored, rollout, int(self._sum(len(faults))), self._gather(is_own))
+        self._log_step(scored, rollout, int(self._sum(len(faults))), self._gather(is_own))
         batch |= self._trained_on(scored, rollout, rows.response.shape[1])
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
@@ -208,8 +210,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
                 record = (scored.rewards, scored.advantages, self.sources.versions, writers)
                 write_rollouts(path, self.state.global_step, examples, rollout, *record)
             self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)
-            if self.backlog:
-                self.backlog.turn(batch, scored, rollout)
+            if self.replay_buffer:
+                self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
 
     def _writers(self, inputs: list, batch: Batch) -> list[str]:
@@ -218,14 +220,14 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             return ["policy"] * len(inputs)
         return [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
 
-    def _everywhere(self, batch: Batch, rows: Answers, read: Reading | None, base: Tensor | None) -> Rollout:
-        """The answers of all processes: a group may span them."""
+    def _everywhere(self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None) -> Rollout:
+        """The completions of all processes: a group may span them."""
         reads = self.algorithm.reads
         ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
         values = after = None
         if self.learner and read is not None:
             with torch.no_grad():
-                critic_values = self.learner.critic(at_answers(read.states, rows))
+                critic_values = self.learner.critic(at_completions(read.states, rows))
             values, after = (
                 critic_values[:, :-1] * rows.response,
                 critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1),
@@ -241,7 +243,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             values=None if values is None else self._gather(values),
             after=None if after is None else self._gather(after),
             entropy=None if read is None else self._gather(read.entropy),
-            states=self._gather(at_answers(read.states, rows)[:, :-1]) if read and "states" in reads else None,
+            states=self._gather(at_completions(read.states, rows)[:, :-1]) if read and "states" in reads else None,
         )
 
     def _gather(self, x: Tensor) -> Tensor:
@@ -263,7 +265,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return Rewards(values, local.names, steps, members)
 
     def _trained_on(self, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
-        """What the loss reads; the weights of an optimizer step's answers sum to 1 over all processes."""
+        """What the loss reads; the weights of an optimizer step's completions sum to 1 over all processes."""
         windows = self.args.cycle / (self.args.num_iterations * self.args.gradient_accumulation_steps)
         batch = {
             "advantages": scored.advantage.float(),
@@ -282,14 +284,14 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
         return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
 
-    def _tell(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
-        """Replace TRL's statistics of rewards by ours; `own` answers are by this policy, the others by partners."""
+    def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
+        """Replace TRL's statistics of rewards by ours; `own` completions are by this policy, the others by partners."""
         metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
         for name in ("reward", "reward_std"):
             metrics[name].pop()
         for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
             metrics.pop(name)
-        facts = dict(told(scored, rollout, faults, is_own)) | self.sources.facts()
+        facts = dict(step_metrics(scored, rollout, faults, is_own)) | self.sources.facts()
         for name, value in facts.items():
             self._note(name, value)
         self.kl = facts.get("watch/kl", self.kl)
@@ -311,12 +313,12 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         self._metrics[self._mode][name].append(float(value))
 
     def _prepare_inputs(self, generation_batch):
-        """TRL's micro-batch, or in a replay's pass one of the previous answers."""
+        """TRL's micro-batch, or in a replay's pass one of the previous completions."""
         if isinstance(generation_batch, Piece):
             return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
         turn, index = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
-        past = self.backlog.micro_batches if self.backlog and turn == 0 and self.model.training else None
+        past = self.replay_buffer.micro_batches if self.replay_buffer and turn == 0 and self.model.training else None
         inputs = past[index] if past else inputs
         if compares_completions(self.algorithm.rule):
             micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
@@ -326,15 +328,15 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
 
     def rows_of(self, inputs):
-        """Answers; several processes take their means together."""
+        """Yield the metrics of completions; several processes average theirs."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     # ---- the loss ----
 
     def _compute_loss(self, model, inputs):
         """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; the critic learns beside it."""
-        rows, algorithm = answers_of(inputs), self.algorithm
-        read = model(answers=rows)
+        rows, algorithm = batch_of(inputs), self.algorithm
+        read = model(completions=rows)
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         base, penalty = inputs.get("base"), algorithm.penalty
@@ -357,8 +359,8 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
             loss = loss._replace(total=loss.total + of_rule)
         self._account(loss, read, rows)
-        if self.backlog and self.model.training:
-            self.backlog.saw(inputs["row"], loss.sums)
+        if self.replay_buffer and self.model.training:
+            self.replay_buffer.record_clipped(inputs["row"], loss.sums)
         if self.learner and self.model.training and weights.any() and "valued" not in inputs:
             self._learn_values(self.learner, read, rows, inputs)
         if self.sources.learners and self.sources.reads_states and self.model.training:
@@ -367,14 +369,16 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
         return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
-    def _learn_values(self, learner: CriticLearner, read: Reading, rows: Answers, inputs: Batch) -> None:
+    def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:
         share = 1 / (max(1, inputs["all_known"]) * self.args.gradient_accumulation_steps)
         targets = Targets(inputs["values"], inputs["returns"], inputs["known"], share)
-        self.check_finite(loss := learner.learn(at_answers(read.states.detach(), rows), targets), "the critic's loss")
+        self.check_finite(
+            loss := learner.learn(at_completions(read.states.detach(), rows), targets), "the critic's loss"
+        )
         self._note("critic/loss", loss)
         inputs["valued"] = True  # a piece whose policy gradient runs out of memory is not learnt from twice
 
-    def _account(self, loss: PolicyLoss, read: Reading, rows: Answers) -> None:
+    def _account(self, loss: PolicyLoss, read: Reading, rows: CompletionBatch) -> None:
         """Means over the micro-batch's tokens."""
         seen = means(loss, read.entropy, rows.response, self.accelerator)
         for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
@@ -382,10 +386,10 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if self._compares:
             self._note("kl", seen.kl)
             if not self._annotates:
-                self._watch_kl(seen.answer_kl)
+                self._watch_kl(seen.completion_kl)
 
     def _watch_kl(self, kl: float) -> None:
-        """Σ_t of an answer's tokens, mean over answers, nats: what the budget is about."""
+        """Σ_t of a completion's tokens, mean over completions, nats: what the budget is about."""
         self.kl = kl
         self._note("watch/kl", kl)
 
@@ -418,7 +422,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             self.learner.step()
 
     def after_cycle(self) -> None:
-        """The answers were learnt from; reward models may learn from them now."""
+        """The completions were learnt from; reward models may learn from them now."""
         if self._cycle is None or self._step % self.args.cycle:
             return
         states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
@@ -429,5 +433,5 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
 
 
 def _later(**_: Any) -> list[float]:
-    """TRL wants a reward function; ours are asked when everything about the answers is known."""
+    """TRL wants a reward function; ours are asked when everything about the completions is known."""
     raise AssertionError("rewards are given in _generate_and_score_completions")

@@ -1,4 +1,4 @@
-"""A bad answer that became likelier than it was at the start is pushed down harder."""
+"""A bad completion that became likelier than it was at the start is pushed down harder."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,8 +11,8 @@ def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
     """A' = A (1 + α softplus(c)) for A < 0, else A;  c = log π(y) / base(y)       ACE 2026, arXiv:2602.21420
 
     α >= 0 has to be given, as the paper's could not be read; 0 changes nothing. The paper's c is the sum over the
-    answer, which grows with its length: ours is the mean over its tokens, nats, unless `of_tokens` is False. π is the
-    policy that wrote the answers (`rollout.logprobs`), base the one that training started from.
+    completion, which grows with its length: ours is the mean over its tokens, nats, unless `of_tokens` is False. π is
+    the policy that wrote the completions (`rollout.logprobs`), base the one that training started from.
     """
     if alpha < 0:
         raise ValueError(f"ace: alpha is 0 or more, got {alpha}")
@@ -21,7 +21,7 @@ def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError(
                 "ace: the rollout has no log-probabilities of its tokens under policy and start policy; keep "
-                "measure_kl on, and have the answers read before the loss (as a KL in the reward does)"
+                "measure_kl on, and have the completions read before the loss (as a KL in the reward does)"
             )
         c = confidence(rollout.logprobs, rollout.base, rollout.response, of_tokens)
         factor = 1 + alpha * torch.nn.functional.softplus(c)
@@ -34,6 +34,6 @@ def ace(*, alpha: float, of_tokens: bool = True) -> Transform:
 def confidence(
     logprobs: Float[Tensor, "N L"], base: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], of_tokens: bool
 ) -> Float[Tensor, " N"]:
-    """Σ_t or mean_t of log π - log base over an answer; 0 of an empty one."""
+    """Σ_t or mean_t of log π - log base over a completion; 0 of an empty one."""
     total = torch.where(response, logprobs - base, 0).sum(1)
     return total / response.sum(1).clamp_min(1) if of_tokens else total

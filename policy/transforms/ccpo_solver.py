@@ -1,4 +1,4 @@
-"""A solver by its answers with a thought and without, in proportion to how much thoughts have helped so far."""
+"""A solver by its completions with a thought and without, in proportion to how much thoughts have helped so far."""
 
 import math
 
@@ -15,12 +15,12 @@ def ccpo_solver(
 ) -> Transform:
     """r = g z_joint + (1 - g) z_solo,  g = σ(η μ_Δ / (σ_Δ + ε))                   CCPO 2026, arXiv:2603.21563, v1
 
-    For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's answers read a thought, the second half did not,
-    and the i-th of each make a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z is in units of the
-    steps before (`ccpo_thinker`). Until `least` pairs were seen every answer keeps its own reward.
+    For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's completions read a thought, the second half did
+    not, and the i-th of each make a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z is in units of
+    the steps before (`ccpo_thinker`). Until `least` pairs were seen every completion keeps its own reward.
 
-    Ours: both answers of a pair have its r, so that on average the policy climbs g z_joint with thoughts and
-    (1 - g) z_solo alone. The released code trains the joint answer only, to which z_solo is mere noise.
+    Ours: both completions of a pair have its r, so that on average the policy climbs g z_joint with thoughts and
+    (1 - g) z_solo alone. The released code trains the joint completion only, to which z_solo is mere noise.
     """
     check_settings("ccpo_solver", decay, least)
 
@@ -56,7 +56,7 @@ def halves(group: Int[Tensor, " N"]) -> tuple[Bool[Tensor, " N"], Int[Tensor, " 
     number, rank = same.sum(1), same.tril(-1).sum(1)
     if (number % 2).any():
         odd = int(number[number % 2 == 1][0])
-        raise ValueError(f"ccpo_solver: answers make pairs and a group has {odd}; give an even --num_generations")
+        raise ValueError(f"ccpo_solver: completions make pairs and a group has {odd}; give an even --num_generations")
     joint = 2 * rank < number
     target_index = torch.where(joint, rank + number // 2, rank - number // 2)
     return joint, (same & (rank == target_index[:, None])).to(torch.uint8).argmax(1)

@@ -8,7 +8,7 @@ from ..types import Rewards, Rollout, State, Transform
 def format_gate(*, reward: str, by: str, bad: float = -1.0) -> Transform:
     """r' = r if the form is right (f > 0) else `bad`                      SWE-RL: Wei et al. 2025, arXiv:2502.18449
 
-    `by` is f. An answer without the form gets `bad` even where its reward is missing: that may be why it is.
+    `by` is f. A completion without the form gets `bad` even where its reward is missing: that may be why it is.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

@@ -1,4 +1,4 @@
-"""Hard prompts' right answers count more, easy prompts' less, by what the policy could do so far."""
+"""Hard prompts' right completions count more, easy prompts' less, by what the policy could do so far."""
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,7 @@ from ..types import Rollout, State, Transform
 def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
     """A' = λ exp(-sgn(A) d) A,  d = p̂ - C;   C <- (1 - η σ) C + η σ p̄       HA-DW: Yang et al. 2026, arXiv:2601.08521
 
-    p̂ is the mean reward of the answer's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C is
+    p̂ is the mean reward of the completion's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C is
     how much the policy is expected to get right and σ the standard deviation (N - 1) of the last `window` values of C.
     λ is 1.0 or 1.3 in others' runs of it, η 0.1, `window` 50. Where d = 0 this is λ A.
 
@@ -32,7 +32,7 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
             return state, advantages
         if known.min() < 0 or known.max() > 1:
             raise ValueError(
-                f"ha_dw: rewards are shares of right answers in [0, 1], got {known.min().item()} to "
+                f"ha_dw: rewards are shares of right completions in [0, 1], got {known.min().item()} to "
                 f"{known.max().item()}"
             )
         accuracy = known.double().mean().item()

@@ -1,4 +1,4 @@
-"""Several agents' answers to a prompt, each against what the learner could expect, weighed by who wrote it."""
+"""Several agents' completions to a prompt, each against what the learner could expect, weighed by who wrote it."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..composition.completion_losses import own_answers
-from ..composition.groups import groups, kept
+from ..composition.completion_losses import n_own_completions
+from ..composition.groups import groups, masked_advantages
 from ..types import Rollout, State, Transform
 
 
 def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int = 1) -> Transform:
     """`pooled_advantages` with P_j = max(floor, mean over the last `window` steps of agent j's mean reward).
 
-    The present step is the last of them, as in the authors' code; agent 0 is the learner, and an agent's answers are
-    known by their places in their group (`writers`). `floor` > 0 has to be given, as the paper names none: where an
+    The present step is the last of them, as in the authors' code; agent 0 is the learner, and an agent's completions
+    are known by their places in their group (`writers`). `floor` > 0 has to be given, as the paper names none: where an
     agent got nothing right its P would be 0, so that a learner's partners weighed infinitely much, or a partner made
     the learner's baseline infinite. With rewards in [0, 1] ratios lie within [floor, 1 / floor]; the authors' code has
     them within [0.1, 10]. As they are ratios, rewards are 0 or more. A reward that is NaN has no effect, and an
@@ -53,20 +53,20 @@ def pooled_advantages(
     learner: int,
     epsilon: float = 1e-4,
 ) -> Float[Tensor, " N"]:
-    """A_i = P_j/P_k (r_i - μ) / (std + ε), where k learns and j wrote answer i; μ is `pooled_baseline`.
+    """A_i = P_j/P_k (r_i - μ) / (std + ε), where k learns and j wrote completion i; μ is `pooled_baseline`.
 
     HACPO: arXiv:2603.02604. std is of all agents' rewards, its denominator that of `grpo`, which this is for one agent
     or equal capabilities. A group of equal rewards has advantage exactly 0, whatever μ.
     """
     statistics, baseline = groups(rewards, group), pooled_baseline(rewards, group, agent, P, learner)
     scaled = (rewards - baseline) / (statistics.variance.sqrt() + epsilon) * (P[agent] / P[learner])
-    return kept(scaled, statistics.valid & (statistics.variance > 0), rewards)
+    return masked_advantages(scaled, statistics.valid & (statistics.variance > 0), rewards)
 
 
 def pooled_baseline(
     rewards: Float[Tensor, " N"], group: Int[Tensor, " N"], agent: Int[Tensor, " N"], P: Float[Tensor, " A"], k: int
 ) -> Float[Tensor, " N"]:
-    """μ = mean over a group's answers of P_k/P_j r: partners' rewards rescaled to learner k's mean.
+    """μ = mean over a group's completions of P_k/P_j r: partners' rewards rescaled to learner k's mean.
 
     HACPO: arXiv:2603.02604. Right on average over prompts. Where the gap between agents depends on the prompt it is not
     right for each prompt, since P is one number for all of them.
@@ -75,11 +75,11 @@ def pooled_baseline(
 
 
 def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
-    """Whose answer each is: the first n of a group are agent 0's, the next n agent 1's, and so on."""
+    """Whose completion each is: the first n of a group are agent 0's, the next n agent 1's, and so on."""
     agents_of_rows = torch.zeros_like(group)
     for group_id in group.unique():
         rows = (group == group_id).nonzero().squeeze(1)
-        own_rows = own_answers(len(rows), agents)
+        own_rows = n_own_completions(len(rows), agents)
         agents_of_rows[rows] = torch.arange(len(rows), device=group.device) // own_rows
     return agents_of_rows
 

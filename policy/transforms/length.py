@@ -1,4 +1,4 @@
-"""A bonus for the shortest answers of a group and a malus for the longest."""
+"""A bonus for the shortest completions of a group and a malus for the longest."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,11 +8,11 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def length(*, correct: str, name: str = "length") -> Transform:
-    """λ_i = 1/2 - (n_i - min n) / (max n - min n);  r = λ if the answer is right, else min(0, λ)
+    """λ_i = 1/2 - (n_i - min n) / (max n - min n);  r = λ if the completion is right, else min(0, λ)
 
-    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens, min and max those of the group's answers whose `correct` is
-    known; where all of them are equally long the reward is 0. It becomes a component `name` of its own. `correct` > 0
-    is right; NaN where that is missing.
+    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens, min and max those of the group's completions whose
+    `correct` is known; where all of them are equally long the reward is 0. It becomes a component `name` of its own.
+    `correct` > 0 is right; NaN where that is missing.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
@@ -25,7 +25,7 @@ def length(*, correct: str, name: str = "length") -> Transform:
 
 
 def shortness(rollout: Rollout, known: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return λ of the `known` answers: 1/2 for the shortest of a group to -1/2 for its longest; 0 for the others."""
+    """Return λ of the `known` completions, 1/2 for a group's shortest to -1/2 for its longest; 0 for the others."""
     tokens = rollout.response.sum(1).double()
     group = torch.unique(rollout.group, return_inverse=True)[1]
     least, most = (

@@ -1,4 +1,4 @@
-"""Answers that were cut off cost something."""
+"""Completions that were cut off cost something."""
 
 import torch
 
@@ -6,7 +6,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def missing_eos(*, reward: str, cost: float) -> Transform:
-    """r' = r - c for an answer without an end of text                    as in released PPO code"""
+    """r' = r - c for a completion without an end of text                    as in released PPO code"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r = rewards[reward]

@@ -15,8 +15,8 @@ def noise_backward(
     """r' = (r - ρ0) / (1 - ρ0 - ρ1), whose mean over the noise is the true verdict    Cai et al. 2025, arXiv:2510.00915
 
     r is 0 or 1, ρ0 = P(1 | wrong) is `false_positive` and ρ1 = P(0 | right) is `false_negative`, both in [0, 1]:
-    numbers, or names of rewards that give every answer its own rate (of its kind of answer; with a --weight of 0). r'
-    grows as the rates do; ours: the denominator is kept at `least` or more. Rates of 0 change nothing.
+    numbers, or names of rewards that give every completion its own rate (of its kind of completion; with a --weight of
+    0). r' grows as the rates do; ours: the denominator is kept at `least` or more. Rates of 0 change nothing.
 
     With the same rates everywhere r' is an affine map of r: advantages in units of a standard deviation do not see it
     at all (`check_estimator`), and a group's mean alone only sees a factor. It is for a fixed baseline
@@ -70,5 +70,5 @@ def check_estimator(estimator: AdvantageEstimator, false_positive: float, false_
     if torch.allclose(before, after, rtol=1e-2, atol=0.0):
         raise ValueError(
             "noise_backward: this estimator divides by the standard deviation, which undoes the correction of verdicts "
-            "of 0 or 1 exactly; take advantage fixed_baseline or noise_forward, or give every answer its own rates"
+            "of 0 or 1 exactly; take advantage fixed_baseline or noise_forward, or give every completion its own rates"
         )

@@ -12,7 +12,7 @@ def nsr(*, positive: float = 0.1) -> Transform:
 
     λ = `positive` >= 0: 0.1 is the paper's W-REINFORCE, 0 its negative sample reinforcement, 1 changes nothing. The
     paper's advantages are rewards of ±1 without a baseline (`advantages.fixed_baseline`); under a group's mean an
-    answer that all got wrong has none. Negatives alone may drift: watch length and entropy.
+    completion that all got wrong has none. Negatives alone may drift: watch length and entropy.
     """
     if positive < 0:
         raise ValueError(f"nsr: positive is 0 or more, got {positive}")

@@ -15,7 +15,7 @@ def pessimism(*, reward: str, share: float) -> Transform:
         raise ValueError(f"pessimism: share lies in [0, 1], got {share}")
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
-        column = rewards.place(reward)
+        column = rewards.index(reward)
         members = None if rewards.members is None else rewards.members[:, column]
         r = rewards[reward]
         if members is None or (members.isnan().all() and not r.isnan().all()):

@@ -1,4 +1,4 @@
-"""A reward against what a probe expects of the group's other answers, for the way the policy wrote them."""
+"""A reward against what a probe expects of the group's other completions, for the way the policy wrote them."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..composition.groups import groups, kept
+from ..composition.groups import groups, masked_advantages
 from ..types import Rollout, State, Transform
 
 
 def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int = 0) -> Transform:
     """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
 
-    z_j describes answer j: 1, the logarithm of its length, mean and standard deviation of its tokens' surprisal -log π
-    (nats), and `states` numbers of the policy's hidden states, see `of_states`. The probe learns from an answer what
-    the *others* of its group got, so that no reward is in its own baseline. The sums run over the steps before, each
-    step's share falling by `decay` in (0, 1]; λ = `ridge` > 0 spares the constant. Before the first step has been
-    learnt the baseline is the others' mean, `rloo`. What the estimator said is replaced.
+    z_j describes completion j: 1, the logarithm of its length, mean and standard deviation of its tokens' surprisal
+    -log π (nats), and `states` numbers of the policy's hidden states, see `of_states`. The probe learns from a
+    completion what the *others* of its group got, so that no reward is in its own baseline. The sums run over the
+    steps before, each step's share falling by `decay` in (0, 1]; λ = `ridge` > 0 spares the constant. Before the first
+    step has been learnt the baseline is the others' mean, `rloo`. What the estimator said is replaced.
 
-    Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`. Groups may have two answers;
-    the paper's have.
+    Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`. Groups may have two
+    completions; the paper's have.
     """
     if ridge <= 0 or not 0 < decay <= 1:
         raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
@@ -40,13 +40,13 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
             else others
         )
         after = learnt(state, z[statistics.valid], others[statistics.valid], decay) if statistics.valid.any() else state
-        return after, kept(total - expected, statistics.valid, advantages)
+        return after, masked_advantages(total - expected, statistics.valid, advantages)
 
     return Transform("advantage", change, stage=1, reads=("logprobs", "states") if states else ("logprobs",))
 
 
 def described(rollout: Rollout) -> Float[Tensor, "N D"]:
-    """z of every answer, float64."""
+    """z of every completion, float64."""
     assert rollout.logprobs is not None
     tokens = rollout.response.sum(1).double()
     surprisal = torch.where(rollout.response, -rollout.logprobs, 0).double()
@@ -57,7 +57,8 @@ def described(rollout: Rollout) -> Float[Tensor, "N D"]:
 
 
 def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
-    """P h of each answer's mean hidden state h [D], brought to a mean square of 1; P is K x D, normal of variance 1/D.
+    """P h of each completion's mean hidden state h [D], brought to a mean square of 1; P is K x D, normal of variance
+    1/D.
 
     Ours: a projection that is drawn once from `seed`, which keeps distances as principal components do (Johnson and
     Lindenstrauss 1984) and is the same for every step, as a sum over steps wants; the paper has principal components.
@@ -83,7 +84,7 @@ def fit(state: State, ridge: float) -> Float[Tensor, " D"]:
     """w of the sums so far."""
     moments = torch.tensor(state["moments"], dtype=torch.float64)
     penalty = torch.full((len(moments),), ridge, dtype=torch.float64)
-    penalty[0] = 1e-9  # of the constant: only for one step of a single answer
+    penalty[0] = 1e-9  # of the constant: only for one step of a single completion
     return torch.linalg.solve(moments + penalty.diag(), torch.tensor(state["answered"], dtype=torch.float64))
 
 

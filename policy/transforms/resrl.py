@@ -1,4 +1,4 @@
-"""Tokens of bad answers that look like those of good ones are hardly pushed down."""
+"""Tokens of bad completions that look like those of good ones are hardly pushed down."""
 
 import torch
 from jaxtyping import Float
@@ -24,7 +24,7 @@ def resrl(
     w_t rises from `floor` to 1 between the `low` and the `high` quantile of ‖h_t - projection of h_t‖² / D, where h_t
     is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper's is of the layer
     before the last) and the projection is on the `rank` first principal components of the states of the same prompt's
-    good answers, of at most `most` of them, evenly drawn. Components and quantiles are each prompt's own, and the
+    good completions, of at most `most` of them, evenly drawn. Components and quantiles are each prompt's own, and the
     settings are those of the released code. Where a prompt has fewer than 4 good tokens, and where all its residuals
     are equal, w is 1.
     """

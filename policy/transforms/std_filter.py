@@ -1,4 +1,4 @@
-"""Prompts whose answers are all about equally good teach nothing."""
+"""Prompts whose completions are all about equally good teach nothing."""
 
 import torch
 
@@ -10,8 +10,8 @@ def std_filter(*, reward: str, share: float = 0.5, decay: float = 0.99, first: i
     """Drop the prompts with std_g(r) < β s̄;  s̄ <- 0.99 s̄ + 0.01 mean_g std_g(r)          RLPR: arXiv:2506.18254
 
     `share` is β: 0.5 for Qwen, 0.9 for Llama and 1.0 for Gemma in the released code, which filters from its sixth step
-    on (`first`). std is that of a group's N - 1, the mean is over answers. Ours: s̄ is that of the steps before, so that
-    no prompt's fate hangs on its neighbours, and begins with the first step's mean. What is dropped is missing.
+    on (`first`). std is that of a group's N - 1, the mean is over completions. Ours: s̄ is that of the steps before,
+    so that no prompt's fate hangs on its neighbours, and begins with the first step's mean. What is dropped is missing.
     A prompt with a single reward has no std and is kept.
     """
     if share < 0 or not 0 <= decay < 1:

@@ -9,7 +9,7 @@ from ..types import Rollout, State, Transform
 
 
 def whiten(*, epsilon: float = 1e-8) -> Transform:
-    """A' = (A - mean A) / (std A + ε) over the answers' tokens           as in released PPO code
+    """A' = (A - mean A) / (std A + ε) over the completions' tokens           as in released PPO code
 
     Tokens of completions without a reward (`rollout.total` is NaN) do not count and stay 0.
     """

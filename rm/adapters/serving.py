@@ -10,18 +10,18 @@ from ...kernels.lora_film import low_rank
 from .modulation import Modulation
 
 
-class Readers:
+class SharedInputAdapters:
     """Adapters that read one tensor; side by side they are one: A stacked, B and cores on a diagonal."""
 
     def __init__(self, indices: Sequence[int], adapters: Sequence[tuple[Tensor, Tensor, Modulation]]):
         A, B, rows = zip(*adapters, strict=True)
-        self.places, self.widths = indices, [len(matrix) for matrix in B]
+        self.indices, self.widths = indices, [len(matrix) for matrix in B]
         self.A, self.B = torch.cat(A), torch.block_diag(*(matrix.t() for matrix in B)).t()
         self.rows = Modulation.side_by_side(rows)._asdict()
 
     def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
         """B (M A x + δ) of every adapter."""
-        return dict(zip(self.places, low_rank(x, self.A, self.B, **self.rows).split(self.widths, 2), strict=True))
+        return dict(zip(self.indices, low_rank(x, self.A, self.B, **self.rows).split(self.widths, 2), strict=True))
 
 
 class Block:
@@ -32,7 +32,7 @@ class Block:
 
     def __init__(self):
         self.adapters: list[tuple[Tensor, Tensor, Modulation]] = []
-        self.readers: dict[int, Readers] = {}
+        self.by_index: dict[int, SharedInputAdapters] = {}
         self.x: Tensor | None = None
         self.shares: dict[int, Tensor] = {}
 
@@ -44,10 +44,10 @@ class Block:
     def share(self, index: int, x: Float[Tensor, "N 1 m"], start: int) -> Float[Tensor, "_ 1 n"]:
         """What an adapter adds to the rows from `start` on."""
         if x is not self.x:
-            self.x, self.shares = x, self.readers[index].shares(x[start:]) if index in self.readers else {}
+            self.x, self.shares = x, self.by_index[index].shares(x[start:]) if index in self.by_index else {}
         if index not in self.shares:
             indices = [*self.shares, index]
-            shared = Readers(indices, [self.adapters[position] for position in indices])
-            self.readers |= dict.fromkeys(indices, shared)
+            shared = SharedInputAdapters(indices, [self.adapters[position] for position in indices])
+            self.by_index |= dict.fromkeys(indices, shared)
             self.shares = shared.shares(x[start:])
         return self.shares[index]

@@ -23,8 +23,8 @@ STEPS = 20_000
 """Rounds of loops, calls of macros, and other calls, for one short conversation."""
 SIZE = 1 << 20
 """Characters that may be written, elements of any value, and the largest number that may be handed to a function."""
-GROWTH, ROOM = 8, 1 << 16
-"""A conversation of C characters may be rendered as GROWTH · C + ROOM characters."""
+GROWTH, SLACK = 8, 1 << 16
+"""A conversation of C characters may be rendered as GROWTH · C + SLACK characters."""
 TURNS = (
     ({"role": "user", "content": "a question " * 4},),
     ({"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}),
@@ -86,7 +86,7 @@ def check_template(template: Any, source: str) -> None:
 def check_growth(text: str, turns: Sequence[Message]) -> None:
     """Refuse a rendered conversation that is far longer than what was said in it."""
     given_length = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
-    if len(text) > GROWTH * given_length + ROOM:
+    if len(text) > GROWTH * given_length + SLACK:
         raise Costly(f"it makes {len(text):,} characters of {given_length:,}")
 
 
@@ -123,7 +123,7 @@ def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, An
 
 
 class _Generation(Extension):
-    """`{% generation %}`, which Transformers' templates may mark an answer with."""
+    """`{% generation %}`, which Transformers' templates may mark a completion with."""
 
     tags = {"generation"}  # noqa: RUF012
 

@@ -60,13 +60,13 @@ def larger(config: Any, numbers: int) -> str:
     >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)
     'vocab_size = 1099511627776'
     """
-    width, head = _whole(config, "hidden_size"), _whole(config, "head_dim") or 1
-    sizes = {"hidden_size": width, "num_hidden_layers": FACTOR * _whole(config, "num_hidden_layers") * width}
-    sizes |= {name: _whole(config, name) * width for name in ("vocab_size", "intermediate_size", "head_dim")}
-    sizes |= {name: _whole(config, name) * head * width for name in HEADS}
+    width, head = _positive_integer(config, "hidden_size"), _positive_integer(config, "head_dim") or 1
+    sizes = {"hidden_size": width, "num_hidden_layers": FACTOR * _positive_integer(config, "num_hidden_layers") * width}
+    sizes |= {name: _positive_integer(config, name) * width for name in ("vocab_size", "intermediate_size", "head_dim")}
+    sizes |= {name: _positive_integer(config, name) * head * width for name in HEADS}
     return next((f"{name} = {getattr(config, name)}" for name, size in sizes.items() if size > FACTOR * numbers), "")
 
 
-def _whole(config: Any, name: str) -> int:
+def _positive_integer(config: Any, name: str) -> int:
     value = getattr(config, name, None)
     return value if isinstance(value, int) else 0

@@ -10,7 +10,7 @@ from accelerate.utils import extract_model_from_parallel
 T = TypeVar("T")
 
 
-def answer_to(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
+def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
     """Let `model(word=x)` return `read(model, x)` inside the model's own forward; every other call is as before.
 
     `model` is the language model itself, before anything wraps it; `read` may call `model.forward`.
@@ -26,9 +26,9 @@ def answer_to(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
 
 
 def install(model: Any) -> None:
-    """Let `model(read=f)` return f(language model), with or without an adapter around it; see `answer_to`."""
+    """Let `model(read=f)` return f(language model), with or without an adapter around it; see `handle_keyword`."""
     language_model = _language_model(model)
-    answer_to(language_model, "read", lambda inner, read: read(inner))
+    handle_keyword(language_model, "read", lambda inner, read: read(inner))
     language_model.read_inside = True
 
 

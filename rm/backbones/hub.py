@@ -11,31 +11,31 @@ RESOLVED: dict[str, str] = {}
 """What this process has read from the Hub: the name as it was given -> the commit's SHA, for manifests."""
 
 
-class Place(NamedTuple):
+class Source(NamedTuple):
     """Where a library finds a model: a folder or Hub id, and the revision, None for a folder or the newest."""
 
     name: str
     revision: str | None = None
 
 
-def place_of(source: str, *, trust_remote_code: bool = False) -> Place:
+def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
     """A folder as it is, or a Hub id and its revision; code that comes along needs a full commit's SHA.
 
-    >>> place_of("org/model@v1.0")
-    Place(name='org/model', revision='v1.0')
-    >>> place_of("org/model@v1.0", trust_remote_code=True)
+    >>> parse_source("org/model@v1.0")
+    Source(name='org/model', revision='v1.0')
+    >>> parse_source("org/model@v1.0", trust_remote_code=True)
     Traceback (most recent call last):
     rewardlab.rm.errors.UsageError: org/model@v1.0: --trust_remote_code runs what its authors may change ...
     """
     if _is_local(source):
-        return Place(source)
+        return Source(source)
     name, _, revision = source.partition("@")
     if trust_remote_code and not COMMIT.fullmatch(revision):
         raise UsageError(
             f"{source}: --trust_remote_code runs what its authors may change at any time; read the code of one commit "
             f"and name that as {name}@SHA, with all 40 digits, or give a local folder"
         )
-    return Place(name, revision or None)
+    return Source(name, revision or None)
 
 
 def _is_local(source: str) -> bool:
@@ -72,7 +72,7 @@ def note_model(source: str) -> None:
 
     if _is_local(source):
         return
-    location = place_of(source)
+    location = parse_source(source)
     path = cached_file(
         location.name, "config.json", revision=location.revision, _raise_exceptions_for_missing_entries=False
     )

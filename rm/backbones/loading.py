@@ -25,7 +25,7 @@ from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
 from .chat_templates import check_template
 from .config_check import check_claims, check_layers
-from .hub import absent, note_model, place_of
+from .hub import absent, note_model, parse_source
 from .tokenization import edge_tokens, right_padded
 from .value_heads import HEAD, put_head, refuse_pickles, stored_head
 
@@ -44,7 +44,7 @@ def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
     """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
-    location = place_of(source, trust_remote_code=trust_remote_code)
+    location = parse_source(source, trust_remote_code=trust_remote_code)
     check_layers(source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
@@ -227,7 +227,7 @@ def _looks_ahead(model: Any) -> bool:
 
 def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
     """A model from safetensors, and the tensors that its weights lack or have in another shape."""
-    location = place_of(source, trust_remote_code=bool(options.get("trust_remote_code")))
+    location = parse_source(source, trust_remote_code=bool(options.get("trust_remote_code")))
     if Path(source).is_dir():
         refuse_pickles(Path(source))
     if (Path(source) / "config.json").exists():  # an adapter's folder has none
@@ -247,7 +247,7 @@ def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tupl
 
 def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
     """The config.json of a folder or of `id[@revision]`."""
-    location = place_of(source, trust_remote_code=trust_remote_code)
+    location = parse_source(source, trust_remote_code=trust_remote_code)
     check_layers(source)
     return AutoConfig.from_pretrained(location.name, revision=location.revision, trust_remote_code=trust_remote_code)
 

@@ -1,4 +1,4 @@
-"""How likely a causal language model finds an answer, token by token."""
+"""How likely a causal language model finds a completion, token by token."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,7 +16,7 @@ LOGITS = 2**24  # numbers in one chunk of logits: 64 MB in float32
 _READABLE: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
 
 
-def answer_logprobs(
+def completion_logprobs(
     model: Any,
     tokens: Int[Tensor, "N L"],
     attention: Shaped[Tensor, "N L"],
@@ -24,18 +24,19 @@ def answer_logprobs(
     *,
     logits: int = LOGITS,
 ) -> Float[Tensor, "N L"]:
-    """log π(y_t | x, y_<t) in nats for every token of the answer, and 0 everywhere else; differentiable.
+    """log π(y_t | x, y_<t) in nats for every token of the completion, and 0 everywhere else; differentiable.
 
     log π(y_t | x, y_<t) = z_t[y_t] - log Σ_v exp z_t[v],   z_t the logits that the model gives at t - 1
 
-    Column t belongs to token t of `tokens`, padded on either side. `start` counts real tokens: the answer is all from
-    there to the end. The very first token of a sequence has nothing before it and counts 0. Where the head is a linear
-    layer on the last hidden states, logits exist for `logits` numbers at a time and only for the answer's tokens.
+    Column t belongs to token t of `tokens`, padded on either side. `start` counts real tokens: the completion is all
+    from there to the end. The very first token of a sequence has nothing before it and counts 0. Where the head is a
+    linear layer on the last hidden states, logits exist for `logits` numbers at a time and only for the completion's
+    tokens.
     """
     real = right_padded(tokens, attention)
     columns = torch.arange(tokens.shape[1], device=tokens.device)
-    in_answer = (columns >= start[:, None].clamp_min(1)) & real.attention
-    before = in_answer[:, 1:]
+    in_completion = (columns >= start[:, None].clamp_min(1)) & real.attention
+    before = in_completion[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = model.get_base_model() if hasattr(model, "get_base_model") else model
     if head_reads_last_states(model, len(tokens)):
@@ -45,7 +46,7 @@ def answer_logprobs(
         values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
     else:
         values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
-    logprobs = values.new_zeros(tokens.shape).masked_scatter(in_answer, values)
+    logprobs = values.new_zeros(tokens.shape).masked_scatter(in_completion, values)
     return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # the caller's side
 
 

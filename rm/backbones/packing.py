@@ -88,7 +88,7 @@ class Span(NamedTuple):
     queries: int
 
     @property
-    def whole(self) -> bool:
+    def is_whole_sequence(self) -> bool:
         """Whether it begins with its sequence."""
         return self.queries == len(self.path)
 
@@ -146,9 +146,9 @@ def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
     """Spans of like size together: never more keys than the row has tokens, at most `slack` pairs in vain."""
     groups: list[list[Span]] = []
     widest = exact = 0
-    for span in sorted(spans, key=lambda segment: (segment.whole, len(segment.path), segment.queries)):
+    for span in sorted(spans, key=lambda segment: (segment.is_whole_sequence, len(segment.path), segment.queries)):
         area = span.queries * len(span.path)
-        if groups and groups[-1][0].whole == span.whole:
+        if groups and groups[-1][0].is_whole_sequence == span.is_whole_sequence:
             number = len(groups[-1]) + 1
             padded = number * max(widest, span.queries) * len(span.path)
             if number * len(span.path) <= total and padded - exact - area <= slack:
@@ -172,7 +172,7 @@ def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.d
         order[path[-count:]] = offset + row * width + np.arange(count)
     placed = (torch.from_numpy(array).to(device) for array in (queries, keys, positions))
     part = Part(*placed)
-    return part._replace(positions=None) if group[0].whole else part
+    return part._replace(positions=None) if group[0].is_whole_sequence else part
 
 
 # ---- attention and scores ----

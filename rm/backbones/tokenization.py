@@ -24,14 +24,15 @@ class Encoded(NamedTuple):
     length: int
 
 
-class EncodedAnswer(NamedTuple):
-    """Token ids after truncation, how many there were before it, and the place of the answer's first token in them."""
+class EncodedCompletion(NamedTuple):
+    """Token ids after truncation, how many there were before it, and the place of the completion's first token in
+    them."""
 
     ids: list[int]
     length: int
     start: int
-    told: tuple[range, ...] = ()
-    """Places of the answer's tokens that the assistant did not write: results of its tool calls."""
+    tool_results: tuple[range, ...] = ()
+    """Places of the completion's tokens that the assistant did not write: results of its tool calls."""
 
 
 class Batch(NamedTuple):
@@ -50,7 +51,8 @@ def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | No
     """The contract's fields that a tokenizer decides: vocabulary, template, BOS and EOS policy.
 
     BOS is put in front once where the tokenizer would do so by itself (Llama, Gemma), and never twice. EOS is appended
-    once where the template closes an answer with nothing (plain text); a template that closes its turns is left alone.
+    once where the template closes a completion with nothing (plain text); a template that closes its turns is left
+    alone.
     """
     before, after = edge_tokens(tokenizer)
     adds_bos = before is not None and tokenizer("a").input_ids[:1] == [tokenizer.convert_tokens_to_ids(before)]
@@ -63,7 +65,7 @@ def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | No
 
 
 def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the chat template puts something after an answer that marks its end."""
+    """Whether the chat template puts something after a completion that marks its end."""
     turns = [Message(role="user", content="question"), Message(role="assistant", content="answer")]
     check_template(tokenizer.chat_template, tokenizer.name_or_path)
     try:
@@ -177,17 +179,18 @@ class Encoder:
         rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
         return [self._finish(ids) for ids in rows]
 
-    def encode_answer(self, example: Example) -> EncodedAnswer:
-        """The ids of `encode`, and where the answer begins in them: everything from there to the end is the answer.
+    def encode_completion(self, example: Example) -> EncodedCompletion:
+        """The ids of `encode`, and where the completion begins in them: everything from there to the end is the
+        completion.
 
         It begins where the rendered prompt (with the generation prompt) ends; EOS and what the template puts behind an
-        answer count as part of it. A token that spans the border belongs to the answer.
+        completion count as part of it. A token that spans the border belongs to the completion.
         """
         text, prompt = self.render(example), self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
             raise DataError(
                 f"the chat template of '{self.tokenizer.name_or_path}' opens a reply with '{prompt[-40:]}' but "
-                "renders no answer behind it; give one that does with --chat_template FILE"
+                "renders no completion behind it; give one that does with --chat_template FILE"
             )
         bounds = self._bounds_of_results(example, text)
         rows = self.tokenizer([text, prompt, *bounds], add_special_tokens=False, verbose=False).input_ids
@@ -201,15 +204,15 @@ class Encoder:
             return min(token_position, len(ids)) if right else max(token_position - (length - len(ids)), first_kept)
 
         spans = tuple(range(moved(a), moved(b)) for a, b in zip(cuts[::2], cuts[1::2], strict=True))
-        return EncodedAnswer(ids, length, moved(shared), spans)
+        return EncodedCompletion(ids, length, moved(shared), spans)
 
     def _bounds_of_results(self, example: Example, text: str) -> list[str]:
-        """The heads of a rendered conversation that end before and behind each run of tool results in its answer."""
-        answer = completion_turns(example.answer)
-        results, heads = [turn["role"] == "tool" for turn in answer], []
-        for index in range(1, len(answer)):
+        """Return the heads of a rendered conversation that end before and behind each run of tool results."""
+        completion = completion_turns(example.completion)
+        results, heads = [turn["role"] == "tool" for turn in completion], []
+        for index in range(1, len(completion)):
             if results[index] != results[index - 1]:
-                turns = [*example.prompt, *answer[:index]]
+                turns = [*example.prompt, *completion[:index]]
                 heads.append(self.render_turns(turns, add_generation_prompt=not results[index]))
         if not all(text.startswith(head) for head in heads):
             raise DataError(
@@ -220,7 +223,8 @@ class Encoder:
         return heads
 
     def encode_prompt(self, prompt: Messages) -> list[int]:
-        """The ids before the answer of `encode_answer`: the prompt, and what the template opens the answer with.
+        """The ids before the completion of `encode_completion`: the prompt, and what the template opens the completion
+        with.
 
         Never truncated. A prompt of which the template leaves nothing is a `DataError`.
         """

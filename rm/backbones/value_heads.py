@@ -12,12 +12,12 @@ from transformers.utils import cached_file
 
 from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
-from .hub import place_of
+from .hub import parse_source
 
 HEAD = "score"  # the name of the head of every decoder with a sequence classifier in transformers
 VALUE = "v_head.summary"
 BESIDE = "value_head.safetensors"
-WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SINGLE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = {"pytorch_model": "model", "adapter_model": "adapter_model", "value_head": "value_head"}
 TRAINERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 
@@ -36,8 +36,8 @@ def stored_head(source: str) -> Head | None:
     TRL's `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors
     beside them or beside a LoRA.
     """
-    files = (BESIDE, WHOLE)
-    score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (WHOLE,))
+    files = (BESIDE, SINGLE_FILE)
+    score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (SINGLE_FILE,))
     if f"{HEAD}.weight" in score_head:
         return Head(score_head[f"{HEAD}.weight"], score_head[f"{HEAD}.bias"]) if f"{HEAD}.bias" in score_head else None
     value_head = stored(source, [f"{VALUE}.weight", f"{VALUE}.bias"], files)
@@ -70,7 +70,7 @@ def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str,
 def _file(source: str, name: str) -> Path | None:
     if Path(source).is_dir():
         return Path(source) / name if (Path(source) / name).exists() else None
-    location = place_of(source)
+    location = parse_source(source)
     try:
         path = cached_file(location.name, name, revision=location.revision)
     except OSError:  # the Hub does not have it, or is not there

@@ -12,7 +12,7 @@ SAMPLING = 3  # float32 copies of a row's logits while a token is drawn: base, g
 
 
 class Decoding(NamedTuple):
-    """A batch of answers, all of one length."""
+    """A batch of completions, all of one length."""
 
     shape: Shape
     rows: int
@@ -30,7 +30,7 @@ class Decoding(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """Of a finished answer, its prompt included."""
+        """Of a finished completion, its prompt included."""
         return self.prompt + self.completion
 
     @property
@@ -51,7 +51,7 @@ class Decoding(NamedTuple):
         return (self.shape, self.guide) if self.guide else (self.shape,)
 
     @property
-    def voices(self) -> int:
+    def n_models(self) -> int:
         """Whose logits each row gets."""
         return 1 if self.guiding == "none" else 2
 
@@ -76,7 +76,7 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
     """
     doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
     read = Step(doubled, work.prompt, Answered(doubled), Precision(work.size, work.size))
-    logits = work.rows * work.shape.vocabulary * (work.voices * work.size + SAMPLING * WIDE)
+    logits = work.rows * work.shape.vocabulary * (work.n_models * work.size + SAMPLING * WIDE)
     grown = max(cache_bytes(model, doubled, work.positions, work.size, layers=1) for model in work.models) // 2
     reading = max(reading_bytes(model, read) for model in work.models)
     moments = [

@@ -37,7 +37,7 @@ class Machine:
             raise ValueError(f"reserve lies in [0, 1), got {self.reserve}")
 
     @property
-    def room(self) -> float:
+    def available(self) -> float:
         """Bytes that tensors may take:  memory (1 - reserve)."""
         return self.gpu.memory * 1e9 * (1 - self.reserve)
 
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
 
     def fits(self, machine: Machine) -> bool:
         """On each GPU."""
-        return self.widest.bytes <= machine.room
+        return self.widest.bytes <= machine.available
 
 
 def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
@@ -105,7 +105,7 @@ def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
 
 
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
-    """An optimizer step of a reward model; `step` is a micro-batch, chosen and rejected answers as rows."""
+    """An optimizer step of a reward model; `step` is a micro-batch, chosen and rejected completions as rows."""
     parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
     flops = accumulation * _training(shape, step)
     update = Phase("step", parts, flops, machine.computing(flops, step))
@@ -118,7 +118,7 @@ def score_plan(shape: Shape, step: Step, machine: Machine) -> Plan:
 
 
 def decode_plan(work: Decoding, machine: Machine) -> Plan:
-    """A batch of answers; every GPU has the whole models and prompts of its own."""
+    """A batch of completions; every GPU has the whole models and prompts of its own."""
     phase = _decoding("decode", {}, work, machine, narrow=work.size < WIDE)
     return Plan((phase,), work.rows * machine.spread.gpus)
 
@@ -139,11 +139,11 @@ class Rl(NamedTuple):
 
 
 def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str) -> Plan:
-    """An optimizer step of a policy: answers, their rewards, the reference's word, the update.
+    """An optimizer step of a policy: completions, their rewards, the reference's word, the update.
 
     Reward models are whole on every GPU. The reference is a frozen copy, or nothing beside adapters, which are switched
-    off for it. Sharded weights are gathered whole to write answers, under autocast the float32 ones; keys and values
-    are taken to be as wide.
+    off for it. Sharded weights are gathered whole to write completions, under autocast the float32 ones; keys and
+    values are taken to be as wide.
     """
     spread, rollouts = machine.spread, step.rows * work.accumulation
     own_parts = resident_parts(shape, step, spread, optimizer)

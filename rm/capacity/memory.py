@@ -73,18 +73,18 @@ def _read_bytes(shape: Shape, step: Step) -> int:
     """Per token: what matrices and adapters read, and the adapters' features."""
     c = step.precision.compute
     if step.adapters is None:
-        return sum(c * D * (len(some) if _autocast(step) else 1) for D, some in _readers(shape.linears))
+        return sum(c * D * (len(some) if _autocast(step) else 1) for D, some in _modules_by_input(shape.linears))
     linears = step.adapters.linears(shape)
     narrow = step.precision == PRECISIONS["bfloat16"] and step.wide_adapters
     size, copies = WIDE if narrow else c, narrow or _autocast(step)
-    reads = sum(size * D * (len(some) if copies else 1) for D, some in _readers(linears))
+    reads = sum(size * D * (len(some) if copies else 1) for D, some in _modules_by_input(linears))
     if narrow:  # attention's output in its own precision is there already; the copies for adapters are not
         reads += sum(WIDE * linear.inputs for linear in linears if linear.stage not in (READS, WIDENS, NARROWS))
     features = (1 if step.adapters.kind == "lora" else 2) * (c if _autocast(step) else WIDE)
     return reads + features * step.adapters.rank * len(linears)
 
 
-def _readers(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
+def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
     """Tensors that only matrices read, with their widths and those matrices; attention keeps its output anyway."""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]

@@ -146,7 +146,7 @@ def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
         raise
     except UNREADABLE as error:
         raise DataError(
-            f"{model}: no config.json can be read there ({_said(error)}); give a size such as 7b"
+            f"{model}: no config.json can be read there ({_error_text(error)}); give a size such as 7b"
         ) from error
     return shape_of(config, model, trust_remote_code=trust_remote_code)
 
@@ -163,7 +163,7 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     except (*UNREADABLE, RuntimeError) as error:
-        raise UsageError(f"{name}: its config.json makes no causal language model ({_said(error)})") from error
+        raise UsageError(f"{name}: its config.json makes no causal language model ({_error_text(error)})") from error
     linears = _layer(model, text.num_hidden_layers, name)
     layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _of_layer(key) == 0)
     heads = text.num_attention_heads
@@ -189,7 +189,7 @@ def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shap
     )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

@@ -115,8 +115,8 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 
 
 def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
-    """Without what the template closes an answer with: where two different answers end alike."""
-    other = [Example(example.prompt, f"{example.answer} x") for example in examples]
+    """Without what the template closes a completion with: where two different completions end alike."""
+    other = [Example(example.prompt, f"{example.completion} x") for example in examples]
     closings = []
     for ids, theirs in zip(right, (encoded.ids for encoded in model.encoder.encode_all(other)), strict=True):
         same = 0

@@ -18,7 +18,7 @@ HALF = 2e-2
 """Largest difference in half precision, in standard deviations of the scores."""
 FULL = 1e-4
 """The same in single precision."""
-TOGETHER = 8
+BATCH_SIZE = 8
 """Conversations in a padded batch."""
 Way = Callable[[Sequence[Example]], Scored]
 
@@ -39,7 +39,7 @@ class Parity(NamedTuple):
     """Where it first reads another token; empty where it reads the same or does not tell."""
     culprit: str
     """What explains a difference beyond the tolerance; empty where there is none."""
-    told: bool = False
+    report_only: bool = False
     """A way that promises nothing: its difference is reported and never fails."""
 
     @property
@@ -50,7 +50,7 @@ class Parity(NamedTuple):
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong."""
-        return self.same or self.told
+        return self.same or self.report_only
 
 
 def parity(
@@ -59,9 +59,9 @@ def parity(
     ways: Mapping[str, Way],
     *,
     half: Sequence[str] = (),
-    told: Sequence[str] = (),
+    report_only: Sequence[str] = (),
 ) -> Iterator[Parity]:
-    """Each way's scores against the model's own; those named `half` compute in half precision, `told` ones never fail.
+    """Compare each way's scores with the model's own; `half` ways compute in half precision, `report_only` never fail.
 
     Same is a largest difference of 1e-4 standard deviations of the model's scores over the conversations, 2e-2 in half
     precision. A score that is missing or not finite is infinitely far.
@@ -71,7 +71,7 @@ def parity(
     for name, way in ways.items():
         tolerance = max((HALF if coarse or name in half else FULL) * float(ours.std(0).max()), 1e-6)
         parity_result = compared(model, examples, ours, name, way(examples), tolerance)
-        yield parity_result._replace(told=name in told)
+        yield parity_result._replace(report_only=name in report_only)
 
 
 def compared(
@@ -132,7 +132,7 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
 def other_precision(model: Any) -> dict[str, Way]:
     """The same weights in bfloat16, or in single precision where the contract says half; nothing for other kinds.
 
-    The contract promises one precision only, so this is to be told rather than to fail.
+    The contract promises one precision only, so this is reported and does not fail.
     """
     if not _has_tokens(model):
         return {}
@@ -168,8 +168,8 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
     """Scores of batches in the order given."""
     rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     rewards = []
-    for start in range(0, len(rows), TOGETHER):
-        tokens, attention = (tensor.to(device_of(model)) for tensor in pad(rows[start : start + TOGETHER], filler))
+    for start in range(0, len(rows), BATCH_SIZE):
+        tokens, attention = (tensor.to(device_of(model)) for tensor in pad(rows[start : start + BATCH_SIZE], filler))
         if side == "left":
             moves = (~attention).sum(1)
             positions = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
@@ -189,9 +189,12 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
     kinds: list[tuple[Callable[[Example], bool], Callable[[], Example]]] = [
-        (lambda example: len(example.answer) <= 3, lambda: Example(user_turn("Hi"), "a")),
+        (lambda example: len(example.completion) <= 3, lambda: Example(user_turn("Hi"), "a")),
         (lambda example: len(example.prompt) > 2, lambda: Example(turns, "Six.")),
-        (lambda example: not example.answer.isascii(), lambda: Example(question, "四, čtyři, أربعة, e\u0301 🙂\u200d")),
+        (
+            lambda example: not example.completion.isascii(),
+            lambda: Example(question, "四, čtyři, أربعة, e\u0301 🙂\u200d"),
+        ),
         (lambda example: _too_long(model, example), lambda: _long(model, question)),
     ]
     made = [make() for known, make in kinds if not any(map(known, examples))]

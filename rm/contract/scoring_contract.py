@@ -1,4 +1,4 @@
-"""The scoring contract: everything that decides which number an answer gets, kept beside the weights."""
+"""The scoring contract: everything that decides which number a completion gets, kept beside the weights."""
 
 import json
 import math
@@ -37,7 +37,7 @@ class ScoringContract:
     eos: Literal["template", "once"] | None = None
     """`template`: as the template renders it. `once`: appended unless the text ends with it."""
     truncation: Literal["left", "right"] | None = None
-    """Which end of an over-long sequence goes. Left keeps the answer's end; a leading BOS stays."""
+    """Which end of an over-long sequence goes. Left keeps the completion's end; a leading BOS stays."""
     max_length: int | None = None
     """In tokens, special tokens included."""
     pooling: Literal["last", "first", "mean", "model"] | None = None

@@ -1,4 +1,4 @@
-"""Reward models as labellers: who is asked which of two answers is better, and answers by their rewards."""
+"""Reward models as labellers: who is asked which of two completions is better, and completions by their rewards."""
 
 import math
 
@@ -20,8 +20,8 @@ def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0
         raise UsageError(f"a labeller's temperature is 0 or more, got {temperature}")
     column = objectives.index(objective) if objective else 0
 
-    def label(prompt: Messages, answers: tuple[str, str]) -> float:
-        first, second = model.rate([Example(prompt, answer) for answer in answers])[:, column].tolist()
+    def label(prompt: Messages, completions: tuple[str, str]) -> float:
+        first, second = model.rate([Example(prompt, completion) for completion in completions])[:, column].tolist()
         if temperature == 0:
             return math.nan if math.isnan(first - second) else _sign(first - second)
         return (1 + math.tanh((first - second) / (2 * temperature))) / 2  # σ without overflow

@@ -1,4 +1,4 @@
-"""Signs by which one could guess the better answer of every pair without reading the prompt: a data set's leaks."""
+"""Signs by which one could guess the better completion of every pair without reading the prompt: a data set's leaks."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class Leak(NamedTuple):
     """`length`, `position`, `marker`, `opening` or `ending`."""
     sign: str
     pairs: int
-    """In which it tells the answers apart."""
+    """In which it tells the completions apart."""
     right: float
     """How often the better guess by it is right, in [0.5, 1]."""
     rows: tuple[int, ...]
@@ -39,10 +39,10 @@ def leaks(
 ) -> list[Leak]:
     """The signs that tell the label in at least `right` of the pairs that have them, and are in `share` of all.
 
-    `first` says of each pair whether its chosen answer stood first in the data, where they say. Signs are: which answer
-    is longer (by words), which stood first, and every word that is in one of the two answers alone, anywhere, as
-    its first word or as its last. The label is the answer more likely to win in the pair's first objective that has a
-    preference; a pair without any tells nothing.
+    `first` says of each pair whether its chosen completion stood first in the data, where they say. Signs are: which
+    completion is longer (by words), which stood first, and every word that is in one of the two completions alone,
+    anywhere, as its first word or as its last. The label is the completion more likely to win in the pair's first
+    objective that has a preference; a pair without any tells nothing.
     """
     if not 0.5 < right <= 1:
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
@@ -62,7 +62,7 @@ def _chance(leak: Leak) -> float:
 
 
 def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
-    """[N]: 1 where the answer called chosen is preferred, -1 where the other one is, 0 where neither is."""
+    """[N]: 1 where the completion called chosen is preferred, -1 where the other one is, 0 where neither is."""
     better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
     return np.array(
         [0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True)],
@@ -72,18 +72,20 @@ def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
 
 def _length(pairs: Sequence[PreferencePair], sides: np.ndarray) -> Iterator[Leak]:
     gaps = np.array([len(pair.chosen.split()) - len(pair.rejected.split()) for pair in pairs])
-    yield from _told("length", ("the longer answer is chosen", "the shorter answer is chosen"), np.sign(gaps) * sides)
+    yield from _leaks(
+        "length", ("the longer completion is chosen", "the shorter completion is chosen"), np.sign(gaps) * sides
+    )
 
 
 def _position(first: Sequence[bool | None], sides: np.ndarray) -> Iterator[Leak]:
     signs = np.array([0 if chosen_first is None else 1 if chosen_first else -1 for chosen_first in first])
-    yield from _told(
-        "position", ("the first answer is chosen", "the second answer is chosen"), signs * sides[: len(signs)]
+    yield from _leaks(
+        "position", ("the first completion is chosen", "the second completion is chosen"), signs * sides[: len(signs)]
     )
 
 
-def _told(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:
-    """Signs [N]: 1 where they point to the chosen answer, -1 to the rejected one, 0 where they do not tell."""
+def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:
+    """Signs [N]: 1 where they point to the chosen completion, -1 to the rejected one, 0 where they do not tell."""
     rows = np.flatnonzero(signs)
     if len(rows):
         chosen = int((signs > 0).sum())
@@ -113,18 +115,18 @@ def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> 
         yield Leak(kind, sign, len(signs), max(up, len(signs) - up) / len(signs), tuple(rows.tolist()))
 
 
-def _with_edges(answer: str) -> str:
+def _with_edges(completion: str) -> str:
     """The words, and the first and the last one once more, marked: `first=sure`, `last=day`.
 
     A word is of letters or of punctuation, never of both, so none can be taken for a marked one.
     """
-    words = re.findall(r"\w+|[^\w\s]+", answer.lower())
+    words = re.findall(r"\w+|[^\w\s]+", completion.lower())
     return " ".join([*words, FIRST + words[0], LAST + words[-1]] if words else [])
 
 
 def _name(word: str, side: str) -> tuple[str, str]:
     if word.startswith(FIRST):
-        return "opening", f"the {side} answer begins with '{word.removeprefix(FIRST)}'"
+        return "opening", f"the {side} completion begins with '{word.removeprefix(FIRST)}'"
     if word.startswith(LAST):
-        return "ending", f"the {side} answer ends with '{word.removeprefix(LAST)}'"
-    return "marker", f"the {side} answer says '{word}'"
+        return "ending", f"the {side} completion ends with '{word.removeprefix(LAST)}'"
+    return "marker", f"the {side} completion says '{word}'"

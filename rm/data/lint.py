@@ -14,7 +14,7 @@ from .leakage import Leak, leaks
 from .pairs import normal_prompt
 
 UNUSABLE = "unusable"
-NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical answers", "identical after truncation"
+NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical completions", "identical after truncation"
 TIE, REPEATED, CONTRADICTED = "tie", "duplicate", "contradictory duplicate"
 TOO_LONG, MARKUP = "over-length", "template tokens in the text"
 OVERLAP, NEAR_OVERLAP = "prompt of a benchmark", "nearly a prompt of a benchmark"
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 
 
 Encode = Callable[[Sequence[Example]], Sequence[Any]]
-"""How a reward model reads answers: `rm.backbones.tokenization.Encoder.encode_all`."""
+"""How a reward model reads completions: `rm.backbones.tokenization.Encoder.encode_all`."""
 
 
 class Linted(NamedTuple):
@@ -77,8 +77,8 @@ def lint(
 
     `encode` and `max_length` are a reward model's: without them nothing is said of truncation. `special` are further
     tokens that no text should hold. `benchmarks` are prompts by benchmark (`rm.data.contamination`), `near` how
-    like one of them a prompt may be, `alike` how like each other two answers may be, both in (0, 1]. `first` says of
-    each pair whether the chosen answer stood first (`rm.data.leakage`).
+    like one of them a prompt may be, `alike` how like each other two completions may be, both in (0, 1]. `first` says
+    of each pair whether the chosen completion stood first (`rm.data.leakage`).
     """
     benchmarks = benchmarks or {}
     alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
@@ -100,9 +100,9 @@ def lint(
 
 
 def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Finding]:
-    """Answers that differ in case, punctuation and blanks alone, or whose 3-word shingles are mostly the same.
+    """Completions that differ in case, punctuation and blanks alone, or whose 3-word shingles are mostly the same.
 
-    |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the answers of one pair
+    |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the completions of one pair
     """
     for row, pair in enumerate(pairs):
         if _calls(pair.chosen) != _calls(pair.rejected):
@@ -114,13 +114,13 @@ def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Fi
             yield Finding(row, NEAR_IDENTICAL, f"{share:.0%} of their {WORDS}-word shingles are the same")
 
 
-def _calls(answer: str) -> list[str]:
-    return [call_text(call) for turn in completion_turns(answer) for call in turn.get("tool_calls", ())]
+def _calls(completion: str) -> list[str]:
+    return [call_text(call) for turn in completion_turns(completion) for call in turn.get("tool_calls", ())]
 
 
-def _normal(answer: str) -> str:
-    """An answer by its words, and its tool calls to the letter."""
-    return "\n".join([normal_prompt(answer), *_calls(answer)])
+def _normal(completion: str) -> str:
+    """A completion by its words, and its tool calls to the letter."""
+    return "\n".join([normal_prompt(completion), *_calls(completion)])
 
 
 def _resemblance(texts: Sequence[str], other: Sequence[str]) -> float:
@@ -143,27 +143,27 @@ def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """Pairs without a preference in any objective: P(chosen is better) = 1/2."""
     for row, pair in enumerate(pairs):
         if pair.wins and all(chance == 0.5 for chance in pair.wins.values()):
-            yield Finding(row, TIE, "no answer is preferred")
+            yield Finding(row, TIE, "no completion is preferred")
 
 
 def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
     """Duplicate pairs (reported for all but the first), and pairs with opposite preferences.
 
-    What a pair says is which answer each objective prefers, independent of which is called chosen. Compared without
+    What a pair says is which completion each objective prefers, independent of which is called chosen. Compared without
     case, punctuation and runs of blanks; an opposite row is reported for every row on both sides.
     """
     seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
-        answers = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
-        if len(answers) == 2 and (opinion := _opinion(pair)):
-            seen[normal_prompt(prompt_text(pair.prompt)), answers][row] = opinion
+        completions = frozenset((_normal(pair.chosen), _normal(pair.rejected)))
+        if len(completions) == 2 and (opinion := _opinion(pair)):
+            seen[normal_prompt(prompt_text(pair.prompt)), completions][row] = opinion
     for opinions in seen.values():
         yield from _again(opinions)
         yield from _opposite(opinions)
 
 
 Opinion = Mapping[str, str]
-"""Objective -> the answer that it prefers, normalised."""
+"""Objective -> the completion that it prefers, normalised."""
 
 
 def _opinion(pair: PreferencePair) -> Opinion:
@@ -182,12 +182,14 @@ def _again(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
 def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
     first: dict[str, dict[str, int]] = defaultdict(dict)
     for row, opinion in opinions.items():
-        for objective, answer in opinion.items():
-            first[objective].setdefault(answer, row)
+        for objective, completion in opinion.items():
+            first[objective].setdefault(completion, row)
     for row, opinion in opinions.items():
-        against = [first[name][other] for name, answer in opinion.items() for other in first[name] if other != answer]
+        against = [
+            first[name][other] for name, completion in opinion.items() for other in first[name] if other != completion
+        ]
         if against:
-            yield Finding(row, CONTRADICTED, "the other answer is preferred by", against[0])
+            yield Finding(row, CONTRADICTED, "the other completion is preferred by", against[0])
 
 
 def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
@@ -225,9 +227,9 @@ def in_benchmarks(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
 # ---- for a reader ----
 
 
-def markdown(linted: Linted, place_of: Callable[[int], str], rows: int, shown: int = 10) -> str:
+def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, shown: int = 10) -> str:
     """Counts by reason with the first places of each, what is shared with benchmarks, and the leaks."""
-    reasons = [[reason, f"{n:,}", _first(linted, reason, place_of, shown)] for reason, n in linted.reasons.items()]
+    reasons = [[reason, f"{n:,}", _first(linted, reason, describe_row, shown)] for reason, n in linted.reasons.items()]
     text = table(["reason", "rows", "first places"], reasons, right=["rows"])
     parts = [text if reasons else f"Nothing is wrong with any of {rows:,} rows."]
     if linted.shared:
@@ -235,15 +237,19 @@ def markdown(linted: Linted, place_of: Callable[[int], str], rows: int, shown: i
         parts.append(table(header, [[shared.benchmark, *(f"{n:,}" for n in shared[1:])] for shared in linted.shared]))
     if not linted.leaks:
         return "\n\n".join([*parts, "No word, position or length tells the label.\n"])
-    leaks = [f"- {inert(f'{leak.sentence} (first at {place_of(leak.rows[0])})')}" for leak in linted.leaks[: 3 * shown]]
+    leaks = [
+        f"- {inert(f'{leak.sentence} (first at {describe_row(leak.rows[0])})')}" for leak in linted.leaks[: 3 * shown]
+    ]
     return "\n\n".join([*parts, "The label can be guessed without reading the prompt:", "\n".join([*leaks, ""])])
 
 
-def _first(linted: Linted, reason: str, place_of: Callable[[int], str], shown: int) -> str:
+def _first(linted: Linted, reason: str, describe_row: Callable[[int], str], shown: int) -> str:
     findings = [finding for finding in linted.findings if finding.reason == reason]
-    places_text = "; ".join(f"{place_of(finding.row)} ({_detail(finding, place_of)})" for finding in findings[:shown])
+    places_text = "; ".join(
+        f"{describe_row(finding.row)} ({_detail(finding, describe_row)})" for finding in findings[:shown]
+    )
     return places_text + (" ..." if len(findings) > shown else "")
 
 
-def _detail(finding: Finding, place_of: Callable[[int], str]) -> str:
-    return finding.detail if finding.other is None else f"{finding.detail} {place_of(finding.other)}"
+def _detail(finding: Finding, describe_row: Callable[[int], str]) -> str:
+    return finding.detail if finding.other is None else f"{finding.detail} {describe_row(finding.other)}"

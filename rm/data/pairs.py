@@ -103,7 +103,7 @@ def load_placed_examples(
     """What `load_examples` reads, each with the file and the row that it comes from."""
 
     def parse(row: Row) -> list[PlacedExample]:
-        file, _, number = row.place.rpartition(":")
+        file, _, number = row.location.rpartition(":")
         number = int(number.removeprefix(" row "))
         return [PlacedExample(name, example, file, number) for name, example in parse_examples(row.values)]
 
@@ -178,8 +178,8 @@ def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
     stated = row_id(row.values)
     if stated is None:
         return
-    earlier = first.setdefault((str(row.values.get("subset") or ""), str(stated)), row.place)
-    if earlier != row.place:
+    earlier = first.setdefault((str(row.values.get("subset") or ""), str(stated)), row.location)
+    if earlier != row.location:
         raise ValueError(f"duplicate id: '{stated}' is the id of {earlier} too")
 
 
@@ -205,9 +205,9 @@ def parsed(
                 _check_id(row, first_by_id)
         except UNREADABLE as error:
             why = str(error) if isinstance(error, ValueError) else f"a value of another kind than expected: {error}"
-            report.dropped.append((row.place, why))
+            report.dropped.append((row.location, why))
             if on_bad_row == "refuse":
-                refuse_bad_rows(RowReport(1, [(row.place, why)]))
+                refuse_bad_rows(RowReport(1, [(row.location, why)]))
         else:
             report.ignored.update(values.ignored)
             yield item
@@ -237,7 +237,7 @@ def pair_row(pair: PreferencePair) -> dict[str, Any]:
     """The row that `parse_pair` reads back as the same pair."""
     chosen, rejected = map(completion_json, (pair.chosen, pair.rejected))
     if isinstance(chosen, str) != isinstance(rejected, str):  # a row with one of each is refused
-        chosen, rejected = (list(completion_turns(answer)) for answer in (pair.chosen, pair.rejected))
+        chosen, rejected = (list(completion_turns(completion)) for completion in (pair.chosen, pair.rejected))
     row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": chosen, "rejected": rejected}
     extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
     extras["gaps"] = dict(pair.gaps) or None
@@ -257,9 +257,9 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
     else:
         name = next((name for name in ("completion", "response", "answer") if name in values), "completion")
         example = Example(as_prompt(column(values, "prompt")), as_completion(column(values, name), name))
-    _check_filled(example.prompt, answer=example.answer)
-    example = Example(with_columns(example.prompt, values), example.answer)
-    return [(str(values.get("id", content_hash([example.prompt, completion_json(example.answer)]))), example)]
+    _check_filled(example.prompt, completion=example.completion)
+    example = Example(with_columns(example.prompt, values), example.completion)
+    return [(str(values.get("id", content_hash([example.prompt, completion_json(example.completion)]))), example)]
 
 
 def column(values: Mapping[str, Any], name: str) -> Any:
@@ -317,36 +317,36 @@ def _wins(values: Mapping[str, Any]) -> dict[str, float]:
     if chosen is None or rejected is None or chosen > rejected:
         return {OVERALL: 1.0}
     if chosen < rejected:
-        raise ValueError(f"the chosen answer has the lower score: {chosen} against {rejected}")
+        raise ValueError(f"the chosen completion has the lower score: {chosen} against {rejected}")
     return {OVERALL: 0.5}
 
 
 def _split(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
-    """Prompt, chosen and rejected answer, whether the prompt stands apart or at the head of both conversations."""
+    """Prompt, chosen and rejected completion, whether the prompt stands apart or at the head of both conversations."""
     if isinstance(chosen, str) != isinstance(rejected, str):
         raise ValueError("one of chosen and rejected is text and the other is messages")
     if prompt is not None:
         turns = as_prompt(prompt)
-        answers = [
-            answer if isinstance(answer, str) else _reply(_after(turns, _turns(answer, name)), name)
-            for name, answer in (("chosen", chosen), ("rejected", rejected))
+        completions = [
+            completion if isinstance(completion, str) else _reply(_after(turns, _turns(completion, name)), name)
+            for name, completion in (("chosen", chosen), ("rejected", rejected))
         ]
     elif isinstance(chosen, str) and not chosen.lstrip().startswith("Human:"):
-        turns, *answers = _common_text(chosen, rejected)
+        turns, *completions = _common_text(chosen, rejected)
     else:
         read = dialogue if isinstance(chosen, str) else _turns
-        turns, *answers = _common_turns(read(chosen, "chosen"), read(rejected, "rejected"))
-    return turns, answers[0], answers[1]
+        turns, *completions = _common_turns(read(chosen, "chosen"), read(rejected, "rejected"))
+    return turns, completions[0], completions[1]
 
 
-def _check_filled(prompt: Messages, allow_blank: bool = False, **answers: str) -> None:
+def _check_filled(prompt: Messages, allow_blank: bool = False, **completions: str) -> None:
     if not any(turn["content"].strip() for turn in prompt):
         raise ValueError("empty prompt")
-    for name, answer in answers.items():
-        if not isinstance(answer, str) or not (answer.strip() or allow_blank):
+    for name, text in completions.items():
+        if not isinstance(text, str) or not (text.strip() or allow_blank):
             raise ValueError(f"empty completion: '{name}'")
     try:
-        json.dumps([*prompt, *answers.values()], ensure_ascii=False).encode()
+        json.dumps([*prompt, *completions.values()], ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"half a character: {error.object[error.start]!r} cannot be written as UTF-8") from error
 
@@ -396,7 +396,7 @@ def _is_reply(turns: Sequence[Message]) -> bool:
 
 
 def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
-    """The turns without the prompt, where a data set repeats it at the head of each answer."""
+    """The turns without the prompt, where a data set repeats it at the head of each completion."""
     return turns[len(prompt) :] if tuple(turns[: len(prompt)]) == prompt else turns
 
 
@@ -427,9 +427,9 @@ def dialogue(text: str, name: str = "text") -> list[Message]:
     """
     turns: list[Message] = []
     for piece in ("\n\n" + text.lstrip()).split("\n\nHuman:")[1:]:
-        question, *answers = piece.split("\n\nAssistant:")
+        question, *completions = piece.split("\n\nAssistant:")
         turns.append(Message(role="user", content=question.strip()))
-        turns.extend(Message(role="assistant", content=answer.strip()) for answer in answers)
+        turns.extend(Message(role="assistant", content=completion.strip()) for completion in completions)
     if not turns:
         raise ValueError(f"'{name}' is not a dialogue of 'Human:' and 'Assistant:' turns")
     return turns

@@ -1,4 +1,4 @@
-"""Files and datasets as rows, each with the place where it stands."""
+"""Files and datasets as rows, each with the location where it stands."""
 
 import codecs
 import csv
@@ -23,7 +23,7 @@ SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 class Row(NamedTuple):
     """One row as it was read, and where it stands. `error` says why there are no values."""
 
-    place: str
+    location: str
     values: Mapping[str, Any]
     error: str = ""
 

@@ -1,4 +1,4 @@
-"""Rows that say how good an answer is by several objectives, beside rows that say which of two is better."""
+"""Rows that say how good a completion is by several objectives, beside rows that say which of two is better."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +7,8 @@ from ..types import Example, PreferencePair
 from .pairs import OnBadRow, RowReport, collect, column, is_number, parse_examples, parse_pair
 
 
-class ScoredAnswer(NamedTuple):
-    """An answer and its score by each objective that it was rated for, in the raters' units."""
+class ScoredCompletion(NamedTuple):
+    """A completion and its score by each objective that it was rated for, in the raters' units."""
 
     id: str
     example: Example
@@ -16,23 +16,23 @@ class ScoredAnswer(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What data say of answers: alone, and against each other."""
+    """What data say of completions: alone, and against each other."""
 
     pairs: list[PreferencePair]
-    answers: list[ScoredAnswer]
+    completions: list[ScoredCompletion]
 
 
 def load_judged(
     sources: str | Sequence[str], objectives: Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[Judged, RowReport]:
-    """Pairs as `load_pairs` reads them, and answers with scores, from the same or from other files.
+    """Pairs as `load_pairs` reads them, and completions with scores, from the same or from other files.
 
-    An answer's scores are columns with the objectives' names (HelpSteer: prompt, response, helpfulness, ...) or one
+    A completion's scores are columns with the objectives' names (HelpSteer: prompt, response, helpfulness, ...) or one
     column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
     """
     rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
     return Judged(
-        [pair for row in rows for pair in row.pairs], [answer for row in rows for answer in row.answers]
+        [pair for row in rows for pair in row.pairs], [completion for row in rows for completion in row.completions]
     ), report
 
 
@@ -41,18 +41,18 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
         if "chosen" in values:
             pair = parse_pair(values)
             side_scores = [_scores(values.get(f"scores_{side}"), objectives) for side in ("chosen", "rejected")]
-            answers = [
-                ScoredAnswer(pair.id, example, scores)
+            completions = [
+                ScoredCompletion(pair.id, example, scores)
                 for example, scores in zip(pair.examples, side_scores, strict=True)
                 if scores
             ]
-            return Judged([pair], answers)
+            return Judged([pair], completions)
         ((name, example),) = parse_examples(values)
         scores = _scores(values.get("scores", values), objectives)
         if not scores:
             column(values, objectives[0])
             raise ValueError(f"no score for {', '.join(objectives)}")
-        return Judged([], [ScoredAnswer(name, example, scores)])
+        return Judged([], [ScoredCompletion(name, example, scores)])
 
     return parse
 

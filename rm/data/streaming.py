@@ -18,11 +18,11 @@ from .readers import Row, is_local, without_padding
 
 BLOCK = 4096
 FILE = "stream.json"
-READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 COUNTS = ("pairs", "over_length", "identical", "unlabelled")
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a block of pairs begins."""
 
     epoch: int = 0
@@ -37,7 +37,7 @@ class Block(NamedTuple):
     """Number of rows given before a block's first."""
 
     first: int
-    place: Place
+    place: StreamPosition
 
 
 class PairStream(IterableDataset):
@@ -64,8 +64,8 @@ class PairStream(IterableDataset):
         """Of the rows that were read so far; one is read again in every epoch, and where a run goes on."""
         self.counts = dict.fromkeys(COUNTS, 0)
         self._rows = 0
-        self._blocks = [Block(0, Place())]
-        self._open: tuple[Place, Any, Iterator[Any]] | None = None
+        self._blocks = [Block(0, StreamPosition())]
+        self._open: tuple[StreamPosition, Any, Iterator[Any]] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """From the beginning, or from where it is to go on."""
@@ -104,7 +104,7 @@ class PairStream(IterableDataset):
                 f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
                 "the seed and the block that the run was begun with"
             )
-        self._rows, self._blocks = int(state["rows"]), [Block(int(state["first"]), Place(**state["place"]))]
+        self._rows, self._blocks = int(state["rows"]), [Block(int(state["first"]), StreamPosition(**state["place"]))]
 
     def _made(self) -> dict[str, Any]:
         return {"sources": self.sources, "seed": self.seed, "block": self.block}
@@ -123,7 +123,7 @@ class PairStream(IterableDataset):
 
     # ---- reading ----
 
-    def read(self, position: Place) -> tuple[list[PreferencePair], Place]:
+    def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
         """The pairs of the block that begins there, and where the next one begins: blocks do not span sources."""
         source = self.sources[position.source]
         dataset, rows = self._at(position)
@@ -141,10 +141,10 @@ class PairStream(IterableDataset):
             self._open = after, dataset, rows
             return rows_read, after
         wraps = position.source + 1 == len(self.sources)
-        after = Place(position.epoch + wraps, 0 if wraps else position.source + 1)
+        after = StreamPosition(position.epoch + wraps, 0 if wraps else position.source + 1)
         return (rows_read, after) if rows_read else self.read(after)
 
-    def _at(self, position: Place) -> tuple[Any, Iterator[Any]]:
+    def _at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
         """A source that was read up to there, and its next rows."""
         if self._open and self._open[0] == position:
             return self._open[1:]
@@ -173,9 +173,9 @@ def open_stream(source: str) -> Any:
     suffix = Path(source.removesuffix(".gz")).suffix
     try:
         if is_local(source) and not os.path.isdir(source):
-            if suffix not in READERS or not os.path.exists(source):
-                raise UsageError(f"{source}: no file that can be streamed; give one of {', '.join(READERS)}")
-            return load_dataset(READERS[suffix], data_files=source, split="train", streaming=True)
+            if suffix not in FORMATS or not os.path.exists(source):
+                raise UsageError(f"{source}: no file that can be streamed; give one of {', '.join(FORMATS)}")
+            return load_dataset(FORMATS[suffix], data_files=source, split="train", streaming=True)
         name, _, split = source.partition(":")
         name, _, revision = name.partition("@")
         dataset = load_dataset(name, split=split or "train", revision=revision or None, streaming=True)

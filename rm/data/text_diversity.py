@@ -1,4 +1,4 @@
-"""How much an answer repeats itself, and how varied answers are together."""
+"""How much a completion repeats itself, and how varied completions are together."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -7,7 +7,7 @@ Ngram = tuple[Hashable, ...]
 
 
 def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
-    """The share of n-grams that the answer has said before, in [0, 1); NaN for fewer than n tokens.
+    """The share of n-grams that the completion has said before, in [0, 1); NaN for fewer than n tokens.
 
     seq-rep-n = 1 - |different n-grams| / |n-grams|                 Welleck et al. 2019, arXiv:1908.04319
 
@@ -17,13 +17,13 @@ def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
     return 1 - _different(_ngrams(tokens, n))
 
 
-def distinct(answers: Sequence[Sequence[Hashable]], n: int = 1) -> float:
-    """|different n-grams| / |n-grams| of all answers together, in (0, 1]; NaN where none has n tokens.
+def distinct(completions: Sequence[Sequence[Hashable]], n: int = 1) -> float:
+    """|different n-grams| / |n-grams| of all completions together, in (0, 1]; NaN where none has n tokens.
 
-    distinct-n of Li et al. 2016, arXiv:1510.03055. It falls as the text grows: compare equal numbers of answers of like
-    length.
+    distinct-n of Li et al. 2016, arXiv:1510.03055. It falls as the text grows: compare equal numbers of completions of
+    like length.
     """
-    return _different([gram for answer in answers for gram in _ngrams(answer, n)])
+    return _different([gram for completion in completions for gram in _ngrams(completion, n)])
 
 
 def _ngrams(tokens: Sequence[Hashable], n: int) -> list[Ngram]:

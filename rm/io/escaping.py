@@ -1,6 +1,6 @@
 """Escaping of untrusted texts: to a terminal, a spreadsheet, a page of Markdown, a manifest.
 
-Names of models and subsets, prompts, answers and messages of errors come from files and models, and each place has
+Names of models and subsets, prompts, completions and messages of errors come from files and models, and each place has
 characters that would be taken for more than text.
 """
 

@@ -62,7 +62,7 @@ class Rotation:
         rest.until = max(rest.until, now + asked)
 
     def worked(self, index: int) -> None:
-        """A request brought its answer."""
+        """A request brought its completion."""
         self.rests[index] = Rest()
 
 

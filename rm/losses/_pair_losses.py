@@ -30,7 +30,7 @@ def learnt(losses: Sequence[Any]) -> nn.ModuleDict:
 
 
 def fit_to(loss: Any, longer: Sequence[float]) -> None:
-    """Show a loss that learns how many tokens longer the chosen answers are."""
+    """Show a loss that learns how many tokens longer the chosen completions are."""
     if isinstance(loss, nn.Module) and len(longer):
         loss.fit(torch.tensor(longer, dtype=torch.float32))  # pyright: ignore[reportCallIssue]
 
@@ -44,9 +44,9 @@ def pair_values(
     longer: Float[Tensor, " B"],
     other: Float[Tensor, " B"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """Of every pair; a loss that `reads_length` gets how many tokens `longer` the chosen answer is.
+    """Of every pair; a loss that `reads_length` gets how many tokens `longer` the chosen completion is.
 
-    One that `reads_other` gets by how much an `other` reward model puts the chosen answer higher.
+    One that `reads_other` gets by how much an `other` reward model puts the chosen completion higher.
     """
     if getattr(loss, "reads_other", False):
         return loss(chosen, rejected, wins, margin, other=other)
@@ -56,12 +56,12 @@ def pair_values(
 
 
 def check_margins(loss: Any, margins: Sequence[float], what: str) -> None:
-    """Refuse pairs that do not say by how much the chosen answer is better to a loss that `needs_margin`."""
+    """Refuse pairs that do not say by how much the chosen completion is better to a loss that `needs_margin`."""
     absent = int(np.isnan(margins).sum()) if getattr(loss, "needs_margin", False) else 0
     if absent:
         raise DataError(
-            f"the loss weighs pairs by how much better the chosen answer is, and {absent} of {len(margins)} pairs have "
-            f"no {what}; add it, or take --loss bradley_terry"
+            f"the loss weighs pairs by how much better the chosen completion is, and {absent} of {len(margins)} pairs "
+            f"have no {what}; add it, or take --loss bradley_terry"
         )
 
 

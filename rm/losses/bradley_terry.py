@@ -1,4 +1,4 @@
-"""Bradley-Terry: the chance that one answer is preferred is the logistic of the rewards' difference."""
+"""Bradley-Terry: the chance that one completion is preferred is the logistic of the rewards' difference."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from ..errors import UsageError
 
 @runtime_checkable
 class PairLoss(Protocol):
-    """A loss per pair [B], in nats, from the rewards of both answers."""
+    """A loss per pair [B], in nats, from the rewards of both completions."""
 
     def __call__(
         self,

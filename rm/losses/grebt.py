@@ -14,7 +14,7 @@ FLAT = 1e-8  # below this standard deviation all rewards of a group count as equ
 
 
 class Pairs(NamedTuple):
-    """Two answers of every group, and how surely the first is better."""
+    """Two completions of every group, and how surely the first is better."""
 
     best: Int[Tensor, " G"]
     """Their columns."""
@@ -33,7 +33,7 @@ class GroupLosses(NamedTuple):
 
 @runtime_checkable
 class GroupLoss(Protocol):
-    """Rewards of groups of R answers, NaN where one is missing, and a pair of each -> losses, not reduced."""
+    """Rewards of groups of R completions, NaN where one is missing, and a pair of each -> losses, not reduced."""
 
     def __call__(self, rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
         """The caller takes the mean over the groups that have a loss."""
@@ -68,8 +68,8 @@ def group_entropy(rewards: Float[Tensor, "G R"], *, spread: str = "full", epsilo
 
     - r -> a r + b with a > 0 changes nothing (but for ε). So with `spread` "full", as published, the gradient is
       orthogonal to r - mean and never widens the spread; with "stopgrad", where std is a constant, a step does.
-    - Of eight answers it lies in [1.061 (one winner), 1.974 (one loser)], not in [0, log 8].
-    - Of two answers it is 0.3653, whatever they earned.
+    - Of eight completions it lies in [1.061 (one winner), 1.974 (one loser)], not in [0, log 8].
+    - Of two completions it is 0.3653, whatever they earned.
     """
     if spread not in SPREADS:
         raise ValueError(f"group_entropy: spread is one of {', '.join(SPREADS)}, got {spread!r}")
@@ -93,7 +93,7 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
     L_GRE = `group_entropy`
 
     A group without a pair has no loss unless α = 1. Unless α = 0, neither has one whose rewards are all equal or of
-    which fewer than three are known, as the entropy then says nothing; groups have to be of three answers or more.
+    which fewer than three are known, as the entropy then says nothing; groups have to be of three completions or more.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"grebt: alpha is a share in [0, 1], got {alpha}")
@@ -102,8 +102,8 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
     def loss(rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
         if alpha > 0 and rewards.shape[1] < 3:
             raise ValueError(
-                f"grebt: groups have {rewards.shape[1]} answers, whose entropy is constant; sample three or more, or "
-                "give alpha 0"
+                f"grebt: groups have {rewards.shape[1]} completions, whose entropy is constant; sample three or more, "
+                "or give alpha 0"
             )
         r = rewards.nan_to_num(0.0)
         chosen, rejected = (r.gather(1, index[:, None]).squeeze(1) for index in (pairs.best, pairs.worst))

@@ -14,7 +14,7 @@ class LengthControlled(nn.Module):
     """See `length_controlled`; `weight` is a and `scale` is s."""
 
     reads_length: ClassVar[bool] = True
-    """Whether it gets how many tokens longer the chosen answer is."""
+    """Whether it gets how many tokens longer the chosen completion is."""
 
     def __init__(self, center: float, learning_rate: float):
         super().__init__()
@@ -47,13 +47,15 @@ class LengthControlled(nn.Module):
 
 
 def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> LengthControlled:
-    """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen answer - those of the rejected
+    """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen completion - those of the
+    rejected
 
     The length term of length-controlled AlpacaEval, Dubois et al. 2024 (arXiv:2404.04475), in the training of a
     reward as ODIN's length head is (Chen et al. 2024, arXiv:2402.07319): what length explains is left to φ, and a score
     is r alone. s is the root mean square of d over the training pairs, about 0 because chosen comes first (theirs: the
     standard deviation). a starts at 0 and has its own `learning_rate`, larger than the network's, so that it learns
-    length first; nothing else decides whether φ or r learns it, and what good answers gain by being longer goes too.
+    length first; nothing else decides whether φ or r learns it, and what good completions gain by being longer goes
+    too.
     """
     if center < 0 or not learning_rate > 0:
         raise UsageError(f"center is a weight >= 0 and learning_rate is above 0, got {center} and {learning_rate}")

@@ -1,4 +1,4 @@
-"""Scaled Bradley-Terry: a pair counts as much as its chosen answer is better."""
+"""Scaled Bradley-Terry: a pair counts as much as its chosen completion is better."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ class ScaledBradleyTerry:
     """See `scaled_bradley_terry`."""
 
     needs_margin: ClassVar[bool] = True
-    """Whether every pair has to say by how much the chosen answer is better."""
+    """Whether every pair has to say by how much the chosen completion is better."""
     center: float = 0.0
 
     def __call__(

@@ -1,4 +1,4 @@
-"""The loss of autoregressive reward models: a logistic of the difference of two answers' log-probabilities."""
+"""The loss of autoregressive reward models: a logistic of the difference of two completions' log-probabilities."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class SequenceLogistic:
 
     @property
     def needs_scores(self) -> bool:
-        """Whether pairs must say by how much the chosen answer is better."""
+        """Whether pairs must say by how much the chosen completion is better."""
         return self.weight > 0 and self.form == "scores"
 
     def __call__(
@@ -82,7 +82,7 @@ def sequence_logistic(
 ) -> SequenceLogistic:
     """L = Σ_i α_i l_i + λ L_global,   l_i = -t_i log σ(β_r Δ - m) - (1 - t_i) log σ(-β_r Δ - m)
 
-    Δ = log π(y0 | x) - log π(y1 | x), summed over each answer's tokens; t_i = P(y0 better | objective i) in [0, 1].
+    Δ = log π(y0 | x) - log π(y1 | x), summed over each completion's tokens; t_i = P(y0 better | objective i) in [0, 1].
 
     With λ = `weight` = 0 and one objective this is GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several
     PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i. UniARM (arXiv:2602.09538)

@@ -1,4 +1,4 @@
-"""Several rewards of one answer -> one: pure functions of what the members of an ensemble say."""
+"""Several rewards of one completion -> one: pure functions of what the members of an ensemble say."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature

@@ -1,4 +1,4 @@
-"""A reward model that gives an answer several rewards: what they come to as one, and how far they lie apart."""
+"""A reward model that gives a completion several rewards: what they come to as one, and how far they lie apart."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from ..types import Example
 from ._combination import Combine, Members, Rule, combine_by, deviation
 
 
-class Voices(NamedTuple):
-    """What the members say of N answers."""
+class MemberRewards(NamedTuple):
+    """What the members say of N completions."""
 
     rewards: Members
     """[members, N, K]"""
@@ -21,33 +21,34 @@ class Voices(NamedTuple):
 
 
 class UncertainRewardModel(ABC):
-    """Members that rate the same answers, and the rule by which their rewards become one."""
+    """Members that rate the same completions, and the rule by which their rewards become one."""
 
     contract: ScoringContract
 
     def __init__(self, rule: Rule):
         self.rule = rule
         self._combine: Combine = combine_by(rule)
-        self._last: tuple[list[Example], Voices] | None = None
+        self._last: tuple[list[Example], MemberRewards] | None = None
 
     @abstractmethod
-    def voices(self, examples: Sequence[Example]) -> Voices:
+    def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
         """Every member's rewards."""
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
         """Rewards [N, K]."""
-        rewards = self.voices(examples)
+        rewards = self.member_rewards(examples)
         self._last = list(examples), rewards
         return self._combine(*rewards)
 
     def spread(self, examples: Sequence[Example]) -> np.ndarray:
         """Every member's rewards [members, N, K]; those that `rate` was just asked about are not rated again."""
         if self._last is None or self._last[0] != list(examples):
-            self._last = list(examples), self.voices(examples)
+            self._last = list(examples), self.member_rewards(examples)
         return self._last[1].rewards
 
     def facts(self) -> dict[str, float]:
-        """How far the members lay apart on the answers that were rated last: where they differ, the reward is a guess.
+        """How far the members lay apart on the completions that were rated last: where they differ, the reward is a
+        guess.
 
         Mean and largest standard deviation over members, and the mean range, in units of reward.
         """

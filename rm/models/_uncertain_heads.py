@@ -16,7 +16,7 @@ SUREST = 1e-4  # the smallest standard deviation, in standard deviations of the 
 
 
 class Gaussians(NamedTuple):
-    """What M heads say of N answers, in units of reward."""
+    """What M heads say of N completions, in units of reward."""
 
     means: Float[Tensor, "N M"]
     deviations: Float[Tensor, "N M"]
@@ -25,7 +25,7 @@ class Gaussians(NamedTuple):
 class Heads(nn.Module):
     """μ_m = s (w_m · z + b_m) + c,   σ_m = s (softplus(v_m · z + d_m) + 1e-4),   z = (h - mean) / std
 
-    h is the reward token, D wide; its mean and std, and c and s of the target, are those of the training answers.
+    h is the reward token, D wide; its mean and std, and c and s of the target, are those of the training completions.
     """
 
     center: Tensor
@@ -40,12 +40,12 @@ class Heads(nn.Module):
         self.mean, self.uncertainty = nn.Linear(width, heads), nn.Linear(width, heads)
 
     def forward(self, tokens: Float[Tensor, "N D"]) -> Gaussians:
-        """What every head says of every answer."""
+        """What every head says of every completion."""
         z = self._standardised(tokens)
         return self._in_units(self.mean(z), self.uncertainty(z))
 
     def each(self, tokens: Float[Tensor, "B M D"]) -> Gaussians:
-        """What head m says of its own answers [:, m]."""
+        """What head m says of its own completions [:, m]."""
         z = self._standardised(tokens)
         raw = [torch.einsum("bmd,md->bm", z, layer.weight) + layer.bias for layer in (self.mean, self.uncertainty)]
         return self._in_units(*raw)
@@ -90,7 +90,7 @@ def sampled_loss(
     target: Float[Tensor, "2 B M"],
     wins: Float[Tensor, "B M"],
 ) -> Float[Tensor, "B M"]:
-    """Of every pair and head, on r = μ + σ ε of both answers.
+    """Of every pair and head, on r = μ + σ ε of both completions.
 
     regression      ((r_w - t_w)² + (r_l - t_l)²) / 2, whose mean over ε is the means' error plus σ²
     bradley_terry   -p log σ(r_w - r_l) - (1 - p) log σ(r_l - r_w), in nats

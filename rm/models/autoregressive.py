@@ -1,4 +1,4 @@
-"""An autoregressive reward model: a causal language model whose log-probability of an answer is the reward."""
+"""An autoregressive reward model: a causal language model whose log-probability of a completion is the reward."""
 
 import json
 import math
@@ -16,13 +16,13 @@ from ..adapters.adapter import PreferenceAdapter, attach, load_adapter
 from ..adapters.settings import SETTINGS as ADAPTER
 from ..adapters.settings import AdapterSettings, load_settings
 from ..backbones.loading import load_causal_lm, load_tokenizer
-from ..backbones.logprobs import answer_logprobs
-from ..backbones.tokenization import EncodedAnswer, Encoder, describe_tokenizer, pad
+from ..backbones.logprobs import completion_logprobs
+from ..backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..data.preference_vectors import Preference, preference_vector
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
-from ..training.distributed import whole_state
+from ..training.distributed import gathered_state
 from ..types import Example
 from .scalar import batches_of, context_of
 
@@ -30,11 +30,13 @@ SETTINGS = "autoregressive.json"
 
 
 class AutoregressiveRewardModel:
-    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), over the tokens of the answer          Xu et al. 2024, arXiv:2410.08193
+    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), over the tokens of the completion          Xu et al. 2024,
+    arXiv:2410.08193
 
-    The answer is everything behind the prompt, EOS or end of turn included. Nothing is divided by the answer's length,
-    so a longer answer has a lower reward unless training made up for it. Where an adapter follows a preference
-    (PARM, UniARM) there is one reward per objective, read with all weight on it, or one at the `preference` given.
+    The completion is everything behind the prompt, EOS or end of turn included. Nothing is divided by the completion's
+    length, so a longer completion has a lower reward unless training made up for it. Where an adapter follows a
+    preference (PARM, UniARM) there is one reward per objective, read with all weight on it, or one at the `preference`
+    given.
     """
 
     def __init__(
@@ -59,11 +61,11 @@ class AutoregressiveRewardModel:
     def logprobs(
         self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
     ) -> list[np.ndarray]:
-        """log π_r of every token of each answer in nats, the last tokens of `encoder.encode(example).ids`."""
+        """log π_r of every token of each completion in nats, the last tokens of `encoder.encode(example).ids`."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
-        rows = [self.encoder.encode_answer(example) for example in examples]
+        rows = [self.encoder.encode_completion(example) for example in examples]
         return model_logprobs(self.model, rows, batch_tokens)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
@@ -93,7 +95,7 @@ class AutoregressiveRewardModel:
         """The language model as plain Transformers writes it, or the adapter alone; tokenizer, β and contract."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.adapter is None:
-            self.model.save_pretrained(folder, state_dict=whole_state(self.model))
+            self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
         else:
             self.adapter.save_pretrained(folder)
         self.encoder.tokenizer.save_pretrained(folder)
@@ -101,8 +103,8 @@ class AutoregressiveRewardModel:
         self.encoder.contract.save(folder)
 
 
-def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_tokens: int) -> list[np.ndarray]:
-    """What a language model says of each answer's tokens, in nats and float64; one array per row.
+def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedCompletion], batch_tokens: int) -> list[np.ndarray]:
+    """What a language model says of each completion's tokens, in nats and float64; one array per row.
 
     Tokens of tool results, which the assistant did not write, count 0.
     """
@@ -115,16 +117,16 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedAnswer], batch_
         ):
             batch = pad([rows[position].ids for position in indices])
             start = torch.tensor([rows[position].start for position in indices])
-            logprobs = answer_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
+            logprobs = completion_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
             for index, values in zip(indices, logprobs.double().cpu().numpy(), strict=True):
-                for span in rows[index].told:
+                for span in rows[index].tool_results:
                     values[span.start : span.stop] = 0.0
                 values_by_row[index] = values[rows[index].start : len(rows[index].ids)]
     return values_by_row
 
 
 def sums(logprobs: Sequence[np.ndarray], beta: float) -> np.ndarray:
-    """β times the sum of each answer's values, as rewards [N, 1]."""
+    """β times the sum of each completion's values, as rewards [N, 1]."""
     return beta * np.array([values.sum() for values in logprobs], float)[:, None]
 
 
@@ -160,7 +162,7 @@ def autoregressive(
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
     over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
-    contract = contract or answer_contract(
+    contract = contract or completion_contract(
         "autoregressive",
         tokenizer,
         [model],
@@ -175,7 +177,7 @@ def autoregressive(
     )
 
 
-def answer_contract(
+def completion_contract(
     kind: str,
     tokenizer: PreTrainedTokenizerBase,
     models: Sequence[PreTrainedModel],
@@ -186,7 +188,7 @@ def answer_contract(
     backbone: str | None = None,
     objectives: tuple[str, ...] = ("reward",),
 ) -> ScoringContract:
-    """The contract of a reward that sums over the answer's tokens; the shortest context of the models is the limit."""
+    """Return the contract of a reward that sums over tokens; the limit is the shortest context of the models."""
     return ScoringContract(
         kind=kind,
         objectives=objectives,

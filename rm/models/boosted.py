@@ -104,7 +104,7 @@ def _labelled(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[Pre
 
 
 def stage_gaps(stages: Sequence[RewardModel], pairs: Sequence[PreferencePair]) -> list[Gaps]:
-    """By how much each stage, of one objective, puts the chosen answers higher."""
+    """By how much each stage, of one objective, puts the chosen completions higher."""
     examples = [example for pair in pairs for example in pair.examples]
     gaps = []
     for stage in stages:

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer
 
-from ..backbones.hub import note_model, place_of
+from ..backbones.hub import note_model, parse_source
 from ..backbones.tokenization import pad
 from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import DataError, UsageError
@@ -33,7 +33,7 @@ class Embedder:
     """
 
     def __init__(self, encoder: str, *, max_length: int, dtype: str, cache: Path, trust_remote_code: bool = False):
-        location = place_of(encoder, trust_remote_code=trust_remote_code)
+        location = parse_source(encoder, trust_remote_code=trust_remote_code)
         options = {"revision": location.revision or "main", "trust_remote_code": trust_remote_code}
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(location.name, **options)
@@ -43,7 +43,7 @@ class Embedder:
             note_model(encoder)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise DataError(f"{encoder}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
-        self.tokenizer.truncation_side = "left"  # the answer stands at the end
+        self.tokenizer.truncation_side = "left"  # the completion stands at the end
         self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
         self.fingerprint = _fingerprint(self.model, self.tokenizer)
 
@@ -155,7 +155,7 @@ class EmbeddingRewardModel:
 
 
 def _texts(examples: Sequence[Example]) -> list[str]:
-    return [f"{prompt_text(example.prompt)}\n\nassistant: {example.answer}" for example in examples]
+    return [f"{prompt_text(example.prompt)}\n\nassistant: {example.completion}" for example in examples]
 
 
 def embedding(

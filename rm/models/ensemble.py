@@ -1,4 +1,5 @@
-"""An ensemble: several reward models asked about the same answers, with their disagreement as a penalty if wanted."""
+"""An ensemble: several reward models asked about the same completions, with their disagreement as a penalty if
+wanted."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
 from ..types import Example, RewardModel, content_hash
 from ._combination import Rule, combine_by
-from ._uncertain import UncertainRewardModel, Voices
+from ._uncertain import MemberRewards, UncertainRewardModel
 
 SETTINGS = "ensemble.json"
 
@@ -48,10 +49,12 @@ class EnsembleRewardModel(UncertainRewardModel):
             backbone=content_hash([hashes, self.settings if rule else pessimism]),
         )
 
-    def voices(self, examples: Sequence[Example]) -> Voices:
+    def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
         """Every member's standardised rewards [members, N, K]."""
         pairs = zip(self.members, self.scales, strict=True)
-        return Voices(np.stack([(member.rate(examples) - mean) / deviation for member, (mean, deviation) in pairs]))
+        return MemberRewards(
+            np.stack([(member.rate(examples) - mean) / deviation for member, (mean, deviation) in pairs])
+        )
 
     def save(self, folder: Path) -> None:
         """The members' paths, how they are combined, and the contract; not the members."""

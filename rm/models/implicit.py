@@ -14,8 +14,8 @@ from ..contract.scoring_contract import FILE, load_contract
 from ..errors import DataError, UsageError
 from ..types import Example, content_hash
 from .autoregressive import (
-    answer_contract,
     check_beta,
+    completion_contract,
     model_logprobs,
     read_settings,
     settled,
@@ -28,8 +28,9 @@ SETTINGS = "implicit.json"
 class ImplicitRewardModel:
     """r(x, y) = β Σ_t [log π(y_t | x, y_<t) - log π_ref(y_t | x, y_<t)]
 
-    Rafailov et al. 2023, arXiv:2305.18290, eq. 5. The paper's β log Z(x) is left out: it is the same for all answers
-    to a prompt, and cannot be computed. So rewards of one prompt may be compared, those of two prompts may not.
+    Rafailov et al. 2023, arXiv:2305.18290, eq. 5. The paper's β log Z(x) is left out: it is the same for all
+    completions to a prompt, and cannot be computed. So rewards of one prompt may be compared, those of two prompts may
+    not.
     """
 
     def __init__(
@@ -46,8 +47,8 @@ class ImplicitRewardModel:
         self.contract = encoder.contract
 
     def logprobs(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> list[np.ndarray]:
-        """log π - log π_ref of every token of each answer in nats, the last tokens of `encoder.encode(example).ids`."""
-        rows = [self.encoder.encode_answer(example) for example in examples]
+        """Return log π - log π_ref in nats of every token of each completion (the last of `encoder.encode(x).ids`)."""
+        rows = [self.encoder.encode_completion(example) for example in examples]
         both = (model_logprobs(model, rows, batch_tokens) for model in (self.policy, self.reference))
         return [policy - reference for policy, reference in zip(*both, strict=True)]
 
@@ -98,7 +99,7 @@ def implicit(
     dtype = contract.dtype if contract else dtype
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     models = [load_causal_lm(settings[role], tokenizer, **loading) for role in ("policy", "reference")]
-    contract = contract or answer_contract(
+    contract = contract or completion_contract(
         "implicit", tokenizer, models, dtype=dtype, max_length=max_length, beta=settings["beta"], backbone=backbone
     )
     return ImplicitRewardModel(*models, Encoder(tokenizer, contract), settings)

@@ -1,4 +1,4 @@
-"""A linear reward model: words of the answer and its length. It never sees the prompt, and trains in seconds."""
+"""A linear reward model: words of the completion and its length. It never sees the prompt, and trains in seconds."""
 
 import json
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ class LinearRewardModel:
     def fit(self, pairs: Sequence[PreferencePair], *, C: float = 0.3, objective: str = OVERALL) -> "LinearRewardModel":
         """Learn words, their weights and the length's weight from pairs; C as in scikit-learn (larger: less shrunk)."""
         try:
-            self.vectorizer.fit([answer for pair in pairs for answer in (pair.chosen, pair.rejected)])
+            self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
         except ValueError as error:
             raise DataError(
-                f"the answers of {len(pairs)} pairs share no word of two letters or more, so there is nothing to learn "
-                "from words; give more pairs, or train another kind"
+                f"the completions of {len(pairs)} pairs share no word of two letters or more, so there is nothing to "
+                "learn from words; give more pairs, or train another kind"
             ) from error
         chosen, rejected = ([getattr(pair, side) for pair in pairs] for side in ("chosen", "rejected"))
         wins = np.array([pair.chance(objective) for pair in pairs])
@@ -46,11 +46,11 @@ class LinearRewardModel:
         """Rewards [N, 1]."""
         if self.weights is None:
             raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
-        return (self._features([example.answer for example in examples]) @ self.weights)[:, None]
+        return (self._features([example.completion for example in examples]) @ self.weights)[:, None]
 
-    def _features(self, answers: Sequence[str]) -> sparse.csr_matrix:
-        length = np.log1p([len(answer) for answer in answers])[:, None]
-        return sparse.csr_matrix(sparse.hstack([self.vectorizer.transform(answers), length]))
+    def _features(self, completions: Sequence[str]) -> sparse.csr_matrix:
+        length = np.log1p([len(completion) for completion in completions])[:, None]
+        return sparse.csr_matrix(sparse.hstack([self.vectorizer.transform(completions), length]))
 
     def save(self, folder: Path) -> None:
         """Vocabulary as JSON, numbers as safetensors, contract."""

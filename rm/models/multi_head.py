@@ -17,7 +17,7 @@ from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
 from ..types import Example, PreferencePair, content_hash
 from ._combination import Rule
-from ._uncertain import UncertainRewardModel, Voices
+from ._uncertain import MemberRewards, UncertainRewardModel
 from ._uncertain_heads import HeadFit, Heads, fit_heads
 from .ensemble import rule_of, rule_row
 from .r2m import reward_tokens
@@ -58,15 +58,15 @@ class MultiHeadRewardModel(UncertainRewardModel):
         wins = torch.tensor([pair.chance(objective) for pair in labelled])
         return cls(body, fit_heads(tokens[::2], tokens[1::2], target.view(-1, 2).T, wins, how), rule)
 
-    def voices(self, examples: Sequence[Example]) -> Voices:
+    def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
         """Every head's mean and standard deviation, each [heads, N, 1]."""
         if not examples:
             nothing = np.zeros((self.heads.mean.out_features, 0, 1))
-            return Voices(nothing, nothing)
+            return MemberRewards(nothing, nothing)
         with torch.inference_mode():
             outputs = self.heads(reward_tokens(self.body, examples).float().cpu())
         means, deviations = (output.double().numpy().T[..., None] for output in outputs)
-        return Voices(means, deviations)
+        return MemberRewards(means, deviations)
 
     def save(self, folder: Path) -> None:
         """The trained reward model's own folder inside; heads, rule and contract beside it."""

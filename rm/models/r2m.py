@@ -1,4 +1,4 @@
-"""R2M: a scalar reward model whose reward token also reads the policy's hidden states of the same answer."""
+"""R2M: a scalar reward model whose reward token also reads the policy's hidden states of the same completion."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,14 +24,14 @@ from .scalar import ScalarRewardModel, batches_of, scalar
 BODY, HEAD = "body", "feedback.safetensors"
 
 
-class FeedbackHead(nn.Module):
+class R2MHead(nn.Module):
     """r = φ((1 - ω) Ĥ + ω H),   Ĥ = softmax(q kᵀ / √d) v W_o,   q = H W_q,  k = h W_k,  v = h W_v
 
     R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H is the reward token, D wide: what the head φ of a trained
-    reward model reads. h are the policy's last hidden states of prompt and answer, P wide: constants. d is `width`.
+    reward model reads. h are the policy's last hidden states of prompt and completion, P wide: constants. d is `width`.
 
     φ starts as the trained model's; the paper leaves open how the W start, and we take Xavier's uniform numbers drawn
-    from `seed`. With `zero_out` W_o starts at 0, so that at any ω > 0 answers are first ordered as before.
+    from `seed`. With `zero_out` W_o starts at 0, so that at any ω > 0 completions are first ordered as before.
     """
 
     def __init__(self, score: nn.Linear, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0):
@@ -59,7 +59,7 @@ class FeedbackHead(nn.Module):
         return self.score((1 - omega) * read + omega * tokens)
 
 
-class FeedbackRewardModel:
+class R2MRewardModel:
     """A scalar reward model, the head that replaces its own, and `omega`: how much of the reward token is kept.
 
     With `omega` 1 the rewards are the scalar model's, as long as the head is not trained.
@@ -67,19 +67,19 @@ class FeedbackRewardModel:
 
     reads_states = True
 
-    def __init__(self, body: ScalarRewardModel, head: FeedbackHead, omega: float = 1.0):
+    def __init__(self, body: ScalarRewardModel, head: R2MHead, omega: float = 1.0):
         self.body, self.head, self.omega = body, head, omega
         self.contract = replace(body.contract, kind="r2m")
 
     @classmethod
     def on(
         cls, body: ScalarRewardModel, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0
-    ) -> "FeedbackRewardModel":
+    ) -> "R2MRewardModel":
         """On a trained reward model, with its linear head copied and the rest of the head untrained."""
-        return cls(body, FeedbackHead(_linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
+        return cls(body, R2MHead(_linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
 
     def rate(self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S P"]] | None = None) -> np.ndarray:
-        """Rewards [N, K] in float64, given the policy's last hidden states of every answer, its prompt included."""
+        """Rewards [N, K] in float64, given the policy's last hidden states of every completion, its prompt included."""
         if states is None:
             raise UsageError(
                 "a feedback reward model reads the policy's hidden states and was given none; use it where a policy "
@@ -104,8 +104,8 @@ class FeedbackRewardModel:
         self.contract.save(folder)
 
 
-def r2m(source: str, **options: Any) -> FeedbackRewardModel:
-    """The reward model in a folder that `FeedbackRewardModel.save` wrote; options are those of `scalar`."""
+def r2m(source: str, **options: Any) -> R2MRewardModel:
+    """The reward model in a folder that `R2MRewardModel.save` wrote; options are those of `scalar`."""
     folder = Path(source)
     body = scalar(str(folder / BODY), **options)
     try:
@@ -113,13 +113,13 @@ def r2m(source: str, **options: Any) -> FeedbackRewardModel:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
             omega = float(file.metadata()["omega"])
         policy_width, width = weights["W_k"].shape
-        head = FeedbackHead(_linear_head(body), policy_width, width)
+        head = R2MHead(_linear_head(body), policy_width, width)
         head.load_state_dict(weights)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"{folder / HEAD}: no head of a feedback reward model ({error}); give the whole folder"
         ) from error
-    model = FeedbackRewardModel(body, head, omega)
+    model = R2MRewardModel(body, head, omega)
     if model.contract != load_contract(folder):
         raise DataError(f"{folder}: its {BODY} is not the one that it was saved with; give the whole folder")
     return model
@@ -153,8 +153,8 @@ def reward_tokens(
         batch = pad([distinct[position] for position in indices])
         tokens.append(tokens_before_head(body.model, batch.tokens.to(device), batch.attention.to(device)))
         order += [distinct[position] for position in indices]
-    place_of = {row: index for index, row in enumerate(order)}
-    return torch.cat(tokens)[[place_of[row] for row in rows]]
+    parse_source = {row: index for index, row in enumerate(order)}
+    return torch.cat(tokens)[[parse_source[row] for row in rows]]
 
 
 def tokens_before_head(

@@ -32,7 +32,7 @@ from ..backbones.packing import Packed, packed_attention, packed_scores, packing
 from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import DataError, UsageError
-from ..training.distributed import whole_state
+from ..training.distributed import gathered_state
 from ..types import Example
 
 OBJECTIVES = ("reward",)
@@ -88,7 +88,7 @@ class ScalarRewardModel:
         """Weights as plain Transformers (or PEFT) writes them, tokenizer and contract."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._pad_for_others():
-            self.model.save_pretrained(folder, state_dict=whole_state(self.model))
+            self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
         self._cut_for_others().save_pretrained(folder)
         self.contract.save(folder)
 

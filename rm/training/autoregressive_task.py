@@ -13,7 +13,7 @@ from transformers import EvalPrediction
 
 from ..adapters.adapter import PreferenceAdapter
 from ..backbones.forward_hooks import inside
-from ..backbones.logprobs import answer_logprobs
+from ..backbones.logprobs import completion_logprobs
 from ..backbones.tokenization import Encoder, pad
 from ..data.preference_vectors import Sampler, at_vertices, simplex_grid
 from ..errors import DataError
@@ -23,7 +23,7 @@ from .trainer import Encoding, OnLong, sift
 
 
 class PreferenceRow(NamedTuple):
-    """One tokenised pair: both answers with where they begin, and a label per objective (NaN: not labelled)."""
+    """One tokenised pair: both completions with where they begin, and a label per objective (NaN: not labelled)."""
 
     chosen: list[int]
     rejected: list[int]
@@ -31,7 +31,7 @@ class PreferenceRow(NamedTuple):
     wins: tuple[float, ...]
     gaps: tuple[float, ...]
     place: int
-    told: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
+    tool_results: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
     """Places of tool results in each, which the assistant did not write."""
 
 
@@ -44,13 +44,13 @@ def encode_preferences(
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
         gaps = tuple(pair.gaps.get(name, float("nan")) for name in objectives)
         starts = (chosen.start, rejected.start)
-        spans = (chosen.told, rejected.told)
+        spans = (chosen.tool_results, rejected.tool_results)
         return PreferenceRow(chosen.ids, rejected.ids, starts, tuple(wins), gaps, indices[id(pair)], spans)
 
     return sift(
         pairs,
         [
-            (encoder.encode_answer(chosen), encoder.encode_answer(rejected))
+            (encoder.encode_completion(chosen), encoder.encode_completion(rejected))
             for chosen, rejected in map(_examples, pairs)
         ],
         lambda pair: [pair.chance(name) for name in objectives],
@@ -101,12 +101,12 @@ class PreferenceTask:
     def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
         """2B sequences, the chosen ones first, so that one forward serves both."""
         batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-        answer_mask = torch.zeros_like(batch.attention)
-        for sequence, spans in enumerate([row.told[side] for side in (0, 1) for row in rows]):
+        completion_mask = torch.zeros_like(batch.attention)
+        for sequence, spans in enumerate([row.tool_results[side] for side in (0, 1) for row in rows]):
             for span in spans:
-                answer_mask[sequence, span.start : span.stop] = True
+                completion_mask[sequence, span.start : span.stop] = True
         return {
-            "told": answer_mask,
+            "tool_results": completion_mask,
             "tokens": batch.tokens,
             "attention": batch.attention,
             "start": torch.tensor([row.starts[0] for row in rows] + [row.starts[1] for row in rows]),
@@ -153,20 +153,20 @@ class PreferenceTask:
         if self.adapter is not None and self.adapter.settings.follows_preference:
             self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]
-        rewards = self._reduced(answer_logprobs(model, *sequences), inputs)
+        rewards = self._reduced(completion_logprobs(model, *sequences), inputs)
         if self.reference and self.adapter is not None:
             with torch.no_grad(), self.adapter.silenced():
-                before = self._reduced(answer_logprobs(model, *sequences), inputs)
+                before = self._reduced(completion_logprobs(model, *sequences), inputs)
             rewards = rewards - before
         chosen, rejected = rewards.chunk(2)
         return chosen - rejected
 
     def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
-        """Right-padded rows: the answer is what stands behind `start`, without tool results."""
-        total = logprobs.masked_fill(inputs["told"], 0.0).sum(dim=1)
+        """Right-padded rows: the completion is what stands behind `start`, without tool results."""
+        total = logprobs.masked_fill(inputs["tool_results"], 0.0).sum(dim=1)
         if not self.normalised:
             return total
-        written = inputs["attention"].sum(dim=1) - inputs["start"] - inputs["told"].sum(dim=1)
+        written = inputs["attention"].sum(dim=1) - inputs["start"] - inputs["tool_results"].sum(dim=1)
         return total / written.clamp_min(1)
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:

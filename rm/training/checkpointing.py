@@ -11,7 +11,7 @@ from ..errors import DataError
 from ..io.checksums import fault_of, read_sums, write_sums
 
 COMPLETE = "complete.json"
-ASIDE = "corrupt-"
+CORRUPT_PREFIX = "corrupt-"
 
 
 class MarkComplete(TrainerCallback):
@@ -56,7 +56,7 @@ def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print
         faulty[checkpoint] = fault
     before = [
         checkpoint_
-        for checkpoint_ in (*faulty, *folder.glob(f"{ASIDE}checkpoint-*"))
+        for checkpoint_ in (*faulty, *folder.glob(f"{CORRUPT_PREFIX}checkpoint-*"))
         if (checkpoint_ / COMPLETE).exists()
     ]
     if complete is None and before:
@@ -77,6 +77,6 @@ def _step(checkpoint: Path) -> int:
 
 
 def _set_aside(checkpoint: Path) -> Path:
-    for old in checkpoint.parent.glob(f"{ASIDE}checkpoint-*"):
+    for old in checkpoint.parent.glob(f"{CORRUPT_PREFIX}checkpoint-*"):
         shutil.rmtree(old)
-    return checkpoint.rename(checkpoint.with_name(f"{ASIDE}{checkpoint.name}"))
+    return checkpoint.rename(checkpoint.with_name(f"{CORRUPT_PREFIX}{checkpoint.name}"))

@@ -38,7 +38,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
 
 
-def whole_state(model: nn.Module) -> dict[str, Any] | None:
+def gathered_state(model: nn.Module) -> dict[str, Any] | None:
     """Every tensor of a split model by name, for `save_pretrained`; None for a model that is whole by itself."""
     if not is_sharded(model):
         return None
@@ -55,7 +55,7 @@ def put(tensor: Tensor, value: Tensor) -> None:
 
 
 @contextmanager
-def aside(folder: Path, *, writes: bool) -> Iterator[Path]:
+def rank_0_folder(folder: Path, *, writes: bool) -> Iterator[Path]:
     """The folder for the process that writes, one that is thrown away for those that only take part."""
     if writes:
         yield folder

@@ -27,7 +27,7 @@ class Piece(dict[str, Any]):
 def halved(piece: Piece, rows: int) -> list[Piece]:
     """The first and the second half of a micro-batch of two or more rows.
 
-    A tensor of R rows is cut once; one of 2R holds each row's first answer and then each row's second, which stay
+    A tensor of R rows is cut once; one of 2R holds each row's first completion and then each row's second, which stay
     together; anything else is the whole's. For R = 3 the shares of a mean are 2/3 and 1/3.
     """
     middle = (rows + 1) // 2

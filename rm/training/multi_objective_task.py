@@ -1,4 +1,4 @@
-"""How one head with K outputs learns K objectives: from pairs labelled for some of them, and from rated answers."""
+"""How one head with K outputs learns K objectives: from pairs labelled for some of them, and from rated completions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from transformers import EvalPrediction
 
 from ..backbones.loading import sequence_scores
 from ..backbones.tokenization import Encoder, pad
-from ..data.scored_rows import ScoredAnswer
+from ..data.scored_rows import ScoredCompletion
 from ..errors import DataError
 from ..losses._pair_losses import check_margins, fit_to, learnt, load_losses, pair_values, save_losses
 from ..losses.attribute_regression import attribute_regression
@@ -24,14 +24,14 @@ NAN = float("nan")
 
 
 class ObjectiveRow(NamedTuple):
-    """One tokenised pair, or one answer alone; everything by objective, NaN where it was not stated."""
+    """One tokenised pair, or one completion alone; everything by objective, NaN where it was not stated."""
 
     chosen: list[int]
     rejected: list[int] | None
     wins: tuple[float, ...]
     gaps: tuple[float, ...]
     scores: tuple[float, ...]
-    """Of an answer alone."""
+    """Of a completion alone."""
 
 
 def encode_objectives(
@@ -57,25 +57,25 @@ def encode_objectives(
 
 
 def encode_scored(
-    encoder: Encoder, answers: Sequence[ScoredAnswer], objectives: Sequence[str], on_long: OnLong = "truncate"
+    encoder: Encoder, completions: Sequence[ScoredCompletion], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
-    """Token rows of rated answers, in order; the account counts answers where that of pairs counts pairs."""
+    """Token rows of rated completions, in order; the account counts completions where that of pairs counts pairs."""
     nothing, limit = (NAN,) * len(objectives), encoder.contract.max_length
-    encoded = encoder.encode_all([answer.example for answer in answers])
+    encoded = encoder.encode_all([completion.example for completion in completions])
     rows, over = [], 0
-    for answer, (ids, length) in zip(answers, encoded, strict=True):
+    for completion, (ids, length) in zip(completions, encoded, strict=True):
         too_long = limit is not None and length > limit
         over += too_long
         if too_long and on_long == "refuse":
             raise DataError(
-                f"answer '{answer.id}' has {length} tokens and the limit is {limit}; raise --max_length, or say "
-                "--on_long truncate or skip"
+                f"completion '{completion.id}' has {length} tokens and the limit is {limit}; raise --max_length, or "
+                "set --on_long truncate or skip"
             )
         if not (too_long and on_long == "skip"):
-            scores = tuple(answer.scores.get(name, NAN) for name in objectives)
+            scores = tuple(completion.scores.get(name, NAN) for name in objectives)
             rows.append(ObjectiveRow(ids, None, nothing, nothing, scores))
     return Encoding(
-        rows, len(answers), limit, max((encoded_row.length for encoded_row in encoded), default=0), over, 0, 0
+        rows, len(completions), limit, max((encoded_row.length for encoded_row in encoded), default=0), over, 0, 0
     )
 
 
@@ -119,7 +119,7 @@ class ObjectivesTask:
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in known])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """The first answer of every row, then the second of those that have one; `second` is its place or -1."""
+        """The first completion of every row, then the second of those that have one; `second` is its place or -1."""
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])
@@ -134,7 +134,7 @@ class ObjectivesTask:
         }
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """The mean loss, and rewards [B, 2, K], NaN for the second answer of a row that has one only."""
+        """The mean loss, and rewards [B, 2, K], NaN for the second completion of a row that has one only."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]

@@ -29,7 +29,7 @@ from ..losses._pair_losses import (
 from ..losses.bradley_terry import PairLoss
 from ..types import PreferencePair
 from .checkpointing import MarkComplete
-from .distributed import aside, is_sharded, same_gradients
+from .distributed import is_sharded, rank_0_folder, same_gradients
 from .fault_tolerance import Piece, SteadySteps
 
 
@@ -86,7 +86,7 @@ class Encoding(NamedTuple):
     over_length: int
     """Pairs with a sequence beyond the limit: truncated, or left out under `skip`."""
     identical: int
-    """Pairs left out because truncation made both answers the same tokens."""
+    """Pairs left out because truncation made both completions the same tokens."""
     unlabelled: int
     """Pairs left out because they say nothing about the objective."""
 
@@ -271,7 +271,7 @@ class RewardTrainer(SteadySteps):
         self.stream = train_rows if isinstance(train_rows, PairStream) else None
         if self.stream:
             accelerator: Any = args.accelerator_config
-            accelerator.dispatch_batches = False  # every process reads the stream and takes its own rows
+            accelerator.dispatch_batches = False  # every process reads the stream and takes its wrapped rows
             args.ignore_data_skip = True  # the stream goes on by itself
         super().__init__(
             model=reward_model.model,
@@ -293,7 +293,7 @@ class RewardTrainer(SteadySteps):
         return (loss, outputs) if return_outputs else loss
 
     def rows_of(self, inputs):
-        """Pairs; a batch of pairs and rated answers has a mean of each."""
+        """Pairs; a batch of pairs and rated completions has a mean of each."""
         return None if "second" in inputs else len(inputs["wins"])
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
@@ -304,7 +304,7 @@ class RewardTrainer(SteadySteps):
         return loss.detach(), outputs.detach(), inputs.get("stated", inputs["wins"])
 
     def create_optimizer(self, model=None):
-        """Transformers' own, and what the loss learns as groups with learning rates of their own."""
+        """Transformers' own, and what the loss learns as groups with learning rates of their wrapped."""
         made = self.optimizer is None
         optimizer: Any = super().create_optimizer(model)
         for module in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
@@ -312,15 +312,15 @@ class RewardTrainer(SteadySteps):
             optimizer.add_param_group(
                 {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
             )
-            optimizer.register_step_pre_hook(lambda *_, own=module: same_gradients(own.parameters()))
+            optimizer.register_step_pre_hook(lambda *_, wrapped=module: same_gradients(wrapped.parameters()))
             # the Trainer clears the gradients of its model only
-            optimizer.register_step_post_hook(lambda *_, own=module: own.zero_grad())
+            optimizer.register_step_post_hook(lambda *_, wrapped=module: wrapped.zero_grad())
         return optimizer
 
     def save_model(self, output_dir=None, _internal_call=False):
         """Transformers', which every process calls and one writes, and what it does not know of."""
         super().save_model(output_dir, _internal_call)
-        with aside(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
+        with rank_0_folder(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
             if self.args.should_save or is_sharded(self.model):
                 self.task.save(folder)
             if self.stream:

@@ -86,7 +86,7 @@ def test_a_reward_that_is_not_a_number_abstains():
         contract = ScoringContract(kind="broken")
 
         def rate(self, examples):
-            return np.array([[float(len(e.answer))] if e.answer != "b" else [np.nan] for e in examples])
+            return np.array([[float(len(e.completion))] if e.completion != "b" else [np.nan] for e in examples])
 
     judged = RewardScorer("broken", Broken())([case("a"), case("b", answers=("cc", "d"))])
     assert judged[0].abstained and judged[1].scores == (2.0, 1.0)

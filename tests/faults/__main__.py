@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rewardlab.apps.runs.run_folder import say, versions
+from rewardlab.apps.runs.run_folder import log, versions
 from rewardlab.rm.errors import did_you_mean
 
 from tests.faults.injection import INJECTIONS, Injection, Seen
@@ -65,9 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             began = time.monotonic()
             found = injected(one, world)
             rows.append(row(one, found, time.monotonic() - began, short))
-            say(f"{'held' if rows[-1]['held'] else 'LOST'}  {one.name} ({rows[-1]['seconds']} s): {rows[-1]['saw']}")
+            log(f"{'held' if rows[-1]['held'] else 'LOST'}  {one.name} ({rows[-1]['seconds']} s): {rows[-1]['saw']}")
             if not rows[-1]["held"]:
-                say(f"      {[name for name, ok in found.held.items() if not ok]}")
+                log(f"      {[name for name, ok in found.held.items() if not ok]}")
     if asked.output:
         installed = versions()
         machine = {"machine": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count() or 1}

@@ -79,7 +79,7 @@ def fuzz(
     seconds: float = 10.0,
     start: int = 0,
     executions: int | None = None,
-    say: Say = print,
+    log: Say = print,
 ) -> list[Tally]:
     """Fuzz the targets one after the other, each for its share of the time, or for so many executions.
 
@@ -89,11 +89,11 @@ def fuzz(
     end = time.monotonic() + seconds
     for place, tally in enumerate(tallies):
         share = (end - time.monotonic()) / (len(tallies) - place)
-        _one(tally, folder / f"{place:03d}", seed, start, executions, share, say)
+        _one(tally, folder / f"{place:03d}", seed, start, executions, share, log)
     return tallies
 
 
-def _one(tally: Tally, folder: Path, seed: int, start: int, executions: int | None, seconds: float, say: Say) -> None:
+def _one(tally: Tally, folder: Path, seed: int, start: int, executions: int | None, seconds: float, log: Say) -> None:
     target, began = tally.target, time.monotonic()
     path = prepare(target, folder)
     for data in target.seeds:
@@ -108,7 +108,7 @@ def _one(tally: Tally, folder: Path, seed: int, start: int, executions: int | No
         if outcome.failed and outcome.place not in tally.failures:
             failure = _failure(target, seed, number, data, outcome, path)
             tally.failures[outcome.place] = failure
-            say(failure.told())
+            log(failure.told())
         number += 1
     tally.seconds = time.monotonic() - began
 

@@ -98,7 +98,7 @@ def test_a_planted_bug_is_found_told_once_and_made_short(tmp_path):
     from tests.fuzzing.shapes import JSON
 
     said = []
-    (tally,) = fuzz([target(planted, shape=JSON)], tmp_path, seed=0, executions=400, say=said.append)
+    (tally,) = fuzz([target(planted, shape=JSON)], tmp_path, seed=0, executions=400, log=said.append)
     (failure,) = tally.failures.values()
     assert tally.kinds["failed"] >= 1 and len(said) == 1
     assert "TypeError" in failure.why and len(failure.data) <= 10
@@ -114,7 +114,7 @@ def test_a_failure_comes_again_from_its_seed_and_number(tmp_path):
 
 def test_valid_files_that_are_refused_stop_the_run(tmp_path):
     with pytest.raises(AssertionError, match="made/up: a valid file was refused"):
-        fuzz([target(refuse)], tmp_path, executions=1, say=print)
+        fuzz([target(refuse)], tmp_path, executions=1, log=print)
 
 
 def test_a_wrong_name_of_a_target_is_answered():
@@ -148,7 +148,7 @@ def offline(monkeypatch):
 def test_no_loader_breaks_the_law(tmp_path, offline, executions):
     """The same files in every run: what is found here can be looked for."""
     said: list[str] = []
-    tallies = fuzz(targets(), tmp_path, seed=0, executions=executions, say=said.append)
+    tallies = fuzz(targets(), tmp_path, seed=0, executions=executions, log=said.append)
     assert not said, "\n".join(said)
     assert all(tally.executions for tally in tallies) and sum(tally.kinds["refused"] for tally in tallies) > 100
 

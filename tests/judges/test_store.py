@@ -12,7 +12,7 @@ from rewardlab.judges.backends.chat import Ask, Reply, failed
 from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.openai_endpoint import endpoint
 from rewardlab.judges.backends.scripted import scripted
-from rewardlab.judges.store import FILE, Kept, Store, keys, read_replies
+from rewardlab.judges.store import FILE, Store, StoredReplies, keys, read_replies
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
 
@@ -40,22 +40,22 @@ def lines(folder):
 def test_what_was_answered_is_not_asked_again(tmp_path):
     chat, arrived = scripted(echo), []
     with Store(tmp_path) as store:
-        first = Kept(chat, store).ask(asks(3))
+        first = StoredReplies(chat, store).ask(asks(3))
     with Store(tmp_path) as store:
-        again = Kept(chat, store).ask(asks(5), lambda place, reply: arrived.append(place))
+        again = StoredReplies(chat, store).ask(asks(5), lambda place, reply: arrived.append(place))
     assert again[:3] == first and again[4].text == "on Case 4: which answer is better?"
     assert len(chat.asked) == 5 and arrived == [0, 1, 2, 3, 4]
 
 
 def test_an_error_is_not_kept(tmp_path):
-    chat = Kept(scripted([failed("busy"), "A"]), tmp_path)
+    chat = StoredReplies(scripted([failed("busy"), "A"]), tmp_path)
     assert chat.ask(asks(1))[0].error == "busy"
     assert chat.ask(asks(1))[0].text == "A" and len(lines(tmp_path)) == 1
 
 
 def test_equal_asks_of_one_call_are_samples_of_their_own(tmp_path):
     chat = scripted(["first", "second", "third"])
-    kept = Kept(chat, tmp_path)
+    kept = StoredReplies(chat, tmp_path)
     assert [reply.text for reply in kept.ask(asks(1) * 2)] == ["first", "second"]
     assert [reply.text for reply in kept.ask(asks(1) * 3)] == ["first", "second", "third"]
 
@@ -72,12 +72,12 @@ def test_everything_that_is_asked_is_part_of_the_key(other):
 def test_several_chats_share_a_store(tmp_path):
     with Store(tmp_path) as store:
         for name in ("one", "two"):
-            assert Kept(scripted([name], name=name), store).ask(asks(1))[0].text == name
+            assert StoredReplies(scripted([name], name=name), store).ask(asks(1))[0].text == name
         assert len(store.replies) == 2
 
 
 def test_missing_are_the_asks_that_a_dry_run_counts(tmp_path):
-    kept = Kept(scripted(echo), tmp_path)
+    kept = StoredReplies(scripted(echo), tmp_path)
     kept.ask(asks(2))
     assert kept.missing(asks(4)) == asks(4)[2:]
 
@@ -86,10 +86,10 @@ def test_the_store_knows_what_its_replies_have_cost(tmp_path):
     """Each has a token a letter of its text's quarter: 8 of them, at a coin for a million. An error is not kept."""
     said = [Reply("A", "stop", 5, 8), failed("the reply has no text", completion_tokens=8), Reply("B", "stop", 5, 8)]
     with Store(tmp_path) as store:
-        Kept(scripted(said), store, prices=Prices(completion=1_000_000.0)).ask(asks(3))
+        StoredReplies(scripted(said), store, prices=Prices(completion=1_000_000.0)).ask(asks(3))
         assert store.spent == 16.0
     with Store(tmp_path) as store:
-        Kept(scripted(["C"]), store).ask([asks(3)[1]])  # by a free model
+        StoredReplies(scripted(["C"]), store).ask([asks(3)[1]])  # by a free model
         assert store.spent == 16.0 and len(store.replies) == 3
 
 
@@ -98,7 +98,7 @@ def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):
         time.sleep(0.6)  # a bar shows itself after a second
         return Reply("A", "stop", 0, 1_000_000)
 
-    Kept(scripted(priced), tmp_path, prices=Prices(completion=2.0), progress=True).ask(asks(3))
+    StoredReplies(scripted(priced), tmp_path, prices=Prices(completion=2.0), progress=True).ask(asks(3))
     assert "cost 4 of about 6" in capsys.readouterr().err
 
 
@@ -107,13 +107,13 @@ def test_the_bar_tells_the_cost_so_far_and_in_the_end(tmp_path, capsys):
 
 def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
     with Store(tmp_path) as store:
-        Kept(scripted(echo), store).ask(asks(3))
+        StoredReplies(scripted(echo), store).ask(asks(3))
     whole = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(whole[:-20])
     chat = scripted(echo)
     with pytest.warns(UserWarning, match=r"replies.jsonl: the last line was cut off \(\d+ bytes\) and is dropped"):
         store = Store(tmp_path)
-    Kept(chat, store).ask(asks(3))
+    StoredReplies(chat, store).ask(asks(3))
     assert chat.asked == asks(3)[2:] and (tmp_path / FILE).read_bytes() == whole
 
 
@@ -121,7 +121,7 @@ def test_a_line_that_was_being_written_is_dropped_and_told(tmp_path):
     "line", ["{", "{}", '{"key": "k", "text": "A"}', "[]", "\x00\x00", '{"key": 1, "text": 2}'], ids=repr
 )
 def test_a_damaged_line_is_named(tmp_path, line):
-    Kept(scripted(echo), tmp_path).ask(asks(2))
+    StoredReplies(scripted(echo), tmp_path).ask(asks(2))
     with (tmp_path / FILE).open("a") as file:
         file.write(line + "\n")
     with pytest.raises(DataError, match=r"replies.jsonl line 3: no kept reply .*; delete the line"):
@@ -131,14 +131,14 @@ def test_a_damaged_line_is_named(tmp_path, line):
 
 
 def test_a_reply_that_is_there_twice_is_named(tmp_path):
-    Kept(scripted(echo), tmp_path).ask(asks(1))
+    StoredReplies(scripted(echo), tmp_path).ask(asks(1))
     (tmp_path / FILE).write_text((tmp_path / FILE).read_text() * 2)
     with pytest.raises(DataError, match="line 2: the reply '.*' is there twice"):
         Store(tmp_path)
 
 
 def test_a_line_that_cannot_be_written_through_leaves_the_file_as_it_was(tmp_path, monkeypatch):
-    kept = Kept(scripted(echo), tmp_path)
+    kept = StoredReplies(scripted(echo), tmp_path)
     kept.ask(asks(1))
 
     def full(_):
@@ -165,12 +165,12 @@ sys.stdin.read()
 JUDGE = """
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.judges.backends.openai_endpoint import endpoint
-from rewardlab.judges.store import Kept
+from rewardlab.judges.store import StoredReplies
 from rewardlab.rm.types import user_turn
 url, folder, number = sys.argv[1:]
 asks = [Ask(user_turn(f"Case {place}: which answer is better?")) for place in range(int(number))]
 chat = endpoint("judge", url, concurrency=64, first_wait=0.01, timeout=60.0, retries=12)
-Kept(chat, folder, progress=False).ask(asks)
+StoredReplies(chat, folder, progress=False).ask(asks)
 """
 
 
@@ -188,7 +188,7 @@ def test_a_second_process_is_refused_until_the_first_has_died(tmp_path, script):
 @pytest.mark.parametrize("number", SIZES)
 def test_against_a_misbehaving_server_nothing_is_lost_and_nothing_is_kept_twice(tmp_path, number):
     with ChatServer(faults=0.25, kinds=FAULTS, hang=0.5, latency=0.01) as server:
-        kept = Kept(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        kept = StoredReplies(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
         replies = kept.ask(asks(number))
         assert not [reply.error for reply in replies if reply.error]
         assert {*server.faulty} == {*FAULTS} and server.most_in_flight in range(2, 65)
@@ -212,7 +212,7 @@ def test_after_kill_9_no_committed_reply_is_asked_for_again(tmp_path, script, nu
         committed = (tmp_path / FILE).read_text().rpartition("\n")[0].splitlines()
         assert number // 3 <= len(committed) < number
 
-        kept = Kept(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
+        kept = StoredReplies(endpoint("judge", server.url, **QUICK), tmp_path, progress=False)
         safe = {identity(ask._asdict()) for ask in asks(number)} - {
             identity(ask._asdict()) for ask in kept.missing(asks(number))
         }

@@ -8,7 +8,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.composition.algorithm import Algorithm
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
@@ -66,7 +66,7 @@ def make_guide(base, words):
         for key, value in adapter.state().items():
             if value.dtype.is_floating_point and "objectives" not in key and not key.endswith(".A"):
                 value.add_(size * torch.randn_like(value))
-        return voice(model, tokenizer or words, adapter)
+        return decoding_model(model, tokenizer or words, adapter)
 
     return make
 

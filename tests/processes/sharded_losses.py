@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
-from rewardlab.policy.composition.completion_losses import whole_answers
+from rewardlab.policy.composition.completion_losses import completion_loss_inputs
 from rewardlab.policy.composition.rows import bounds_of_rows
 from rewardlab.policy.training.critic import CriticArguments, CriticLearner, Targets
-from rewardlab.policy.training.forward import Answers, at_answers, install, own_states
+from rewardlab.policy.training.forward import CompletionBatch, at_completions, install, own_states
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.forward_hooks import install as install_reading
@@ -125,11 +125,11 @@ def group_case():
     return classifier(), value
 
 
-def some_answers() -> Answers:
+def some_answers() -> CompletionBatch:
     """Eight answers of 2 to 6 tokens."""
     response = torch.arange(LENGTH - PROMPT) < torch.randint(2, 7, (ROWS, 1), generator=DRAWS)
     attention = torch.cat([torch.ones(ROWS, PROMPT, dtype=torch.bool), response], 1)
-    return Answers(TOKENS[:ROWS], attention, torch.full((ROWS,), PROMPT), response)
+    return CompletionBatch(TOKENS[:ROWS], attention, torch.full((ROWS,), PROMPT), response)
 
 
 def policy_case(name: str):
@@ -142,7 +142,7 @@ def policy_case(name: str):
     old = torch.randn(ROWS, LENGTH - PROMPT, generator=DRAWS) * 0.1 - 4.5
 
     def value(model, own):
-        rows, share = Answers(*(one[own] for one in made)), weights[own] * ROWS / len(weights[own])
+        rows, share = CompletionBatch(*(one[own] for one in made)), weights[own] * ROWS / len(weights[own])
         read = model(answers=rows)
         if isinstance(rule, ClipRule):
             flat = (read.logprob, old[own], advantages[own], share)
@@ -151,7 +151,7 @@ def policy_case(name: str):
             return policy_loss(*(one.flatten() for one in flat), bounds, rule=rule, mask=mask).total
         inputs = {"advantages": advantages[own], "row": torch.arange(len(share)), "old_per_token_logps": old[own]}
         inputs["base"] = old[own] - 0.05
-        answered = whole_answers(read.logprob, rows.response, share, inputs, GROUP, 0)
+        answered = completion_loss_inputs(read.logprob, rows.response, share, inputs, GROUP, 0)
         return (share.sum(1) * rule(answered)).sum()
 
     return model, value
@@ -235,9 +235,9 @@ def states_read_alike(mesh) -> None:
         (alone, truth, slice(0, ROWS)),
         (shared, found, slice(distributed.get_rank() * half, (distributed.get_rank() + 1) * half)),
     ):
-        mine = Answers(*(one[own] for one in rows))
+        mine = CompletionBatch(*(one[own] for one in rows))
         targets = Targets(values[0][own], values[1][own], mine.response, 1 / rows.response.sum().item())
-        learner.learn(at_answers(read.states[own], mine), targets)
+        learner.learn(at_completions(read.states[own], mine), targets)
     same_gradients(shared.critic.parameters(), "sum")
     for one, expected in zip(shared.critic.parameters(), alone.critic.parameters(), strict=True):
         torch.testing.assert_close(one.grad, expected.grad, rtol=1e-4, atol=1e-6)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import httpx
 import numpy as np
 from rewardlab.apps import cli
-from rewardlab.apps.runs.run_folder import say
+from rewardlab.apps.runs.run_folder import log
 from rewardlab.apps.serving.client import ScoringClient
 from rewardlab.benchmarks.speed.decoding import machine
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
@@ -77,7 +77,7 @@ def command(model: str, *flags: str) -> list[str]:
 
 def write_model(folder: Path) -> str:
     """A small decoder with random weights, and its golden scores."""
-    words = small_tokenizer([example.answer for example in conversations(400, seed=1)], 500)
+    words = small_tokenizer([example.completion for example in conversations(400, seed=1)], 500)
     model = scalar_from_config(small_config(words, hidden=128, layers=2, heads=2), words, max_length=1024)
     model.save(folder)
     write_golden(model, conversations(8, seed=2), folder)
@@ -173,12 +173,12 @@ def soak(model: str, folder: Path, clients: int, seconds: float, fuzz: int) -> d
     truth = offline.rate(examples)
     found: dict[str, Any] = {"deviation of the scores": float(truth.std())}
     with served(command(model, *QUEUE), folder / "first.log") as server:
-        say(f"{clients} clients for {seconds:g} s at {server.url}")
+        log(f"{clients} clients for {seconds:g} s at {server.url}")
         found["load"] = load(server.url, examples, truth, clients, seconds, server.process.pid)
-        say("killed, started again, stopped under load")
+        log("killed, started again, stopped under load")
         found["stops"] = killed(model, examples, server, folder / "second.log")
     with served(command(model), folder / "third.log") as server:
-        say(f"{fuzz} requests of nonsense")
+        log(f"{fuzz} requests of nonsense")
         found["fuzz"] = fuzzed(server.url, fuzz)
         with ScoringClient(server.url, truncate=True) as client:
             found["fuzz"]["difference afterwards"] = float(np.abs(client.rate(examples[:32]) - truth[:32]).max())

@@ -10,7 +10,7 @@ from ....judges.types import Judgment
 from ....rm.errors import UsageError
 from ...runs.evaluation_files import save_figure
 from ...runs.finished import Finished, open_finished
-from ...runs.run_folder import run_folder, say
+from ...runs.run_folder import log, run_folder
 from .settings import BoardConfig
 
 
@@ -27,7 +27,7 @@ def run_board(config: BoardConfig) -> dict[str, Any]:
         (work / "board.md").write_text(boards.markdown(made), encoding="utf-8")
         (work / "board.csv").write_text(boards.as_csv(made), encoding="utf-8")
         save_figure(boards.figure(made), work / "board.png")
-    say(boards.markdown(made))
+    log(boards.markdown(made))
     return {"board": config.output, "runs": len(runs), "suites": [run.suite for run in made]}
 
 

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import given, say
+from ...settings.fields import given, setting
 
 
 @dataclass
 class BoardConfig:
     """Runs of `eval` to rank."""
 
-    runs: str = say("Folder that holds the runs; may stand without the flag.", default="")
-    output: str = say("Folder for the leaderboard.", default="")
-    overwrite: bool = say("Replace the folder.", default=False)
+    runs: str = setting("Folder that holds the runs; may stand without the flag.", default="")
+    output: str = setting("Folder for the leaderboard.", default="")
+    overwrite: bool = setting("Replace the folder.", default=False)
 
     def validate(self) -> None:
         """Refuse what cannot be run."""

@@ -11,7 +11,7 @@ from ....benchmarks.evaluate import OVERALL
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.checked_files import from_yaml
 from ...runs.finished import compare_finished, open_finished, shared_cases
-from ...runs.run_folder import run_folder, say, write_json
+from ...runs.run_folder import log, run_folder, write_json
 from .settings import CompareConfig
 
 # ---- verify ----
@@ -28,11 +28,11 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
-        say(f"{left} cases are in one of the runs only and are left out")
+        log(f"{left} cases are in one of the runs only and are left out")
     sides = [(run, run.model(config.scorer)) for run in (first, second)]
     comparison = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
     text = comparing.markdown(comparison)
-    say(text)
+    log(text)
     if config.output:
         with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
             (work / "comparison.md").write_text(text, encoding="utf-8")

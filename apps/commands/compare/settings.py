@@ -2,20 +2,22 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import as_list, given, say
+from ...settings.fields import as_list, given, setting
 
 
 @dataclass
 class CompareConfig:
     """Two runs of `eval` on the same data."""
 
-    runs: list[str] = say("The run before and the run after; may stand without the flag.", default_factory=list)
-    scorer: str | None = say("Which scorer, where a run has several models.", default=None)
-    gate: str | None = say("YAML rules `- {area: overall, max_drop: 0.01}`; a broken one exits with 5.", default=None)
-    output: str | None = say("Folder for the comparison.", default=None)
-    samples: int = say("Bootstrap samples.", default=1000)
-    seed: int = say("Of the bootstrap.", default=0)
-    overwrite: bool = say("Replace the folder.", default=False)
+    runs: list[str] = setting("The run before and the run after; may stand without the flag.", default_factory=list)
+    scorer: str | None = setting("Which scorer, where a run has several models.", default=None)
+    gate: str | None = setting(
+        "YAML rules `- {area: overall, max_drop: 0.01}`; a broken one exits with 5.", default=None
+    )
+    output: str | None = setting("Folder for the comparison.", default=None)
+    samples: int = setting("Bootstrap samples.", default=1000)
+    seed: int = setting("Of the bootstrap.", default=0)
+    overwrite: bool = setting("Replace the folder.", default=False)
 
     def __post_init__(self):
         self.runs = as_list(self.runs)

@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
 from ....policy.decoding.guided import Piece, stream
-from ....policy.decoding.language_models import Voice, voice
-from ....policy.decoding.requests import Answer, Request
+from ....policy.decoding.language_models import DecodingModel, decoding_model
+from ....policy.decoding.requests import DecodedCompletion, Request
 from ....rm.adapters.settings import SETTINGS, load_settings
 from ....rm.backbones.loading import fingerprint, load_causal_lm, load_tokenizer, sharing
 from ....rm.contract.scoring_contract import FILE, load_contract
@@ -23,7 +23,7 @@ from ....rm.errors import DataError, UsageError
 from ....rm.io.escaping import terminal, terminal_json
 from ....rm.models.autoregressive import autoregressive
 from ....rm.types import OVERALL, Messages, content_hash, user_turn
-from ...runs.run_folder import PARTIAL, RESULTS, plain, say, seconds_since, trust
+from ...runs.run_folder import PARTIAL, RESULTS, log, plain, seconds_since, trust
 from ...runs.token_texts import pieces
 from .guides import arms, base_of
 from .settings import DecodeConfig
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 def run_decode(config: DecodeConfig) -> dict[str, Any]:
-    """Answer every prompt at the preference asked for, or at each of a sweep; answers stream to stdout or to a file."""
+    """Decode every prompt at the preference asked for, or at each of a sweep; answers stream to stdout or to a file."""
     started = time.time()
     unfinished = _partial(config)
     prompts = read_prompts(config.data)
@@ -50,7 +50,7 @@ def run_decode(config: DecodeConfig) -> dict[str, Any]:
     if unfinished:  # without the line that a kill cut off
         unfinished.write_text("".join(f"{line}\n" for line in done.values()), encoding="utf-8")
     waiting = [request for request in asked if request.key not in done]
-    say(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
+    log(f"prompts: {len(prompts)}; answers to decode: {len(waiting)} of {len(asked)}")
     finished, tokens = 0, 0
     for key_, answer in _answers(engine, waiting, config, to_stdout=unfinished is None):
         finished, tokens = finished + 1, tokens + len(answer.tokens)
@@ -126,13 +126,13 @@ def _check_objective(name: str, folder: str) -> None:
         )
 
 
-def _open_base(config: DecodeConfig, folders: Sequence[str]) -> Voice:
+def _open_base(config: DecodeConfig, folders: Sequence[str]) -> DecodingModel:
     source = base_of(config.base, folders)
     if source is None:
         raise UsageError("--base is missing; only an adapter knows its base")
     dtype = config.dtype or _dtype_of(folders)
     tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(config))
-    return voice(load_causal_lm(source, tokenizer, dtype=dtype, **trust(config)), tokenizer)
+    return decoding_model(load_causal_lm(source, tokenizer, dtype=dtype, **trust(config)), tokenizer)
 
 
 def _dtype_of(folders: Sequence[str]) -> str:
@@ -140,19 +140,19 @@ def _dtype_of(folders: Sequence[str]) -> str:
     return dtypes[0] if dtypes else "float32"
 
 
-def _adapts(folder: str, base: Voice) -> bool:
+def _adapts(folder: str, base: DecodingModel) -> bool:
     """Whether a reward model is an adapter on this very base."""
     path = Path(folder)
     return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
 
 
-def _open_guide(folder: str, base: Voice, config: DecodeConfig, *, copy: bool) -> Voice:
+def _open_guide(folder: str, base: DecodingModel, config: DecodeConfig, *, copy: bool) -> DecodingModel:
     """A reward model on the base's own weights where it is an adapter on them, else with its own."""
     over = (sharing(base.model) if copy else base.model) if _adapts(folder, base) else None
     return autoregressive(folder, base=over, **trust(config))
 
 
-def _starts_late(guide: Voice) -> bool:
+def _starts_late(guide: DecodingModel) -> bool:
     return guide.adapter is not None and guide.adapter.settings.from_layer > 0
 
 
@@ -193,7 +193,7 @@ def _preferences(config: DecodeConfig, objectives: tuple[str, ...]) -> list[Pref
 
 def _answers(
     engine: Engine, asked: Sequence[Asked], config: DecodeConfig, *, to_stdout: bool
-) -> Iterator[tuple[Asked, Answer]]:
+) -> Iterator[tuple[Asked, DecodedCompletion]]:
     out = RESULTS.get(sys.stdout)
     alone = len(asked) == 1
     with tqdm(total=len(asked), desc="decoding", disable=True if to_stdout and alone else None) as bar:
@@ -202,27 +202,27 @@ def _answers(
             for piece in stream(engine, [request_.request for request_ in batch]):
                 if to_stdout:
                     _show(piece, batch[piece.row], out, alone)
-                if piece.answer is not None:
+                if piece.completion is not None:
                     bar.update()
-                    _warn(batch[piece.row], piece.answer)
-                    yield batch[piece.row], piece.answer
+                    _warn(batch[piece.row], piece.completion)
+                    yield batch[piece.row], piece.completion
 
 
 def _show(piece: Piece, asked: Asked, out: Any, alone: bool) -> None:
     """A single answer as it is written; of several each in a line of JSON when it is finished."""
     if alone:
         text = terminal(piece.text) if out.isatty() else piece.text
-        print(text, end="" if piece.answer is None else "\n", file=out, flush=True)
-    elif piece.answer is not None:
-        print(terminal_json(json.dumps(_row(asked, piece.answer), ensure_ascii=False)), file=out, flush=True)
+        print(text, end="" if piece.completion is None else "\n", file=out, flush=True)
+    elif piece.completion is not None:
+        print(terminal_json(json.dumps(_row(asked, piece.completion), ensure_ascii=False)), file=out, flush=True)
 
 
-def _warn(asked: Asked, answer: Answer) -> None:
+def _warn(asked: Asked, answer: DecodedCompletion) -> None:
     if answer.finished == "context":
-        say(f"prompt {asked.id}: the context is full after {len(answer.tokens)} tokens; the answer is cut off")
+        log(f"prompt {asked.id}: the context is full after {len(answer.tokens)} tokens; the answer is cut off")
 
 
-def _row(asked: Asked, answer: Answer) -> dict[str, Any]:
+def _row(asked: Asked, answer: DecodedCompletion) -> dict[str, Any]:
     return {
         "id": asked.id,
         "preference": asked.request.preference,
@@ -233,7 +233,7 @@ def _row(asked: Asked, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _tokens(answer: Answer, tokenizer: Any) -> dict[str, Any]:
+def _tokens(answer: DecodedCompletion, tokenizer: Any) -> dict[str, Any]:
     """What the inspector shows of each token: its text, and who wanted it how much, in nats."""
     curves = {"base": answer.base, "mixed": answer.mixed, "kl": answer.kl, "entropy": answer.entropy}
     curves |= dict(answer.guides)
@@ -259,7 +259,7 @@ def _partial(config: DecodeConfig) -> Path | None:
     return unfinished
 
 
-def _append(path: Path, asked: Asked, answer: Answer, tokenizer: Any) -> None:
+def _append(path: Path, asked: Asked, answer: DecodedCompletion, tokenizer: Any) -> None:
     line = {"key": asked.key} | _row(asked, answer) | _tokens(answer, tokenizer)
     with open(path, "a", encoding="utf-8") as lines:
         lines.write(json.dumps(plain(line), ensure_ascii=False) + "\n")

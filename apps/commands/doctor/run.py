@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from ....kernels.dispatch import backend
 from ....rm.backbones.chat_templates import fault_of
 from ....rm.io.escaping import redacted
-from ...runs.run_folder import say, versions
+from ...runs.run_folder import log, versions
 from .settings import DoctorConfig
 
 PROJECT = "rewardlab"
@@ -62,7 +62,7 @@ def doctor(config: DoctorConfig) -> dict[str, Any]:
     results = list(checks(facts))
     rows = [check._asdict() for check in results]
     if not config.json:
-        say(table(facts, results))
+        log(table(facts, results))
     return facts | {"checks": rows, "ok": all(check.status != "fail" for check in results)}
 
 

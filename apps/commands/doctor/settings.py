@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import say
+from ...settings.fields import setting
 
 
 @dataclass
 class DoctorConfig:
     """How to tell what works here."""
 
-    json: bool = say("Nothing but the JSON object on stdout.", default=False)
+    json: bool = setting("Nothing but the JSON object on stdout.", default=False)
 
     def validate(self) -> None:
         """Nothing to refuse."""

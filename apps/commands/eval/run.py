@@ -17,8 +17,8 @@ from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.processes import LEADER, Process, announce, join, process
-from ...runs.resume import Kept
-from ...runs.run_folder import data_hash, partial_folder, run_folder, say, trust, write_manifest
+from ...runs.resume import ResumableScorer
+from ...runs.run_folder import data_hash, log, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
 
@@ -52,18 +52,18 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         evaluation = evaluate(
             suite,
             cases,
-            [*_kept(models, work, here), *stored, *nulls_for(cases, config.seed)],
+            [*_resumable(models, work, here), *stored, *nulls_for(cases, config.seed)],
             notes=notes,
             samples=config.samples,
             seed=config.seed,
-            progress=lambda name: say(f"scoring {len(cases)} cases with {name}"),
+            progress=lambda name: log(f"scoring {len(cases)} cases with {name}"),
         )
         write_evaluation(evaluation, work)
         contracts = {model.name: model.contract for model in models}
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, contracts=contracts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
         (work / LEADER).unlink()
-    say(markdown(evaluation.report))
+    log(markdown(evaluation.report))
     return {
         "run": config.output,
         "suite": suite.name,
@@ -94,8 +94,8 @@ def _served_scorer(name: str, config: EvalConfig) -> RewardScorer:
     return RewardScorer(label, open_served(name), objective=config.objective)
 
 
-def _kept(models: list[RewardScorer], work: Path, here: Process) -> list[Kept]:
-    return [Kept(model, work / PROGRESS / f"{index:03d}", here) for index, model in enumerate(models)]
+def _resumable(models: list[RewardScorer], work: Path, here: Process) -> list[ResumableScorer]:
+    return [ResumableScorer(model, work / PROGRESS / f"{index:03d}", here) for index, model in enumerate(models)]
 
 
 def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _follow(config: EvalConfig, suite: Suite, sources: list[str], here: Process)
     work = partial_folder(Path(config.output).absolute())
     join(work, here)
     cases, _ = suite.cases(sources)
-    for resumable in _kept(_open_models(config), work, here):
+    for resumable in _resumable(_open_models(config), work, here):
         resumable.work(cases)
     return {"run": config.output, "rank": here.rank, "processes": here.world}
 

@@ -12,7 +12,7 @@ from ....judges.audit.report import markdown, trusts
 from ....judges.audit.run import Chance, audit, facts
 from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError, did_you_mean
-from ...runs.run_folder import say, write_json
+from ...runs.run_folder import log, write_json
 from .settings import JudgeConfig
 
 # ---- whose names ----
@@ -68,7 +68,7 @@ def audit_judges(
     judges: Sequence[BatchJudge], cases: Sequence[Case], names: Mapping[str, Names], folder: Path, config: JudgeConfig
 ) -> dict[str, dict[str, str]]:
     """Every judge's figures to `audit.json` and its sentences to `audit.md`; for which uses it may be trusted."""
-    how: dict[str, Any] = {"samples": config.samples, "seed": config.seed, "progress": say}
+    how: dict[str, Any] = {"samples": config.samples, "seed": config.seed, "progress": log}
     if config.chance:
         how["chance"] = _claimed(config.chance)
     results = [audit(judge, cases, names=names.get(judge.name), **how) for judge in judges]
@@ -76,7 +76,7 @@ def audit_judges(
     (folder / "audit.md").write_text(text, encoding="utf-8")
     facts_: dict[str, Any] = {result.judge: facts(result) for result in results}
     write_json(folder / "audit.json", facts_)
-    say(text)
+    log(text)
     return {result.judge: {trust.use: trust.answer for trust in trusts(result)} for result in results}
 
 

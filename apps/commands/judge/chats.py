@@ -11,9 +11,9 @@ from ....judges.backends.chat import Arrived, Ask, Chat, Reply
 from ....judges.backends.cost import FREE, Bill, Prices, counter, estimate, read_prices
 from ....judges.backends.openai_endpoint import Endpoint
 from ....judges.backends.scripted import Scripted, rehearsal
-from ....judges.store import FILE, LOCK, Kept, Store
+from ....judges.store import FILE, LOCK, Store, StoredReplies
 from ....rm.errors import DataError, UsageError
-from ...runs.run_folder import say, trust
+from ...runs.run_folder import log, trust
 from .settings import ChatConfig
 
 REPLIES = "replies"
@@ -149,7 +149,7 @@ def kept(
     try:
         prices = {short: prices_of(name, config) for short, name in names.items()}
         yield {
-            short: Asked(Kept(chat, store, prices=prices[short]), prices[short], on_fault)
+            short: Asked(StoredReplies(chat, store, prices=prices[short]), prices[short], on_fault)
             for short, chat in chats.items()
         }
     finally:
@@ -182,7 +182,7 @@ def tell_estimate(
     for short, chat in chats.items():
         tokenizer_name = names[short] if is_local(names[short], config) else ""
         cost_estimate = estimate(chat.asked, prices_of(names[short], config), counter(tokenizer or tokenizer_name))
-        say(f"{short}: {cost_estimate}")
+        log(f"{short}: {cost_estimate}")
         estimates[short] = cost_estimate._asdict()
     return {"dry_run": True, "models": estimates, total: sum(cost["most"] for cost in estimates.values())}
 

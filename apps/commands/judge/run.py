@@ -15,7 +15,7 @@ from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
-from ...runs.run_folder import data_hash, run_folder, say, trust, write_manifest
+from ...runs.run_folder import data_hash, log, run_folder, trust, write_manifest
 from .audit import audit_judges, names_of, probes
 from .chats import REPLIES, facts_of, kept, open_chats, rehearsals, short_names, tell_estimate
 from .kinds import materials, open_judges
@@ -79,7 +79,7 @@ def evaluated(
     evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.samples)
     write_evaluation(evaluation, work)
     write_judgments(evaluation, [judge.name for judge in judges], work)
-    say(markdown(evaluation.report))
+    log(markdown(evaluation.report))
     facts = {judge.name: account(suite, cases, evaluation.judgments[judge.name]).facts for judge in judges}
     return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
 
@@ -108,7 +108,7 @@ def judged(
         notes=notes,
         samples=samples,
         seed=seed,
-        progress=lambda name: say(f"judging {len(cases)} cases with {name}"),
+        progress=lambda name: log(f"judging {len(cases)} cases with {name}"),
     )
     sentences = [account(suite, cases, evaluation.judgments[judge.name]).sentence(judge.name) for judge in judges]
     report = evaluation.report

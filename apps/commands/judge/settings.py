@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ....rm.errors import UsageError
 from ....rm.io.server_rotation import addresses
 from ....rm.types import OVERALL
-from ...settings.fields import as_list, given, one_of, say
+from ...settings.fields import as_list, given, one_of, setting
 
 SCORES = ("gated", "weighted", "signed_points", "points", "anchored")
 CHANCES = ("bradley_terry", "shares")
@@ -18,36 +18,36 @@ CHANCES = ("bradley_terry", "shares")
 class ChatConfig:
     """The language models that are asked: by name behind an endpoint, or in this process."""
 
-    endpoint: list[str] = say(
+    endpoint: list[str] = setting(
         "Address of a server that speaks OpenAI's chat protocol, such as http://127.0.0.1:8000/v1, or of several that "
         "hold the same models: they take turns, and one that fails is left alone for a growing time.",
         default_factory=list,
     )
-    model: list[str] = say("Models by the names that the server gives them.", default_factory=list)
-    local: list[str] = say("Language models to run in this process: folders or Hub ids.", default_factory=list)
-    key_variable: str | None = say(
+    model: list[str] = setting("Models by the names that the server gives them.", default_factory=list)
+    local: list[str] = setting("Language models to run in this process: folders or Hub ids.", default_factory=list)
+    key_variable: str | None = setting(
         "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none, as one on "
         "this machine does.",
         default=None,
     )
-    concurrency: int = say("Requests in flight.", default=16)
-    timeout: float = say("Seconds for one attempt.", default=120.0)
-    retries: int = say("Further attempts after one that failed in a way that may pass.", default=6)
-    requests_per_minute: float = say("Of each model, of every server.", default=math.inf)
-    tokens_per_minute: float = say("Of each model, prompt and reply together, of every server.", default=math.inf)
-    prices: str | None = say(
+    concurrency: int = setting("Requests in flight.", default=16)
+    timeout: float = setting("Seconds for one attempt.", default=120.0)
+    retries: int = setting("Further attempts after one that failed in a way that may pass.", default=6)
+    requests_per_minute: float = setting("Of each model, of every server.", default=math.inf)
+    tokens_per_minute: float = setting("Of each model, prompt and reply together, of every server.", default=math.inf)
+    prices: str | None = setting(
         "TOML file with a table per model: prompt and completion, per million tokens.", default=None
     )
-    prompt_price: float = say("Per million tokens of prompts, of every model.", default=0.0)
-    completion_price: float = say("Per million tokens of replies, of every model.", default=0.0)
-    max_cost: float | None = say(
+    prompt_price: float = setting("Per million tokens of prompts, of every model.", default=0.0)
+    completion_price: float = setting("Per million tokens of replies, of every model.", default=0.0)
+    max_cost: float | None = setting(
         "Nothing more is asked once so much is spent; replies that are kept from before count with what they cost.",
         default=None,
     )
-    batch_size: int = say("Requests that a local model reads together.", default=16)
-    dtype: str = say("Precision of local models: float32 or bfloat16.", default="float32")
-    chat_template: str | None = say("Of local models: Jinja file, or plain.", default=None)
-    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    batch_size: int = setting("Requests that a local model reads together.", default=16)
+    dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")
+    chat_template: str | None = setting("Of local models: Jinja file, or plain.", default=None)
+    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
         self.model, self.local = as_list(self.model), as_list(self.local)
@@ -78,63 +78,63 @@ class ChatConfig:
 class JudgeConfig:
     """Which kinds of judges on which cases."""
 
-    benchmark: str = say(
+    benchmark: str = setting(
         "A suite of benchmarks/suites; pairs also reads rows of prompt, answers and best.", default="pairs"
     )
-    data: list[str] = say(
+    data: list[str] = setting(
         "Preference files, or rows with prompt, answers and best (the right places); by default the suite's own data.",
         default_factory=list,
     )
-    kind: list[str] = say(
+    kind: list[str] = setting(
         "Kinds of judges/kinds as KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is tried with "
         "each model. 'reward_model(model=runs/rm)' asks no language model.",
         default_factory=lambda: ["pairwise"],
     )
-    together: str | None = say(
+    together: str | None = setting(
         "All of these as one judge: 'panel(how=majority)', 'cascade(gap=0.5)' of a cheap and a strong one, consistent.",
         default=None,
     )
-    rubric: str | None = say(
+    rubric: str | None = setting(
         "For kinds that take one: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one for each case, "
         "which may be HealthBench's (then with --score signed_points).",
         default=None,
     )
-    score: str = say(f"How a rubric's marks become a number: {', '.join(SCORES)}.", default="gated")
-    levels: str | None = say(
+    score: str = setting(f"How a rubric's marks become a number: {', '.join(SCORES)}.", default="gated")
+    levels: str | None = setting(
         "For the kind pointwise: what an answer of each level is like, in the words of BiGGen Bench's score_rubric; a "
         ".toml or .json file, or a .jsonl with one for each case.",
         default=None,
     )
-    checklist: str | None = say("For the kind checklist: a TOML file of [[questions]].", default=None)
-    output: str = say("Run folder.", default="")
-    objective: str = say("Label of the pairs.", default=OVERALL)
-    limit: int | None = say("Judge only this many cases, drawn with the seed.", default=None)
-    max_tokens: int = say("Of one reply.", default=1024)
-    temperature: float = say("0 is greedy.", default=0.0)
-    tokenizer: str = say("Folder or Hub id to count tokens with beforehand; letters / 4 without one.", default="")
-    dry_run: bool = say("Tell calls, tokens and cost, and send no request.", default=False)
-    audit: bool = say("Measure order, length, style and other biases of the judge instead.", default=False)
-    names: list[str] = say(
+    checklist: str | None = setting("For the kind checklist: a TOML file of [[questions]].", default=None)
+    output: str = setting("Run folder.", default="")
+    objective: str = setting("Label of the pairs.", default=OVERALL)
+    limit: int | None = setting("Judge only this many cases, drawn with the seed.", default=None)
+    max_tokens: int = setting("Of one reply.", default=1024)
+    temperature: float = setting("0 is greedy.", default=0.0)
+    tokenizer: str = setting("Folder or Hub id to count tokens with beforehand; letters / 4 without one.", default="")
+    dry_run: bool = setting("Tell calls, tokens and cost, and send no request.", default=False)
+    audit: bool = setting("Measure order, length, style and other biases of the judge instead.", default=False)
+    names: list[str] = setting(
         "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
         "self-preference, also on the cases' own answers where a column authors (of a pair chosen_model and "
         "rejected_model) says who wrote them.",
         default_factory=list,
     )
-    other_author: str = say(
+    other_author: str = setting(
         "For the audit: the name that stands against it; by default the most frequent other one of the cases.",
         default="",
     )
-    chance: str | None = say(
+    chance: str | None = setting(
         f"For the audit, how scores claim a chance, to measure calibration: {' or '.join(CHANCES)}.", default=None
     )
-    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
-    on_fault: Literal["stop", "abstain"] = say(
+    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    on_fault: Literal["stop", "abstain"] = setting(
         "Requests without a reply end the run, to be resumed, or count as abstentions.", default="stop"
     )
-    samples: int = say("Bootstrap samples.", default=1000)
-    seed: int = say("Of the draws, the bootstrap, the random baseline and the folds.", default=0)
-    resume: bool = say("Continue a run that was cut off; what was answered is not asked again.", default=False)
-    overwrite: bool = say("Replace the run folder.", default=False)
+    samples: int = setting("Bootstrap samples.", default=1000)
+    seed: int = setting("Of the draws, the bootstrap, the random baseline and the folds.", default=0)
+    resume: bool = setting("Continue a run that was cut off; what was answered is not asked again.", default=False)
+    overwrite: bool = setting("Replace the run folder.", default=False)
 
     def __post_init__(self):
         self.data, self.kind, self.names = as_list(self.data), as_list(self.kind), as_list(self.names)

@@ -16,7 +16,7 @@ from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.registry import load
 from ....rm.types import PreferencePair
-from ...runs.run_folder import run_folder, say, tell_rows, trust, write_manifest, write_rows
+from ...runs.run_folder import log, log_rows, run_folder, trust, write_manifest, write_rows
 from ..judge.records import parse_case
 from .settings import LintConfig
 
@@ -27,8 +27,8 @@ class Read(NamedTuple):
     """Every row of the data, those of them that are pairs, and what is wrong with the others."""
 
     rows: list[Row]
-    places: list[int]
-    """Which row each pair is."""
+    pair_rows: list[int]
+    """The index of each pair's row."""
     pairs: list[PreferencePair]
     first: list[bool | None]
     """Whether the chosen answer stood first, where the row says."""
@@ -43,14 +43,14 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
     _free(config)
     with _folder(config) as work:
         read = read_pairs(config.data)
-        tell_rows("data", read.ignored)
+        log_rows("data", read.ignored)
         linted = _all_of(read, config)
-        text = markdown(linted, lambda row: read.rows[row].place, len(read.rows))
-        say(f"\n{text}")
+        text = markdown(linted, lambda row: read.rows[row].location, len(read.rows))
+        log(f"\n{text}")
         facts = _facts(read, linted)
         if work is not None:
             (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")
-            write_rows(work / FINDINGS, (_told(read, finding) for finding in linted.findings))
+            write_rows(work / FINDINGS, (_finding_row(read, finding) for finding in linted.findings))
             data = [*config.data, *filter(None, (source for _, source in map(_named, config.against)))]
             write_manifest(work, data=data, seed=None, started=started, **facts)
     if config.fix:
@@ -87,7 +87,7 @@ def read_pairs(sources: Sequence[str]) -> Read:
             except UNREADABLE as error:
                 read.unusable.append(Finding(len(read.rows) - 1, UNUSABLE, str(error)))
             else:
-                read.places.append(len(read.rows) - 1)
+                read.pair_rows.append(len(read.rows) - 1)
                 read.pairs.append(pair)
                 read.first.append(first)
                 read.ignored.ignored.update(values.ignored)
@@ -109,7 +109,7 @@ def _pair(values: Mapping[str, Any]) -> tuple[PreferencePair, bool | None]:
 
 
 def _all_of(read: Read, config: LintConfig) -> Linted:
-    """The findings of the pairs, at the places of their rows, after those of rows that are none."""
+    """The findings of the pairs, with the indices of their rows, after those of rows that are none."""
     linted = lint(
         read.pairs,
         benchmarks=_benchmarks(config.against),
@@ -118,14 +118,14 @@ def _all_of(read: Read, config: LintConfig) -> Linted:
         alike=config.alike,
         **_reading(config),
     )
-    findings = [_moved(finding, read.places) for finding in linted.findings]
+    findings = [_moved(finding, read.pair_rows) for finding in linted.findings]
     findings_ = sorted([*read.unusable, *findings], key=lambda finding: finding.row)
-    signs = [leak._replace(rows=tuple(read.places[row] for row in leak.rows)) for leak in linted.leaks]
+    signs = [leak._replace(rows=tuple(read.pair_rows[row] for row in leak.rows)) for leak in linted.leaks]
     return Linted(tuple(findings_), tuple(signs), linted.shared)
 
 
 def _moved(finding: Finding, indices: Sequence[int]) -> Finding:
-    """From places among the pairs to places among the rows."""
+    """Return the finding with row indices in place of pair indices."""
     return finding._replace(row=indices[finding.row], other=None if finding.other is None else indices[finding.other])
 
 
@@ -183,7 +183,8 @@ def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
         raise DataError(f"no row is left of {len(read.rows)}; nothing was written")
     clean, left_out = _fixed(str(path))
     gone = (
-        {"place": read.rows[row].place, "reason": reason, **_values(read.rows[row])} for row, reason in reasons.items()
+        {"place": read.rows[row].location, "reason": reason, **_values(read.rows[row])}
+        for row, reason in reasons.items()
     )
     write_rows(left_out, gone)
     write_rows(clean, rows)
@@ -194,6 +195,6 @@ def _values(row: Row) -> dict[str, Any]:
     return {"row": dict(row.values)} if row.values else {"error": row.error}
 
 
-def _told(read: Read, finding: Finding) -> dict[str, Any]:
-    record = {"place": read.rows[finding.row].place, "reason": finding.reason, "detail": finding.detail}
-    return record if finding.other is None else record | {"other": read.rows[finding.other].place}
+def _finding_row(read: Read, finding: Finding) -> dict[str, Any]:
+    record = {"place": read.rows[finding.row].location, "reason": finding.reason, "detail": finding.detail}
+    return record if finding.other is None else record | {"other": read.rows[finding.other].location}

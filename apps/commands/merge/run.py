@@ -19,7 +19,7 @@ from ....rm.errors import UsageError
 from ....rm.models.autoregressive import AutoregressiveRewardModel
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.types import Example
-from ...runs.run_folder import run_folder, say, trust, write_manifest
+from ...runs.run_folder import log, run_folder, trust, write_manifest
 from .settings import MergeConfig
 
 
@@ -53,7 +53,7 @@ def _merge_scalar(model: Any, config: MergeConfig, work: Path) -> ScalarRewardMo
         write_golden(model, edge_cases(model, []), work)
     plain = with_weights(model, folded(model.model) if adapted else model.model)
     if getattr(decoder_head(plain.model), "bias", None) is not None:
-        say(
+        log(
             "the head has a bias: it is kept as score.bias, which this package and vLLM read; Transformers' own class "
             "leaves it out, and its scores are lower by it"
         )

@@ -13,11 +13,11 @@ import torch
 from peft import AutoPeftModelForSequenceClassification
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from ....rm.backbones.hub import place_of
+from ....rm.backbones.hub import parse_source
 from ....rm.backbones.lora_classifier import ADAPTER
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.contract.known_faults import Scored, device_of, whole_ids
-from ....rm.contract.parity import TOGETHER, Way
+from ....rm.contract.parity import BATCH_SIZE, Way
 from ....rm.errors import UsageError
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.types import Example, completion_json, tools_of
@@ -45,7 +45,7 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
     _check_scalar(source, model)
     if (Path(source) / ADAPTER).exists():
         return {"plain PEFT": plain(source, _peft(source, model, options), options)}
-    location = place_of(source)
+    location = parse_source(source)
     revision = {"revision": location.revision or "main"}
     other = AutoModelForSequenceClassification.from_pretrained(
         location.name, use_safetensors=True, **revision, **options
@@ -81,9 +81,9 @@ def _check_scalar(source: str, model: Any) -> None:
 
 def plain(source: str, other: Any, options: dict[str, Any]) -> Way:
     """What a loop over `apply_chat_template` and a sequence classifier gives; without a pad token one by one."""
-    location = place_of(source)
+    location = parse_source(source)
     tokenizer = AutoTokenizer.from_pretrained(location.name, revision=location.revision, **options)
-    batch_size = 1 if other.config.get_text_config().pad_token_id is None else TOGETHER
+    batch_size = 1 if other.config.get_text_config().pad_token_id is None else BATCH_SIZE
     other.eval()
 
     def way(examples: Sequence[Example]) -> Scored:
@@ -136,7 +136,8 @@ def fresh_process(source: str, objectives: Sequence[str], *, trust_remote_code: 
         with tempfile.TemporaryDirectory() as folder:
             data, out = Path(folder) / "conversations.jsonl", Path(folder) / "scores.jsonl"
             rows = (
-                {"prompt": list(example.prompt), "completion": completion_json(example.answer)} for example in examples
+                {"prompt": list(example.prompt), "completion": completion_json(example.completion)}
+                for example in examples
             )
             data.write_text("".join(json.dumps(row) + "\n" for row in rows))
             command = [sys.executable, "-m", module, "score", "--model", source, "--check", "False"]

@@ -61,8 +61,8 @@ def cells(result: Parity) -> list[str]:
 
 
 def verdict(result: Parity) -> str:
-    """Same, told or FAILED."""
-    return "same" if result.same else "told" if result.told else "FAILED"
+    """Return 'same', 'reported' or 'FAILED'."""
+    return "same" if result.same else "report_only" if result.report_only else "FAILED"
 
 
 def _scaled(value: float, deviation: float) -> str:

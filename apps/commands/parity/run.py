@@ -10,7 +10,7 @@ from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own
 from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed
 from ....rm.types import Example
-from ...runs.run_folder import replace_file, replace_text, say, tell_rows, trust, write_json
+from ...runs.run_folder import log, log_rows, replace_file, replace_text, trust, write_json
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
 from .servers import served, vllm
@@ -37,15 +37,15 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     for group in groups:
         half = [*precision, *(group.ways if config.half and group.theirs else ())]
         for parity_result in parity(
-            model, group.examples, group.ways, half=half, told=() if config.half else [*precision]
+            model, group.examples, group.ways, half=half, report_only=() if config.half else [*precision]
         ):
-            say(f"{verdict(parity_result):>6}  {sentence(parity_result)}")
+            log(f"{verdict(parity_result):>6}  {sentence(parity_result)}")
             results.append(parity_result)
     notes += left_out
     text = markdown(config.model, model.contract, results, notes)
     facts = as_json(config.model, model.contract, results, notes)
     _write(config, text, facts, results)
-    say(f"\n{text}")
+    log(f"\n{text}")
     if failed := [result for result in results if not result.passed]:
         failures = "; ".join(f"{result.way}: {result.culprit}" for result in failed)
         raise CheckFailed(f"{config.model}: {len(failed)} of {len(results)} ways give other scores. {failures}")
@@ -61,7 +61,7 @@ def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example]
     given: list[Example] = []
     if config.data:
         named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
-        tell_rows("data", rows)
+        log_rows("data", rows)
         given = [example for _, example in named]
     edges = edge_cases(model, [*golden[0], *given])
     examples = [*golden[0], *given, *edges]

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, say
+from ...settings.fields import as_list, given, setting
 
 SERVERS = ("vllm", "http")
-OWN = ("checkpoint", "adapter")
+NATIVE_WAYS = ("checkpoint", "adapter")
 
 
 class Against(NamedTuple):
@@ -21,24 +21,24 @@ class Against(NamedTuple):
 class ParityConfig:
     """A reward model, and what else is to give its scores."""
 
-    model: str = say("Model folder or Hub id; may stand without the flag.", default="")
-    against: list[str] = say(
+    model: str = setting("Model folder or Hub id; may stand without the flag.", default="")
+    against: list[str] = setting(
         "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, http URL "
         "(rewardlab serve), or another model's folder; several are parted by spaces.",
         default_factory=list,
     )
-    data: list[str] = say("Conversations beside the golden ones, as `score` reads them.", default_factory=list)
-    output: str | None = say("Write the report to this .md, and its figures to a .json beside it.", default=None)
-    junit: str | None = say("Write one test case per way to this .xml.", default=None)
-    half: bool = say(
+    data: list[str] = setting("Conversations beside the golden ones, as `score` reads them.", default_factory=list)
+    output: str | None = setting("Write the report to this .md, and its figures to a .json beside it.", default=None)
+    junit: str | None = setting("Write one test case per way to this .xml.", default=None)
+    half: bool = setting(
         "What is in --against computes in half precision: 2e-2 standard deviations instead of 1e-4. The model's "
         "own scores in half precision must then be within that too.",
         default=False,
     )
-    fresh: bool = say("Load the model in a fresh process too.", default=True)
-    token: str | None = say("Password of the server in --against http.", default=None)
-    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
-    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    fresh: bool = setting("Load the model in a fresh process too.", default=True)
+    token: str | None = setting("Password of the server in --against http.", default=None)
+    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
         self.against, self.data = as_list(self.against), as_list(self.data)
@@ -75,5 +75,5 @@ def parse_against(words: list[str]) -> list[Against]:
         elif word.startswith(("http://", "https://")):
             raise UsageError(f"--against {word}: say what answers there, vllm {word} or http {word}")
         else:
-            parsed.append(Against(word) if word in OWN else Against("model", word))
+            parsed.append(Against(word) if word in NATIVE_WAYS else Against("model", word))
     return parsed

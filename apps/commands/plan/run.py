@@ -16,7 +16,7 @@ from ....rm.capacity.memory import Step
 from ....rm.capacity.shapes import Shape, find_shape
 from ....rm.errors import UsageError
 from ...runs.evaluation_files import save_figure
-from ...runs.run_folder import run_folder, say, trust, write_json, write_manifest
+from ...runs.run_folder import log, run_folder, trust, write_json, write_manifest
 from .page import figure, markdown
 from .settings import JOBS, PlanConfig
 
@@ -24,7 +24,7 @@ QKV = ("q_proj", "k_proj", "v_proj")
 UNITS = {"train": "pairs", "rl": "prompts", "decode": "prompts", "score": "conversations"}
 
 
-class Told(NamedTuple):
+class PlanSummary(NamedTuple):
     """A plan and what it says."""
 
     config: PlanConfig
@@ -57,7 +57,7 @@ class Told(NamedTuple):
             "gpus": self.config.gpus,
             "fits": plan.fits(self.machine),
             "gigabytes": _gigabytes(plan.widest.bytes),
-            "room_gigabytes": _gigabytes(self.machine.room),
+            "room_gigabytes": _gigabytes(self.machine.available),
             "host_gigabytes": _gigabytes(plan.host),
             "widest": plan.widest.name,
             "batch": self.batch,
@@ -86,7 +86,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     job_plan = plan(config)
     facts = job_plan.facts()
     page = markdown(facts, asdict(config), UNITS[config.job])
-    say(page)
+    log(page)
     if config.output is None:
         return facts
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
@@ -97,7 +97,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     return facts | {"output": config.output}
 
 
-def plan(config: PlanConfig) -> Told:
+def plan(config: PlanConfig) -> PlanSummary:
     """The plan of a configuration; nothing is loaded but configurations."""
     shape = find_shape(config.model, **trust(config))
     spread = Spread(config.gpus, config.strategy)
@@ -112,7 +112,7 @@ def plan(config: PlanConfig) -> Told:
     else:
         make = _maker(config, shape, machine, adapters)
     most = largest(lambda rows: make(rows).fits(machine))
-    return Told(config, shape, machine, trained, make(batch), batch, most)
+    return PlanSummary(config, shape, machine, trained, make(batch), batch, most)
 
 
 def _maker(config: PlanConfig, shape: Shape, machine: Machine, adapters: Adapters | None) -> Callable[[int], Plan]:

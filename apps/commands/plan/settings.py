@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ....rm.capacity.choices import PRECISIONS, STATES, STRATEGIES
 from ....rm.capacity.gpus import GPUS, find_gpu
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, one_of, say
+from ...settings.fields import as_list, given, one_of, setting
 from ..train.settings import ADAPTER_OF_METHOD
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
@@ -31,67 +31,69 @@ COUNTS = (
 class PlanConfig:
     """Which model, which job, on which GPUs."""
 
-    model: str = say("A size such as 7b or qwen3-8b, a folder or a Hub id with a config.json; no weights.", default="")
-    job: str = say("train, rl, decode or score.", default="train")
-    gpus: int = say("How many.", default=1)
-    gpu: str = say(f"Which: {', '.join(GPUS)}.", default="h100")
-    strategy: str = say(
+    model: str = setting(
+        "A size such as 7b or qwen3-8b, a folder or a Hub id with a config.json; no weights.", default=""
+    )
+    job: str = setting("train, rl, decode or score.", default="train")
+    gpus: int = setting("How many.", default=1)
+    gpu: str = setting(f"Which: {', '.join(GPUS)}.", default="h100")
+    strategy: str = setting(
         "ddp: all of a model on every GPU; fsdp, zero3: weights, gradients and optimizer states in shares.",
         default="ddp",
     )
-    dtype: str | None = say(
+    dtype: str | None = setting(
         "float32; bfloat16: weights and optimizer states too; mixed: float32 weights, products in bfloat16. By default "
         "mixed, and bfloat16 where nothing is trained.",
         default=None,
     )
-    optimizer: str = say("adamw, adamw_8bit, lion or sgd.", default="adamw")
-    kind: str = say("train: scalar or autoregressive.", default="scalar")
-    adapter: str | None = say(
+    optimizer: str = setting("adamw, adamw_8bit, lion or sgd.", default="adamw")
+    kind: str = setting("train: scalar or autoregressive.", default="scalar")
+    adapter: str | None = setting(
         "none (all weights are trained), lora, pblora or moslora; with --lora_r lora unless told.", default=None
     )
-    lora_r: int | None = say("Rank of the adapter; by default 16, and 8 for an autoregressive model.", default=None)
-    lora_target_modules: list[str] = say(
+    lora_r: int | None = setting("Rank of the adapter; by default 16, and 8 for an autoregressive model.", default=None)
+    lora_target_modules: list[str] = setting(
         "Layers that get adapters, or all-linear; by default that, and q_proj, k_proj, v_proj for an autoregressive "
         "model or guide.",
         default_factory=list,
     )
-    from_layer: int | None = say(
+    from_layer: int | None = setting(
         "First layer that is adapted; by default 0, for --guide late three quarters.", default=None
     )
-    objectives: int = say("Of pblora and moslora.", default=2)
-    gradient_checkpointing: bool = say("Keep each layer's input alone and compute the rest again.", default=False)
-    batch: int | None = say(
+    objectives: int = setting("Of pblora and moslora.", default=2)
+    gradient_checkpointing: bool = setting("Keep each layer's input alone and compute the rest again.", default=False)
+    batch: int | None = setting(
         "On each GPU at a time: pairs (train, by default 16), answers (rl 8, decode 64) or conversations (score 16).",
         default=None,
     )
-    accumulation: int = say("Micro-batches of an optimizer step; rl writes the answers of all at once.", default=1)
-    length: int | None = say("train, score: tokens of a sequence; by default prompt + completion.", default=None)
-    prompt: int = say("Tokens of a prompt.", default=512)
-    completion: int = say("Tokens of an answer.", default=512)
-    group: int = say("rl: answers to a prompt.", default=8)
-    reward_model: list[str] = say(
+    accumulation: int = setting("Micro-batches of an optimizer step; rl writes the answers of all at once.", default=1)
+    length: int | None = setting("train, score: tokens of a sequence; by default prompt + completion.", default=None)
+    prompt: int = setting("Tokens of a prompt.", default=512)
+    completion: int = setting("Tokens of an answer.", default=512)
+    group: int = setting("rl: answers to a prompt.", default=8)
+    reward_model: list[str] = setting(
         "rl: reward models as --model has them; by default the policy's.", default_factory=list
     )
-    reward_dtype: str = say(
+    reward_dtype: str = setting(
         "rl: of reward models, float32 or bfloat16; float32 unless trained otherwise.", default="float32"
     )
-    reference: bool = say("rl: compare with the start policy, as --measure_kl and --kl do.", default=True)
-    critic: bool = say("rl: with PPO's critic.", default=False)
-    r2m: bool = say("rl: the first reward model reads the policy's states and is trained, as R2M.", default=False)
-    guide: str = say("decode: none, shared, late (shared, from --from_layer on) or separate.", default="shared")
-    guide_model: str | None = say(
+    reference: bool = setting("rl: compare with the start policy, as --measure_kl and --kl do.", default=True)
+    critic: bool = setting("rl: with PPO's critic.", default=False)
+    r2m: bool = setting("rl: the first reward model reads the policy's states and is trained, as R2M.", default=False)
+    guide: str = setting("decode: none, shared, late (shared, from --from_layer on) or separate.", default="shared")
+    guide_model: str | None = setting(
         "decode: a separate guide as --model has it; by default the base's size.", default=None
     )
-    mfu: float = say("Assumed model FLOPs utilisation: the share of the GPU's peak that work reaches.", default=0.4)
-    mbu: float = say("Assumed share of its memory's bandwidth that decoding reaches.", default=0.4)
-    reserve: float = say("Share of its memory left to CUDA, communication and fragments.", default=0.1)
-    examples: int = say(
+    mfu: float = setting("Assumed model FLOPs utilisation: the share of the GPU's peak that work reaches.", default=0.4)
+    mbu: float = setting("Assumed share of its memory's bandwidth that decoding reaches.", default=0.4)
+    reserve: float = setting("Share of its memory left to CUDA, communication and fragments.", default=0.1)
+    examples: int = setting(
         "Pairs, prompts (rl), or conversations of the whole work; time is reported for them.", default=10_000
     )
-    epochs: float = say("Passes over them.", default=1.0)
-    output: str | None = say("Run folder for the page, its figure and its numbers.", default=None)
-    overwrite: bool = say("Replace the run folder.", default=False)
-    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    epochs: float = setting("Passes over them.", default=1.0)
+    output: str | None = setting("Run folder for the page, its figure and its numbers.", default=None)
+    overwrite: bool = setting("Replace the run folder.", default=False)
+    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
         self.lora_target_modules, self.reward_model = as_list(self.lora_target_modules), as_list(self.reward_model)

@@ -11,7 +11,7 @@ import torch
 from ....kernels.policy_loss import ClipRule
 from ....policy.composition.algorithm import Algorithm, Penalty
 from ....policy.composition.check import RunInputs, check_composition
-from ....policy.composition.completion_losses import WholeAnswers
+from ....policy.composition.completion_losses import CompletionLossInputs
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.arguments import PolicyArguments
 from ....policy.types import Transform
@@ -122,7 +122,7 @@ def _rule(text: str, agents: int) -> Any:
         return made
     column, index = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
     try:
-        loss = made(WholeAnswers(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
+        loss = made(CompletionLossInputs(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
     except Exception as error:  # whatever a user's function raises of four made-up answers
         raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers ({error})") from error
     if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):

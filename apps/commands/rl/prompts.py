@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset
 
-from ....policy.decoding.language_models import Voice, positions
+from ....policy.decoding.language_models import DecodingModel, positions
 from ....policy.training.arguments import PolicyArguments
 from ....rm.data.messages import as_columns
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Messages, prompt_text
 from ...rewards._run import SHOWN, Row
-from ...runs.run_folder import say, tell_rows
+from ...runs.run_folder import log, log_rows
 from ..decode.run import read_prompts
 from .settings import RlConfig
 
@@ -49,7 +49,7 @@ def load_prompts(config: RlConfig, name: str) -> Prompts:
             report += read
     if config.on_bad_row == "refuse":
         refuse_bad_rows(report)
-    tell_rows(name, report)
+    log_rows(name, report)
     return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
 
 
@@ -89,7 +89,7 @@ def _prompt_of(row: Row) -> Messages:
     return prompt
 
 
-def fitting(prompts: Prompts, policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Prompts:
+def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments: PolicyArguments) -> Prompts:
     """Without the prompts that are too long, or that leave no room for the longest answer."""
     limit = positions(policy) - (arguments.max_completion_length or 0)
     limit = min(limit, config.max_prompt_length or limit)
@@ -102,7 +102,7 @@ def fitting(prompts: Prompts, policy: Voice, config: RlConfig, arguments: Policy
             "with a lower --max_completion_length"
         )
     if left_out:
-        say(f"{left_out} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
+        log(f"{left_out} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
     return Prompts(fitting_prompts, beside, prompts.report, left_out)
 
 

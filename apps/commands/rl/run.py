@@ -12,7 +12,7 @@ from typing import Any
 from peft import LoraConfig, PeftModel
 from transformers import TrainerCallback
 
-from ....policy.decoding.language_models import Voice, positions, shared_vocabulary, voice
+from ....policy.decoding.language_models import DecodingModel, decoding_model, positions, shared_vocabulary
 from ....policy.rollouts.vllm.completions import server_rollouts
 from ....policy.scaffolds._scaffold import Rollouts, scaffolded
 from ....policy.training.agent_exchange import exchanged
@@ -25,11 +25,11 @@ from ....rm.backbones.loading import load_causal_lm, load_tokenizer, whole_name
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.errors import UsageError
 from ....rm.training.checkpointing import last_complete_checkpoint
-from ....rm.training.distributed import whole_state
+from ....rm.training.distributed import gathered_state
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts
-from ...runs.processes import shared_run_folder, told_by_leader, trained_by
-from ...runs.run_folder import data_hash, plain, say, seconds_since, tell_costs, trust, write_manifest
+from ...runs.processes import broadcast_from_rank_0, shared_run_folder, trained_by
+from ...runs.run_folder import data_hash, log, log_costs, plain, seconds_since, trust, write_manifest
 from ...runs.tables import STEPS
 from ...runs.training_signals import train_until_asked
 from ...settings.specs import build
@@ -68,7 +68,7 @@ def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
     algorithm = build_algorithm(config, [*trained])
-    tell_costs("--weight", algorithm.shares)
+    log_costs("--weight", algorithm.shares)
     check_formulas(algorithm, config, arguments)
     alone = [name for name in ("replay", "curriculum", "exchange", "rollouts", "scaffold") if getattr(config, name)]
     if config.processes > 1 and alone:
@@ -195,7 +195,7 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
             agents=config.agents,
             timeout=config.exchange_timeout,
             seed=arguments.seed,
-            log=say,
+            log=log,
         )
     served = server_rollouts(config.rollout_server.rstrip("/")) if config.rollout_server else None
     if not config.scaffold:
@@ -210,16 +210,16 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     """Train, from the last complete checkpoint if that is wanted and there is one; what came of it."""
     leads = trainer.accelerator.is_main_process
-    checkpoint = told_by_leader(last_complete_checkpoint(work, say) if resume and leads else None)
+    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work, log) if resume and leads else None)
     if checkpoint:
-        say(f"resuming from {checkpoint.name}")
+        log(f"resuming from {checkpoint.name}")
     arguments = trainer.args
     train_until_asked(trainer, checkpoint, every=arguments.cycle // arguments.gradient_accumulation_steps)
     early = trainer.state.global_step < trainer.state.max_steps
     if trainer.eval_dataset is not None:
         trainer.evaluate()
     trainer.model.config.use_cache = True  # Transformers' loop switches it off
-    weights = whole_state(trainer.model)
+    weights = gathered_state(trainer.model)
     if not leads:
         return {}
     trainer.model.save_pretrained(work / POLICY, state_dict=weights)
@@ -253,7 +253,7 @@ def _critic(config: RlConfig) -> CriticArguments | None:
 # ---- language models ----
 
 
-def open_language_model(source: str, config: RlConfig, arguments: PolicyArguments) -> Voice:
+def open_language_model(source: str, config: RlConfig, arguments: PolicyArguments) -> DecodingModel:
     """A language model with its tokenizer, an adapter merged into its base; a reward model is none."""
     source = whole_name(source)  # an adapter keeps the name of its base
     tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(arguments))
@@ -267,10 +267,10 @@ def open_language_model(source: str, config: RlConfig, arguments: PolicyArgument
             raise UsageError(f"{source} is an adapter already; leave --lora out to train on, or start from its base")
         base = load(next(iter(settings.values())).base_model_name_or_path)
         model = PeftModel.from_pretrained(base, source).merge_and_unload().requires_grad_(True)
-    return voice(model, tokenizer)
+    return decoding_model(model, tokenizer)
 
 
-def open_reference(policy: Voice, config: RlConfig, arguments: PolicyArguments) -> Any:
+def open_reference(policy: DecodingModel, config: RlConfig, arguments: PolicyArguments) -> Any:
     """What the KL is to, where it is not the policy as it starts."""
 
     def opened(source: str) -> Any:

@@ -18,7 +18,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.evaluation_files import write_evaluation
-from ...runs.run_folder import say, write_manifest, write_rows
+from ...runs.run_folder import log, write_manifest, write_rows
 from ..judge.chats import MOST, facts_of, kept, rehearsals, tell_estimate
 from ..judge.records import CaseFile, account, write_judgments
 from ..judge.run import judged
@@ -43,7 +43,7 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
         _generated(imagined[roles.writer], pairs)
         if config.judge:
             _as_judge(config, rehearsal(), imagined[roles.judge], roles)(pairs)
-            say("each verdict's prompt is longer by its rubric, which is not counted")
+            log("each verdict's prompt is longer by its rubric, which is not counted")
         total = "cost_without_rubrics" if config.judge else MOST
         return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names, total=total)}
     opened = open_cast(config, chats)
@@ -84,6 +84,6 @@ def _written(evaluation: Evaluation, judge: RubricJudge, suite: Suite, work: Pat
     """The folder of an evaluation, and the judge's account with how often it had no rubric."""
     write_evaluation(evaluation, work)
     write_judgments(evaluation, [judge.name], work)
-    say(markdown(evaluation.report))
+    log(markdown(evaluation.report))
     facts = account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts
     return {"judges": {judge.name: facts}, "judged_without_rubric": dict(judge.fallbacks)}

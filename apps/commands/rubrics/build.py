@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ....judges.cdrrm.filter import Bar, Kept, verify
+from ....judges.cdrrm.filter import Bar, FilteredRubric, verify
 from ....judges.cdrrm.generator import generator_records, judge_records
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides, sides, synthesise
@@ -15,7 +15,7 @@ from ....rm.data.pairs import load_pairs
 from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ....rm.types import PreferencePair
-from ...runs.run_folder import say, tell_rows, write_json, write_manifest, write_rows
+from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
 from ..judge.chats import Asked, facts_of, kept, rehearsals, tell_estimate
 from ..judge.settings import ChatConfig
 from .files import rubric_row
@@ -34,7 +34,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     started, roles = time.time(), cast(config, chats)
     bar = Bar(config.most_rules, config.overlap, config.alike)
     pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
-    tell_rows("data", rows)
+    log_rows("data", rows)
     known = [pair.preferred(config.objective) for pair in pairs]
     undecided = sum(pair is None for pair in known)
     shown = {name: sides(pair, seed) for name, pair in _named([pair for pair in known if pair is not None]).items()}
@@ -43,17 +43,17 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     if config.dry_run:
         imagined = rehearsals(roles.names)
         synthesise(imagined[roles.writer], [*shown.values()])
-        say(LATER)
+        log(LATER)
         estimated = tell_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")
         return {"pairs": len(shown), **estimated}
     opened = open_cast(config, chats)
     with cast_folder(config, chats, seed=seed) as work:
         with kept(opened, work, chats, roles.names, config.on_fault) as asked:
             outcomes = made(shown, asked, roles, bar)
-            good = [outcome for outcome in outcomes.values() if isinstance(outcome, Kept)]
+            good = [outcome for outcome in outcomes.values() if isinstance(outcome, FilteredRubric)]
             taught = judge_records(asked[roles.writer], good)
             usage = {name: chat.account() for name, chat in asked.items()}
-        facts = {"pairs": len(shown), "without_preference": undecided, **told(outcomes), "models": usage}
+        facts = {"pairs": len(shown), "without_preference": undecided, **filter_summary(outcomes), "models": usage}
         write_built(work, outcomes, facts)
         write_rows(work / "generator.jsonl", generator_records(good, contrast_first=config.contrast_first))
         write_rows(work / "judge.jsonl", taught)
@@ -62,12 +62,14 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     return {"run": config.output, **{name: value for name, value in facts.items() if name not in ("rows", "chats")}}
 
 
-def made(shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar) -> dict[str, Kept | Rejected]:
+def made(
+    shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar
+) -> dict[str, FilteredRubric | Rejected]:
     """A rubric for every pair, or why there is none."""
     pairs = [*shown.values()]
-    say(f"diagnosing both answers of {len(pairs)} pairs and writing their rubrics with {roles.writer}")
+    log(f"diagnosing both answers of {len(pairs)} pairs and writing their rubrics with {roles.writer}")
     written = synthesise(asked[roles.writer], pairs)
-    say(
+    log(
         f"judging under {sum(isinstance(synthesis.rubric, Rubric) for synthesis in written)} rubrics with {roles.judge}"
     )
     return dict(zip(shown, verify(asked[roles.judge], pairs, written, bar), strict=True))
@@ -83,9 +85,9 @@ def _named(pairs: Sequence[PreferencePair]) -> dict[str, PreferencePair]:
     return named_pairs
 
 
-def told(outcomes: dict[str, Kept | Rejected]) -> dict[str, Any]:
+def filter_summary(outcomes: dict[str, FilteredRubric | Rejected]) -> dict[str, Any]:
     """What was kept, and what was dropped for which reason."""
-    good = [outcome for outcome in outcomes.values() if isinstance(outcome, Kept)]
+    good = [outcome for outcome in outcomes.values() if isinstance(outcome, FilteredRubric)]
     reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
     rules = sum(len(accepted.rubric.rules) for accepted in good)
     return {
@@ -96,9 +98,9 @@ def told(outcomes: dict[str, Kept | Rejected]) -> dict[str, Any]:
     }
 
 
-def write_built(work: Path, outcomes: dict[str, Kept | Rejected], facts: dict[str, Any]) -> None:
+def write_built(work: Path, outcomes: dict[str, FilteredRubric | Rejected], facts: dict[str, Any]) -> None:
     """Rubrics by pair, what was dropped and why, and both in a report."""
-    good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Kept)}
+    good = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, FilteredRubric)}
     write_rows(
         work / RUBRICS, [rubric_row(name, accepted.rubric, **_pair_facts(accepted)) for name, accepted in good.items()]
     )
@@ -114,7 +116,7 @@ def write_built(work: Path, outcomes: dict[str, Kept | Rejected], facts: dict[st
     write_json(work / "summary.json", facts)
 
 
-def _pair_facts(accepted: Kept) -> dict[str, Any]:
+def _pair_facts(accepted: FilteredRubric) -> dict[str, Any]:
     diagnoses = [each.as_json() for each in accepted.diagnoses] if accepted.diagnoses else None
     shown = {
         "prompt": list(accepted.sides.prompt),

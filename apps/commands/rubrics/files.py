@@ -24,7 +24,7 @@ OURS = Path(str(rubrics.__file__)).parent
 ENDINGS = (".toml", ".json", ".jsonl")
 IDS = ("case", "prompt_id", "id")
 """Columns with a case's id: ours, HealthBench's, BiGGen Bench's."""
-Thing = TypeVar("Thing")
+T = TypeVar("T")
 
 
 def open_rubric(source: str) -> Rubric | RubricSource:
@@ -94,8 +94,8 @@ def open_levels(source: str) -> Levels | LevelsSource:
         raise DataError(f"{path}: {error}") from error
 
 
-def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], Thing]) -> dict[str, Thing]:
-    by_case_id: dict[str, Thing] = {}
+def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], T]) -> dict[str, T]:
+    by_case_id: dict[str, T] = {}
     for row in read_rows(str(path)):
         try:
             if row.error:
@@ -105,7 +105,7 @@ def _by_case(path: Path, parse_row: Callable[[Mapping[str, Any]], Thing]) -> dic
                 raise ValueError(f"'case' is the id of a case that no other row has, got {name!r}")
             by_case_id[name] = parse_row(row.values)
         except UNREADABLE as error:
-            raise DataError(f"{row.place}: {error}") from error
+            raise DataError(f"{row.location}: {error}") from error
     return by_case_id
 
 

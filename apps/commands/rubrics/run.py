@@ -12,7 +12,7 @@ from ....judges.cdrrm.training import Training, train
 from ....judges.rubrics.rubric import lint
 from ....rm.data.pairs import collect
 from ....rm.errors import CheckFailed, DataError, UsageError
-from ...runs.run_folder import data_hash, run_folder, say, seconds_since, tell_rows, trust, write_manifest
+from ...runs.run_folder import data_hash, log, log_rows, run_folder, seconds_since, trust, write_manifest
 from ..judge.settings import ChatConfig
 from .apply import apply
 from .build import build
@@ -43,7 +43,7 @@ def train_model(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict
     started = time.time()
     files = [_records_file(source, config.learn) for source in config.data]
     records, rows = collect([str(file) for file in files], _record, config.on_bad_row)
-    tell_rows("data", rows)
+    log_rows("data", rows)
     recipe = config.identity() | asdict(how) | {"data_sha256": {str(file): data_hash(str(file)) for file in files}}
     with run_folder(config.output, recipe, overwrite=config.overwrite) as work:
         model, tokenizer = _base(config, chats)
@@ -88,7 +88,7 @@ def lint_files(files: Sequence[str]) -> dict[str, Any]:
         try:
             rubrics_read = read_rubrics(path)
         except DataError as error:
-            say(f"error: {error}")
+            log(f"error: {error}")
             errors += 1
             continue
         rubrics += len(rubrics_read)
@@ -96,7 +96,7 @@ def lint_files(files: Sequence[str]) -> dict[str, Any]:
             issues = lint(rubric)
             findings += len(issues)
             for issue in issues:
-                say(f"{path}{f' {name}' if name != path.stem else ''}: {issue}")
+                log(f"{path}{f' {name}' if name != path.stem else ''}: {issue}")
     if errors:
         raise CheckFailed(f"{errors} of {len(files)} files cannot be read as rubrics; see the lines above")
     return {"files": len(files), "rubrics": rubrics, "findings": findings}

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ....rm.errors import UsageError
 from ....rm.types import OVERALL
-from ...settings.fields import as_list, given, one_of, say
+from ...settings.fields import as_list, given, one_of, setting
 
 ACTIONS = ("build", "train", "lint", "apply")
 
@@ -14,37 +14,39 @@ ACTIONS = ("build", "train", "lint", "apply")
 class RubricsConfig:
     """Rubrics from contrast: made, learnt from, checked, used."""
 
-    action: list[str] = say(
+    action: list[str] = setting(
         "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
         "may stand without the flag.",
         default_factory=list,
     )
-    data: list[str] = say(
+    data: list[str] = setting(
         "build: preference files. train: folders of build. apply: cases, as for judge.", default_factory=list
     )
-    output: str = say("Run folder.", default="")
-    judge: str = say(
+    output: str = setting("Run folder.", default="")
+    judge: str = setting(
         "Who checks rubrics in build, or judges under them in apply: a model's name at --endpoint, or a folder. By "
         "default build asks the writer in calls of their own, and apply writes rubrics without judging.",
         default="",
     )
-    objective: str = say("Label of the pairs.", default=OVERALL)
-    most_rules: int = say("build: a rubric with more rules is dropped.", default=6)
-    overlap: float = say(
+    objective: str = setting("Label of the pairs.", default=OVERALL)
+    most_rules: int = setting("build: a rubric with more rules is dropped.", default=6)
+    overlap: float = setting(
         "build: a rule with more of its words in one answer alone is dropped with its rubric.", default=0.5
     )
-    alike: float = say("build: of rules with more words in common than this share, the first stays.", default=0.8)
-    contrast_first: bool = say("build: the generator shall write both diagnoses before the rubric.", default=False)
-    base: str = say("train: language model to start from, path or Hub id.", default="")
-    learn: Literal["generator", "judge"] = say("train: writing rubrics, or judging under them.", default="generator")
-    flip: Literal["tie", "abstain"] = say("apply: what two verdicts are that follow the order.", default="tie")
-    dry_run: bool = say("build, apply: tell calls, tokens and cost, and send no request.", default=False)
-    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
-    on_fault: Literal["stop", "abstain"] = say(
+    alike: float = setting("build: of rules with more words in common than this share, the first stays.", default=0.8)
+    contrast_first: bool = setting("build: the generator shall write both diagnoses before the rubric.", default=False)
+    base: str = setting("train: language model to start from, path or Hub id.", default="")
+    learn: Literal["generator", "judge"] = setting(
+        "train: writing rubrics, or judging under them.", default="generator"
+    )
+    flip: Literal["tie", "abstain"] = setting("apply: what two verdicts are that follow the order.", default="tie")
+    dry_run: bool = setting("build, apply: tell calls, tokens and cost, and send no request.", default=False)
+    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    on_fault: Literal["stop", "abstain"] = setting(
         "Requests without a reply end the run, to be resumed, or their pairs are dropped.", default="stop"
     )
-    resume: bool = say("Continue a run that was cut off; what was answered is not asked again.", default=False)
-    overwrite: bool = say("Replace the run folder.", default=False)
+    resume: bool = setting("Continue a run that was cut off; what was answered is not asked again.", default=False)
+    overwrite: bool = setting("Replace the run folder.", default=False)
 
     def __post_init__(self):
         self.action, self.data = as_list(self.action), as_list(self.data)

@@ -9,7 +9,7 @@ from ....rm.errors import UsageError
 from ....rm.models._combination import deviation
 from ....rm.types import Example
 from ...runs.processes import gathered_columns, process
-from ...runs.run_folder import replace_file, say, tell_rows, trust, write_rows
+from ...runs.run_folder import log, log_rows, replace_file, trust, write_rows
 from ...serving.client import TooLong
 from ...serving.open_model import open_model
 from ...serving.replicas import Replicas, open_replicas
@@ -25,7 +25,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
             f"{config.output} exists already; name another file with --output, or replace it with --overwrite"
         )
     placed, rows = load_placed_examples(config.data, on_bad_row=config.on_bad_row)
-    tell_rows("data", rows)
+    log_rows("data", rows)
     model = _open_model(config)
     columns_here = _columns(model, placed[here.rank :: here.world], config)
     columns = gathered_columns(columns_here, len(placed), here)
@@ -34,7 +34,7 @@ def run_score(config: ScoreConfig) -> dict[str, Any]:
     if not here.leads:
         return summary | {"rank": here.rank}
     if summary["truncated"]:
-        say(f"data: {summary['truncated']} of {len(placed)} conversations are longer than the model reads and were cut")
+        log(f"data: {summary['truncated']} of {len(placed)} conversations are longer than the model reads and were cut")
     replace_file(Path(config.output), lambda path: _write_columns(columns, path, config.output.endswith(".parquet")))
     return summary
 

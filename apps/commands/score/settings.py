@@ -4,35 +4,35 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....rm.errors import UsageError
-from ...settings.fields import as_list, given, say
+from ...settings.fields import as_list, given, setting
 
 
 @dataclass
 class ScoreConfig:
     """Rewards for conversations in a file."""
 
-    model: str = say("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
-    servers: list[str] = say(
+    model: str = setting("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
+    servers: list[str] = setting(
         "Addresses of rewardlab serve in place of a model; they take turns. Their token is read from REWARDLAB_TOKEN.",
         default_factory=list,
     )
-    in_flight: int = say("Requests on their way to each of the servers.", default=2)
-    data: list[str] = say(
+    in_flight: int = setting("Requests on their way to each of the servers.", default=2)
+    data: list[str] = setting(
         "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
     )
-    output: str = say(
+    output: str = setting(
         "A .parquet or .jsonl file: id, file and row of each conversation, whether it was truncated, and one column "
         "per objective.",
         default="",
     )
-    on_long: Literal["refuse", "truncate"] = say(
+    on_long: Literal["refuse", "truncate"] = setting(
         "What to do with a conversation beyond the model's max_length.", default="refuse"
     )
-    on_bad_row: Literal["refuse", "skip"] = say("What to do with a row that cannot be used.", default="refuse")
-    check: bool = say("First prove that the model still gives its golden scores.", default=True)
-    processes: int = say("How many torchrun started; they share the rows.", default=1)
-    overwrite: bool = say("Replace the output file.", default=False)
-    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
+    check: bool = setting("First prove that the model still gives its golden scores.", default=True)
+    processes: int = setting("How many torchrun started; they share the rows.", default=1)
+    overwrite: bool = setting("Replace the output file.", default=False)
+    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
         self.servers, self.data = as_list(self.servers), as_list(self.data)

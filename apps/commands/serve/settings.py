@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from ....rm.errors import UsageError
-from ...settings.fields import given, say
+from ...settings.fields import given, setting
 
 TOKEN = "REWARDLAB_TOKEN"
 
@@ -16,23 +16,23 @@ class ServeConfig:
     Tokens are counted as the model reads them; a model without a tokenizer counts a quarter of the characters.
     """
 
-    model: str = say("Model folder or Hub id; may stand without the flag.", default="")
-    host: str = say("Address to listen on; another than 127.0.0.1 needs a token.", default="127.0.0.1")
-    port: int = say("Port; 0 takes a free one.", default=8000)
-    token: str | None = say(f"Bearer token that every request has to carry; by default {TOKEN}.", default=None)
-    objective: str | None = say(
+    model: str = setting("Model folder or Hub id; may stand without the flag.", default="")
+    host: str = setting("Address to listen on; another than 127.0.0.1 needs a token.", default="127.0.0.1")
+    port: int = setting("Port; 0 takes a free one.", default=8000)
+    token: str | None = setting(f"Bearer token that every request has to carry; by default {TOKEN}.", default=None)
+    objective: str | None = setting(
         "Objective of /get_reward, which has one number an answer; by default the mean of all.", default=None
     )
-    batch_tokens: int = say("Largest padded batch.", default=16_384)
-    queue_tokens: int = say("While so much waits, requests are answered 429.", default=262_144)
-    request_items: int = say("Conversations of one request.", default=512)
-    request_tokens: int = say("Tokens of one request.", default=131_072)
-    item_tokens: int = say("Tokens of one conversation before truncation.", default=32_768)
-    body_bytes: int = say("Size of one request.", default=4_194_304)
-    timeout: float = say("Seconds until a request is answered 504 and leaves the queue.", default=60.0)
-    drain: float = say("Seconds that SIGTERM leaves for what is queued.", default=30.0)
-    check: bool = say("First prove that the model still gives its golden scores.", default=True)
-    trust_remote_code: bool = say("Run code that comes with a model.", default=False)
+    batch_tokens: int = setting("Largest padded batch.", default=16_384)
+    queue_tokens: int = setting("While so much waits, requests are answered 429.", default=262_144)
+    request_items: int = setting("Conversations of one request.", default=512)
+    request_tokens: int = setting("Tokens of one request.", default=131_072)
+    item_tokens: int = setting("Tokens of one conversation before truncation.", default=32_768)
+    body_bytes: int = setting("Size of one request.", default=4_194_304)
+    timeout: float = setting("Seconds until a request is answered 504 and leaves the queue.", default=60.0)
+    drain: float = setting("Seconds that SIGTERM leaves for what is queued.", default=30.0)
+    check: bool = setting("First prove that the model still gives its golden scores.", default=True)
+    trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
         self.token = self.token or os.environ.get(TOKEN) or None

@@ -9,7 +9,7 @@ from typing import Any
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import save_figure, write_evaluation
-from ...runs.run_folder import run_folder, say, seconds_since, write_manifest
+from ...runs.run_folder import log, run_folder, seconds_since, write_manifest
 from .settings import StudyConfig
 
 
@@ -27,7 +27,7 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
     options: dict[str, Any] = {"seed": config.seed, "workers": config.workers, "rows": config.rows}
     options |= {"only": config.only} if config.only else {}
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
-        result = study(*([data] if reads else []), cache, **options, say=say)
+        result = study(*([data] if reads else []), cache, **options, log=log)
         (work / "report.md").write_text(result.text, encoding="utf-8")
         for name, drawing in result.figures.items():
             save_figure(drawing, work / f"{name}.png")
@@ -35,7 +35,7 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
             (work / name).mkdir()
             write_evaluation(evaluation, work / name)
         write_manifest(work, data=result.sources, seed=config.seed, started=started, study=config.name, **result.facts)
-    say(result.text)
+    log(result.text)
     overall = {
         name: {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
         for name, evaluation in result.evaluations.items()

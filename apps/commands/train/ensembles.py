@@ -9,7 +9,7 @@ from ....rm.data.pairs import load_pairs
 from ....rm.errors import UsageError
 from ....rm.models.boosted import BoostedRewardModel
 from ....rm.models.ensemble import EnsembleRewardModel, ensemble
-from ...runs.run_folder import data_hash, run_folder, tell_rows, trust, write_manifest
+from ...runs.run_folder import data_hash, log_rows, run_folder, trust, write_manifest
 from .settings import TrainConfig
 from .several_settings import SeveralConfig
 
@@ -38,7 +38,7 @@ def make_boosted(config: TrainConfig, several: SeveralConfig, output: str) -> di
     recipe |= {"objective": config.objective, "data_sha256": {name: data_hash(name) for name in config.data}}
     with run_folder(output, recipe, overwrite=config.overwrite) as work:
         pairs, rows = load_pairs(config.data, on_bad_row=config.on_bad_row)
-        tell_rows("data", rows)
+        log_rows("data", rows)
         names = [str(Path(name).resolve()) if Path(name).exists() else name for name in several.members]
         stages = [load_reward_model(name, **trust(config)) for name in names]
         model = BoostedRewardModel.fitted(stages, names, pairs, objective=config.objective)

@@ -12,21 +12,21 @@ from ....rm.contract.golden_scores import check_golden, load_reward_model, write
 from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
 from ....rm.data.preference_vectors import Sampler, at_vertices, dirichlet, on_grid
 from ....rm.data.scored_rows import Judged, load_judged
-from ....rm.data.streaming import PairStream, Place
+from ....rm.data.streaming import PairStream, StreamPosition
 from ....rm.errors import UsageError
 from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
 from ....rm.registry import load
 from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
 from ....rm.training.checkpointing import last_complete_checkpoint
-from ....rm.training.distributed import aside, is_sharded
+from ....rm.training.distributed import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
-from ...runs.processes import Process, shared_run_folder, told_by_leader, trained_by
-from ...runs.run_folder import data_hash, say, tell_rows, trust, write_manifest, write_rows
+from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder, trained_by
+from ...runs.run_folder import data_hash, log, log_rows, trust, write_manifest, write_rows
 from ...runs.training_signals import train_until_asked
 from .ensembles import make_boosted, make_ensemble
-from .scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown, tell_encoding
+from .scalar import Prepared, finish_scalar, log_encoding, objectives_of, prepare_scalar, shown
 from .settings import GuideConfig, TrainConfig
 from .several_settings import SeveralConfig
 
@@ -65,8 +65,8 @@ def train(
         held, held_rows = _load(config.eval_data, config, guide)
         if config.on_bad_row == "refuse":
             refuse_bad_rows(rows + held_rows)
-        tell_rows("data", rows)
-        tell_rows("eval_data", held_rows)
+        log_rows("data", rows)
+        log_rows("eval_data", held_rows)
         if config.kind in ("scalar", "multi_head"):
             prepared = prepare_scalar(config, names, several, arguments, data, held)
             facts = _run(prepared, config, arguments, work, here)
@@ -98,7 +98,7 @@ def train(
 def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
     """Weights and golden scores into the run's folder; where every process has a share, all of them take part."""
     if here.leads or is_sharded(model.model):
-        with aside(work, writes=here.leads) as folder:
+        with rank_0_folder(work, writes=here.leads) as folder:
             model.save(folder)
             write_golden(model, examples, folder)
 
@@ -146,7 +146,7 @@ def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[
             judged_pairs = Judged(
                 [replace(pair, wins={objective: pair.chance(OVERALL)}) for pair in pairs] if objective else pairs, []
             )
-        data = Judged(data.pairs + judged_pairs.pairs, data.answers + judged_pairs.answers)
+        data = Judged(data.pairs + judged_pairs.pairs, data.completions + judged_pairs.completions)
         report += read
     return data, report
 
@@ -169,7 +169,7 @@ def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig
 def _first_block(config: TrainConfig, guide: GuideConfig) -> tuple[Judged, RowReport]:
     """What can be checked and shown before training, of the pairs that come first."""
     stream = PairStream(config.data, list, block=config.stream_block, on_bad_row=config.on_bad_row)
-    pairs, _ = stream.read(Place())
+    pairs, _ = stream.read(StreamPosition())
     return Judged(pairs, []), stream.report
 
 
@@ -193,7 +193,7 @@ def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]
         return model, {}
     over = model.over_length([example for pair in pairs for example in pair.examples])
     if over:
-        say(f"data: {over} of {2 * len(pairs)} sequences exceed {model.contract.max_length} tokens and lose the start")
+        log(f"data: {over} of {2 * len(pairs)} sequences exceed {model.contract.max_length} tokens and lose the start")
     return model, {"over_length": over}
 
 
@@ -210,9 +210,9 @@ def _run(
         stream or prepared.encoding.rows,
         prepared.eval_rows,
     )
-    checkpoint = told_by_leader(last_complete_checkpoint(folder, say) if config.resume and here.leads else None)
+    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(folder, log) if config.resume and here.leads else None)
     if checkpoint:
-        say(f"resuming from {checkpoint.name}")
+        log(f"resuming from {checkpoint.name}")
     result = train_until_asked(trainer, checkpoint)
     facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
     if stream:
@@ -258,12 +258,12 @@ def _prepare_guide(
         per_batch=guide.per_batch,
         seed=arguments.seed,
     )
-    encoding = tell_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
+    encoding = log_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
     task.check(encoding.rows)
     eval_rows = None
     if eval_pairs:
         evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
-        eval_rows = tell_encoding("eval_data", evaluation, config).rows
+        eval_rows = log_encoding("eval_data", evaluation, config).rows
     more = partial(encode_preferences, model.encoder, objectives=guide.objectives, on_long=config.on_long)
     return Prepared(model, task, encoding, eval_rows, encode=more)
 

@@ -23,7 +23,7 @@ from ....rm.registry import load
 from ....rm.training.multi_objective_task import ObjectivesTask, encode_objectives, encode_scored, label_counts
 from ....rm.training.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pairs
 from ....rm.types import OVERALL, Example, PreferencePair, message_text
-from ...runs.run_folder import say, tell_costs, trust
+from ...runs.run_folder import log, log_costs, trust
 from ...settings.specs import build, parse_spec
 from .settings import GuideConfig, TrainConfig
 from .several_settings import LEARNED, POSITIVE, SeveralConfig
@@ -49,7 +49,7 @@ def objectives_of(config: TrainConfig, guide: GuideConfig) -> list[str]:
 def shown(data: Judged) -> list[Example]:
     """A conversation of every pair, chosen and rejected in turn, or else the rated answers."""
     return [pair.examples[index % 2] for index, pair in enumerate(data.pairs)] or [
-        answer.example for answer in data.answers
+        answer.example for answer in data.completions
     ]
 
 
@@ -63,14 +63,14 @@ def prepare_scalar(
 ) -> Prepared:
     """One objective, or several of which each learns from the pairs and the answers that speak of it."""
     outputs = (*names, OVERALL) if several.weights else tuple(names)
-    tell_costs("--weights", _checked(several.weights, names) or {})
+    log_costs("--weights", _checked(several.weights, names) or {})
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
     if len(names) > 1 and getattr(losses[names[0]], "reads_other", False):
         raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")
     if config.stream and getattr(losses[names[0]], "other", None) is not None:
         raise UsageError(f"--loss {config.loss} reads another model's gaps of all pairs; leave --stream out")
     model = build_scalar(config, outputs if len(names) > 1 else OBJECTIVES, data, arguments.seed)
-    say(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
+    log(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
     if len(names) == 1:
         task: Any = ScalarTask(losses[names[0]])
         known, known_held = (with_other_gaps(losses[names[0]], part.pairs, **trust(config)) for part in (data, held))
@@ -81,14 +81,16 @@ def prepare_scalar(
         return Prepared(model, task, encoding, eval_rows, encode=more)
     task = ObjectivesTask(losses, several.regression_weight)
     encoding = _encode_several(model, data, names, config, "data")
-    eval_rows = _encode_several(model, held, names, config, "eval_data").rows if held.pairs or held.answers else None
+    eval_rows = (
+        _encode_several(model, held, names, config, "eval_data").rows if held.pairs or held.completions else None
+    )
     task.check(encoding.rows)
     counts = label_counts(encoding.rows, names)
     for name, count in counts.items():
         said = f"{count['pairs']} pairs and {count['scores']} scores for '{name}'"
-        say(f"data: {said}, {count['unlabelled']} rows without")
+        log(f"data: {said}, {count['unlabelled']} rows without")
     more = partial(encode_objectives, model.encoder, objectives=names, on_long=config.on_long)
-    return Prepared(model, task, encoding, eval_rows, {"labels": counts}, None if data.answers else more)
+    return Prepared(model, task, encoding, eval_rows, {"labels": counts}, None if data.completions else more)
 
 
 def finish_scalar(
@@ -107,13 +109,13 @@ def finish_scalar(
         facts["length_term"] = {
             name: {"weight": term.weight.item(), "scale": term.scale.item()} for name, term in terms
         }
-        say(f"length explains, and scores leave out: {facts['length_term']}")
+        log(f"length explains, and scores leave out: {facts['length_term']}")
     if several.weights:
         weights = _checked(several.weights, names)
         if weights is None:
             pairs, positive = held.pairs or data.pairs, several.weights == POSITIVE
             weights = learned_weights(model, names, pairs, positive=positive)
-            say(f"learned weights: {weights}")
+            log(f"learned weights: {weights}")
         model = with_overall(model, weights)
         facts["weights"] = model.weights
     if config.kind == "multi_head":
@@ -159,15 +161,15 @@ def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged,
     if config.lora:
         raise UsageError("--lora adapts a backbone; name one with --model, or leave --lora out")
     examples = [example for pair in data.pairs for example in pair.examples]
-    examples += [answer.example for answer in data.answers]
+    examples += [answer.example for answer in data.completions]
     texts = [message_text(turn) for pair in data.pairs for turn in pair.prompt]
-    texts += [message_text(turn) for answer in data.answers for turn in answer.example.prompt]
-    texts += [example.answer for example in examples]
+    texts += [message_text(turn) for answer in data.completions for turn in answer.example.prompt]
+    texts += [example.completion for example in examples]
     tokenizer = small_tokenizer(texts, config.small_vocabulary)
     shape = small_config(tokenizer, hidden=config.small_hidden, layers=config.small_layers)
     model = scalar_from_config(shape, tokenizer, objectives=objectives, max_length=config.max_length, seed=seed)
     size = sum(parameter.numel() for parameter in model.model.parameters())
-    say(
+    log(
         f"no --model: built a small {shape.model_type} from scratch with {size:,} random weights and "
         f"{len(tokenizer):,} tokens learnt from the training text; name a pretrained backbone with --model "
         "for a useful reward model"
@@ -207,7 +209,7 @@ def _lora(config: TrainConfig) -> LoraConfig | None:
 def _encode(
     model: ScalarRewardModel, pairs: list[PreferencePair], objective: str, config: TrainConfig, name: str
 ) -> Encoding:
-    return tell_encoding(name, encode_pairs(model.encoder, pairs, objective, config.on_long), config)
+    return log_encoding(name, encode_pairs(model.encoder, pairs, objective, config.on_long), config)
 
 
 def _encode_several(
@@ -216,10 +218,10 @@ def _encode_several(
     """Pairs and rated answers in one account, which counts both as pairs."""
     parts = []
     labelled = any(name in pair.wins for pair in data.pairs for name in names)
-    if data.pairs and (labelled or not data.answers):
-        parts.append(tell_encoding(name, encode_objectives(model.encoder, data.pairs, names, config.on_long), config))
-    if data.answers:
-        parts.append(tell_encoding(name, encode_scored(model.encoder, data.answers, names, config.on_long), config))
+    if data.pairs and (labelled or not data.completions):
+        parts.append(log_encoding(name, encode_objectives(model.encoder, data.pairs, names, config.on_long), config))
+    if data.completions:
+        parts.append(log_encoding(name, encode_scored(model.encoder, data.completions, names, config.on_long), config))
     if not any(part.rows for part in parts):
         raise DataError(f"{name}: no row is left to train on; raise --max_length, or say --on_long truncate")
     return Encoding(
@@ -231,13 +233,13 @@ def _encode_several(
     )
 
 
-def tell_encoding(name: str, encoding: Encoding, config: TrainConfig) -> Encoding:
+def log_encoding(name: str, encoding: Encoding, config: TrainConfig) -> Encoding:
     """Say what was cut or left out."""
     if encoding.over_length:
         verb = "truncated" if config.on_long == "truncate" else "left out"
-        say(f"{name}: {encoding.over_length} of {encoding.pairs} pairs exceed {encoding.limit} tokens and were {verb}")
+        log(f"{name}: {encoding.over_length} of {encoding.pairs} pairs exceed {encoding.limit} tokens and were {verb}")
     if encoding.identical or encoding.unlabelled:
-        say(
+        log(
             f"{name}: {encoding.identical} pairs identical after truncation, {encoding.unlabelled} unlabelled, left out"
         )
     return encoding

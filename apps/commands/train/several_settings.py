@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ....rm.errors import UsageError
 from ....rm.models._combination import Rule, combine_by
-from ...settings.fields import as_list, say
+from ...settings.fields import as_list, setting
 from ...settings.specs import parse_spec
 
 LEARNED, POSITIVE = "learned", "learned_positive"
@@ -14,26 +14,28 @@ LEARNED, POSITIVE = "learned", "learned_positive"
 class SeveralConfig:
     """Several objectives (--kind scalar --objectives), heads (multi_head) or members (ensemble, boosted)."""
 
-    weights: str | None = say(
+    weights: str | None = setting(
         "Of several objectives, for an overall reward: helpful=0.7,harmless=0.3; or learned from the pairs' overall "
         "labels, or learned_positive.",
         default=None,
     )
-    regression_weight: float = say("Of the squared error of answers' scores, beside the loss of pairs.", default=1.0)
-    members: list[str] = say(
+    regression_weight: float = setting(
+        "Of the squared error of answers' scores, beside the loss of pairs.", default=1.0
+    )
+    members: list[str] = setting(
         "Trained reward models of an ensemble, or of a boosted model, the first stage first.", default_factory=list
     )
-    combine: str = say(
+    combine: str = setting(
         "How heads or members become one reward: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
         default="mean",
     )
-    heads: int = say("Of --kind multi_head, each with a mean and a standard deviation.", default=5)
-    head_form: str = say(
+    heads: int = setting("Of --kind multi_head, each with a mean and a standard deviation.", default=5)
+    head_form: str = setting(
         "What the heads learn: regression to the trained reward, or bradley_terry.", default="regression"
     )
-    head_steps: int = say("Of the heads' own training, on a trunk that stands.", default=300)
-    head_learning_rate: float = say("Of the heads' own training.", default=1e-2)
-    head_bootstrap: bool = say("Every head sees its own draw of the pairs.", default=True)
+    head_steps: int = setting("Of the heads' own training, on a trunk that stands.", default=300)
+    head_learning_rate: float = setting("Of the heads' own training.", default=1e-2)
+    head_bootstrap: bool = setting("Every head sees its own draw of the pairs.", default=True)
 
     def __post_init__(self):
         self.members = as_list(self.members)

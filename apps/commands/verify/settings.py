@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from ...settings.fields import given, say
+from ...settings.fields import given, setting
 
 
 @dataclass
 class VerifyConfig:
     """A run of `eval` to add up again."""
 
-    run: str = say("The run folder; may stand without the flag.", default="")
+    run: str = setting("The run folder; may stand without the flag.", default="")
 
     def validate(self) -> None:
         """Refuse what cannot be run."""

@@ -7,7 +7,7 @@ from typing import Any
 from ....benchmarks.worlds.garden import pairs, supervised
 from ....benchmarks.worlds.models import causal_lm, pretrain, tokenizer
 from ....rm.data.pairs import pair_row
-from ...runs.run_folder import run_folder, say, write_manifest, write_rows
+from ...runs.run_folder import log, run_folder, write_manifest, write_rows
 from .settings import WorldConfig
 
 SUPERVISED = 6000
@@ -21,7 +21,7 @@ def write_world(config: WorldConfig) -> dict[str, Any]:
         write_rows(work / "train.jsonl", map(pair_row, pairs(config.pairs, config.seed, "train")))
         write_rows(work / "valid.jsonl", map(pair_row, pairs(VALIDATION, config.seed, "validation")))
         write_rows(work / "test.jsonl", map(pair_row, pairs(config.test, config.seed, "test")))
-        say(f"toy world: {config.pairs} training and {config.test} test pairs; training the start policy")
+        log(f"toy world: {config.pairs} training and {config.test} test pairs; training the start policy")
         words = tokenizer()
         policy = causal_lm(words, config.architecture, config.seed)
         losses = pretrain(policy, words, supervised(SUPERVISED, config.seed), seed=config.seed)

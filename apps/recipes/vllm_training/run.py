@@ -32,7 +32,7 @@ from ....rm.errors import UsageError
 from ....rm.types import Example
 from ... import cli
 from ...rewards.judge import judge
-from ...runs.run_folder import say, write_json
+from ...runs.run_folder import log, write_json
 
 RECIPES = Path(__file__).parents[1]
 RECIPE = RECIPES / "vllm_training" / "rl.yaml"
@@ -53,7 +53,7 @@ def write_models(folder: Path, *, lessons: int = 300, steps: int = 400) -> None:
     recipe = ["--config", RECIPES / "demo.yaml", "--model", folder / "world" / "policy", "--disable_tqdm", "True"]
     verb("train", *recipe, *data, "--output", folder / "rm", "--overwrite")
     taught = judge_lessons(garden.supervised(lessons, seed=1))
-    texts = [turn["content"] for lesson in taught for turn in (*lesson.prompt, {"content": lesson.answer})]
+    texts = [turn["content"] for example in taught for turn in (*example.prompt, {"content": example.completion})]
     tokenizer = small_tokenizer(texts, WORDS)
     save(fresh(tokenizer, seed=1, positions=1024), tokenizer, taught, folder / "judge", steps=steps, batch_size=16)
 
@@ -68,7 +68,7 @@ def fresh(words: Any, *, seed: int, positions: int = 256) -> Any:
 def save(model: Any, words: Any, examples: Sequence[Example], folder: Path, **how: int) -> None:
     """Teach a language model and write it with its tokenizer."""
     loss = models.pretrain(model, words, examples, **how)[-1]
-    say(f"{folder.name}: {loss:.3f} nats per token after {how['steps']} steps")
+    log(f"{folder.name}: {loss:.3f} nats per token after {how['steps']} steps")
     model.save_pretrained(folder)
     words.save_pretrained(folder)
 
@@ -80,7 +80,7 @@ def judge_lessons(answers: Sequence[Example]) -> list[Example]:
     marks = LOWEST + ranks * (HIGHEST - LOWEST + 1) // len(answers)
     chat = scripted(lambda ask: '{"reasoning": "so", "score": 1}')
     pointwise(chat)(
-        [Case(str(index), answer.prompt, (answer.answer,) * 2, best=(0, 1)) for index, answer in enumerate(answers)]
+        [Case(str(index), answer.prompt, (answer.completion,) * 2, best=(0, 1)) for index, answer in enumerate(answers)]
     )
     replies = [json.dumps({"reasoning": "so", "score": int(mark)}) for mark in marks]
     return [Example(ask.messages, reply) for ask, reply in zip(chat.asked[::2], replies, strict=True)]
@@ -117,7 +117,7 @@ def start_servers(stack: ExitStack, folder: Path, python: str) -> dict[str, Kept
         servers[name] = server = KeptServer(folder / f"{name}.log", environment=QUIET)
         stack.callback(server.stop)
         server.start(judge_command(folder, python) if name == "judge" else rm_command(folder))
-        say(f"{name}: {server.url}")
+        log(f"{name}: {server.url}")
     return servers
 
 
@@ -154,7 +154,7 @@ def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> floa
     lines = run.with_name(f"{run.name}.partial") / "steps.jsonl"
     while running.poll() is None:
         if servers["first"].up and lines.exists() and len(lines.read_text().splitlines()) >= steps // 2:
-            say("the first reward server is stopped")
+            log("the first reward server is stopped")
             servers["first"].stop()
         time.sleep(0.5)
     if running.returncode:
@@ -162,7 +162,7 @@ def trained(folder: Path, servers: Mapping[str, KeptServer], steps: int) -> floa
     return time.monotonic() - started
 
 
-def told(run: Path) -> dict[str, Any]:
+def summary(run: Path) -> dict[str, Any]:
     """What the run's steps say: means over its first and last tenth, restarts and lags."""
     steps = [json.loads(line) for line in (run / "steps.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [row for row in steps if "reward" in row]
@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         servers = start_servers(stack, given.folder, python)
         about = judged(servers["judge"].url)
         seconds = trained(given.folder, servers, given.steps)
-    results = told(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
+    results = summary(given.folder / "run") | {"judge": about, "seconds": seconds, "vllm": vllm_version(python)}
     results |= {"recipe": "apps/recipes/vllm_training/rl.yaml", "stopped_halfway": "the first of two reward servers"}
     results |= {"machine": machine("cpu") | {"dtype": "float32"}}
     print(json.dumps(results))

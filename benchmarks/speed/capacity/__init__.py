@@ -25,11 +25,11 @@ from ....policy.composition.rows import bounds_of_rows
 from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
 from ....policy.decoding.guided import decode
 from ....policy.decoding.language_models import language_model
-from ....policy.training.forward import Answers, install
+from ....policy.training.forward import CompletionBatch, install
 from ....rm.adapters.adapter import attach
 from ....rm.adapters.settings import AdapterSettings
 from ....rm.backbones.loading import classifier_from_config, sequence_scores, sharing
-from ....rm.backbones.logprobs import answer_logprobs
+from ....rm.backbones.logprobs import completion_logprobs
 from ....rm.capacity.choices import PRECISIONS
 from ....rm.capacity.decoding import Decoding, Guiding, decoding_bytes
 from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_flops
@@ -170,7 +170,7 @@ def _scalar_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> 
 
 def _answer_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:
     start = torch.full((len(tokens),), prompt)
-    return lambda: _pairs(answer_logprobs(model, tokens, attention, start).sum(1))
+    return lambda: _pairs(completion_logprobs(model, tokens, attention, start).sum(1))
 
 
 def _pairs(rewards: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ def _policy_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> 
     """Return the loss of `PolicyTrainer`: PPO's clip rule on the log-probabilities of one forward."""
     install(model.get_base_model() if hasattr(model, "get_base_model") else model)
     response = attention[:, prompt:]
-    answers = Answers(tokens, attention, torch.full((len(tokens),), prompt), response)
+    answers = CompletionBatch(tokens, attention, torch.full((len(tokens),), prompt), response)
     weights = response / response.sum()
     rule = ClipRule((0.8, 1.2), (0.8, 1.2))
 
@@ -276,7 +276,7 @@ def decoded_bytes(guiding: Guiding, rows: int, size: DecodingSize) -> tuple[int,
     else:
         engine = SharedBackbone(bench.guide(from_layer=adapters.from_layer), late=guiding == "late")
     requests = bench.requests(rows)
-    guides = engine.voices if isinstance(engine, SeparateModels) else []
+    guides = engine.guide_models if isinstance(engine, SeparateModels) else []
     weights = [weight for model in (engine.base, *guides) for weight in language_model(model).parameters()]
     with LiveBytes(weights) as live:
         live.restart()

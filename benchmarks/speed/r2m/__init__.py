@@ -37,12 +37,12 @@ from ....policy.advantages.grpo import grpo
 from ....policy.aggregations.token_mean import token_mean
 from ....policy.composition.algorithm import Algorithm
 from ....policy.losses.ppo import ppo
-from ....policy.rewards.r2m import OnlineFeedback
-from ....policy.rewards.r2m_controls import CONTROLS, FeedbackArguments
+from ....policy.rewards.r2m import OnlineR2M
+from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.arguments import PolicyArguments
 from ....policy.training.trainer import PolicyTrainer
-from ....rm.models.r2m import FeedbackRewardModel
+from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import scalar_from_config
 from ...statistics.cluster_bootstrap import t_interval
 from .. import policy
@@ -129,8 +129,8 @@ def source(name: str, size: Size, start: Any) -> Any:
     body = scalar_from_config(copy.deepcopy(start.config), tokenizer(size.vocabulary))
     if name == "scalar":
         return body
-    model = FeedbackRewardModel.on(body, size.hidden, size.inner)
-    return OnlineFeedback(model, size.steps, FeedbackArguments(**CONTROLS.get(name, {})))
+    model = R2MRewardModel.on(body, size.hidden, size.inner)
+    return OnlineR2M(model, size.steps, R2MArguments(**CONTROLS.get(name, {})))
 
 
 def loop(rewards: Any, size: Size, answers: Answers, start: Any, folder: str) -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ....kernels.r2m_attention import absorbed, attend, example, reference
-from ....policy.rewards.r2m import OnlineFeedback
+from ....policy.rewards.r2m import OnlineR2M
 from ....policy.types import Cycle
 
 
@@ -62,12 +62,12 @@ def predicted_bytes(shape: Shape) -> dict[str, int]:
     }
 
 
-def held_bytes(source: OnlineFeedback, cycle: Cycle) -> dict[str, int]:
+def held_bytes(source: OnlineR2M, cycle: Cycle) -> dict[str, int]:
     """Count the bytes of a source that trains its head, after an update and after rating the cycle's completions."""
     annotation = source._annotation(cycle)
     optimizer = source.optimizer.state.values() if source.optimizer else ()
     return {
-        "states": bytes_of(source._lesson(cycle, annotation).states),
+        "states": bytes_of(source._update_batch(cycle, annotation).states),
         "tokens": bytes_of([annotation.tokens, annotation.rewards]),
         "head": bytes_of(source.learning),
         "optimizer": bytes_of(tensor for state in optimizer for tensor in state.values()),

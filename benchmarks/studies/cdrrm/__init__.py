@@ -3,22 +3,22 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from ...types import Say, Study
+from ...types import Log, Study
 from .._job_cache import run_jobs
 from .claims import claims
 from .plan import POINTS, Plan, Results
 from .report import figure, text
 
 
-def cdrrm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
+def cdrrm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Judge pairs whose truth is known under rubrics of several origins, over a sweep of a simulated judge's biases.
 
     No data are read. All results are stored in `cache`. `rows` shortens everything, for a dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
     for name, jobs in plan.stages():
-        say(name)
-        run_jobs(jobs, cache, workers, say)
+        log(name)
+        run_jobs(jobs, cache, workers, log)
     results = Results.of(plan, cache)
     results_of_claims = claims(results)
     facts = {

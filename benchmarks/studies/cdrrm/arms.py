@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ....judges.cdrrm.filter import Kept, reasons, verify
+from ....judges.cdrrm.filter import FilteredRubric, reasons, verify
 from ....judges.cdrrm.generator import Record, generate, generator_records, prompt_only_ask, rubric_json, rule_with
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.ruling import Ruling
@@ -64,7 +64,7 @@ class Corpus(Job):
         written = [*map(Synthesis, generate(teacher, shown))] if self.leaky else synthesise(teacher, shown)
         judge = SimulatedJudge(seed=self.seed)
         filtered = verify(judge, shown, written) if self.filtered else [*map(_unfiltered, shown, written)]
-        kept_pairs = {index: pair for index, pair in enumerate(filtered) if isinstance(pair, Kept)}
+        kept_pairs = {index: pair for index, pair in enumerate(filtered) if isinstance(pair, FilteredRubric)}
         return {
             "place": np.array([*kept_pairs], int),
             "rubric": np.array([rubric_json(pair.rubric) for pair in kept_pairs.values()]),
@@ -73,7 +73,7 @@ class Corpus(Job):
             "reasons": np.array(json.dumps(reasons(filtered))),
         }
 
-    def _records(self, kept_pairs: Sequence[Kept]) -> list[Record]:
+    def _records(self, kept_pairs: Sequence[FilteredRubric]) -> list[Record]:
         return [] if self.leaky else generator_records(kept_pairs, contrast_first=True)
 
     def learnt(self, cache: Path, n: int) -> LearntGenerator:
@@ -95,10 +95,10 @@ def _chosen_first(pair: PreferencePair) -> Sides:
     return Sides(pair.prompt, pair.chosen, pair.rejected, "A")
 
 
-def _unfiltered(shown: Sides, written: Synthesis) -> Kept | Rejected:
+def _unfiltered(shown: Sides, written: Synthesis) -> FilteredRubric | Rejected:
     if isinstance(written.rubric, Rejected):
         return written.rubric
-    return Kept(shown, written.rubric, useful=False, diagnoses=written.diagnoses)
+    return FilteredRubric(shown, written.rubric, useful=False, diagnoses=written.diagnoses)
 
 
 # ---- rubrics for the judged pairs ----

@@ -16,7 +16,7 @@ class Claim(NamedTuple):
     """A claim, the measured figures, and whether it holds."""
 
     claim: str
-    found: str
+    measured: str
     holds: bool
 
 

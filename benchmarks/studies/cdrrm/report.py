@@ -35,7 +35,7 @@ def text(results: Results, judged_claims: Sequence[Claim]) -> str:
 
 def _head(results: Results, judged_claims: Sequence[Claim]) -> list[str]:
     plan = results.plan
-    lines = [[claim.claim, claim.found, "yes" if claim.holds else "**no**"] for claim in judged_claims]
+    lines = [[claim.claim, claim.measured, "yes" if claim.holds else "**no**"] for claim in judged_claims]
     return [
         "# CDRRM: rubrics from contrast, with a simulated judge and teacher",
         "",

@@ -21,7 +21,7 @@ from ...statistics.overoptimisation import (
     hump_table,
     matched_table,
 )
-from ...types import Say, Study
+from ...types import Log, Study
 from ...worlds.guides import Base
 from .._job_cache import Arrays, Job, run_jobs
 from .._policy_runs import HELD_OUT, OWN_SAMPLES, BestOfN, Loop, Proxy
@@ -99,7 +99,7 @@ class Results(NamedTuple):
 
 
 def overoptimisation(
-    cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print
+    cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print
 ) -> Study:
     """Train policies by GRPO, RLOO and PPO in the garden world and measure the true reward during training.
 
@@ -119,8 +119,8 @@ def overoptimisation(
         ("best of n", [*plan.best("good"), *plan.best("weak")]),
     ]
     for name, jobs in stages:
-        say(name)
-        run_jobs(jobs, cache, workers, say)
+        log(name)
+        run_jobs(jobs, cache, workers, log)
     records = {name: _records(loops[name], plan.best(name), cache) for name in ("good", "weak")}
     critic = {name: [run.result(cache) for run in arm] for name, arm in loops["critic"].items()}
     results = Results(plan, records["good"], records["weak"], critic, _accuracies(proxies, cache))
@@ -161,7 +161,7 @@ class Criterion(NamedTuple):
     """A claim, the measured figures, and whether it holds."""
 
     claim: str
-    found: str
+    measured: str
     holds: bool
 
 
@@ -221,7 +221,7 @@ def text(results: Results) -> str:
 
 def _head(results: Results) -> list[str]:
     plan, checked = results.plan, criteria(results)
-    lines = [[criterion.claim, criterion.found, "yes" if criterion.holds else "**no**"] for criterion in checked]
+    lines = [[criterion.claim, criterion.measured, "yes" if criterion.holds else "**no**"] for criterion in checked]
     return [
         "# Over-optimisation of reward models by GRPO, RLOO and PPO",
         "",
@@ -230,7 +230,7 @@ def _head(results: Results) -> list[str]:
         "prompts that training does not see are rated; a step is 64 answers, 8 to a prompt. Gains are in standard "
         "deviations of the start policy's answers; brackets are Student's 95 % intervals over seeds.",
         "",
-        table(["claim", "found", "holds"], lines),
+        table(["claim", "measured", "holds"], lines),
     ]
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from ...statistics.cluster_bootstrap import Estimate
 from ...statistics.overoptimisation import Record, figure
-from ...types import Say, Study
+from ...types import Log, Study
 from ...worlds.guides import Base
 from ...worlds.policies import LONGEST
 from .._job_cache import Job, run_jobs
 from .._policy_runs import HELD_OUT, OWN_SAMPLES, Loop, Proxy
 from .report import Claim, claims, claims_table, design_note, facts, facts_table, gold_table
-from .runs import EPOCHS, JUDGE, MEMBERS, PESSIMISM, SAMPLES, Arm, FeedbackRun
+from .runs import EPOCHS, JUDGE, MEMBERS, PESSIMISM, SAMPLES, Arm, R2MRun
 
 AHEAD = 5
 R2M = Arm()
@@ -84,11 +84,11 @@ class Plan:
         """Return a plan for a dry run, in which everything is run and nothing is learnt."""
         return cls(seed, seeds=1, other_seeds=1, cycles=2, every=1, asked=rows, groups=3, group=3, share=0.02)
 
-    def runs(self) -> dict[str, list[FeedbackRun]]:
+    def runs(self) -> dict[str, list[R2MRun]]:
         """Return the runs of every arm at every seed."""
         seeds_of_arms = [(MAIN_ARMS, self.seeds), (OTHER_ARMS, self.other_seeds)]
         return {
-            name: [FeedbackRun(self.loop(name, seed), Arm(**arm)) for seed in range(self.seed, self.seed + seeds)]
+            name: [R2MRun(self.loop(name, seed), Arm(**arm)) for seed in range(self.seed, self.seed + seeds)]
             for arms, seeds in seeds_of_arms
             for name, arm in arms.items()
         }
@@ -123,7 +123,7 @@ class Results(NamedTuple):
     """Accuracies of the proxies."""
 
 
-def r2m(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
+def r2m(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Train policies on R2M and its controls in the garden, and compare gold at equal KL from the start policy.
 
     No data are read. Trained models are stored in `cache`. `rows` shortens everything, for a dry run.
@@ -131,11 +131,11 @@ def r2m(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
     runs = plan.runs()
     for stage in stages(runs):
-        run_jobs(stage, cache, workers, say)
+        run_jobs(stage, cache, workers, log)
     return build_study(results(plan, runs, cache))
 
 
-def stages(runs: Mapping[str, Sequence[FeedbackRun]]) -> list[Sequence[Job]]:
+def stages(runs: Mapping[str, Sequence[R2MRun]]) -> list[Sequence[Job]]:
     """Return the jobs in order of dependency; runs by seed, the main arms `AHEAD` seeds ahead of the others."""
     every = [run for arm in runs.values() for run in arm]
     turn = {run: run.loop.base.seed + AHEAD * (arm in OTHER_ARMS) for arm, arm_runs in runs.items() for run in arm_runs}
@@ -144,7 +144,7 @@ def stages(runs: Mapping[str, Sequence[FeedbackRun]]) -> list[Sequence[Job]]:
     return [[proxy.base for proxy in proxies], [*proxies], [*taught], sorted(every, key=turn.__getitem__)]
 
 
-def results(plan: Plan, runs: Mapping[str, Sequence[FeedbackRun]], cache: Path) -> Results:
+def results(plan: Plan, runs: Mapping[str, Sequence[R2MRun]], cache: Path) -> Results:
     """Read the results of all runs from the cache."""
     by_seed = {arm: [(run.loop.base.seed, run.result(cache)) for run in arm_runs] for arm, arm_runs in runs.items()}
     records = [

@@ -120,7 +120,7 @@ class Claim(NamedTuple):
 
     name: str
     sentence: str
-    found: Estimate
+    measured: Estimate
     seeds: int
     sign: int
     """-1: below 0, +1: above 0, 0: not above 0."""
@@ -133,7 +133,7 @@ class Claim(NamedTuple):
     @property
     def verdict(self) -> str:
         """Return the verdict by the interval, for controls; claims about R2M are unsettled, see `design_note`."""
-        low, high = self.found.low, self.found.high
+        low, high = self.measured.low, self.measured.high
         if np.isnan(low):
             return "unknown"
         if not self.is_control:
@@ -223,7 +223,8 @@ def format_estimate(estimate: Estimate) -> str:
 def claims_table(decided: Sequence[Claim]) -> str:
     """Return the table of all claims with their measured differences."""
     lines = [
-        [claim.name, claim.sentence, format_estimate(claim.found), str(claim.seeds), claim.verdict] for claim in decided
+        [claim.name, claim.sentence, format_estimate(claim.measured), str(claim.seeds), claim.verdict]
+        for claim in decided
     ]
     return table(["", "claim", "difference", "seeds", "holds"], lines)
 

@@ -9,15 +9,15 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedModel
 
-from ....policy.decoding.language_models import voice
-from ....policy.rewards.r2m import Anchor, OnlineFeedback
-from ....policy.rewards.r2m_controls import CONTROLS, FeedbackArguments, stale
+from ....policy.decoding.language_models import decoding_model
+from ....policy.rewards.r2m import Anchor, OnlineR2M
+from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
 from ....policy.training.forward import states_of
 from ....rm.backbones.tokenization import Encoder
 from ....rm.data.labelling import by_reward
 from ....rm.losses.bradley_terry import bradley_terry
 from ....rm.models.ensemble import EnsembleRewardModel
-from ....rm.models.r2m import FeedbackRewardModel
+from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import ScalarRewardModel
 from ....rm.training.trainer import ScalarTask, encode_pairs
 from ....rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, RewardModel, prompt_text
@@ -39,21 +39,21 @@ SAMPLES = 192  # of the start policy, for mapping rewards to gold's scale
 _sure = by_reward(garden.gold())
 
 
-def _coin(prompt: Messages, answers: tuple[str, str], use: str) -> float:
+def _coin(prompt: Messages, completions: tuple[str, str], use: str) -> float:
     """Return a pseudo-random number in [0, 1) that does not depend on the order of the responses."""
-    text = "\n".join([use, prompt_text(prompt), *sorted(answers)])
+    text = "\n".join([use, prompt_text(prompt), *sorted(completions)])
     return zlib.crc32(text.encode()) / 2**32
 
 
-def _judge(prompt: Messages, answers: tuple[str, str]) -> float:
+def _judge(prompt: Messages, completions: tuple[str, str]) -> float:
     """Return gold's label, flipped in one pair of five."""
-    sure = _sure(prompt, answers)
-    return sure if _coin(prompt, answers, "judge") < JUDGE else 1 - sure
+    sure = _sure(prompt, completions)
+    return sure if _coin(prompt, completions, "judge") < JUDGE else 1 - sure
 
 
-def _random(prompt: Messages, answers: tuple[str, str]) -> float:
+def _random(prompt: Messages, completions: tuple[str, str]) -> float:
     """Return a random label, independent of the responses' quality."""
-    return float((_coin(prompt, answers, "random") < 0.5) == (answers[0] < answers[1]))
+    return float((_coin(prompt, completions, "random") < 0.5) == (completions[0] < completions[1]))
 
 
 LABELLERS: Mapping[str, Labeller] = {"gold": _sure, "judge": _judge, "random": _random}
@@ -88,8 +88,8 @@ class Pretrained(Job):
 
 
 def _labelled(first: Example, second: Example) -> PreferencePair:
-    chance = _sure(first.prompt, (first.answer, second.answer))
-    return PreferencePair("", first.prompt, first.answer, second.answer, wins={OVERALL: chance})
+    chance = _sure(first.prompt, (first.completion, second.completion))
+    return PreferencePair("", first.prompt, first.completion, second.completion, wins={OVERALL: chance})
 
 
 @dataclass(frozen=True)
@@ -120,20 +120,20 @@ class Arm:
         """Return the pretraining job, with as many labels as a quarter of all groups."""
         return Pretrained(self.proxies(loop)[0], loop.rows // loop.group * (loop.steps // loop.passes) // 4)
 
-    def source(self, loop: Loop, start: PreTrainedModel, cache: Path) -> "OnlineFeedback | EnsembleRewardModel":
+    def source(self, loop: Loop, start: PreTrainedModel, cache: Path) -> "OnlineR2M | EnsembleRewardModel":
         """Build the reward on which the policy is trained."""
         models = [proxy.load(cache) for proxy in self.proxies(loop)]
         if self.body == "ensemble":
             return EnsembleRewardModel(models, [str(proxy) for proxy in self.proxies(loop)], PESSIMISM)
         body = self.taught(loop).load(cache) if self.body == "pretrained" else models[0]
         width, seed = start.config.hidden_size, loop.base.seed
-        model = FeedbackRewardModel.on(body, width, width, zero_out=self.zero_out, seed=seed)
+        model = R2MRewardModel.on(body, width, width, zero_out=self.zero_out, seed=seed)
         groups = max(1, round(self.share * loop.rows / loop.group))
         anchor = None if self.labels == "own" else Anchor(LABELLERS[self.labels], groups, only=True)
-        return OnlineFeedback(model, loop.steps // loop.passes, self._arguments(start, seed), anchor=anchor)
+        return OnlineR2M(model, loop.steps // loop.passes, self._arguments(start, seed), anchor=anchor)
 
-    def _arguments(self, start: PreTrainedModel, seed: int) -> FeedbackArguments:
-        arguments = FeedbackArguments(
+    def _arguments(self, start: PreTrainedModel, seed: int) -> R2MArguments:
+        arguments = R2MArguments(
             learning_rate=self.learning_rate,
             alpha=self.alpha,
             floor=self.floor,
@@ -142,12 +142,12 @@ class Arm:
             seed=seed,
         )
         if self.control == "stale":
-            return replace(arguments, reads=stale(start, voice(start, tokenizer()).encoder))
+            return replace(arguments, reads=stale(start, decoding_model(start, tokenizer()).encoder))
         return replace(arguments, **CONTROLS[self.control]) if self.control else arguments
 
 
 @dataclass(frozen=True)
-class FeedbackRun(Job):
+class R2MRun(Job):
     """A policy trained on one arm's reward model."""
 
     libraries = Loop.libraries
@@ -167,7 +167,7 @@ class FeedbackRun(Job):
         frozen = self.arm.proxies(self.loop)[0].load(cache)
         judged = _Judged(source, frozen, start, self.loop.base.seed)
         curves = self.loop.train(start, source, judged)
-        return curves | {"calls": np.array(source.calls if isinstance(source, OnlineFeedback) else 0)}
+        return curves | {"calls": np.array(source.calls if isinstance(source, OnlineR2M) else 0)}
 
 
 # ---- evaluation of a policy ----
@@ -182,7 +182,7 @@ class _Judged:
 
     def __init__(self, source: Any, frozen: RewardModel, start: PreTrainedModel, seed: int):
         self.source, self.frozen = source, frozen
-        self.encoder: Encoder = voice(start, tokenizer()).encoder
+        self.encoder: Encoder = decoding_model(start, tokenizer()).encoder
         unseen = split_prompts()[1]
         self.samples = sample(start, [unseen[index % len(unseen)] for index in range(SAMPLES)], seed=500 + seed)
         self.truth = garden.gold().rate(self.samples)[:, 0]
@@ -203,7 +203,7 @@ class _Judged:
         }
 
     def _rate(self, policy: PreTrainedModel, answers: list[Example]) -> np.ndarray:
-        states = [states_of(policy, self.encoder, answers)] if isinstance(self.source, OnlineFeedback) else []
+        states = [states_of(policy, self.encoder, answers)] if isinstance(self.source, OnlineR2M) else []
         rate: Callable[..., np.ndarray] = self.source.rate
         return rate(answers, *states)[:, 0]
 

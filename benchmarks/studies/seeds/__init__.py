@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ...report import table
 from ...statistics.cluster_bootstrap import Estimate, t_interval
 from ...statistics.fronts import COLOURS, CONTROL
-from ...types import Say, Study
+from ...types import Log, Study
 from ...worlds.guides import Base
 from .._job_cache import run_jobs
 from .side_by_side import MEASURES, RECIPES, Budget, Comparison, Recipe, Side, compare, recipes
@@ -53,7 +53,7 @@ def seeds(
     workers: int = 2,
     rows: int | None = None,
     only: Sequence[str] = (),
-    say: Say = print,
+    log: Log = print,
 ) -> Study:
     """Run every recipe of `benchmarks/recipes/seeds`, or those in `only`, and compare it with its plain loop.
 
@@ -61,19 +61,19 @@ def seeds(
     dry run.
     """
     plan = Plan(seed) if rows is None else Plan.short(seed, rows)
-    return compare_with_plain("seeds", TITLE, plan, cache, workers=workers, only=only, say=say)
+    return compare_with_plain("seeds", TITLE, plan, cache, workers=workers, only=only, log=log)
 
 
 def compare_with_plain(
-    name: str, title: str, plan: Plan, cache: Path, *, workers: int, only: Sequence[str], say: Say
+    name: str, title: str, plan: Plan, cache: Path, *, workers: int, only: Sequence[str], log: Log
 ) -> Study:
     """Run the study of the recipes in the folder `name` of `benchmarks/recipes`."""
     chosen = recipes(only, RECIPES / name)
-    say("start policies")
-    run_jobs(plan.bases(), cache, workers, say)
+    log("start policies")
+    run_jobs(plan.bases(), cache, workers, log)
     sides = {name: plan.sides(recipe) for name, recipe in chosen.items()}
-    say("plain loops and systems")
-    run_jobs([job for pair in sides.values() for side in pair for job in side], cache, workers, say)
+    log("plain loops and systems")
+    run_jobs([job for pair in sides.values() for side in pair for job in side], cache, workers, log)
     comparisons = {
         name: compare(chosen[name], *([job.result(cache) for job in side] for side in pair))
         for name, pair in sides.items()

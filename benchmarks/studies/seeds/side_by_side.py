@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ....policy.decoding.engines import SeparateModels
 from ....policy.decoding.guided import decode
-from ....policy.decoding.language_models import voice
+from ....policy.decoding.language_models import decoding_model
 from ....policy.decoding.requests import Request
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.data.pairs import pair_row
@@ -30,7 +30,7 @@ from ...statistics.cluster_bootstrap import Estimate, t_interval
 from ...worlds import garden
 from ...worlds.guides import Base
 from ...worlds.models import tokenizer
-from ...worlds.policies import LONGEST, TOGETHER, gold_accuracy
+from ...worlds.policies import BATCH_SIZE, LONGEST, gold_accuracy
 from .._job_cache import Arrays, Job
 from .._policy_runs import split_prompts
 
@@ -167,7 +167,9 @@ class Side(Job):
             Request(prompt, seed=self.base.seed * 1_000_000 + index, max_new_tokens=LONGEST)
             for index, prompt in enumerate(prompts)
         ]
-        completions = decode(SeparateModels(voice(trained, tokenizer())), requests, batch_size=TOGETHER, progress=False)
+        completions = decode(
+            SeparateModels(decoding_model(trained, tokenizer())), requests, batch_size=BATCH_SIZE, progress=False
+        )
         answers = [Example(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
         return {"gold": garden.gold().rate(answers)[:, 0].mean(), "right": float(np.mean(garden.verify(answers)))}
 

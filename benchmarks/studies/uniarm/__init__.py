@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...statistics.fronts import Measured, control_figure, divergence_figure, front_figure, shuffled, weight_figure
-from ...types import Say, Study
+from ...types import Log, Study
 from ...worlds.exact_guides import Exact
 from .._job_cache import Job, run_jobs
 from .plan import (
@@ -29,7 +29,7 @@ from .results import Results, criteria, exact_results, measure, sizes
 UNITS = "gold reward"
 
 
-def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, say: Say = print) -> Study:
+def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
     """Train guides in worlds with a known reward function, and measure how well preferences control them.
 
     No data are read. Trained models and completions are stored in `cache`. `rows` shortens everything, for a dry run.
@@ -43,8 +43,8 @@ def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = N
         "ablations": ablation_fronts(plan),
     }
     exact = {objectives: exact_jobs(plan, objectives) for objectives in (2, 3)}
-    _run(groups, exact, cache, workers, say)
-    say("aggregating")
+    _run(groups, exact, cache, workers, log)
+    log("aggregating")
     measured = {
         group: {name: measure(fronts, cache) for name, fronts in methods.items()} for group, methods in groups.items()
     }
@@ -65,7 +65,7 @@ def _run(
     exact: Mapping[int, Mapping[str, Sequence[Exact]]],
     cache: Path,
     workers: int,
-    say: Say,
+    log: Log,
 ) -> None:
     """Run the jobs of the bases, then of each group; jobs shared by groups run once."""
     fronts = {
@@ -79,8 +79,8 @@ def _run(
         stages += [(f"{name}: guides", guides[name]), (f"{name}: fronts", fronts[name])]
     stages += [("known optimum", [job for methods in exact.values() for jobs in methods.values() for job in jobs])]
     for name, jobs in stages:
-        say(name)
-        run_jobs(jobs, cache, workers, say)
+        log(name)
+        run_jobs(jobs, cache, workers, log)
 
 
 # ---- figures ----

@@ -133,7 +133,7 @@ def direction(measure: str, difference: Estimate) -> str:
 
 def _must_hold(results: Results) -> list[str]:
     checked = criteria(results)
-    lines = [[criterion.claim, criterion.found, "met" if criterion.met else "**not met**"] for criterion in checked]
+    lines = [[criterion.claim, criterion.measured, "met" if criterion.met else "**not met**"] for criterion in checked]
     geometry = [
         "",
         "On the half: above a straight front the box of its middle point is half of the triangle by geometry, and "

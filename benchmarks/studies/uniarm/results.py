@@ -75,7 +75,7 @@ class Criterion(NamedTuple):
     """A claim, the measured figures, and whether it is met."""
 
     claim: str
-    found: str
+    measured: str
     met: bool
 
 

@@ -1,4 +1,4 @@
-"""Answers by vLLM in a process of its own, which is restarted on the saved policy as training goes on."""
+"""Completions by vLLM in a process of its own, which is restarted on the saved policy as training goes on."""
 
 import importlib.util
 import os
@@ -33,12 +33,13 @@ def vllm(
     folder: str = "",
     seed: int = 0,
 ) -> Rollouts:
-    """A server of this run's own writes the answers; every `every` steps it is restarted on the policy as it is then.
+    """A server of this run's own writes the completions; every `every` steps it is restarted on the policy as it is
+    then.
 
-    This works where weights cannot be pushed into a running engine, as on a CPU. In between the answers are an older
-    policy's: ratios are taken against the log-probabilities that the server says, and `rollouts/lag` logs by how many
-    steps it is older. An evaluation is always the present policy's. `rollouts/restart_seconds` are those of saving and
-    starting.
+    This works where weights cannot be pushed into a running engine, as on a CPU. In between the completions are an
+    older policy's: ratios are taken against the log-probabilities that the server says, and `rollouts/lag` logs by how
+    many steps it is older. An evaluation is always the present policy's. `rollouts/restart_seconds` are those of
+    saving and starting.
 
     `python` has vLLM, by default $REWARDLAB_VLLM_PYTHON or this interpreter; `options` are further flags of vLLM's
     server, whose output goes to vllm.log in the run folder; one start takes at most `seconds`. The policy is saved
@@ -93,7 +94,7 @@ class _Rollouts:
         return lambda port: [self.python, "-m", SERVER, *flags, "--port", str(port), *self.options]
 
     def stop(self) -> None:
-        """End the server and remove what it served; the next answers start it anew."""
+        """End the server and remove what it served; the next completions start it anew."""
         if self.server is not None:
             self.server.stop()
             shutil.rmtree(self.saved, ignore_errors=True)

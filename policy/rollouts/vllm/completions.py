@@ -1,4 +1,4 @@
-"""Answers from servers that speak OpenAI's completions protocol with token ids, such as vLLM's."""
+"""Completions from servers that speak OpenAI's completions protocol with token ids, such as vLLM's."""
 
 import math
 import os
@@ -18,7 +18,7 @@ KEY = "VLLM_API_KEY"  # the environment variable that vLLM's own server reads
 def server_rollouts(
     urls: str | Sequence[str], *, timeout: float = 600.0
 ) -> Callable[[Sequence[Any], Any], dict[str, list]]:
-    """A rollout function of TRL's trainers: servers write the answers, token for token as they drew them.
+    """A rollout function of TRL's trainers: servers write the completions, token for token as they drew them.
 
     `urls` are the servers' roots, as in http://127.0.0.1:8000. Each has a saved policy, which may lag behind the one
     that learns: its log-probabilities go along, and ratios are taken against them. Start vLLM's with
@@ -66,7 +66,7 @@ def sampling(trainer: Any) -> dict[str, Any]:
 
 
 def group_size(trainer: Any) -> int:
-    """Answers to one prompt, which stand together."""
+    """Completions to one prompt, which stand together."""
     return int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
 
 
@@ -76,9 +76,11 @@ def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout
     asked = {"model": model, "prompt": ids, **how, "logprobs": 0, "return_token_ids": True}
     choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda choice: choice["index"])
     if len(choices) != len(ids):
-        raise DataError(f"{url}: {len(choices)} answers to {len(ids)} prompts")
+        raise DataError(f"{url}: {len(choices)} completions to {len(ids)} prompts")
     if not all(choice.get("token_ids") for choice in choices):
-        raise UsageError(f"{url}: its answers have no token_ids; take a server that knows return_token_ids, as vLLM's")
+        raise UsageError(
+            f"{url}: its completions have no token_ids; take a server that knows return_token_ids, as vLLM's"
+        )
     return choices
 
 
@@ -125,14 +127,14 @@ def _logprobs(choice: dict[str, Any]) -> list[float]:
 
 
 def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
-    """What a server answers in JSON; that it does not is a `DataError`."""
+    """What a server completions in JSON; that it does not is a `DataError`."""
     headers = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
     try:
         call = httpx.get if body is None else httpx.post
-        answer = call(address, headers=headers, timeout=timeout, **({} if body is None else {"json": body}))
-        answer.raise_for_status()
-        return answer.json()
+        completion = call(address, headers=headers, timeout=timeout, **({} if body is None else {"json": body}))
+        completion.raise_for_status()
+        return completion.json()
     except httpx.HTTPStatusError as error:
         raise DataError(f"{address}: {error.response.status_code} {error.response.text[:200]}") from error
     except (httpx.HTTPError, ValueError) as error:
-        raise DataError(f"{address}: no answer ({error}); is the server up?") from error
+        raise DataError(f"{address}: no completion ({error}); is the server up?") from error

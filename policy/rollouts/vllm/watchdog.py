@@ -32,16 +32,16 @@ def watch(command: list[str], parent: int = 0) -> int:
 
 def end(child: subprocess.Popen, grace: float = GRACE) -> None:
     """Ask the group to end, and kill what is left of it."""
-    tell(child.pid, signal.SIGTERM)
+    send_signal(child.pid, signal.SIGTERM)
     until = time.monotonic() + grace
-    while tell(child.pid, 0) and time.monotonic() < until:
+    while send_signal(child.pid, 0) and time.monotonic() < until:
         child.poll()  # one that has ended and that nobody has waited for is still a member
         time.sleep(LOOK / 4)
-    tell(child.pid, signal.SIGKILL)
+    send_signal(child.pid, signal.SIGKILL)
     child.wait()
 
 
-def tell(group: int, sign: int) -> bool:
+def send_signal(group: int, sign: int) -> bool:
     """Send a signal to a process group; whether there is one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, sign)

@@ -138,7 +138,7 @@ def test_a_run_resumes_under_its_own_settings_only(rl, monkeypatch):
 
 
 def some_words(name="bees"):
-    return lambda examples: [float(name in example.answer) for example in examples]
+    return lambda examples: [float(name in example.completion) for example in examples]
 
 
 def broken():
@@ -269,7 +269,7 @@ def test_an_evaluation_at_the_end_and_a_budget_of_kl(rl, rl_world):
         ),
         (["--reward", "rewardlab.rm.types:user_turn(text=x)"], "which is no reward model"),
         (["--reward", f"{GOLD}(objective=x)"], "no argument 'objective'; did you mean 'objectives'?"),
-        (["--reward", GOLD, "--kl_place", "prompt"], "--kl_place is one of loss, token, answer, got 'prompt'"),
+        (["--reward", GOLD, "--kl_place", "prompt"], "--kl_place is one of loss, token, completion, got 'prompt'"),
         (["--reward", GOLD, "--kl_kind", "k4"], "--kl_kind is one of k1, k2, k3, forward, got 'k4'"),
         (["--reward", GOLD, "--reference", "x", "--measure_kl", "False"], "nothing reads the reference"),
         (["--reward", GOLD, "--replay", "pipe"], "no 'pipe' in policy.replays; did you mean 'pipo'"),

@@ -6,7 +6,7 @@ from rewardlab.apps.rewards.rlpr import rlpr
 from rewardlab.apps.rewards.rlvrr import rlvrr
 from rewardlab.apps.settings.specs import build
 from rewardlab.benchmarks.worlds import garden
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.reference_probability import reasoning, reference_probabilities
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
@@ -65,7 +65,7 @@ def test_a_run_learns_from_references(rl, prompts):
 def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
     """Two answers with a form, one without its end, one without anything, and one whose tag stands there twice."""
     words = load_tokenizer(str(rl_world / "start"))
-    policy = voice(load_causal_lm(str(rl_world / "start"), words), words)
+    policy = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
     said = ["bees wax hive for a near b", "ponds for wax near", "bees wax hive for", "bees", "bees for for near"]
     prompts = [QUESTION, OTHER, QUESTION, QUESTION, OTHER]
     found = rlpr(run=facts(policy, reference="bees hive wax"), tags=TAGS, form=0.25, together=2)(
@@ -86,7 +86,7 @@ def test_a_reward_is_what_the_reasoning_adds_and_the_form(rl_world):
 def test_an_answer_that_leaves_no_room_for_the_reference_has_no_reward(rl_world, capsys):
     """The policy reads as many tokens as the short answer and the reference have; the form alone is no reward."""
     words = load_tokenizer(str(rl_world / "start"))
-    policy = voice(load_causal_lm(str(rl_world / "start"), words), words)
+    policy = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
     short, long = Example(QUESTION, "bees for near"), Example(QUESTION, "bees wax hive for near")
     room = len(policy.encoder.encode_prompt(QUESTION)) + len(["bees", "for"]) + len(["bees", "hive"])
     run = facts(policy, reference="bees hive")
@@ -107,7 +107,7 @@ def test_a_run_is_rewarded_by_its_own_policy(rl, rl_world, prompts):
     code, _, err, folder = rl(*flags, data=prompts)
     assert code == 0, err
     words = load_tokenizer(str(rl_world / "start"))
-    start = voice(load_causal_lm(str(rl_world / "start"), words), words)
+    start = decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
     off = {0: [], 1: []}
     for row in rollouts_of(folder):
         asked = Example(user_turn(row["prompt"].removeprefix("user: ")), row["answer"])

@@ -5,7 +5,7 @@ import torch
 from rewardlab.apps.rewards._run import RunFacts
 from rewardlab.apps.rewards.laser import laser
 from rewardlab.policy.advantages.laser import self_reward
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, user_turn
@@ -22,7 +22,7 @@ TOKEN = "<|system|>"
 @pytest.fixture
 def policy(rl_world):
     words = load_tokenizer(str(rl_world / "start"))
-    return voice(load_causal_lm(str(rl_world / "start"), words), words)
+    return decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
 
 
 def run_of(policy) -> RunFacts:
@@ -47,7 +47,7 @@ def by_loop(policy, prompt, answer) -> float:
 def test_a_reward_is_the_logprob_of_one_token_behind_the_answers_end(policy):
     examples = [Example(user_turn(q), a) for q, a in (("describe bees", "honey and wax"), ("describe ponds", "frogs"))]
     found = laser(run=run_of(policy), token=TOKEN, together=2)([*examples, Example(examples[0].prompt, "")])
-    expected = [by_loop(policy, one.prompt, one.answer) for one in examples]
+    expected = [by_loop(policy, one.prompt, one.completion) for one in examples]
     assert found == pytest.approx([*expected, by_loop(policy, examples[0].prompt, "")], abs=1e-4)
     assert max(found) < -4 and abs(found[0] - found[1]) > 1e-3
 

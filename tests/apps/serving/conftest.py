@@ -21,7 +21,7 @@ TEXTS = [f"the quick brown fox number {number} jumps over the lazy dog" for numb
 
 
 def turns(example: Example) -> list[dict[str, str]]:
-    return [*map(dict, example.prompt), {"role": "assistant", "content": example.answer}]
+    return [*map(dict, example.prompt), {"role": "assistant", "content": example.completion}]
 
 
 def asks(examples) -> dict[str, Any]:
@@ -53,12 +53,12 @@ class GatedModel:
     def rate(self, examples) -> np.ndarray:
         if [*examples] == [PROBE]:
             return np.zeros((1, 1))
-        self.batches.append([example.answer for example in examples])
+        self.batches.append([example.completion for example in examples])
         self.busy.set()
         assert self.gate.wait(PATIENCE)
-        if any(self.refuses in example.answer for example in examples):
+        if any(self.refuses in example.completion for example in examples):
             raise RuntimeError(f"cannot read {self.refuses}")
-        return np.array([[float(len(example.answer))] for example in examples])
+        return np.array([[float(len(example.completion))] for example in examples])
 
 
 @pytest.fixture

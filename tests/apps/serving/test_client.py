@@ -186,10 +186,10 @@ def test_another_contract_is_refused():
 def test_a_reward_function_takes_plain_and_conversational_prompts(url, model):
     with ScoringClient(url) as client:
         truth = model.rate(EXAMPLES[:2])
-        plain = client.as_reward()([EXAMPLES[0].prompt[0]["content"]], [EXAMPLES[0].answer], extra=[1])
+        plain = client.as_reward()([EXAMPLES[0].prompt[0]["content"]], [EXAMPLES[0].completion], extra=[1])
         assert plain == pytest.approx([truth[0].mean()], abs=NEAR)
         talks = [[*map(dict, example.prompt)] for example in EXAMPLES[:2]]
-        answers = [[{"role": "assistant", "content": example.answer}] for example in EXAMPLES[:2]]
+        answers = [[{"role": "assistant", "content": example.completion}] for example in EXAMPLES[:2]]
         brief = client.as_reward("brief")
         assert brief(prompts=talks, completions=answers) == pytest.approx(truth[:, 1], abs=NEAR)
         assert brief.__name__ == "brief" and client.as_reward().__name__ == "reward"

@@ -79,7 +79,7 @@ def clock(monkeypatch) -> Clock:
     return clock
 
 
-LENGTHS = [[float(len(one.answer))] for one in EXAMPLES]
+LENGTHS = [[float(len(one.completion))] for one in EXAMPLES]
 
 
 def test_requests_take_turns_and_rewards_keep_their_order(clock):
@@ -252,7 +252,7 @@ def test_score_and_eval_name_servers_as_they_name_a_model(serve, model, tmp_path
     urls = [serve(local) for _ in range(2)]
     rows = [{"id": str(place), "messages": turns(one)} for place, one in enumerate(EXAMPLES)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pairs = [{"prompt": "a", "chosen": one.answer, "rejected": two.answer}
+    pairs = [{"prompt": "a", "chosen": one.completion, "rejected": two.completion}
              for one, two in zip(EXAMPLES[::2], EXAMPLES[1::2], strict=True)]  # fmt: skip
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     spec = f"served(urls=[{', '.join(urls)}])"

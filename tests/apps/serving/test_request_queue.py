@@ -119,7 +119,7 @@ def test_a_bad_item_takes_no_other_along(line, gated):
 def test_an_item_that_the_model_refuses_is_the_senders_fault():
     class Picky:
         def rate(self, examples):
-            if any(example.answer == "x" for example in examples):
+            if any(example.completion == "x" for example in examples):
                 raise DataError("no x")
             return np.ones((len(examples), 1))
 

@@ -11,7 +11,7 @@ from rewardlab.rm.errors import UsageError
 from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.ensemble import EnsembleRewardModel
 from rewardlab.rm.models.linear import linear
-from rewardlab.rm.models.r2m import FeedbackRewardModel
+from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from transformers import AutoModelForCausalLM
 
@@ -174,13 +174,13 @@ def test_an_autoregressive_model_scores_conversations_and_prompts_with_their_ans
         encoded.length for encoded in guide.encoder.encode_all(EXAMPLES[:4])
     ]
     prompts = [example.prompt[0]["content"] for example in EXAMPLES[:4]]
-    query = [prompt + example.answer for prompt, example in zip(prompts, EXAMPLES, strict=False)]
+    query = [prompt + example.completion for prompt, example in zip(prompts, EXAMPLES, strict=False)]
     rewards = http.post(f"{url}/get_reward", json={"query": query, "prompts": prompts}).json()["rewards"]
     assert rewards == pytest.approx(truth[:, 0], abs=1e-4)
 
 
 def test_a_model_that_needs_more_than_text_is_not_served(model):
-    states = FeedbackRewardModel.on(model, policy_width=8, width=8)
+    states = R2MRewardModel.on(model, policy_width=8, width=8)
     with pytest.raises(UsageError, match="reads the policy's hidden states"), serving(states):
         pass
 
@@ -197,7 +197,7 @@ def test_an_ensemble_tells_the_longest_reading_of_its_members(serve, http, model
 
 def test_a_score_that_is_not_finite_is_null_or_refused_where_there_is_no_null(serve, http, gated):
     gated.gate.set()
-    gated.rate = lambda examples: np.array([[np.nan if one.answer == "bad" else 1.0] for one in examples])
+    gated.rate = lambda examples: np.array([[np.nan if one.completion == "bad" else 1.0] for one in examples])
     url = serve(gated)
     rows = [Example(user_turn("a"), answer) for answer in ("good", "bad")]
     assert scores(http.post(f"{url}/score", json=asks(rows))) == [[1.0], [None]]

@@ -126,7 +126,7 @@ def test_the_longest_null_is_one_half_when_balanced():
     assert style_facts(cases, longest()(cases)).balanced == 0.5
 
 
-# ---- the null of places ----
+# ---- the null of rows ----
 
 
 def test_majority_prefers_the_place_where_right_answers_stand():
@@ -138,7 +138,7 @@ def test_majority_prefers_the_place_where_right_answers_stand():
 
 def test_majority_goes_down_the_places_where_a_case_lacks_the_first():
     three = [Case(str(i), user_turn("q"), ("a", "b", "c"), (best,)) for i, best in enumerate((2, 2, 2, 1, 1))]
-    two = pair("two", "x", "y", 0)  # places 3, 2 and 1 are right 3, 2 and 1 times
+    two = pair("two", "x", "y", 0)  # rows 3, 2 and 1 are right 3, 2 and 1 times
     *_, last, short = majority()([*three, two])
     assert last.scores == (-2.0, -1.0, 0.0) and short.scores == (-2.0, -1.0)
 

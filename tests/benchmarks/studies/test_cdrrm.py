@@ -202,7 +202,7 @@ def test_a_masked_rubric_loses_rules(tmp_path):
 @pytest.mark.slow
 def test_a_short_run_tells_every_part_and_is_found_again(tmp_path):
     said: list[str] = []
-    study = cdrrm(tmp_path, workers=1, rows=6, say=said.append)
+    study = cdrrm(tmp_path, workers=1, rows=6, log=said.append)
     for title in ("middle point", "sweep over", "taken away", "Leaks", "The filter", "Limits", "simulated"):
         assert title in study.text
     claims = study.facts["claims"]
@@ -210,5 +210,5 @@ def test_a_short_run_tells_every_part_and_is_found_again(tmp_path):
     assert all(isinstance(one["holds"], bool) for one in claims)
     assert "accuracy" in study.figures
     again: list[str] = []
-    assert cdrrm(tmp_path, workers=1, rows=6, say=again.append).text == study.text
+    assert cdrrm(tmp_path, workers=1, rows=6, log=again.append).text == study.text
     assert not any(": " in line for line in again)  # nothing is done anew

@@ -7,7 +7,7 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(shared_data, tmp_p
     told: list[str] = []
 
     def run():
-        return human_preferences(shared_data, tmp_path, workers=1, rows=30, say=told.append)
+        return human_preferences(shared_data, tmp_path, workers=1, rows=30, log=told.append)
 
     first = run()
     assert "0 of 12 models are in the cache" in told

@@ -32,8 +32,8 @@ def test_the_start_policys_log_probabilities_are_those_it_was_sampled_by(start):
 @pytest.mark.long
 def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path):
     told = []
-    found = overoptimisation(tmp_path, workers=1, rows=8, say=told.append)
-    again = overoptimisation(tmp_path, workers=1, rows=8, say=told.append)
+    found = overoptimisation(tmp_path, workers=1, rows=8, log=told.append)
+    again = overoptimisation(tmp_path, workers=1, rows=8, log=told.append)
     assert found.text == again.text
     assert "2 of 2 results are in the cache" in told
     records = found.facts["records"]

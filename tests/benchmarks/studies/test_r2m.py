@@ -20,7 +20,7 @@ from rewardlab.benchmarks.studies.r2m.report import (
     peak,
     value_at,
 )
-from rewardlab.benchmarks.studies.r2m.runs import LABELLERS, Arm, FeedbackRun, pair_accuracy
+from rewardlab.benchmarks.studies.r2m.runs import LABELLERS, Arm, R2MRun, pair_accuracy
 from rewardlab.benchmarks.studies.seeds.side_by_side import RECIPES
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.rm.types import user_turn
@@ -172,14 +172,14 @@ def test_every_arm_is_run_at_its_seeds_and_what_it_builds_on_comes_first():
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     cache = tmp_path_factory.mktemp("r2m")
-    return cache, r2m(cache, workers=1, rows=12, say=lambda _: None)
+    return cache, r2m(cache, workers=1, rows=12, log=lambda _: None)
 
 
 @pytest.mark.long
 def test_the_study_runs_on_a_part_and_finds_its_results_again(study):
     cache, found = study
     told = []
-    again = r2m(cache, workers=1, rows=12, say=told.append)
+    again = r2m(cache, workers=1, rows=12, log=told.append)
     assert found.text == again.text
     assert all(line.split()[0] == line.split()[2] for line in told)  # N of N results are in the cache
     facts = json.loads(json.dumps(found.facts))
@@ -213,5 +213,5 @@ def test_a_run_is_its_fields(study):
     run = Plan.short(0, 12).runs()["R2M"][0]
     other = replace(run, arm=replace(run.arm, learning_rate=0.1))
     assert run.file(cache).exists() and not other.file(cache).exists()
-    assert isinstance(other, FeedbackRun) and isinstance(other.arm, Arm)
+    assert isinstance(other, R2MRun) and isinstance(other.arm, Arm)
     assert not np.allclose(run.result(cache)["reward"], other.work(cache)["reward"])

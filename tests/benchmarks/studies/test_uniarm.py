@@ -149,7 +149,7 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(tmp_path, monkeypa
     config.validate()
     run_study(config)
     told: list[str] = []
-    again = uniarm(tmp_path / "cache" / "uniarm", workers=1, rows=4, say=told.append)
+    again = uniarm(tmp_path / "cache" / "uniarm", workers=1, rows=4, log=told.append)
     assert again.text == (tmp_path / "run" / "report.md").read_text()
     found = [line for line in told if line.endswith("in the cache")]
     assert len(found) == 12 and all(line.split()[0] == line.split()[2] for line in found)

@@ -17,7 +17,7 @@ from rewardlab.benchmarks.worlds.enumerable import (
     sequence_logprobs,
     word_rewards,
 )
-from rewardlab.rm.backbones.logprobs import answer_logprobs
+from rewardlab.rm.backbones.logprobs import completion_logprobs
 from rewardlab.rm.errors import UsageError
 
 EVERY = answers()
@@ -72,7 +72,7 @@ def test_probabilities_of_answers_are_those_that_scoring_finds(base):
     model = language_model()
     tokens = torch.cat([torch.full_like(EVERY[:, :1], PROMPT), EVERY], dim=1)
     with torch.no_grad():
-        scored = answer_logprobs(model, tokens, torch.ones_like(tokens), torch.ones(len(tokens), dtype=torch.long))
+        scored = completion_logprobs(model, tokens, torch.ones_like(tokens), torch.ones(len(tokens), dtype=torch.long))
     torch.testing.assert_close(sequence_logprobs(base, EVERY), scored.sum(1).double(), rtol=0, atol=1e-4)
 
 

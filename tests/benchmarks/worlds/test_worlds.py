@@ -238,8 +238,8 @@ def test_the_start_policy_answers_what_it_is_asked(start):
     asked = garden.prompts(64, seed=1)
     answers = policies.sample(start, asked, seed=0)
     assert [one.prompt for one in answers] == asked
-    assert max(len(one.answer.split()) for one in answers) <= policies.LONGEST
-    about = [garden.features(prompt_text(one.prompt), one.answer) for one in answers]
+    assert max(len(one.completion.split()) for one in answers) <= policies.LONGEST
+    about = [garden.features(prompt_text(one.prompt), one.completion) for one in answers]
     assert np.mean([one.plain + one.flourish + one.caution for one in about]) > 1
 
 
@@ -247,7 +247,7 @@ def test_samples_are_decided_by_the_seed_and_differ_for_one_prompt(start):
     asked = garden.prompts(1, seed=0) * 20
     answers = policies.sample(start, asked, seed=0)
     assert answers == policies.sample(start, asked, seed=0) != policies.sample(start, asked, seed=1)
-    assert len({one.answer for one in answers}) > 10
+    assert len({one.completion for one in answers}) > 10
 
 
 def test_accuracy_is_gold_s_order_without_its_ties():

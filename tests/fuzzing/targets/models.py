@@ -79,7 +79,7 @@ def _template(path: Path) -> None:
     words = load_tokenizer(_folder(), chat_template=str(path))
     encoder = Encoder(words, ScoringContract("scalar", max_length=64, truncation="left", **describe_tokenizer(words)))
     encoder.encode_all(EXAMPLES)
-    encoder.encode_answer(EXAMPLES[0])
+    encoder.encode_completion(EXAMPLES[0])
 
 
 @cache

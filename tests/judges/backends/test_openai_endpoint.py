@@ -364,7 +364,7 @@ def test_the_speed_table_counts_what_it_asked():
 def test_vllms_own_server_makes_untrained_weights_follow_a_schema(tmp_path):
     """They draw their tokens at random, and every text is a verdict all the same."""
     vllm_python()
-    words = small_tokenizer([one.answer for one in garden.supervised(300, seed=0)], 600)
+    words = small_tokenizer([one.completion for one in garden.supervised(300, seed=0)], 600)
     torch.manual_seed(0)
     config = small_config(words, hidden=64, layers=2, heads=2, positions=256)
     AutoModelForCausalLM.from_config(config).float().save_pretrained(tmp_path)

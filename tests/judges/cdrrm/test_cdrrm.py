@@ -9,7 +9,7 @@ from rewardlab.judges.backends.cost import Prices
 from rewardlab.judges.backends.scripted import scripted
 from rewardlab.judges.cdrrm.filter import (
     Bar,
-    Kept,
+    FilteredRubric,
     answer_specific,
     minimal,
     objection,
@@ -139,7 +139,7 @@ def test_what_is_written_is_read_back():
 def test_a_rubric_is_kept_if_the_judge_recovers_the_label_in_both_orders():
     # LONG is in slot A first: B is right, then A; the bare judge says A twice, so is wrong once
     (kept,) = verify(judge_of(["B", "A", "A", "A"]), [SHOWN], written())
-    assert kept == Kept(SHOWN, RUBRIC, useful=True)
+    assert kept == FilteredRubric(SHOWN, RUBRIC, useful=True)
     (kept,) = verify(judge_of(["B", "A", "B", "A"]), [SHOWN], written())
     assert not kept.useful
 
@@ -232,7 +232,7 @@ def test_the_judge_reads_type_and_test_of_a_rule():
 
 # ---- generator ----
 
-KEPT = Kept(
+KEPT = FilteredRubric(
     SHOWN, RUBRIC, True, (as_profile(findings(), LONG), as_profile(findings(status="pass", evidence=""), BRIEF))
 )
 

@@ -68,7 +68,10 @@ def words():
 @pytest.fixture(scope="module")
 def records():
     return [
-        {"prompt": [dict(turn) for turn in one.prompt], "completion": [{"role": "assistant", "content": one.answer}]}
+        {
+            "prompt": [dict(turn) for turn in one.prompt],
+            "completion": [{"role": "assistant", "content": one.completion}],
+        }
         for one in garden.supervised(8, 0)
     ]
 

@@ -68,7 +68,7 @@ def test_every_kind_scores_a_benchmark_unchanged():
         contract = ScoringContract(kind="lengths")
 
         def rate(self, examples):
-            return np.array([[len(example.answer)] for example in examples], dtype=float)
+            return np.array([[len(example.completion)] for example in examples], dtype=float)
 
     compared, rated = pairwise(scripted(longer)), pointwise(scripted(by_length), high=100)
     short = Rubric((), (Principle("right", "Is right."),))

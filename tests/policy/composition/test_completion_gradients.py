@@ -9,13 +9,13 @@ from datasets import Dataset
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.composition.completion_gradients import completions_of
-from rewardlab.policy.composition.completion_losses import WholeAnswers, completion_loss, shares_and_slopes
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs, completion_loss, shares_and_slopes
 from rewardlab.policy.losses.kimi import kimi
 from rewardlab.policy.losses.p3o import p3o
 from rewardlab.policy.losses.rpo import rpo
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments
-from rewardlab.policy.training.forward import Answers
+from rewardlab.policy.training.forward import CompletionBatch
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import load
@@ -24,11 +24,11 @@ from transformers import TrainerCallback
 from tests.conftest import SMALL_RUN
 
 
-def completions(logprob) -> WholeAnswers:
+def completions(logprob) -> CompletionLossInputs:
     """Two groups of four completions."""
     rows = torch.arange(8)
     old, base, rewards = torch.randn(3, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return WholeAnswers(logprob, old, rewards, rows // 4, rows * 0 + 1, rows % 4, 4, base=base)
+    return CompletionLossInputs(logprob, old, rewards, rows // 4, rows * 0 + 1, rows % 4, 4, base=base)
 
 
 @pytest.mark.parametrize("rule", [p3o(epsilon=0.9), rpo(beta=0.3, eta=0.1), kimi(tau=0.1)], ids=["p3o", "rpo", "kimi"])
@@ -40,7 +40,7 @@ def test_shares_and_slopes_make_up_the_loss_and_its_gradient_one_completion_at_a
     shares, slopes = shares_and_slopes(rule, completions(logprob), weight)
     parts = []
     for row in range(8):
-        alone = WholeAnswers(
+        alone = CompletionLossInputs(
             *(one[row : row + 1] if isinstance(one, torch.Tensor) else one for one in completions(logprob))
         )
         inputs = {"loss_share": shares[row : row + 1], "loss_slope": slopes[row : row + 1]}
@@ -121,7 +121,7 @@ def test_the_steps_of_a_generation_share_its_pairs(gradients):
 def test_groups_are_numbered_over_all_processes():
     """Of 12 completions, 4 to a prompt, the second of two processes has the last six: places 2, 3 and 0 to 3."""
     one = torch.zeros(6, 1)
-    rows = Answers(one.long(), one.bool(), one[:, 0].long(), one.bool())
+    rows = CompletionBatch(one.long(), one.bool(), one[:, 0].long(), one.bool())
     args = {"per_device_train_batch_size": 3, "steps_per_generation": 2, "cycle": 2, "gradient_accumulation_steps": 2}
     processes = SimpleNamespace(num_processes=2, process_index=1)
     model = SimpleNamespace(training=True)

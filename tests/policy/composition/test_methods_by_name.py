@@ -7,7 +7,7 @@ import torch
 from rewardlab.apps.commands.rl.composition import build_algorithm
 from rewardlab.apps.commands.rl.settings import RlConfig
 from rewardlab.apps.settings.specs import build
-from rewardlab.policy.composition.completion_losses import WholeAnswers
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs
 from rewardlab.policy.types import Past, Rewards, Rollout, Transform
 from rewardlab.rm.errors import UsageError
 
@@ -112,7 +112,7 @@ def test_a_reward_transform_takes_rates_as_numbers_and_as_names():
 
 def test_losses_and_the_replay_are_read_with_their_arguments():
     column, place = torch.tensor([-1.0, -2.0]), torch.tensor([0, 1])
-    answers = WholeAnswers(column, column, column, torch.tensor([0, 0]), place + 3, place, size=2, base=column)
+    answers = CompletionLossInputs(column, column, column, torch.tensor([0, 0]), place + 3, place, size=2, base=column)
     for text in ("kimi(tau=0.1)", "p3o(epsilon=0.2)", "hacpo(delta=0.8)", "rpo(beta=0.1, eta=0.01)"):
         assert build("policy.losses", text)(answers).shape == (2,)
     replay = build("policy.replays", "pipo(window=2, damping=0.5)")

@@ -9,7 +9,7 @@ import torch
 from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode, stream
-from rewardlab.policy.decoding.language_models import shared_vocabulary, voice
+from rewardlab.policy.decoding.language_models import decoding_model, shared_vocabulary
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
@@ -38,7 +38,7 @@ def test_a_token_costs_one_forward_of_base_and_guide_for_any_number_of_objective
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_a_guide_per_objective_costs_a_forward_each(base, words, make_guide, k):
     guides = {name: make_guide("lora", (name,), seed=place) for place, name in enumerate(NAMES[:k])}
-    engine = SeparateModels(voice(base, words), guides)
+    engine = SeparateModels(decoding_model(base, words), guides)
     decode(engine, requests(dict.fromkeys(NAMES[:k], 1 / k)))
     assert (engine.counters.forwards, engine.counters.base, engine.counters.guide) == (7 * (1 + k), 7, 7 * k)
 
@@ -57,7 +57,9 @@ def test_modulations_are_computed_once_per_batch(make_guide, monkeypatch):
 def test_guides_by_objective_count_by_weight_and_share(base, words, make_guide):
     guides = {name: make_guide("lora", (name,), seed=place) for place, name in enumerate(("helpful", "harmless"))}
     shares = {"helpful": 0.25, "harmless": 0.75}
-    (answer,) = decode(SeparateModels(voice(base, words), guides), requests(shares, 1, weight=2.0, temperature=0.0))
+    (answer,) = decode(
+        SeparateModels(decoding_model(base, words), guides), requests(shares, 1, weight=2.0, temperature=0.0)
+    )
     written = torch.tensor(
         [words.apply_chat_template(list(garden.prompts(1, 0)[0]), add_generation_prompt=True, return_dict=False)]
     )
@@ -72,7 +74,7 @@ def test_guides_by_objective_count_by_weight_and_share(base, words, make_guide):
 
 def test_a_guide_that_counts_nowhere_is_not_run(base, words, make_guide):
     guides = {name: make_guide("lora", (name,), seed=place) for place, name in enumerate(("helpful", "harmless"))}
-    engine = SeparateModels(voice(base, words), guides)
+    engine = SeparateModels(decoding_model(base, words), guides)
     alone = decode(engine, requests({"helpful": 1.0, "harmless": 0.0}))
     assert engine.counters.guide == 7 and engine.counters.forwards == 14
     both = decode(engine, [*requests({"helpful": 1.0, "harmless": 0.0}), *requests(EVEN)])
@@ -83,7 +85,7 @@ def test_a_guide_that_counts_nowhere_is_not_run(base, words, make_guide):
 
 def test_a_smaller_guide_may_follow_a_preference(base, words, make_guide):
     small = models.causal_lm(words, "llama", seed=9)
-    engine = SeparateModels(voice(base, words), make_guide(on=small, size=0.5))
+    engine = SeparateModels(decoding_model(base, words), make_guide(on=small, size=0.5))
     asked = [*requests({"helpful": 1.0, "harmless": 0.0}, 2), *requests({"helpful": 0.0, "harmless": 1.0}, 2)]
     answers = decode(engine, asked)
     alone = [decode(engine, [one])[0] for one in asked]
@@ -96,8 +98,8 @@ def test_a_smaller_guide_may_follow_a_preference(base, words, make_guide):
 
 
 def test_any_language_model_may_be_a_guide_and_a_negative_weight_avoids_it(base, words):
-    other = voice(models.causal_lm(words, "llama", seed=9).eval(), words)
-    engine = SeparateModels(voice(base, words), other)
+    other = decoding_model(models.causal_lm(words, "llama", seed=9).eval(), words)
+    engine = SeparateModels(decoding_model(base, words), other)
     near, far = (decode(engine, requests(None, 8, weight=weight, max_new_tokens=20)) for weight in (2.0, -2.0))
     likes = [np.mean(np.concatenate([one.guides["guide"] for one in answers])) for answers in (near, far)]
     assert likes[0] > likes[1]
@@ -105,7 +107,7 @@ def test_any_language_model_may_be_a_guide_and_a_negative_weight_avoids_it(base,
 
 def test_a_guides_own_fixed_preference_serves_where_a_request_has_none(words, make_guide):
     guide = make_guide()
-    fixed = voice(guide.adapter.model.base_model.model, words, guide.adapter, preference=EVEN)
+    fixed = decoding_model(guide.adapter.model.base_model.model, words, guide.adapter, preference=EVEN)
     engine = SharedBackbone(fixed)
     first, second = decode(engine, requests(None)), decode(engine, requests(EVEN))
     assert [one.tokens for one in first] == [one.tokens for one in second]
@@ -129,7 +131,7 @@ def test_another_vocabulary_is_refused_with_the_first_token_that_differs(base, w
     bees = words.convert_tokens_to_ids("bees")
     other = swapped(words, "bees", "honey")
     with pytest.raises(DataError, match=f"token {bees} is 'bees' to .* and 'honey' to .* need one vocabulary"):
-        SeparateModels(voice(base, words), make_guide(tokenizer=other))
+        SeparateModels(decoding_model(base, words), make_guide(tokenizer=other))
 
 
 def test_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
@@ -138,8 +140,8 @@ def test_padding_rows_and_further_tokens_are_cut_off(base, words, make_guide):
     with torch.no_grad():
         wide.get_input_embeddings().weight[len(words) :] = 100 * base.get_input_embeddings().weight[:40]
     more.add_special_tokens({"additional_special_tokens": ["<extra>"]}, replace_extra_special_tokens=False)
-    assert shared_vocabulary([voice(base, words), voice(wide, more)]) == len(words)
-    one, other = (voice(wide, words), voice(base, words))
+    assert shared_vocabulary([decoding_model(base, words), decoding_model(wide, more)]) == len(words)
+    one, other = (decoding_model(wide, words), decoding_model(base, words))
     plain = decode(SeparateModels(other), requests(None, temperature=0.0))
     assert [a.tokens for a in decode(SeparateModels(one), requests(None, temperature=0.0))] == [a.tokens for a in plain]
     guided = decode(SeparateModels(one, make_guide()), requests(EVEN))
@@ -160,8 +162,8 @@ def test_preferences_are_checked_by_name(base, words, make_guide):
         with pytest.raises(UsageError, match=sentence):
             decode(engine, requests(preference))
     with pytest.raises(UsageError, match="the guide follows no preference, got .* leave it out"):
-        decode(SeparateModels(voice(base, words), make_guide("lora", ("helpful",))), requests(EVEN))
-    by_objective = SeparateModels(voice(base, words), {"helpful": make_guide("lora", ("helpful",))})
+        decode(SeparateModels(decoding_model(base, words), make_guide("lora", ("helpful",))), requests(EVEN))
+    by_objective = SeparateModels(decoding_model(base, words), {"helpful": make_guide("lora", ("helpful",))})
     with pytest.raises(UsageError, match="a preference is missing; give one over helpful"):
         decode(by_objective, requests(None))
 
@@ -175,14 +177,14 @@ def test_a_prompt_that_fills_the_context_is_refused(make_guide):
 def test_engines_that_make_no_sense_are_refused(base, words, make_guide):
     guide = make_guide(from_layer=1)
     with pytest.raises(UsageError, match="needs a guide with an adapter; decode two models with SeparateModels"):
-        SharedBackbone(voice(base, words))
+        SharedBackbone(decoding_model(base, words))
     with pytest.raises(UsageError, match="the guide 'helpful' follows a preference itself"):
-        SeparateModels(voice(base, words), {"helpful": guide})
+        SeparateModels(decoding_model(base, words), {"helpful": guide})
     with pytest.raises(UsageError, match="base and guide are one model; decode an adapter on its base with Shared"):
         decode(SeparateModels(guide, guide), requests(EVEN))
     other = copy.deepcopy(words)
     other.chat_template = "<|system|> please </s> " + words.chat_template
-    late = SharedBackbone(guide, encoder=voice(base, other).encoder, late=True)
+    late = SharedBackbone(guide, encoder=decoding_model(base, other).encoder, late=True)
     with pytest.raises(UsageError, match="with late=True base and guide read the same prompt"):
         decode(late, requests(EVEN))
 

@@ -12,7 +12,7 @@ from rewardlab.kernels.guided_sampler import CELLS
 from rewardlab.policy.decoding import guided
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode, stream
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.rm.types import user_turn
 
@@ -92,7 +92,7 @@ def test_with_weight_0_the_base_model_writes_as_generate_does(base, words, make_
 
 def test_plain_decoding_is_weight_0(base, words, make_guide):
     asked = requests(6, weight=0.0)
-    plain = decode(SeparateModels(voice(base, words)), asked)
+    plain = decode(SeparateModels(decoding_model(base, words)), asked)
     same_answers(decode(SharedBackbone(make_guide()), asked), [guideless(one) for one in plain])
 
 
@@ -112,8 +112,8 @@ def test_base_and_guide_may_have_different_templates(base, words, make_guide):
     other.chat_template = "<|system|> please </s> " + words.chat_template
     guide = make_guide(tokenizer=other)
     asked = requests(3, temperature=0.0)
-    answers = decode(SeparateModels(voice(base, words), guide), asked)
-    same_answers(decode(SharedBackbone(guide, encoder=voice(base, words).encoder), asked), answers)
+    answers = decode(SeparateModels(decoding_model(base, words), guide), asked)
+    same_answers(decode(SharedBackbone(guide, encoder=decoding_model(base, words).encoder), asked), answers)
     for request, answer in zip(asked, answers, strict=True):
         for step, token in enumerate(answer.tokens):
             assert token == mixture(base, guide, words, request, answer.tokens[:step], other)[0].argmax()
@@ -141,7 +141,7 @@ def test_a_shared_backbone_writes_what_two_models_write(base, words, make_guide,
     guide = make_guide()
     asked = requests(200, temperature=temperature, max_new_tokens=64, ignore_eos=True)
     shared = decode(SharedBackbone(guide), asked, batch_size=100)
-    apart = decode(SeparateModels(voice(base, words), guide), asked, batch_size=100)
+    apart = decode(SeparateModels(decoding_model(base, words), guide), asked, batch_size=100)
     assert all(len(answer.tokens) == 64 for answer in shared)
     assert len({token for answer in shared for token in answer.tokens}) >= 20
     assert np.mean([answer.entropy.mean() for answer in shared]) >= 0.5
@@ -265,7 +265,7 @@ def test_pieces_stream_in_and_add_up(make_guide):
             own = [piece for piece in pieces if piece.row == row]
             assert "".join(piece.text for piece in own) == answer.text
             assert sum((piece.tokens for piece in own), ()) == answer.tokens
-            assert [piece.answer is None for piece in own] == [True] * (len(own) - 1) + [False]
+            assert [piece.completion is None for piece in own] == [True] * (len(own) - 1) + [False]
 
 
 def test_nothing_asked_is_nothing_answered(make_guide):

@@ -9,8 +9,8 @@ import torch
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.policy.decoding.engines import SeparateModels, SharedBackbone
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import voice
-from rewardlab.policy.decoding.requests import Answer, Request
+from rewardlab.policy.decoding.language_models import decoding_model
+from rewardlab.policy.decoding.requests import DecodedCompletion, Request
 from rewardlab.policy.decoding.search import Candidate, best_of_n, by_reward_model, derived, mean_logprob, step_beam
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.errors import UsageError
@@ -30,7 +30,7 @@ def engine(make_guide):
 
 @pytest.fixture(scope="module")
 def plain(base, words):
-    return SeparateModels(voice(base, words))
+    return SeparateModels(decoding_model(base, words))
 
 
 def requests(number, preference=None, **settings):
@@ -42,11 +42,11 @@ def requests(number, preference=None, **settings):
 
 def made_up(tokens, mixed=(), text=""):
     values = np.array(mixed, float)
-    return Answer(text, tuple(tokens), "eos", 3, values, {}, *[values] * 4)
+    return DecodedCompletion(text, tuple(tokens), "eos", 3, values, {}, *[values] * 4)
 
 
 def gold(candidates):
-    return np.array([garden.gold_rewards(prompt_text(one.prompt), one.answer.text).overall for one in candidates])
+    return np.array([garden.gold_rewards(prompt_text(one.prompt), one.completion.text).overall for one in candidates])
 
 
 # ---- scores ----
@@ -62,7 +62,7 @@ def test_the_mean_logprob_is_per_token():
 def test_a_reward_model_scores_by_objective_or_by_preference():
     model = garden.gold(("helpful", "harmless"))
     candidates = [Candidate(BEES, made_up([1], [0], text)) for text in ("honey and smoke", "ask carefully")]
-    helpful, harmless = model.rate([Example(one.prompt, one.answer.text) for one in candidates]).T
+    helpful, harmless = model.rate([Example(one.prompt, one.completion.text) for one in candidates]).T
     assert by_reward_model(model, objective="harmless")(candidates).tolist() == harmless.tolist()
     mixed = by_reward_model(model, preference={"harmless": 0.25, "helpful": 0.75})(candidates)
     np.testing.assert_allclose(mixed, 0.75 * helpful + 0.25 * harmless)
@@ -92,7 +92,7 @@ def test_an_autoregressive_reward_model_scores_at_its_preference(make_guide):
     guide = make_guide()
     at = type(guide)(guide.model, guide.encoder, adapter=guide.adapter, preference={"helpful": 0.9, "harmless": 0.1})
     (ranked,) = best_of_n(SharedBackbone(guide), requests(1, EVEN), 4, by_reward_model(at))
-    examples = [Example(requests(1)[0].prompt, answer.text) for answer in ranked.answers]
+    examples = [Example(requests(1)[0].prompt, answer.text) for answer in ranked.completions]
     np.testing.assert_allclose(ranked.scores, at.rate(examples)[:, 0], atol=1e-4)
 
 
@@ -102,16 +102,16 @@ def test_an_autoregressive_reward_model_scores_at_its_preference(make_guide):
 def test_best_of_1_is_decode(engine):
     asked = requests(4, EVEN)
     found = best_of_n(engine, asked, 1, mean_logprob())
-    assert [one.answers[0].tokens for one in found] == [one.tokens for one in decode(engine, asked)]
+    assert [one.completions[0].tokens for one in found] == [one.tokens for one in decode(engine, asked)]
     assert [one.scores.shape for one in found] == [(1,)] * 4
 
 
 def test_answers_are_ranked_and_more_samples_contain_fewer(engine):
     asked = requests(3, EVEN)
     for few, many in zip(*(best_of_n(engine, asked, n, mean_logprob(), batch_size=7) for n in (3, 8)), strict=True):
-        assert len(few.answers) == 3 and len(many.answers) == 8 and (np.diff(many.scores) <= 0).all()
-        assert {one.tokens for one in few.answers} <= {one.tokens for one in many.answers}
-        np.testing.assert_allclose(many.scores, [one.mixed.mean() for one in many.answers])
+        assert len(few.completions) == 3 and len(many.completions) == 8 and (np.diff(many.scores) <= 0).all()
+        assert {one.tokens for one in few.completions} <= {one.tokens for one in many.completions}
+        np.testing.assert_allclose(many.scores, [one.mixed.mean() for one in many.completions])
 
 
 def test_equals_stay_in_the_order_of_sampling_and_what_has_no_score_comes_last(engine):
@@ -124,7 +124,7 @@ def test_equals_stay_in_the_order_of_sampling_and_what_has_no_score_comes_last(e
         return np.array([0.0, np.nan, 1.0, np.nan, 0.0])
 
     (ranked,) = best_of_n(engine, [request], 5, score)
-    assert [one.tokens for one in ranked.answers] == [order[place].tokens for place in (2, 0, 4, 1, 3)]
+    assert [one.tokens for one in ranked.completions] == [order[place].tokens for place in (2, 0, 4, 1, 3)]
     assert ranked.unscored == 2 and np.isnan(ranked.scores[3:]).all()
     assert [one.prompt for one in seen] == [request.prompt] * 5
 
@@ -189,7 +189,7 @@ def chains(scored):
     rounds = []
 
     def score(candidates):
-        rounds.append([one.answer for one in candidates])
+        rounds.append([one.completion for one in candidates])
         return scored(candidates)
 
     return score, rounds
@@ -198,7 +198,7 @@ def chains(scored):
 def good_words(candidates):
     """Distinct words to the point: it never falls as a chain grows."""
     plain, daring = garden.TOPICS["bees"]
-    return np.array([float(len({*one.answer.text.split()} & {*plain, *daring})) for one in candidates])
+    return np.array([float(len({*one.completion.text.split()} & {*plain, *daring})) for one in candidates])
 
 
 def beam(engine, score=good_words, seed=0, **settings):
@@ -218,7 +218,7 @@ def test_steps_end_where_they_should_and_kept_chains_go_on(engine):
             (parent,) = [tokens for tokens in live if one.tokens[: len(tokens)] == tokens]
             new = one.text.split()[len(parent) :]
             assert "the" not in new[:-1] and (new[-1:] == ["the"] or one.finished == "eos")
-    assert len(found.answers) <= 3 and (np.diff(found.scores) <= 0).all()
+    assert len(found.completions) <= 3 and (np.diff(found.scores) <= 0).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -226,15 +226,15 @@ def test_finished_chains_are_whole_and_no_worse_than_the_first_steps_best(engine
     score, rounds = chains(good_words)
     found = beam(engine, score, seed)
     first = max(good_words([Candidate(BEES, one) for one in rounds[0]]))
-    assert found.answers and found.scores[0] >= first and found.unscored == 0
-    for answer, value in zip(found.answers, found.scores, strict=True):
+    assert found.completions and found.scores[0] >= first and found.unscored == 0
+    for answer, value in zip(found.completions, found.scores, strict=True):
         assert answer.finished == "eos" and answer.tokens[-1] == EOS and EOS not in answer.tokens[:-1]
         assert value == good_words([Candidate(BEES, answer)])[0]
         assert {len(getattr(answer, name)) for name in FACTS} == {len(answer.tokens)} == {len(answer.guides["guide"])}
 
 
 def test_what_is_said_of_a_chain_is_what_one_text_says(base, words, engine):
-    answer = beam(engine, max_steps=8).answers[0]
+    answer = beam(engine, max_steps=8).completions[0]
     request = Request(BEES, EVEN)
     adapter = engine.adapter
     adapter.set_preference(EVEN)
@@ -250,8 +250,8 @@ def test_what_is_said_of_a_chain_is_what_one_text_says(base, words, engine):
 
 def test_the_same_seed_gives_the_same_chains(engine):
     one, again, other = (beam(engine, seed=seed) for seed in (1, 1, 2))
-    assert [answer.tokens for answer in one.answers] == [answer.tokens for answer in again.answers]
-    assert [answer.tokens for answer in one.answers] != [answer.tokens for answer in other.answers]
+    assert [answer.tokens for answer in one.completions] == [answer.tokens for answer in again.completions]
+    assert [answer.tokens for answer in one.completions] != [answer.tokens for answer in other.completions]
 
 
 def test_equal_chains_count_once_and_greedy_is_one_chain(engine):
@@ -259,7 +259,7 @@ def test_equal_chains_count_once_and_greedy_is_one_chain(engine):
     request = Request(BEES, EVEN, temperature=0.0, max_new_tokens=40)
     found = step_beam(engine, request, score, step_end="the")
     assert [len(one) for one in rounds] == [1] * len(rounds)
-    assert [one.tokens for one in found.answers] == [one.tokens for one in decode(engine, [request])]
+    assert [one.tokens for one in found.completions] == [one.tokens for one in decode(engine, [request])]
 
 
 def test_the_beam_raises_its_score_over_samples(plain):
@@ -271,18 +271,18 @@ def test_the_beam_raises_its_score_over_samples(plain):
 
 def test_what_has_no_score_is_kept_last_and_counted(engine):
     found = beam(engine, lambda candidates: np.full(len(candidates), np.nan), max_steps=3)
-    assert found.answers and np.isnan(found.scores).all() and found.unscored >= 4
+    assert found.completions and np.isnan(found.scores).all() and found.unscored >= 4
 
 
 def test_chains_that_no_limit_let_finish_come_back_as_cut(engine):
     for settings, limits in (({"max_steps": 1}, {"length"}), ({}, {"length"})):
         request = Request(BEES, EVEN, seed=1, max_new_tokens=6, ignore_eos=True)
         found = step_beam(engine, request, good_words, step_end="the", **settings)
-        assert {one.finished for one in found.answers} == limits
-        assert all(len(one.tokens) <= 6 for one in found.answers)
+        assert {one.finished for one in found.completions} == limits
+        assert all(len(one.tokens) <= 6 for one in found.completions)
     endless = Request(BEES, EVEN, max_new_tokens=2000, ignore_eos=True)
     found = step_beam(engine, endless, good_words, beam=1, step_end="venom stings venom")
-    (answer,) = found.answers
+    (answer,) = found.completions
     assert answer.finished == "context" and answer.prompt_tokens + len(answer.tokens) == 256
 
 
@@ -302,9 +302,9 @@ def test_a_stop_string_finishes_a_chain_even_across_two_steps():
     model = AutoModelForCausalLM.from_config(small_config(tokenizer, hidden=16, layers=1, heads=2)).float().eval()
     ids = [*tokenizer("a\ne").input_ids]
     assert len(ids) == 3
-    speaking = SeparateModels(voice(only(model, ids), tokenizer))
+    speaking = SeparateModels(decoding_model(only(model, ids), tokenizer))
     request = Request(BEES, stop=("\n\ne",), max_new_tokens=200)
     found = step_beam(speaking, request, mean_logprob(), finished=1)
-    (answer,) = found.answers
+    (answer,) = found.completions
     assert answer.finished == "stop" and "\n\ne" not in answer.text
     assert tokenizer.decode(answer.tokens) == answer.text + "\n\ne"

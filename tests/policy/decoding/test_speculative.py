@@ -10,7 +10,7 @@ from rewardlab.benchmarks.worlds import garden, models
 from rewardlab.policy.decoding.detokenization import Reader
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.session import Logits
 from rewardlab.policy.decoding.speculative import Writing, accepted, draw, probabilities, residual, speculate, uniforms
@@ -35,7 +35,7 @@ def small(words):
 
 @pytest.fixture(scope="module")
 def big(base, words):
-    return voice(base, words)
+    return decoding_model(base, words)
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +200,9 @@ def test_greedy_answers_are_those_of_plain_guided_decoding(big, guide):
     plain = decode(SeparateModels(big, guide), asked)
     for draft in (1, 4):
         found = speculate(big, guide, asked, draft=draft)
-        assert [one.answer.tokens for one in found] == [one.tokens for one in plain]
-        assert [one.answer.text for one in found] == [one.text for one in plain]
-        assert [one.answer.finished for one in found] == [one.finished for one in plain]
+        assert [one.completion.tokens for one in found] == [one.tokens for one in plain]
+        assert [one.completion.text for one in found] == [one.text for one in plain]
+        assert [one.completion.finished for one in found] == [one.finished for one in plain]
         print(f"greedy, draft {draft}: acceptance {np.mean([one.counts.acceptance for one in found]):.2f}")
 
 
@@ -240,7 +240,7 @@ def test_models_draw_the_mixture_of_big_and_guide(base, words, big, guide):
     size = len(words)
     found = np.zeros((size, size))
     for one in speculate(big, guide, asked, draft=2):
-        found[one.answer.tokens] += 1
+        found[one.completion.tokens] += 1
     guide.adapter.set_preference(even)
     rows = [
         torch.tensor(
@@ -261,7 +261,7 @@ def test_forwards_and_drafts_are_counted(big, make_guide):
     same = make_guide(size=0.0)
     (one,) = speculate(big, same, requests(1, weight=0.0, max_new_tokens=20, ignore_eos=True), draft=4)
     assert (one.counts.big, one.counts.small, one.counts.drafted, one.counts.accepted) == (4, 16, 16, 16)
-    assert one.counts.acceptance == 1 and len(one.answer.tokens) == 20
+    assert one.counts.acceptance == 1 and len(one.completion.tokens) == 20
     (one,) = speculate(big, same, requests(1, max_new_tokens=20, ignore_eos=True), draft=4)
     assert (one.counts.big, one.counts.small, one.counts.drafted, one.counts.accepted) == (4, 20, 16, 16)
 
@@ -270,39 +270,39 @@ def test_an_answer_depends_on_its_request_alone(big, guide):
     asked = requests(5)
     together = speculate(big, guide, asked)
     alone = [speculate(big, guide, [request])[0] for request in reversed(asked)][::-1]
-    assert [one.answer.tokens for one in together] == [one.answer.tokens for one in alone]
-    assert len({one.answer.tokens for one in together}) == 5
+    assert [one.completion.tokens for one in together] == [one.completion.tokens for one in alone]
+    assert len({one.completion.tokens for one in together}) == 5
 
 
 def test_answers_end_where_they_should(big, guide):
     free = speculate(big, guide, requests(12, max_new_tokens=40))
-    assert {"eos"} <= {one.answer.finished for one in free} <= {"eos", "length"}
+    assert {"eos"} <= {one.completion.finished for one in free} <= {"eos", "length"}
     for one in free:
-        assert (one.answer.tokens[-1] in (3,)) == (one.answer.finished == "eos")
-        assert 3 not in one.answer.tokens[:-1]
-    word = free[0].answer.text.split()[2]
+        assert (one.completion.tokens[-1] in (3,)) == (one.completion.finished == "eos")
+        assert 3 not in one.completion.tokens[:-1]
+    word = free[0].completion.text.split()[2]
     for one, whole in zip(speculate(big, guide, requests(12, max_new_tokens=40, stop=(word,))), free, strict=True):
-        assert one.answer.text == whole.answer.text.partition(word)[0]
-        assert one.answer.tokens == whole.answer.tokens[: len(one.answer.tokens)] and len(one.answer.kl) == len(
-            one.answer.tokens
-        )
+        assert one.completion.text == whole.completion.text.partition(word)[0]
+        assert one.completion.tokens == whole.completion.tokens[: len(one.completion.tokens)] and len(
+            one.completion.kl
+        ) == len(one.completion.tokens)
     for limit in (1, 2, 5):
         for one in speculate(big, guide, requests(3, max_new_tokens=limit, ignore_eos=True)):
-            assert one.answer.finished == "length" and len(one.answer.tokens) == limit
+            assert one.completion.finished == "length" and len(one.completion.tokens) == limit
 
 
 def test_a_full_context_ends_the_answer(big, guide):
     (one,) = speculate(big, guide, requests(1, max_new_tokens=2000, ignore_eos=True))
-    assert one.answer.finished == "context" and one.answer.prompt_tokens + len(one.answer.tokens) == 256
+    assert one.completion.finished == "context" and one.completion.prompt_tokens + len(one.completion.tokens) == 256
 
 
 def test_big_and_small_may_have_different_templates(base, words, guide):
     other = copy.deepcopy(words)
     other.chat_template = "<|system|> please </s> " + words.chat_template
     asked = requests(8, temperature=0.0)
-    big = voice(base, other)
+    big = decoding_model(base, other)
     plain = decode(SeparateModels(big, guide), asked)
-    assert [one.answer.tokens for one in speculate(big, guide, asked)] == [one.tokens for one in plain]
+    assert [one.completion.tokens for one in speculate(big, guide, asked)] == [one.tokens for one in plain]
 
 
 def test_a_sliding_window_is_taken_back_too(words, make_guide):
@@ -323,23 +323,23 @@ def test_a_sliding_window_is_taken_back_too(words, make_guide):
     with torch.no_grad():
         for own, weight in zip(other.parameters(), model.parameters(), strict=True):
             own.lerp_(weight, 0.7)
-    big, guide = voice(model, words), make_guide(on=other, size=0.3)
+    big, guide = decoding_model(model, words), make_guide(on=other, size=0.3)
     asked = requests(6, temperature=0.0, max_new_tokens=40, ignore_eos=True)
     found = speculate(big, guide, asked)
-    assert [one.answer.tokens for one in found] == [one.tokens for one in decode(SeparateModels(big, guide), asked)]
+    assert [one.completion.tokens for one in found] == [one.tokens for one in decode(SeparateModels(big, guide), asked)]
     assert 0 < np.mean([one.counts.acceptance for one in found]) < 1
 
 
 def test_a_prefix_is_read_as_part_of_the_answer(big, guide):
     (whole,) = speculate(big, guide, requests(1, temperature=0.0))
-    begun = requests(1, temperature=0.0, prefix=whole.answer.tokens[:5])
+    begun = requests(1, temperature=0.0, prefix=whole.completion.tokens[:5])
     (rest,) = speculate(big, guide, begun)
-    assert rest.answer.tokens == whole.answer.tokens[5:]
+    assert rest.completion.tokens == whole.completion.tokens[5:]
 
 
 def test_what_cannot_be_done_is_refused(base, big, words, guide):
     with pytest.raises(UsageError, match="give a guide with an adapter"):
-        speculate(big, voice(copy.deepcopy(base), words), requests(1))
+        speculate(big, decoding_model(copy.deepcopy(base), words), requests(1))
     with pytest.raises(UsageError, match="big model has an adapter of its own"):
         speculate(guide, guide, requests(1))
     with pytest.raises(UsageError, match="draft is a number of tokens from 1 on, got 0"):

@@ -15,7 +15,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rewardlab.policy.decoding import vllm as pairs
-from rewardlab.policy.decoding.vllm import Room, V1Pairs, V2Pairs, combine, guided_llm, member_of, vllm_guided, waves
+from rewardlab.policy.decoding.vllm import (
+    Capacity,
+    V1Pairs,
+    V2Pairs,
+    combine,
+    guided_llm,
+    member_of,
+    vllm_guided,
+    waves,
+)
 from rewardlab.rm.adapters.adapter import attach
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.backbones.loading import small_config
@@ -230,7 +239,7 @@ def test_a_slot_out_of_step_stops_the_engine(step):
 
 
 def test_a_wave_is_full_when_rows_tokens_or_cache_are():
-    room = Room(rows=4, tokens=100, blocks=100, block=4, context=64)
+    room = Capacity(rows=4, tokens=100, blocks=100, block=4, context=64)
     assert list(waves([5, 5, 5], 3, room)) == [[0, 1], [2]]
     assert list(waves([5, 5, 5], 3, room._replace(rows=9, tokens=29))) == [[0, 1], [2]]
     assert list(waves([5, 5, 5], 3, room._replace(rows=9, blocks=11))) == [[0, 1], [2]]
@@ -239,12 +248,12 @@ def test_a_wave_is_full_when_rows_tokens_or_cache_are():
 
 def test_a_prompt_that_never_fits_is_refused():
     with pytest.raises(UsageError, match="prompt 1 has 9 tokens, its answer up to 3; a pair .* raise max_num_batched"):
-        list(waves([5, 9], 3, Room(rows=4, tokens=17, blocks=100, block=4, context=64)))
+        list(waves([5, 9], 3, Capacity(rows=4, tokens=17, blocks=100, block=4, context=64)))
 
 
 @given(st.lists(st.integers(1, 20), max_size=20), st.integers(1, 30))
 def test_waves_keep_the_order_and_never_overdraw(prompts, answer):
-    room = Room(rows=7, tokens=50, blocks=20, block=8, context=40)
+    room = Capacity(rows=7, tokens=50, blocks=20, block=8, context=40)
     found = list(waves(prompts, answer, room))
     assert [place for wave in found for place in wave] == [*range(len(prompts))]
     for wave in found:

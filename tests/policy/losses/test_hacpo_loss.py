@@ -10,7 +10,7 @@ from datasets import Dataset
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.kernels.policy_loss import policy_loss
 from rewardlab.policy.composition.algorithm import Algorithm
-from rewardlab.policy.composition.completion_losses import PerCompletionLoss, WholeAnswers
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs, PerCompletionLoss
 from rewardlab.policy.losses.gspo import gspo
 from rewardlab.policy.losses.hacpo import hacpo
 from rewardlab.policy.rewards.sources import RewardSources
@@ -24,15 +24,15 @@ OWN, FOREIGN = 0, 2
 """Places in a group of four that two agents share."""
 
 
-def one(s: float, A: float, place: int, updates: int = 0) -> WholeAnswers:
+def one(s: float, A: float, place: int, updates: int = 0) -> CompletionLossInputs:
     """An answer of two tokens that became s² times as likely."""
     logprob = torch.tensor([2 * math.log(s)], dtype=torch.float64, requires_grad=True)
     same = torch.zeros(1, dtype=torch.long)
     advantage = torch.tensor([A], dtype=torch.float64)
-    return WholeAnswers(logprob, torch.zeros_like(logprob), advantage, same, same + 2, same + place, 4, updates)
+    return CompletionLossInputs(logprob, torch.zeros_like(logprob), advantage, same, same + 2, same + place, 4, updates)
 
 
-def value_and_slope(loss, answers: WholeAnswers) -> tuple[float, float]:
+def value_and_slope(loss, answers: CompletionLossInputs) -> tuple[float, float]:
     found = loss(answers)
     return found.item(), torch.autograd.grad(found.sum(), answers.logprob)[0].item()
 
@@ -55,22 +55,22 @@ def test_by_hand(answers, expected):
     assert value_and_slope(hacpo(delta=0.8, delta_step=0.1, agents=2), answers) == pytest.approx(expected)
 
 
-def drawn(size: int = 8, scale: float = 0.6) -> WholeAnswers:
+def drawn(size: int = 8, scale: float = 0.6) -> CompletionLossInputs:
     """Three groups."""
     N = 3 * size
     old, noise, A = torch.randn(3, N, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     length, rows = torch.arange(N) % 5 + 1, torch.arange(N)
     logprob = (old + scale * noise * length).requires_grad_()
-    return WholeAnswers(logprob, old, A, rows // size, length, rows % size, size, updates=3)
+    return CompletionLossInputs(logprob, old, A, rows // size, length, rows % size, size, updates=3)
 
 
-def by_loop(answers: WholeAnswers, delta, step, alpha, agents) -> tuple[list[float], list[float]]:
+def by_loop(answers: CompletionLossInputs, delta, step, alpha, agents) -> tuple[list[float], list[float]]:
     values, slopes = [], []
     least = min(1.0, 1 - delta + answers.updates * step)
     for row, A in enumerate(answers.advantage.tolist()):
         n = answers.length[row].item()
         s = math.exp((answers.logprob[row].item() - answers.old[row].item()) / n)
-        if answers.place[row].item() < answers.size // agents:
+        if answers.index[row].item() < answers.size // agents:
             bounded = min(max(s, 1 - 3e-4), 1 + 4e-4)
             values.append(-min(s * A, bounded * A))
             slopes.append(-s * A / n if s * A <= bounded * A else 0.0)
@@ -108,7 +108,9 @@ def test_one_agent_is_gspo(scale):
 def test_a_missing_reward_has_no_loss_and_extremes_are_finite():
     logprob = torch.tensor([900.0, math.nan, 900.0, -900.0], requires_grad=True)
     A, rows = torch.tensor([-1.0, math.nan, 1.0, 1.0]), torch.arange(4)
-    found = hacpo(delta=0.8, agents=2)(WholeAnswers(logprob, torch.zeros(4), A, rows * 0, rows * 0 + 1, rows, 4))
+    found = hacpo(delta=0.8, agents=2)(
+        CompletionLossInputs(logprob, torch.zeros(4), A, rows * 0, rows * 0 + 1, rows, 4)
+    )
     found.sum().backward()
     assert found.isfinite().all() and found[1:].tolist() == [0, -1, 0]
     assert logprob.grad is not None and logprob.grad.isfinite().all() and logprob.grad[1:].tolist() == [0, 0, 0]

@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.composition.completion_losses import WholeAnswers
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs
 from rewardlab.policy.losses.kimi import kimi
 
 
-def told(logprob, old, advantage) -> WholeAnswers:
+def told(logprob, old, advantage) -> CompletionLossInputs:
     """Two answers to each prompt, of one token each."""
     rows = torch.arange(len(logprob))
-    return WholeAnswers(logprob, old, advantage, rows // 2, torch.ones_like(rows), rows % 2, 2)
+    return CompletionLossInputs(logprob, old, advantage, rows // 2, torch.ones_like(rows), rows % 2, 2)
 
 
 def drawn() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

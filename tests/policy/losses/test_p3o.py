@@ -5,16 +5,16 @@ import math
 import pytest
 import torch
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
-from rewardlab.policy.composition.completion_losses import WholeAnswers
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs
 from rewardlab.policy.losses.p3o import p3o
 from rewardlab.policy.types import Rollout
 
 GROUP = torch.tensor([0, 0, 0, 1, 1, 1])
 
 
-def told(logprob, old, rewards, group=GROUP) -> WholeAnswers:
+def told(logprob, old, rewards, group=GROUP) -> CompletionLossInputs:
     rows = torch.arange(len(logprob))
-    return WholeAnswers(logprob, old, rewards, group, torch.ones_like(rows), rows % 3, 3)
+    return CompletionLossInputs(logprob, old, rewards, group, torch.ones_like(rows), rows % 3, 3)
 
 
 def drawn() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

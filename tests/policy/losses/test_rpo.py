@@ -4,15 +4,17 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.composition.completion_losses import WholeAnswers
+from rewardlab.policy.composition.completion_losses import CompletionLossInputs
 from rewardlab.policy.losses.rpo import rpo
 
 GROUP = torch.tensor([0, 0, 0, 1, 1, 1])
 
 
-def told(logprob, base, rewards, group=GROUP) -> WholeAnswers:
+def told(logprob, base, rewards, group=GROUP) -> CompletionLossInputs:
     rows = torch.arange(len(logprob))
-    return WholeAnswers(logprob, logprob.detach(), rewards, group, torch.ones_like(rows), rows % 3, 3, base=base)
+    return CompletionLossInputs(
+        logprob, logprob.detach(), rewards, group, torch.ones_like(rows), rows % 3, 3, base=base
+    )
 
 
 def drawn() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

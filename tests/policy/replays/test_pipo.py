@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from rewardlab.policy.replays.pipo import attribution, pipo, progress, rectified
-from rewardlab.policy.training.replay_buffer import Backlog
+from rewardlab.policy.training.replay_buffer import ReplayBuffer
 from rewardlab.policy.types import Past, Rollout
 
 SETTINGS = {"window": 3, "damping": 0.1, "bound": 5.0}
@@ -97,18 +97,18 @@ def test_the_replay_trains_again_only_when_there_is_something_to_say():
 
 def test_a_fall_turns_the_advantages_of_the_last_batch_and_never_those_of_the_present_one():
     """The released code's PPO form multiplies the present batch's by ξ, so that a fall turns every one of them."""
-    backlog, response = Backlog(pipo(window=2), 1), torch.ones(2, 2, dtype=torch.bool)
+    replay_buffer, response = ReplayBuffer(pipo(window=2), 1), torch.ones(2, 2, dtype=torch.bool)
     advantage = torch.tensor([[1.0, 1.0], [-1.0, -1.0]])
     for rewards in (5.0, 5.0, 6.0, 1.0):
         batch = {"advantages": advantage.clone(), "weights": torch.full((2, 2), 0.25), "row": torch.arange(2)}
         batch |= {"prompt_ids": torch.ones(2, 2)}
         scored: Any = SimpleNamespace(advantage=advantage.clone(), total=torch.full((2,), rewards))
-        backlog.turn(batch, scored, Rollout(torch.zeros(2, dtype=torch.long), response, response[:, 0]))
-        assert batch["advantages"].equal(advantage) and backlog._kept[-1].batch["advantages"].equal(advantage)
-    assert backlog.state["gain"] < 0
-    (again,) = backlog.micro_batches
+        replay_buffer.next_cycle(batch, scored, Rollout(torch.zeros(2, dtype=torch.long), response, response[:, 0]))
+        assert batch["advantages"].equal(advantage) and replay_buffer._batches[-1].batch["advantages"].equal(advantage)
+    assert replay_buffer.state["gain"] < 0
+    (again,) = replay_buffer.micro_batches
     turned = again["advantages"][again["row"].argsort()]
-    assert torch.allclose(turned, backlog.state["gain"] * advantage) and again["weights"].sum() > 0
+    assert torch.allclose(turned, replay_buffer.state["gain"] * advantage) and again["weights"].sum() > 0
 
 
 def test_refusals():

@@ -15,8 +15,8 @@ from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, policies
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.rewards.r2m import Anchor, OnlineFeedback, ask, rows_of_groups
-from rewardlab.policy.rewards.r2m_controls import CONTROLS, FeedbackArguments, fixed, noise, shuffled, stale
+from rewardlab.policy.rewards.r2m import Anchor, OnlineR2M, ask, rows_of_groups
+from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training import forward as head
 from rewardlab.policy.training.arguments import PolicyArguments
@@ -25,7 +25,7 @@ from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Cycle, Rollout
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.grebt import omega
-from rewardlab.rm.models.r2m import FeedbackRewardModel
+from rewardlab.rm.models.r2m import R2MRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.registry import load
 from rewardlab.rm.types import Example, user_turn
@@ -33,7 +33,7 @@ from rewardlab.rm.types import Example, user_turn
 from tests.conftest import SMALL_RUN
 
 R = 4
-FAST = FeedbackArguments(learning_rate=1e-2)
+FAST = R2MArguments(learning_rate=1e-2)
 SURE = garden.labeller(noise=0.0, temperature=0.01)
 
 
@@ -58,8 +58,8 @@ def said(base):
 @pytest.fixture
 def source(scalar):
     def make(arguments=FAST, *, rounds=10, anchor=None, **changes):
-        model = FeedbackRewardModel.on(copy.deepcopy(scalar), 64, 16)
-        return OnlineFeedback(model, rounds, replace(arguments, **changes), anchor=anchor)
+        model = R2MRewardModel.on(copy.deepcopy(scalar), 64, 16)
+        return OnlineR2M(model, rounds, replace(arguments, **changes), anchor=anchor)
 
     return make
 
@@ -166,17 +166,15 @@ def test_without_a_group_to_learn_from_nothing_moves(source, cycles):
 
 def test_every_objective_has_its_own_pairs(base, source, cycles, words):
     objectives = ("good", "kind")
-    model = FeedbackRewardModel.on(scalar_from_config(copy.deepcopy(base.config), words, objectives=objectives), 64, 8)
-    both, one = (
-        OnlineFeedback(copy.deepcopy(model), 10, replace(FAST, objectives=chosen)) for chosen in ((), ("kind",))
-    )
+    model = R2MRewardModel.on(scalar_from_config(copy.deepcopy(base.config), words, objectives=objectives), 64, 8)
+    both, one = (OnlineR2M(copy.deepcopy(model), 10, replace(FAST, objectives=chosen)) for chosen in ((), ("kind",)))
     before, weight = model.head.score.weight.clone(), "score.weight"
     for each in (both, one):
         play(each, cycles())
     moved = [(dict(each.model.head.named_parameters())[weight] - before).abs().sum(1) > 0 for each in (both, one)]
     assert moved[0].tolist() == [True, True] and moved[1].tolist() == [False, True]
     with pytest.raises(UsageError, match="no objective 'gold' in the reward model; there is good, kind"):
-        OnlineFeedback(model, 10, replace(FAST, objectives=("gold",)))
+        OnlineR2M(model, 10, replace(FAST, objectives=("gold",)))
 
 
 # ---- versions ----
@@ -218,7 +216,7 @@ def test_a_state_goes_on_where_it_was(source, cycles):
     [
         (lambda make, scalar: make(rounds=20), "has rounds 10 and this run's 20; resume with"),
         (lambda make, scalar: make(learns="nothing"), "has learns head and this run's nothing"),
-        (lambda make, scalar: OnlineFeedback(FeedbackRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
+        (lambda make, scalar: OnlineR2M(R2MRewardModel.on(scalar, 64, 8), 10), r"widths \[64, 64, 16\]"),
     ],
 )
 def test_a_state_of_another_run_is_refused(source, scalar, other, message):
@@ -227,7 +225,7 @@ def test_a_state_of_another_run_is_refused(source, scalar, other, message):
 
 
 def test_a_state_of_another_body_is_refused(base, source):
-    made = OnlineFeedback(FeedbackRewardModel.on(policies.untaught(base, 1), 64, 16), 10, FAST)
+    made = OnlineR2M(R2MRewardModel.on(policies.untaught(base, 1), 64, 16), 10, FAST)
     with pytest.raises(DataError, match="the checkpoint's feedback reward has body"):
         made.load(source().state())
 
@@ -393,12 +391,12 @@ def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, 
         return np.mean(((rewards[:, 0] - rewards[:, 1]) * truth > 0)[decided])
 
     def taught_by(labeller, seed):
-        model = FeedbackRewardModel.on(scalar, 64, 16, seed=seed)
-        arguments = FeedbackArguments(learning_rate=3e-3, alpha=0.0, batch_groups=4, seed=seed)
-        play(OnlineFeedback(model, 16, arguments, anchor=Anchor(labeller, 16)), lessons)
+        model = R2MRewardModel.on(scalar, 64, 16, seed=seed)
+        arguments = R2MArguments(learning_rate=3e-3, alpha=0.0, batch_groups=4, seed=seed)
+        play(OnlineR2M(model, 16, arguments, anchor=Anchor(labeller, 16)), lessons)
         return accuracy(model)
 
-    start = accuracy(FeedbackRewardModel.on(scalar, 64, 16))
+    start = accuracy(R2MRewardModel.on(scalar, 64, 16))
     gold = [taught_by(SURE, seed) for seed in range(3)]
     tossed = [taught_by(coin(seed), seed) for seed in range(3)]
     assert min(gold) > start + 0.05

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rewards.reference_probability import (
     debiased,
     formed,
@@ -61,7 +61,9 @@ def test_probabilities_are_those_of_the_models_own_logits(base, words):
     prompts = [user_turn("hello tell me about bees"), user_turn("tell me about gloves and the stings")]
     openings, references = ["the bees wonderful", "the"], ["stings gloves bees", "bees"]
     base.train()
-    found = reference_probabilities(base, voice(base, words).encoder, prompts, openings, references, together=2)
+    found = reference_probabilities(
+        base, decoding_model(base, words).encoder, prompts, openings, references, together=2
+    )
     assert base.training
     base.eval()
     for prompt, opening, reference, one in zip(prompts, openings, references, found.tolist(), strict=True):
@@ -71,7 +73,7 @@ def test_probabilities_are_those_of_the_models_own_logits(base, words):
         size = len(reference.split())
         said = [chances[place - 1, ids[place]].item() for place in range(len(ids) - size, len(ids))]
         assert one == pytest.approx(sum(said) / size, rel=1e-4)
-    assert reference_probabilities(base, voice(base, words).encoder, [], [], []).tolist() == []
+    assert reference_probabilities(base, decoding_model(base, words).encoder, [], [], []).tolist() == []
 
 
 # ---- the filter ----
@@ -86,7 +88,7 @@ def filtered(one, state, *values):
 
 
 def test_what_the_model_has_no_room_for_is_nan_and_the_others_are_as_before(base, words):
-    encoder, prompt = voice(base, words).encoder, user_turn("hello tell me about bees")
+    encoder, prompt = decoding_model(base, words).encoder, user_turn("hello tell me about bees")
     asked = [prompt] * 3, ["the", "the bees wonderful", "bees"], ["stings gloves", "stings gloves", "gloves"]
     room = len(encoder.encode_prompt(prompt)) + 3
     whole, cut = (

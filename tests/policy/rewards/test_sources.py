@@ -16,7 +16,7 @@ EXAMPLES = [Example(user_turn("why?"), answer) for answer in ("because", "", "it
 
 
 def lengths(examples):
-    return [len(example.answer) for example in examples]
+    return [len(example.completion) for example in examples]
 
 
 class TwoHeads:
@@ -25,7 +25,7 @@ class TwoHeads:
     contract = ScoringContract(kind="linear", objectives=("words", "letters"))
 
     def rate(self, examples):
-        return np.array([[len(one.answer.split()), len(one.answer)] for one in examples], dtype=float)
+        return np.array([[len(one.completion.split()), len(one.completion)] for one in examples], dtype=float)
 
 
 class Members(TwoHeads):
@@ -35,7 +35,7 @@ class Members(TwoHeads):
         return self.spread(examples).mean(0)
 
     def spread(self, examples):
-        return np.stack([np.array([[float(len(one.answer))] for one in examples]) + shift for shift in (-1, 1)])
+        return np.stack([np.array([[float(len(one.completion))] for one in examples]) + shift for shift in (-1, 1)])
 
 
 def test_models_and_functions_stand_side_by_side():
@@ -70,7 +70,7 @@ class Failing(Members):
     def rate(self, examples):
         if self.fails == "rate":
             raise RuntimeError("no server")
-        return np.array([[math.inf if self.fails == "inf" and not one.answer else 1.0] for one in examples])
+        return np.array([[math.inf if self.fails == "inf" and not one.completion else 1.0] for one in examples])
 
     def spread(self, examples):
         if self.fails in ("rate", "spread"):

@@ -10,7 +10,7 @@ import torch
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.policy.advantages.ccpo import adv_ccpo, ccpo, event
 from rewardlab.policy.advantages.dr_grpo import dr_grpo
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import ccpo as search
 from rewardlab.policy.rollouts._partners import in_role, said, with_thought
@@ -233,7 +233,7 @@ def test_what_cannot_be_paired_or_counted_twice_is_refused():
 
 def trainer_of(base, words, size=4, longest=16):
     """What a rollout function sees of a trainer; what is drawn is the prompt's length."""
-    own = voice(base, words)
+    own = decoding_model(base, words)
     noted = []
     return SimpleNamespace(
         model=SimpleNamespace(training=True),
@@ -252,7 +252,7 @@ def trainer_of(base, words, size=4, longest=16):
 @pytest.fixture
 def thinker(base, words, monkeypatch):
     """Opened without a folder."""
-    own = voice(base, words)
+    own = decoding_model(base, words)
     monkeypatch.setattr(search, "open_partner", lambda source, **options: own)
     return own
 

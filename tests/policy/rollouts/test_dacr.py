@@ -12,7 +12,7 @@ from rewardlab.policy.advantages.dacr import adv_dacr, dacr, located
 from rewardlab.policy.advantages.lite_ppo import lite_ppo
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import dacr as search
@@ -154,7 +154,7 @@ def test_a_conversation_in_tokens_is_the_conversation_in_turns(base, template, c
     """Nothing is said twice and nothing left out, whether an answer ended by itself or was cut off."""
     words = models.tokenizer()
     words.chat_template = template
-    who, prompt = voice(base, words), user_turn("tell me about bees")
+    who, prompt = decoding_model(base, words), user_turn("tell me about bees")
     side = Side(who, [prompt], max_new_tokens=4 if cut else 40)
     (answer,) = side.speak(
         [next(seed for seed in range(50) if ends(Side(who, [prompt], max_new_tokens=40), seed, words))]
@@ -177,13 +177,15 @@ def ends(side: Side, seed: int, words) -> bool:
 
 
 def test_what_a_turn_looks_like_in_tokens(base, words):
-    found = words.convert_ids_to_tokens(turn_behind(voice(base, words), user_turn("describe bees"), "some wax"))
+    found = words.convert_ids_to_tokens(
+        turn_behind(decoding_model(base, words), user_turn("describe bees"), "some wax")
+    )
     assert found == ["</s>", "<|user|>", "some", "wax", "</s>", "<|assistant|>"]
 
 
 def trainer_of(base, words, listening=True):
     """What a rollout function sees of a trainer."""
-    own, heard = voice(base, words), []
+    own, heard = decoding_model(base, words), []
     return SimpleNamespace(
         model=SimpleNamespace(training=True, train=lambda training: None),
         language_model=base,
@@ -202,8 +204,8 @@ def trainer_of(base, words, listening=True):
 
 def test_a_talk_is_its_plain_loop(base, words, monkeypatch):
     """Six turns a row, each by whoever is shown its own conversation so far; the policy's are one completion."""
-    who, end = voice(base, words), words.eos_token_id
-    monkeypatch.setattr(search, "open_partner", lambda source, **options: voice(base, words))
+    who, end = decoding_model(base, words), words.eos_token_id
+    monkeypatch.setattr(search, "open_partner", lambda source, **options: decoding_model(base, words))
     prompts = [list(one) for one in garden.prompts(3, 0)]
     trainer = trainer_of(base, words)
     found = search.dacr(partner="any", longest=9, seed=7)(prompts, trainer)
@@ -223,15 +225,15 @@ def test_a_talk_is_its_plain_loop(base, words, monkeypatch):
                 ids = words(told, add_special_tokens=False).input_ids[int(rows[which][-1] == end) :]
                 rows[which].extend(ids)
                 masks[which].extend([0] * len(ids))
-        for number, column in enumerate((talk.answers, talk.critiques, talk.rewrites)):
+        for number, column in enumerate((talk.completions, talk.critiques, talk.rewrites)):
             assert [one[place] for one in column] == [one[number] for one in texts]
         assert found["completion_ids"][place] == rows[0] and found["env_mask"][place] == masks[0]
     assert found["prompt_ids"] == trainer._tokenize_prompts(prompts)[0] and talk.prompts == tuple(map(tuple, prompts))
-    assert len({*talk.answers[0]}) == 3 and talk.answers[0] != talk.answers[1]
+    assert len({*talk.completions[0]}) == 3 and talk.completions[0] != talk.completions[1]
 
 
 def test_a_talk_that_nobody_rates_is_refused(base, words, monkeypatch):
-    monkeypatch.setattr(search, "open_partner", lambda source, **options: voice(base, words))
+    monkeypatch.setattr(search, "open_partner", lambda source, **options: decoding_model(base, words))
     with pytest.raises(
         UsageError, match=r"no reward listens to what the two say; give --reward 'dacr\(reward=SOURCE\)'"
     ):

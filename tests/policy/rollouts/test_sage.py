@@ -11,7 +11,7 @@ from rewardlab.benchmarks.worlds import garden
 from rewardlab.policy.composition.algorithm import Algorithm
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rewards.sources import RewardSources
@@ -31,7 +31,7 @@ DRAWN, LONGEST = [5], 24
 
 def trainer_of(base, words, training=True):
     """What a rollout function sees of a trainer; what it draws itself is always one token."""
-    own, noted = voice(base, words), []
+    own, noted = decoding_model(base, words), []
     return SimpleNamespace(
         model=SimpleNamespace(training=training, train=lambda: None),
         language_model=base,
@@ -60,7 +60,7 @@ def phi(base, before, chain) -> float:
 
 def by_loop(base, words, prompt, seed, m, r, step_end) -> list[list[int]]:
     """A beam in plain lists; each step of each chain is decoded alone."""
-    own = voice(base, words)
+    own = decoding_model(base, words)
     before, live, whole, step = own.encoder.encode_prompt(prompt), [()], [], 0
     while live and len(whole) < r:
         chains = []

@@ -11,7 +11,7 @@ import torch
 from rewardlab.policy.replays import cbs as replaying
 from rewardlab.policy.schedulers._bandit import History, bandit, contexts, mlp, picked, predictor, ridge
 from rewardlab.policy.schedulers.cbs import cbs
-from rewardlab.policy.training.replay_buffer import Backlog, chosen
+from rewardlab.policy.training.replay_buffer import ReplayBuffer, chosen
 from rewardlab.policy.types import Past, Rollout
 from rewardlab.rm.errors import UsageError
 
@@ -255,30 +255,30 @@ def test_the_past_tells_how_old_and_how_clipped_each_answer_is():
         return {"calls": state.get("calls", 0) + 1}, again
 
     replay.remembers = 2
-    backlog = Backlog(replay, 1)
+    replay_buffer = ReplayBuffer(replay, 1)
     for step in range(4):
         wide, ones = torch.ones(2, 1 + step), torch.ones(2, dtype=torch.bool)
         scored: Any = SimpleNamespace(advantage=wide, total=torch.tensor([0.0, float(step)]))
         batch = {"prompt_ids": wide.long(), "weights": wide / wide.numel(), "advantages": wide, "row": torch.arange(2)}
-        backlog.turn(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
+        replay_buffer.next_cycle(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
         if step == 0:
-            backlog.saw(torch.tensor([1, 0]), torch.tensor([[0.0, 0, 0, 2, 0], [0, 0, 1, 4, 0]]))
+            replay_buffer.record_clipped(torch.tensor([1, 0]), torch.tensor([[0.0, 0, 0, 2, 0], [0, 0, 1, 4, 0]]))
         if step == 1:
-            (again,) = backlog.micro_batches
+            (again,) = replay_buffer.micro_batches
             assert sorted(again["row"].tolist()) == [2, 3] and again["weights"].sum() == pytest.approx(1)
-            backlog.saw(torch.tensor([3]), torch.tensor([[0.0, 0, 1, 2, 0]]))
+            replay_buffer.record_clipped(torch.tensor([3]), torch.tensor([[0.0, 0, 1, 2, 0]]))
     first, second, third = seen
     assert first.age.tolist() == [1, 1] and first.clipped.tolist() == [0.25, 0.0]
     assert second.age.tolist() == [2, 2, 1, 1] and second.clipped.tolist() == [0.25, 0.5, 0, 0]
     assert second.rollout.group.tolist() == [0, 0, 1, 1] and second.rollout.total.tolist() == [0, 0, 0, 1]
     assert second.rollout.response.tolist() == [[True, False]] * 2 + [[True, True]] * 2
     assert third.clipped.tolist() == [0.0] * 4 and third.now.response.shape == (2, 4)
-    other = Backlog(replay, 1)
-    other.load(backlog.state, backlog.kept())
-    for one in (backlog, other):
+    other = ReplayBuffer(replay, 1)
+    other.load(replay_buffer.state, replay_buffer.stored_batches())
+    for one in (replay_buffer, other):
         one.turn(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
     torch.testing.assert_close(seen[-1].advantage, seen[-2].advantage)
-    assert other.state == backlog.state == {"calls": 4}
+    assert other.state == replay_buffer.state == {"calls": 4}
 
 
 # ---- refusals ----

@@ -9,7 +9,7 @@ from rewardlab.benchmarks.worlds import garden
 from rewardlab.kernels.guided_sampler import guided_sampler
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request, mixing_logits
 from rewardlab.policy.schedulers.wmss import shares, wmss
 from rewardlab.policy.types import Rollout
@@ -76,8 +76,8 @@ def asked(**settings) -> list[Request]:
 def test_guided_decoding_writes_by_mixed_logits(base, llama, words, share):
     """Whole prefixes through both models, and λ z_strong + (1 - λ) z_weak at the temperature asked for."""
     requests = [mixing_logits(one, share) for one in asked(temperature=0.7)]
-    for request, answer in zip(requests, decode(SeparateModels(voice(base, words), voice(llama, words)), requests),
-                               strict=True):  # fmt: skip
+    engine = SeparateModels(decoding_model(base, words), decoding_model(llama, words))
+    for request, answer in zip(requests, decode(engine, requests), strict=True):
         prompt = words.apply_chat_template(list(request.prompt), add_generation_prompt=True, return_dict=False)
         for step, token in enumerate(answer.tokens):
             ids = torch.tensor([[*prompt, *answer.tokens[:step]]])

@@ -30,7 +30,7 @@ SAID = Written([[5, 6, 7], [8]], [[-0.5, -1.0, -2.0], [-0.25]])
 
 def even(examples) -> list[float]:
     """Right where an answer has an even number of words."""
-    return [float(len(one.answer.split()) % 2 == 0) for one in examples]
+    return [float(len(one.completion.split()) % 2 == 0) for one in examples]
 
 
 @pytest.fixture
@@ -123,13 +123,13 @@ def test_groups_hold_both_agents_answers_with_the_log_probabilities_of_who_wrote
         asked = Asked(read_metadata(both[0])["prompts"], trainer.encoder.contract.tokenizer)
         written = [read(path, asked, 8) for path in both]
         expected = [(written[row % 4 // 2], row // 4 * 2 + row % 2) for row in range(16)]
-        assert [one["tokens"] for one in rows] == [said.answers[place] for said, place in expected]
+        assert [one["tokens"] for one in rows] == [said.completions[place] for said, place in expected]
         assert [one["logprobs_of"] for one in rows] == ["policy", "policy", *[f"agent {1 - number}"] * 2] * 4
         for one, (said, place) in zip(rows, expected, strict=True):
             assert one["logprobs"] == pytest.approx(said.logprobs[place], abs=1e-6)
         before = trainer.encoder.encode_prompt(user_turn(rows[0]["prompt"].removeprefix("user: ")))
         for said, model in zip(written, ((base, llama), (llama, base))[number], strict=True):
-            assert said.logprobs[0] == pytest.approx(by_one_forward(model, before, said.answers[0]), abs=1e-4)
+            assert said.logprobs[0] == pytest.approx(by_one_forward(model, before, said.completions[0]), abs=1e-4)
         told = {(group, place): old for one in trainer.seen[:2] for group, place, old in of_rows(one)}
         sums = [sum(said.logprobs[place]) for said, place in expected]
         assert [told[divmod(row, 4)] for row in range(16)] == pytest.approx(sums, abs=1e-4)

@@ -29,7 +29,7 @@ def rollout(**fields) -> Rollout:
 
 
 def of_tokens(*answers: list[int]) -> Rollout:
-    """Answers that fill their rows."""
+    """CompletionBatch that fill their rows."""
     response = torch.ones(len(answers), len(answers[0]), dtype=torch.bool)
     return rollout(response=response, group=torch.zeros(len(answers), dtype=torch.long), tokens=torch.tensor(answers))
 

@@ -65,15 +65,15 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(name, train, tmp_path):
     whole = train(10, **SYSTEMS[name]())
     shutil.copytree(tmp_path / "run" / f"checkpoint-{KEPT_AT}", tmp_path / "kept")
     resumed = train(10, resume=str(tmp_path / "kept"), **SYSTEMS[name]())
-    assert resumed.backlog.state == whole.backlog.state and resumed.algorithm.state == whole.algorithm.state
+    assert resumed.replay_buffer.state == whole.replay_buffer.state and resumed.algorithm.state == whole.algorithm.state
     for fact in ("reward", "loss", "ratio"):
         rows = [[row[fact] for row in one.state.log_history if fact in row][-5:] for one in (resumed, whole)]
         assert len(rows[0]) == 5 and rows[0] == pytest.approx(rows[1], abs=1e-6), fact
     for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
     if "CBS" in name:
-        assert len(whole.backlog._kept) == 3 and max(whole.backlog.state["uses"]) >= 1
-        shares = torch.cat([one.clipped for one in whole.backlog._kept])
+        assert len(whole.replay_buffer._batches) == 3 and max(whole.replay_buffer.state["uses"]) >= 1
+        shares = torch.cat([one.clipped for one in whole.replay_buffer._batches])
         assert 0 < shares.max() <= 1, "some answers were out of bounds when they were last trained on"
     else:
-        assert whole.backlog.state["gain"] != 0, "the last batch was trained on again"
+        assert whole.replay_buffer.state["gain"] != 0, "the last batch was trained on again"

@@ -16,7 +16,7 @@ from rewardlab.policy.composition.algorithm import Algorithm, Penalty
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.critic import CriticArguments
-from rewardlab.policy.training.forward import at_answers
+from rewardlab.policy.training.forward import at_completions
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.policy.types import Transform
 from rewardlab.rm.errors import DataError, UsageError
@@ -133,7 +133,7 @@ def test_the_reward_is_the_models_own_by_its_own_contract(train, words):
     trainer = train(sources=RewardSources({"gold": Asked()}), steps=1)
     assert len(seen) == 16
     assert logged(trainer, "reward")[0] == pytest.approx(garden.gold().rate(seen).mean())
-    assert not any("</s>" in one.answer or "<pad>" in one.answer for one in seen)
+    assert not any("</s>" in one.completion or "<pad>" in one.completion for one in seen)
 
 
 def test_faults_are_named_and_saved_and_the_run_goes_on_or_stops(train, tmp_path):
@@ -156,7 +156,7 @@ def test_where_no_answer_has_a_reward_nothing_moves_not_even_by_momentum(train):
 
     def sometimes(examples):
         calls.append(len(examples))
-        return [None if len(calls) == 2 else float(len(one.answer)) for one in examples]
+        return [None if len(calls) == 2 else float(len(one.completion)) for one in examples]
 
     seen = []
 
@@ -246,7 +246,7 @@ class Watched(PolicyTrainer):
 
     def _everywhere(self, batch, rows, read, base):
         rollout = super()._everywhere(batch, rows, read, base)
-        self.critic_read = rollout, at_answers(read.states, rows)
+        self.critic_read = rollout, at_completions(read.states, rows)
         return rollout
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rewardlab.benchmarks.worlds import models
 from rewardlab.rm.backbones import hub
-from rewardlab.rm.backbones.hub import Place, note_data, note_model, place_of
+from rewardlab.rm.backbones.hub import Source, note_data, note_model, parse_source
 from rewardlab.rm.errors import UsageError
 
 OLD, NEW = "1" * 40, "2" * 40
@@ -24,16 +24,18 @@ def forgotten(monkeypatch):
 def test_a_folder_is_no_name_with_a_revision(tmp_path):
     folder = tmp_path / "rm@v1"
     folder.mkdir()
-    assert place_of(str(folder), trust_remote_code=True) == Place(str(folder))
-    assert place_of("./not/yet@there") == Place("./not/yet@there")
-    assert place_of("org/model") == Place("org/model") and place_of("org/model@v1") == Place("org/model", "v1")
+    assert parse_source(str(folder), trust_remote_code=True) == Source(str(folder))
+    assert parse_source("./not/yet@there") == Source("./not/yet@there")
+    assert parse_source("org/model") == Source("org/model") and parse_source("org/model@v1") == Source(
+        "org/model", "v1"
+    )
 
 
 @pytest.mark.parametrize("source", ["org/model", "org/model@main", "org/model@0123456", f"org/model@{COMMIT}0"])
 def test_code_that_comes_along_needs_a_full_commit(source):
     with pytest.raises(UsageError, match="name that as org/model@SHA, with all 40 digits, or give a local folder"):
-        place_of(source, trust_remote_code=True)
-    assert place_of(f"org/model@{COMMIT}", trust_remote_code=True) == Place("org/model", COMMIT)
+        parse_source(source, trust_remote_code=True)
+    assert parse_source(f"org/model@{COMMIT}", trust_remote_code=True) == Source("org/model", COMMIT)
 
 
 def test_the_commit_of_a_data_set_stands_in_its_files_addresses(tmp_path):

@@ -12,7 +12,7 @@ from rewardlab.benchmarks.suites.rewardbench import rewardbench
 from rewardlab.benchmarks.worlds import models as worlds
 from rewardlab.judges.kinds.reward_model import RewardScorer
 from rewardlab.rm.backbones.loading import small_config, small_tokenizer
-from rewardlab.rm.backbones.logprobs import answer_logprobs
+from rewardlab.rm.backbones.logprobs import completion_logprobs
 from rewardlab.rm.backbones.tokenization import Encoder, describe_tokenizer, pad
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.scoring_contract import ScoringContract
@@ -61,7 +61,7 @@ def by_hand(folder: str, ids: list[int], start: int) -> list[float]:
 def rewards_by_hand(model, examples, policy, reference=None, beta=1.0) -> np.ndarray:
     rewards = []
     for example in examples:
-        ids, _, start, _ = model.encoder.encode_answer(example)
+        ids, _, start, _ = model.encoder.encode_completion(example)
         reward = sum(by_hand(policy, ids, start))
         rewards.append(beta * (reward - (sum(by_hand(reference, ids, start)) if reference else 0.0)))
     return np.array(rewards)[:, None]
@@ -103,15 +103,15 @@ def word_level(template: str) -> PreTrainedTokenizerFast:
 
 def test_the_answer_begins_behind_the_generation_prompt(tokenizer):
     for example in EXAMPLES:
-        ids, length, start, _ = encoder(tokenizer).encode_answer(example)
+        ids, length, start, _ = encoder(tokenizer).encode_completion(example)
         assert (ids, length) == encoder(tokenizer).encode(example)
         assert ids[start - 1] == tokenizer.convert_tokens_to_ids("<|assistant|>")
-        assert tokenizer.decode(ids[start:]) == example.answer + "<|eos|>"
+        assert tokenizer.decode(ids[start:]) == example.completion + "<|eos|>"
 
 
 def test_the_answer_of_a_garden_conversation_is_its_words_and_the_end_of_turn():
     words = worlds.tokenizer()
-    ids, _, start, _ = encoder(words).encode_answer(Example(user_turn("tell me about roses"), "roses petals"))
+    ids, _, start, _ = encoder(words).encode_completion(Example(user_turn("tell me about roses"), "roses petals"))
     assert words.convert_ids_to_tokens(ids) == [
         *("<|user|>", "tell", "me", "about", "roses", "</s>"),
         *("<|assistant|>", "roses", "petals", "</s>"),
@@ -121,16 +121,16 @@ def test_the_answer_of_a_garden_conversation_is_its_words_and_the_end_of_turn():
 
 def test_truncation_from_the_left_moves_the_start_until_only_the_answer_is_left():
     words, example = worlds.tokenizer(), Example(user_turn("tell me about roses"), "roses petals")
-    assert [encoder(words, limit).encode_answer(example).start for limit in (10, 9, 4, 3, 2)] == [7, 6, 1, 0, 0]
-    assert [encoder(words, limit, "right").encode_answer(example).start for limit in (9, 7, 6)] == [7, 7, 6]
+    assert [encoder(words, limit).encode_completion(example).start for limit in (10, 9, 4, 3, 2)] == [7, 6, 1, 0, 0]
+    assert [encoder(words, limit, "right").encode_completion(example).start for limit in (9, 7, 6)] == [7, 7, 6]
     for limit in (10, 9, 4, 3, 2):
-        assert encoder(words, limit).encode_answer(example)[:2] == encoder(words, limit).encode(example)
+        assert encoder(words, limit).encode_completion(example)[:2] == encoder(words, limit).encode(example)
 
 
 def test_a_leading_bos_counts_and_stays_in_front_of_what_is_cut():
     words, example = worlds.tokenizer(), Example(user_turn("tell me about roses"), "roses petals")
     words.chat_template = "{{ bos_token }} " + words.chat_template
-    found = [encoder(words, limit).encode_answer(example) for limit in (11, 9, 4, 3)]
+    found = [encoder(words, limit).encode_completion(example) for limit in (11, 9, 4, 3)]
     assert [answer.start for answer in found] == [8, 6, 1, 1]
     assert all(answer.ids[0] == words.bos_token_id for answer in found)
 
@@ -138,15 +138,15 @@ def test_a_leading_bos_counts_and_stays_in_front_of_what_is_cut():
 def test_bos_and_eos_that_the_encoder_adds_are_counted():
     words = word_level("{% for m in messages %}{{ m.content }} {% endfor %}")
     assert describe_tokenizer(words)["eos"] == "once"
-    assert encoder(words).encode_answer(Example(user_turn("a b"), "ab"))[:3] == ([1, 2, 3, 4], 4, 2)
+    assert encoder(words).encode_completion(Example(user_turn("a b"), "ab"))[:3] == ([1, 2, 3, 4], 4, 2)
     contract = ScoringContract("scalar", **describe_tokenizer(worlds.tokenizer()) | {"bos": "once"})
-    answer = Encoder(worlds.tokenizer(), contract).encode_answer(Example(user_turn("roses"), "petals"))
+    answer = Encoder(worlds.tokenizer(), contract).encode_completion(Example(user_turn("roses"), "petals"))
     assert (answer.start, len(answer.ids)) == (5, 7)
 
 
 def test_a_token_across_the_border_belongs_to_the_answer():
     words = word_level("{% for m in messages %}{{ m.content }}{% endfor %}")
-    assert encoder(words).encode_answer(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
+    assert encoder(words).encode_completion(Example(user_turn("b a"), "b"))[:3] == ([2, 3, 4], 3, 1)
 
 
 def test_a_generation_prompt_that_no_answer_has_is_an_error():
@@ -154,7 +154,7 @@ def test_a_generation_prompt_that_no_answer_has_is_an_error():
         "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}ab {% endif %}"
     )
     with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no answer behind it"):
-        encoder(words).encode_answer(Example(user_turn("a"), "b"))
+        encoder(words).encode_completion(Example(user_turn("a"), "b"))
 
 
 # ---- log-probabilities ----
@@ -166,14 +166,14 @@ def test_log_probabilities_stand_at_their_tokens_on_either_side_and_in_any_chunk
     from beartype import beartype
 
     lm = getattr(model, "policy", None) or model.model
-    rows = [model.encoder.encode_answer(example) for example in EXAMPLES]
+    rows = [model.encoder.encode_completion(example) for example in EXAMPLES]
     batch = pad([row.ids for row in rows])
     tokens, attention = (part if side == "right" else part.flip(1) for part in batch)
     if side == "left":  # flipping put the padding in front but the words backwards
         for place, row in enumerate(rows):
             tokens[place, -len(row.ids) :] = torch.tensor(row.ids)
     start = torch.tensor([row.start for row in rows])
-    checked = jaxtyped(typechecker=beartype)(answer_logprobs)
+    checked = jaxtyped(typechecker=beartype)(completion_logprobs)
     found = checked(lm, tokens, attention, start, logits=logits).detach()
     for place, row in enumerate(rows):
         expected = np.zeros(tokens.shape[1])
@@ -185,7 +185,7 @@ def test_log_probabilities_stand_at_their_tokens_on_either_side_and_in_any_chunk
 def test_log_probabilities_have_gradients_and_the_first_token_counts_nothing(policy):
     model = autoregressive(policy).model
     tokens, start = torch.tensor([[7, 8, 9]]), torch.tensor([0])
-    found = answer_logprobs(model, tokens, torch.ones_like(tokens), start)
+    found = completion_logprobs(model, tokens, torch.ones_like(tokens), start)
     assert found[0, 0] == 0 and (found[0, 1:] < 0).all()
     found.sum().backward()
     assert model.get_input_embeddings().weight.grad.abs().sum() > 0
@@ -215,7 +215,7 @@ def test_batch_and_order_change_nothing(model):
 def test_the_values_of_tokens_add_up_to_the_reward(model):
     beta = 1.0 if model.contract.kind == "autoregressive" else 0.1
     for example, values, reward in zip(EXAMPLES, model.logprobs(EXAMPLES), model.rate(EXAMPLES), strict=True):
-        ids, _, start, _ = model.encoder.encode_answer(example)
+        ids, _, start, _ = model.encoder.encode_completion(example)
         assert len(values) == len(ids) - start
         assert beta * values.sum() == pytest.approx(reward[0])
 
@@ -236,7 +236,7 @@ def test_a_policy_that_is_its_own_reference_earns_exactly_nothing(policy):
 def test_a_truncated_answer_is_scored_on_what_is_left(policy):
     model = autoregressive(policy, max_length=8)
     assert model.rate(EXAMPLES) == pytest.approx(rewards_by_hand(model, EXAMPLES, policy), abs=1e-5)
-    assert model.encoder.encode_answer(EXAMPLES[1]).start == 0
+    assert model.encoder.encode_completion(EXAMPLES[1]).start == 0
 
 
 # ---- folders ----
@@ -298,9 +298,9 @@ def test_an_adapter_over_a_language_model_is_a_policy(policy, tmp_path):
     autoregressive(policy).encoder.tokenizer.save_pretrained(tmp_path / "adapter")
     model = implicit(str(tmp_path / "adapter"), reference=policy)
     plain = autoregressive(policy)
-    row = plain.encoder.encode_answer(EXAMPLES[0])
+    row = plain.encoder.encode_completion(EXAMPLES[0])
     tokens = torch.tensor([row.ids])
-    moved = answer_logprobs(adapted, tokens, torch.ones_like(tokens), torch.tensor([row.start])).sum().item()
+    moved = completion_logprobs(adapted, tokens, torch.ones_like(tokens), torch.tensor([row.start])).sum().item()
     expected = 0.1 * (moved - plain.rate(EXAMPLES[:1])[0, 0])
     assert model.rate(EXAMPLES[:1])[0, 0] == pytest.approx(expected, abs=1e-5) and abs(expected) > 1e-3
 
@@ -400,7 +400,7 @@ def test_any_architecture_gives_its_own_log_probabilities_and_gradients(name):
     """Soft-capped and scaled logits too: where the head is not all there is, the model's own logits are taken."""
     model = of_architecture(name)
     tokens = torch.randint(3, 50, (3, 7), generator=torch.Generator().manual_seed(0))
-    found = answer_logprobs(model, tokens, torch.ones_like(tokens), torch.tensor([2, 3, 4]))
+    found = completion_logprobs(model, tokens, torch.ones_like(tokens), torch.tensor([2, 3, 4]))
     direct = torch.log_softmax(model(tokens).logits[:, :-1], -1).gather(2, tokens[:, 1:, None]).squeeze(2)
     direct = torch.nn.functional.pad(direct, (1, 0)) * (torch.arange(7) >= torch.tensor([[2], [3], [4]]))
     torch.testing.assert_close(found, direct, atol=1e-9, rtol=0)
@@ -424,7 +424,7 @@ def test_the_logits_of_a_whole_batch_never_exist():
     model = of_architecture("llama", vocabulary=3000)
     tokens = torch.randint(3, 50, (8, 20), generator=torch.Generator().manual_seed(0))
     start = torch.full((8,), 4)
-    answer_logprobs(model, tokens, torch.ones_like(tokens), start)  # the first call tries the head once
+    completion_logprobs(model, tokens, torch.ones_like(tokens), start)  # the first call tries the head once
     with Sizes():
-        answer_logprobs(model, tokens, torch.ones_like(tokens), start, logits=30_000).sum().backward()
+        completion_logprobs(model, tokens, torch.ones_like(tokens), start, logits=30_000).sum().backward()
     assert Sizes.largest < 8 * 20 * 3000 / 5

@@ -344,15 +344,15 @@ def test_a_cpu_is_given_what_fits_its_caches(reward_model, monkeypatch):
 def test_sequences_beyond_the_limit_are_padded(reward_model, monkeypatch):
     """As with a sliding window, of 40 tokens here."""
     examples, totals = answers(), counted(monkeypatch)
-    whole = reward_model.rate(examples)
+    is_whole_sequence = reward_model.rate(examples)
     lengths = [len(one.ids) for one in reward_model.encoder.encode_all(examples)]
     totals.clear()
     monkeypatch.setattr(scalar_module, "packing_limit", lambda _model: 40)
-    np.testing.assert_allclose(reward_model.rate(examples), whole, atol=1e-6)
+    np.testing.assert_allclose(reward_model.rate(examples), is_whole_sequence, atol=1e-6)
     assert sum(totals) <= sum(one for one in lengths if one <= 40) < sum(lengths)
     totals.clear()
     monkeypatch.setattr(scalar_module, "packing_limit", lambda _model: 0)
-    np.testing.assert_allclose(reward_model.rate(examples), whole, atol=1e-6)
+    np.testing.assert_allclose(reward_model.rate(examples), is_whole_sequence, atol=1e-6)
     assert not totals
 
 

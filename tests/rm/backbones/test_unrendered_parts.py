@@ -131,17 +131,17 @@ def test_scores_differ_when_the_call_alone_differs(small):
 
 def test_tool_results_are_not_the_assistants_words(small):
     example = parse_pair(WEATHER).examples[0]
-    row = small.encode_answer(example)
+    row = small.encode_completion(example)
     words = small.tokenizer
-    ((told),) = row.told
+    ((told),) = row.tool_results
     assert words.decode(row.ids[told.start : told.stop]) == "<|tool|>21 C<|eos|><|assistant|>"
     assert words.decode(row.ids[row.start : told.start]).startswith("<tool_call>")
     assert words.decode(row.ids[told.stop :]) == "It is 21 C.<|eos|>"
-    short = encoder(SMALL_TEMPLATE, max_length=len(row.ids) - told.start - 2).encode_answer(example)
-    assert short.start == 0 and words.decode(short.ids[: short.told[0].stop]) == words.decode(
+    short = encoder(SMALL_TEMPLATE, max_length=len(row.ids) - told.start - 2).encode_completion(example)
+    assert short.start == 0 and words.decode(short.ids[: short.tool_results[0].stop]) == words.decode(
         row.ids[told.start + 2 : told.stop]
     )
-    assert small.encode_answer(Example(user_turn("How warm?"), "Warm.")).told == ()
+    assert small.encode_completion(Example(user_turn("How warm?"), "Warm.")).tool_results == ()
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +152,14 @@ def policy(small, tmp_path_factory) -> str:
 def test_a_reward_of_log_probabilities_leaves_tool_results_out(policy):
     model = autoregressive(policy)
     example = parse_pair(WEATHER).examples[0]
-    row, tokens = model.encoder.encode_answer(example), model.logprobs([example])[0]
+    row, tokens = model.encoder.encode_completion(example), model.logprobs([example])[0]
     ids = torch.tensor([row.ids])
     with torch.inference_mode():
         logprobs = torch.log_softmax(model.model(ids).logits[0].double(), dim=-1)
     expected = [logprobs[place - 1, row.ids[place]].item() for place in range(row.start, len(row.ids))]
-    for place in row.told[0]:
+    for place in row.tool_results[0]:
         expected[place - row.start] = 0.0
-    assert len(row.told[0]) and tokens == pytest.approx(expected, abs=1e-4)
+    assert len(row.tool_results[0]) and tokens == pytest.approx(expected, abs=1e-4)
     assert model.rate([example])[0, 0] == pytest.approx(np.sum(expected), abs=1e-3)
 
 
@@ -172,6 +172,6 @@ def test_training_leaves_tool_results_out_as_well(policy, normalised):
     gap = task.gap(model.model, task.collate(rows), torch.ones(1, 1)).item()
     totals = [np.sum(values) for values in model.logprobs(pair.examples)]
     if normalised:
-        read = [model.encoder.encode_answer(example) for example in pair.examples]
-        totals = [t / (len(r.ids) - r.start - len(r.told[0])) for t, r in zip(totals, read, strict=True)]
+        read = [model.encoder.encode_completion(example) for example in pair.examples]
+        totals = [t / (len(r.ids) - r.start - len(r.tool_results[0])) for t, r in zip(totals, read, strict=True)]
     assert gap == pytest.approx(totals[0] - totals[1], abs=1e-3)

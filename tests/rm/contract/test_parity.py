@@ -46,17 +46,23 @@ def ids_of(model) -> list[list[int]]:
 @pytest.mark.parametrize("template", [None, CHATML])
 def test_a_model_agrees_with_itself_in_all_its_ways(architecture, template):
     own = make(architecture, template)
-    told = list(parity(own, examples(), own_ways(own)))
-    assert [one.way for one in told] == ["alone", "shuffled", "padded on the left", "padded on the right", "pad is EOS"]
-    assert all(one.passed and one.culprit == "" and one.flips == 0 for one in told)
+    results = list(parity(own, examples(), own_ways(own)))
+    assert [one.way for one in results] == [
+        "alone",
+        "shuffled",
+        "padded on the left",
+        "padded on the right",
+        "pad is EOS",
+    ]
+    assert all(one.passed and one.culprit == "" and one.flips == 0 for one in results)
 
 
 def test_several_objectives_and_ensembles_agree_too():
     several = make(objectives=("helpful", "harmless"))
     assert all(one.passed for one in parity(several, examples(), own_ways(several)))
     together = EnsembleRewardModel([make(seed=1), make(seed=2)], ["a", "b"])
-    told = list(parity(together, examples(), own_ways(together)))
-    assert [one.way for one in told] == ["alone", "shuffled"] and all(one.passed for one in told)
+    results = list(parity(together, examples(), own_ways(together)))
+    assert [one.way for one in results] == ["alone", "shuffled"] and all(one.passed for one in results)
 
 
 def test_half_precision_may_differ_more(model):
@@ -77,8 +83,8 @@ def test_a_way_that_promises_nothing_is_told_and_never_fails(model):
     """Random weights this large lose more than 2e-2 standard deviations in bfloat16."""
     ways = other_precision(model)
     assert list(ways) == ["bfloat16"]
-    (told,), (held,) = ([*parity(model, examples(), ways, half=[*ways], told=names)] for names in (ways, ()))
-    assert told.passed and not told.same and told.culprit == "bfloat16 itself"
+    (results,), (held,) = ([*parity(model, examples(), ways, half=[*ways], report_only=names)] for names in (ways, ()))
+    assert results.passed and not results.same and results.culprit == "bfloat16 itself"
     assert not held.passed and held.largest > 0.02 * held.deviation == held.tolerance
     assert next(model.model.parameters()).dtype == torch.float32, "the model itself is left as it was"
 
@@ -91,8 +97,8 @@ def test_a_way_without_scores_says_why(model):
 def test_small_differences_without_a_known_fault_may_be_rounding(model):
     ours = model.rate(examples())
     noise = 0.05 * ours.std() * np.sign(np.random.default_rng(0).normal(size=ours.shape))
-    told = found(model, lambda _: Scored(ours + noise, ids_of(model)))
-    assert told.culprit == "no known fault, and no larger than rounding in half precision" and not told.passed
+    results = found(model, lambda _: Scored(ours + noise, ids_of(model)))
+    assert results.culprit == "no known fault, and no larger than rounding in half precision" and not results.passed
 
 
 # ---- conversations that find faults ----
@@ -101,7 +107,7 @@ def test_small_differences_without_a_known_fault_may_be_rounding(model):
 def test_edge_cases_are_made_for_the_kinds_that_are_missing(model):
     made = edge_cases(model, [])
     short, several, foreign, long = made
-    assert len(short.answer) == 1 and len(several.prompt) == 3 and not foreign.answer.isascii()
+    assert len(short.completion) == 1 and len(several.prompt) == 3 and not foreign.completion.isascii()
     assert model.encoder.encode(long).length > LIMIT
     assert edge_cases(model, made) == []
     assert edge_cases(model, examples()) == [short, several, foreign]

@@ -17,7 +17,7 @@ class Lengths:
     contract = ScoringContract(kind="lengths", objectives=("long", "short"), dtype="float64")
 
     def rate(self, examples):
-        words = np.array([len(one.answer.split()) or np.nan for one in examples])
+        words = np.array([len(one.completion.split()) or np.nan for one in examples])
         return np.stack([words, -words], 1)
 
 

@@ -106,7 +106,7 @@ def test_a_tokenizers_own_marks_count_too():
 
 def test_what_truncation_makes_alike_is_found():
     def encode(examples):
-        return [Encoded(one.answer.split()[:3], len(one.answer.split())) for one in examples]
+        return [Encoded(one.completion.split()[:3], len(one.completion.split())) for one in examples]
 
     rows = [pair(chosen="a b c d", rejected="a b c e"), pair(chosen="a b", rejected="b a")]
     assert lint(rows, encode=encode, max_length=3).findings == (

@@ -177,9 +177,11 @@ def test_rated_answers_and_messages_keep_their_tools(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"messages": messages, "tools": [TOOL], "helpful": 1.0}])
     (_, example), *_ = load_examples(path)[0]
     assert (
-        tools_of(example.prompt) == [TOOL] and "<think>\nWarm." in example.answer and "tool_calls" in example.prompt[1]
+        tools_of(example.prompt) == [TOOL]
+        and "<think>\nWarm." in example.completion
+        and "tool_calls" in example.prompt[1]
     )
-    assert load_judged(path, ["helpful"])[0].answers[0].example == example
+    assert load_judged(path, ["helpful"])[0].completions[0].example == example
 
 
 # ---- what cannot be read is refused, what is not read is told ----

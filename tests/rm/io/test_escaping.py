@@ -42,7 +42,7 @@ def quiet_markdown(text: str) -> bool:
 
 @numbered
 def test_a_terminal_is_given_nothing_to_obey(payload, capsys):
-    runs.say(payload)
+    runs.log(payload)
     said = capsys.readouterr().err
     assert not CONTROL.search(said) and said.count("\n") == payload.count("\n") + 1
 

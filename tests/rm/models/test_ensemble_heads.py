@@ -133,7 +133,7 @@ def test_heads_regress_to_the_trained_head(trained, model):
 
 
 def test_the_rule_reads_the_heads_deviations(model):
-    said = model.voices(SAID)
+    said = model.member_rewards(SAID)
     nominal = said.rewards[said.deviations[..., 0].argmin(0), range(len(SAID)), 0]
     expected = 0.5 * nominal + 0.5 * said.rewards.min(0)[:, 0]
     assert model.rate(SAID)[:, 0] == pytest.approx(expected) and (said.deviations > 0).all()

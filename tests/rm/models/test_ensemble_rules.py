@@ -125,7 +125,7 @@ class Fixed:
 
     def rate(self, examples):
         self.asked += 1
-        return np.array([[self.rewards[example.answer]] for example in examples], float)
+        return np.array([[self.rewards[example.completion]] for example in examples], float)
 
 
 EXAMPLES = [Example(user_turn("q"), answer) for answer in ("a", "b")]

@@ -14,7 +14,7 @@ from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.contract.golden_scores import load_reward_model, write_golden
 from rewardlab.rm.contract.parity import own_ways, parity
 from rewardlab.rm.contract.scoring_contract import ScoringContract
-from rewardlab.rm.data.scored_rows import ScoredAnswer, load_judged
+from rewardlab.rm.data.scored_rows import ScoredCompletion, load_judged
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.length_controlled import length_controlled
@@ -63,12 +63,12 @@ def test_a_file_of_rated_answers_as_helpsteer_has_them(tmp_path):
         {"prompt": "q", "completion": "c", "scores": {"verbosity": 4}},
     ]
     data, report = load_judged(write(tmp_path / "a.jsonl", rows), ["helpfulness", "verbosity"])
-    assert [one.scores for one in data.answers] == [
+    assert [one.scores for one in data.completions] == [
         {"helpfulness": 3.0, "verbosity": 1.5},
         {"helpfulness": 0.0},
         {"verbosity": 4.0},
     ]
-    assert data.answers[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
+    assert data.completions[0].example == Example(user_turn("q"), "a") and not data.pairs and report.read == 3
 
 
 def test_a_pair_may_bring_the_scores_of_its_answers(tmp_path):
@@ -76,7 +76,7 @@ def test_a_pair_may_bring_the_scores_of_its_answers(tmp_path):
     row |= {"scores_chosen": {"harmless": 2.0}, "scores_rejected": {"harmless": 1.0}}
     data, _ = load_judged(write(tmp_path / "a.jsonl", [row, {"prompt": "q", "chosen": "c", "rejected": "d"}]), NAMES)
     assert [pair.wins for pair in data.pairs] == [{"helpful": 1.0}, {OVERALL: 1.0}]
-    assert [(one.example.answer, one.scores) for one in data.answers] == [
+    assert [(one.example.completion, one.scores) for one in data.completions] == [
         ("a", {"harmless": 2.0}),
         ("b", {"harmless": 1.0}),
     ]
@@ -106,7 +106,7 @@ def test_what_is_not_labelled_is_nan_and_counted():
     made = [replace(TAUGHT[0], wins={"helpful": 1.0}), replace(TAUGHT[1], wins={"helpful": 0.0, "harmless": 0.5})]
     made.append(replace(TAUGHT[2], wins={OVERALL: 1.0}))
     encoding = encode_objectives(model.encoder, made, NAMES)
-    answers = [ScoredAnswer("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
+    answers = [ScoredCompletion("s", TAUGHT[3].examples[0], {"harmless": 3.0})]
     rows = encoding.rows + encode_scored(model.encoder, answers, NAMES).rows
     assert encoding.unlabelled == 1 and [row.wins for row in rows[:1]] == [(1.0, pytest.approx(NAN, nan_ok=True))]
     assert label_counts(rows, NAMES) == {
@@ -117,7 +117,7 @@ def test_what_is_not_labelled_is_nan_and_counted():
 
 def test_rated_answers_beyond_the_limit_are_counted_cut_or_refused():
     model = small()
-    long = ScoredAnswer("s", Example(user_turn("q"), "honey " * 99), {"helpful": 1.0})
+    long = ScoredCompletion("s", Example(user_turn("q"), "honey " * 99), {"helpful": 1.0})
     cut = encode_scored(model.encoder, [long], NAMES)
     assert len(cut.rows[0].chosen) == 64 and cut.over_length == 1 and cut.longest > 99
     assert encode_scored(model.encoder, [long], NAMES, "skip").rows == []

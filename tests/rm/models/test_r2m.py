@@ -11,7 +11,7 @@ from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError, UsageError
-from rewardlab.rm.models.r2m import FeedbackHead, FeedbackRewardModel, reward_tokens, tokens_before_head
+from rewardlab.rm.models.r2m import R2MHead, R2MRewardModel, reward_tokens, tokens_before_head
 from rewardlab.rm.models.scalar import scalar_from_config
 from torch import nn
 from transformers import BertConfig
@@ -37,11 +37,11 @@ def examples():
 @pytest.fixture(scope="module")
 def states(examples):
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(len(one.answer.split()) + 5, P, generator=generator) for one in examples]
+    return [torch.randn(len(one.completion.split()) + 5, P, generator=generator) for one in examples]
 
 
 def on(body, omega=0.6, **options):
-    model = FeedbackRewardModel.on(body, P, 16, **options)
+    model = R2MRewardModel.on(body, P, 16, **options)
     model.omega = omega
     return model
 
@@ -96,7 +96,7 @@ def test_rewards_without_states_are_refused(body, examples):
 
 def test_the_head_is_the_literal_attention_in_value_and_gradient(states):
     """No further than 1e-5 from the definition in float64, with a key and a value for every state."""
-    head = FeedbackHead(nn.Linear(12, 2), P, 7, seed=3)
+    head = R2MHead(nn.Linear(12, 2), P, 7, seed=3)
     tokens = torch.randn(len(states), 12, generator=torch.Generator().manual_seed(1))
     packed, bounds = torch.cat(states), bounds_of(torch.tensor([len(one) for one in states]))
     rewards = head(tokens, packed, bounds, 0.3)
@@ -115,7 +115,7 @@ def test_the_head_is_the_literal_attention_in_value_and_gradient(states):
 
 def test_one_state_by_hand():
     """With one state attention is 1: Ĥ = h W_v W_o = 2 · 3 · 5 = 30; r = 0.5 (0.75 · 30 + 0.25 · 4) = 11.75."""
-    head = FeedbackHead(nn.Linear(1, 1, bias=False), 1, 1)
+    head = R2MHead(nn.Linear(1, 1, bias=False), 1, 1)
     with torch.no_grad():
         for one, value in ((head.W_v, 3.0), (head.W_o, 5.0), (head.score.weight, 0.5)):
             one.fill_(value)

@@ -158,7 +158,7 @@ np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["
 
 
 def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path, script):
-    rows = [{"prompt": list(example.prompt), "answer": example.answer} for example in golden]
+    rows = [{"prompt": list(example.prompt), "answer": example.completion} for example in golden]
     (tmp_path / "golden.json").write_text(json.dumps(rows))
     out = tmp_path / "scores.npy"
     subprocess.run(script(RATE, saved, tmp_path / "golden.json", out), check=True, cwd=tmp_path)
@@ -178,7 +178,7 @@ def test_plain_transformers_and_peft_give_the_same_scores_from_the_folder(saved,
         for start in range(0, len(golden), 10):
             texts = [
                 tokenizer.apply_chat_template(
-                    [*example.prompt, {"role": "assistant", "content": example.answer}], tokenize=False
+                    [*example.prompt, {"role": "assistant", "content": example.completion}], tokenize=False
                 )
                 for example in golden[start : start + 10]
             ]

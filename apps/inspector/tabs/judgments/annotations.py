@@ -72,11 +72,11 @@ def texts_of(item: Item) -> str:
 
 def file_of(run: Path) -> Path:
     """`annotations/NAME.jsonl` beside the run; of a run inside others, beside the outermost of them."""
-    folder, inside = _place(run)
+    folder, inside = _paths(run)
     return folder / inside
 
 
-def _place(run: Path) -> tuple[Path, Path]:
+def _paths(run: Path) -> tuple[Path, Path]:
     outermost = next((folder for folder in reversed(run.parents) if is_run(folder)), run)
     inside = run.relative_to(outermost.parent)
     return outermost.parent / FOLDER, Path(f"{finished_name(inside.as_posix())}.jsonl")
@@ -86,7 +86,7 @@ def add(run: Path, annotation: Annotation) -> None:
     """Append a line, forced to the disk, under a lock; what was cut off before keeps a line of its own."""
     path = file_of(run)
     line = json.dumps(asdict(annotation), ensure_ascii=False) + "\n"
-    _refuse_links(*_place(run))
+    _refuse_links(*_paths(run))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "r+b", 0) as file:

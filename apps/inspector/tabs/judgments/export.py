@@ -17,7 +17,7 @@ from .....rm.types import OVERALL, PreferencePair, prompt_text
 from ....runs.tables import ROWS
 from .annotations import Annotation, of
 from .cases import Item, items
-from .queries import Filter, Run, places
+from .queries import Filter, Run, indices
 
 FORMATS = {"pairs (.jsonl)": "jsonl", "table (.csv)": "csv", "table (.parquet)": "parquet"}
 LABELS = ("data", "readers")
@@ -63,7 +63,7 @@ def export(run: Run, filter: Filter, format: str, path: Path, annotations: Seque
 
 def _items(run: Run, filter: Filter) -> Iterator[Item]:
     """In parts, because a million texts may not fit into memory."""
-    rows = places(run, filter)
+    rows = indices(run, filter)
     for start in range(0, len(rows), ROWS):
         yield from items(run, filter.scorer, rows[start : start + ROWS])
 

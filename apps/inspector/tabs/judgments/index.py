@@ -23,7 +23,7 @@ ITEM_COLUMNS = (
 )
 SCORE_COLUMNS = 'scorer::VARCHAR, "case"::VARCHAR, scores::DOUBLE[], abstained::VARCHAR, margin::DOUBLE'
 MEMORY = "500MB"
-KEPT, SEARCHES = 2, 4
+MOST_INDEXES, SEARCHES = 2, 4
 
 _CASES = (
     f'SELECT file_row_number::INTEGER AS place, "case"::VARCHAR AS "case", subset::VARCHAR AS subset FROM {ITEM_TABLE}'
@@ -39,7 +39,7 @@ _GAPS = """
            - list_avg([lengths[k + 1] for k in range(len(lengths)) if NOT list_contains(best, k)]) AS gap
     FROM (SELECT file_row_number, best::BIGINT[] AS best, {lengths} AS lengths FROM {table})
 """
-_FOUND = f"""
+_SEARCH_SQL = f"""
     SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
     WHERE contains(lower("case" || chr(10) || prompt), lower($search))
        OR contains(lower(array_to_string(answers, chr(10))), lower($search))
@@ -91,14 +91,14 @@ class Index:
         right = [f"SELECT place FROM {name} WHERE margin > 0" for name in nulls]
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
 
-    def found(self, search: str) -> str:
+    def matches(self, search: str) -> str:
         """Name of a table: the places whose texts or name hold the search, which ignores case."""
         with self._lock:
             if search not in self._searches:
                 if len(self._searches) == SEARCHES:
                     self._drop(self._searches.popitem(last=False)[1])
                 number = next(k for k in range(SEARCHES) if f"found_{k}" not in self._searches.values())
-                self._searches[search] = self._make(f"found_{number}", _FOUND, search=search)
+                self._searches[search] = self._make(f"found_{number}", _SEARCH_SQL, search=search)
             self._searches.move_to_end(search)
             return self._searches[search]
 
@@ -144,6 +144,6 @@ def index(folder: Path) -> Index:
         if folder not in _INDICES or _INDICES[folder][0] != now:
             _INDICES[folder] = now, Index(folder, read_heading(folder))
         _INDICES.move_to_end(folder)
-        while len(_INDICES) > KEPT:
+        while len(_INDICES) > MOST_INDEXES:
             _INDICES.popitem(last=False)
         return _INDICES[folder][1]

@@ -138,7 +138,7 @@ def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
     if filter.max_margin is not None:
         conditions.append("abs(margin) <= $max_margin")
     if search := filter.search.strip():
-        conditions.append(f"place IN (SELECT place FROM {tables.found(search)})")
+        conditions.append(f"place IN (SELECT place FROM {tables.matches(search)})")
     if filter.gap is not None:
         conditions.append("gap >= $gap" if filter.gap >= 0 else "gap <= $gap")
     if filter.null_right:
@@ -222,7 +222,7 @@ def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> in
     return rows[0][0] if rows else None
 
 
-def places(run: Run, filter: Filter) -> list[int]:
+def indices(run: Run, filter: Filter) -> list[int]:
     """The rows of the table of items that pass, in its order."""
     tables = index(run.folder)
     return [

@@ -95,7 +95,7 @@ def _page_start(position: int) -> int:
 
 def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[Any]:
     """Everything for the run, the filters and the item that an address asks for; what is not there is reported."""
-    asked = _wanted(site, query)
+    asked = _state_from_query(site, query)
     run, names, chosen = asked.run, *scorers(site, asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
     named = gr.Dropdown(names, value=chosen)
@@ -115,7 +115,7 @@ def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[A
         return [named, gr.Dropdown([], value=None), *rest, "", rest[:3], *_nothing(site, run, str(error))]
 
 
-def _wanted(site: Site, query: dict[str, str]) -> Asked:
+def _state_from_query(site: Site, query: dict[str, str]) -> Asked:
     """What an address asks of this tab; without a word on outcomes an item is looked for among all of them."""
     query = query if query.get("tab", "judgments") == "judgments" else {}
     run_name = query.get("run") or None

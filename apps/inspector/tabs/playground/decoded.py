@@ -12,7 +12,7 @@ from .....rm.errors import DataError
 from .....rm.types import prompt_text
 from ....runs.token_texts import pieces
 from ...run_list import stamp
-from .guided import Told
+from .guided import ShownCompletion
 
 LARGEST = 64_000_000  # bytes that are read of a file
 CURVES = ("base", "mixed", "kl", "entropy")
@@ -84,7 +84,7 @@ def guides_of(row: Mapping[str, Any]) -> list[str]:
     return [name for name, value in row.items() if name not in OTHERS and isinstance(value, list)]
 
 
-def told_of(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> Told:
+def decoded_completion(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> ShownCompletion:
     """A row of `read_answers` as an answer; guides by objective count w α_i.
 
     A file of an older version holds neither w, which is `weight` then, nor the texts of tokens, which a tokenizer
@@ -92,7 +92,7 @@ def told_of(row: Mapping[str, Any], weight: float, tokenizer: Any = None) -> Tol
     """
     names, ids, shares = guides_of(row), row["tokens"], row["preference"]
     texts, weight = row.get("pieces") or _texts(tokenizer, ids, row["answer"]), float(row.get("weight", weight))
-    return Told(
+    return ShownCompletion(
         title=", ".join(f"{name} {share:.2f}" for name, share in shares.items()) or "no preference",
         text=row["answer"],
         finished=row["finished"],

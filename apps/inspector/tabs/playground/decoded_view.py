@@ -11,7 +11,7 @@ from ...html import STYLE, note_html, shown
 from ...run_list import ANSWERS
 from . import guided
 from . import queries as views
-from .decoded import Answers, read_answers, told_of
+from .decoded import Answers, decoded_completion, read_answers
 
 NONE = "No answers here yet: `rewardlab decode --output FILE.jsonl`, with `--sweep 11`, writes a file of them."
 MOST_SHOWN = 21
@@ -96,7 +96,7 @@ def _show(site: Site, run: str | None, id: str | None, weight: float | None, cho
     if id not in decoded.rows:
         raise UsageError(f"{run} has no prompt '{id}'; choose one of the list")
     rows = decoded.rows[id]
-    answers = _told(site, rows[:MOST_SHOWN], weight)
+    answers = _decoded_completions(site, rows[:MOST_SHOWN], weight)
     left = f"{MOST_SHOWN} of {len(rows)} answers are shown." if len(rows) > MOST_SHOWN else ""
     note = f"{decoded.told} {left}".strip()
     question = f'{STYLE}<div class="rl"><div class="box prompt"><div class="body"><div class="text">'
@@ -108,12 +108,14 @@ def _show(site: Site, run: str | None, id: str | None, weight: float | None, cho
     return [note_html(note) if note else "", question, coloured, asked, *_figure(answers, chosen[1:])]
 
 
-def _told(site: Site, rows: Sequence[Mapping[str, Any]], weight: float | None) -> list[guided.Told]:
+def _decoded_completions(
+    site: Site, rows: Sequence[Mapping[str, Any]], weight: float | None
+) -> list[guided.ShownCompletion]:
     """A file of an older version holds neither the weight nor texts of tokens; only then they come from elsewhere."""
     drawable = all("pieces" in row and "weight" in row for row in rows)
     other = 1.0 if drawable else number(weight, "the guidance weight")
     tokenizer = None if drawable else site.models.tokenizer()
-    return [told_of(row, other, tokenizer) for row in rows]
+    return [decoded_completion(row, other, tokenizer) for row in rows]
 
 
 def _nothing(sentence: str) -> list[Any]:
@@ -128,7 +130,7 @@ def _nothing(sentence: str) -> list[Any]:
     ]
 
 
-def _figure(answers: Sequence[guided.Told], chosen: Sequence[str | None]) -> list[Any]:
+def _figure(answers: Sequence[guided.ShownCompletion], chosen: Sequence[str | None]) -> list[Any]:
     """The figure and its axes, of two answers or more."""
     if len(answers) < 2:
         return [gr.Plot(visible=False), gr.Dropdown(visible=False), gr.Dropdown(visible=False)]

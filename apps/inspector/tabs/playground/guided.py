@@ -17,7 +17,7 @@ ENDS = {"length": "cut at the longest length", "context": "cut where the context
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class ShownCompletion:
     """One answer of T tokens, and how likely base, guides and mixture found each; log-probabilities in nats [T]."""
 
     title: str
@@ -55,9 +55,9 @@ class Told:
         return {name: weight * (self.guides[name] - level) for name, weight in read.items()}
 
 
-def told(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> Told:
+def shown_completion(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) -> ShownCompletion:
     """An answer of `policy.decoding.guided`."""
-    return Told(
+    return ShownCompletion(
         title,
         answer.text,
         answer.finished,
@@ -74,19 +74,19 @@ def told(title: str, answer: Any, tokenizer: Any, weights: Mapping[str, float]) 
 # ---- what is shown ----
 
 
-def colours_of(answers: Sequence[Told]) -> list[str]:
+def colours_of(answers: Sequence[ShownCompletion]) -> list[str]:
     """What tokens can be coloured by."""
     parts = _parted(answers)
     return [*([WHO] if parts else []), ALL, *parts, "KL", "entropy"]
 
 
-def _parted(answers: Sequence[Told]) -> list[str]:
+def _parted(answers: Sequence[ShownCompletion]) -> list[str]:
     """The guides that have a part of some push, in the engine's order, so that each keeps its colour."""
     guide_names = {name for answer in answers for name in answer.by_guide}
     return [name for name in dict.fromkeys(name for answer in answers for name in answer.guides) if name in guide_names]
 
 
-def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
+def answers_html(answers: Sequence[ShownCompletion], colour: str = ALL) -> str:
     """Answers side by side, one scale for all of them."""
     if colour == WHO:
         boxes, legend = _who(answers)
@@ -98,12 +98,12 @@ def answers_html(answers: Sequence[Told], colour: str = ALL) -> str:
     return f'{html.STYLE}{tokens.STYLE}<div class="rl">{legend}<div class="answers">{"".join(boxes)}</div></div>'
 
 
-def _values(answer: Told, colour: str) -> np.ndarray:
+def _values(answer: ShownCompletion, colour: str) -> np.ndarray:
     named = {ALL: answer.push, "KL": answer.kl, "entropy": answer.entropy, **answer.by_guide}
     return named.get(colour, np.full(len(answer.base), np.nan))
 
 
-def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
+def _who(answers: Sequence[ShownCompletion]) -> tuple[list[str], str]:
     """Every token in the colour of the guide that pushed it up most, as strong as its push."""
     names = _parted(answers)
     parts = [_stacked(answer, names) for answer in answers]
@@ -121,12 +121,12 @@ def _who(answers: Sequence[Told]) -> tuple[list[str], str]:
     return boxes, f'<div class="legend">{swatches_html(names)}<span class="faint">{limit}</span></div>'
 
 
-def _stacked(answer: Told, names: Sequence[str]) -> np.ndarray:
+def _stacked(answer: ShownCompletion, names: Sequence[str]) -> np.ndarray:
     """[G, T]; 0 for a guide that was not read."""
     return np.stack([answer.by_guide.get(name, np.zeros(len(answer.base))) for name in names])
 
 
-def _box(answer: Told, colours: Sequence[Shade]) -> str:
+def _box(answer: ShownCompletion, colours: Sequence[Shade]) -> str:
     note = ENDS.get(answer.finished, "")
     return (
         f'<div class="box guided"><div class="head"><span>{shown(answer.title)}</span><span class="faint end">'
@@ -135,7 +135,7 @@ def _box(answer: Told, colours: Sequence[Shade]) -> str:
     )
 
 
-def _titles(answer: Told) -> list[str]:
+def _titles(answer: ShownCompletion) -> list[str]:
     """The numbers of every token, in nats."""
     parts = answer.by_guide
     rows = []

@@ -12,7 +12,7 @@ from .....rm.types import user_turn
 from ... import figures, html, tokens
 from ...figures import PALETTE
 from ...html import shown
-from .guided import Told
+from .guided import ShownCompletion
 
 MOST_SETTINGS, MOST_SWEPT = 8, 21
 WEIGHT = "guidance weight"
@@ -110,7 +110,7 @@ def settings_html(settings: Sequence[Setting]) -> str:
 # ---- the figure of a sweep ----
 
 
-def measures(answers: Sequence[Told], rewards: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+def measures(answers: Sequence[ShownCompletion], rewards: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """What can stand on an axis: rewards by reward models, then what base and guides say of the answers.
 
     The base's mean log-probability of a token, in nats; a guide's Σ_t log π_guide(y_t), in nats, which is its reward

@@ -23,7 +23,7 @@ SECONDS = 0.2  # between two looks at answers that are being written
 class Decoded(NamedTuple):
     """What was decoded last, and what was measured of it."""
 
-    answers: list[guided.Told]
+    answers: list[guided.ShownCompletion]
     measured: dict[str, list[float]]
 
 
@@ -150,10 +150,10 @@ def _mixture(names: Sequence[str], raw: Sequence[float]) -> str:
 def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
     raw, (weight, temperature, seed, longest) = values[: len(names)], values[len(names) :]
     shares = views.normalised(names, raw) if names else ()
-    return Setting(shares, weight, temperature, _whole(seed, "the seed"), _whole(longest, "the longest answer"))
+    return Setting(shares, weight, temperature, _integer(seed, "the seed"), _integer(longest, "the longest answer"))
 
 
-def _whole(value: float | None, name: str) -> int:
+def _integer(value: float | None, name: str) -> int:
     given = number(value, name)
     if not float(given).is_integer():
         raise UsageError(f"{name} is a whole number, got {given}")
@@ -162,7 +162,7 @@ def _whole(value: float | None, name: str) -> int:
 
 def _swept(setting: Setting, over: str, steps: float | None, low: float | None, high: float | None) -> list[Setting]:
     ends = number(low, "the lowest weight"), number(high, "the highest weight")
-    return views.swept(setting, over, _whole(steps, "the number of steps"), *ends)
+    return views.swept(setting, over, _integer(steps, "the number of steps"), *ends)
 
 
 def _added(settings_kept: list[Setting], setting: Setting) -> tuple[list[Setting], str]:
@@ -225,7 +225,9 @@ def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequen
                 looked = time.monotonic()
                 yield _writing(f"Decoding {_answers(settings)} …", titles, written)
         answers = [
-            guided.told(title, answer, engine.base.encoder.tokenizer, views.weights_of(setting, engine.guides))
+            guided.shown_completion(
+                title, answer, engine.base.encoder.tokenizer, views.weights_of(setting, engine.guides)
+            )
             for title, answer, setting in zip(titles, done, settings, strict=True)
         ]
     tokens, seconds = sum(len(answer.pieces) for answer in answers), time.monotonic() - started
@@ -252,7 +254,7 @@ def _writing(status: str, titles: Sequence[str], texts: Sequence[str]) -> list[A
     return [None, note_html(status), guided.streaming_html(titles, texts), *hidden]
 
 
-def _finished(site: Site, prompt: str, answers: list[guided.Told], status: str) -> Iterator[list[Any]]:
+def _finished(site: Site, prompt: str, answers: list[guided.ShownCompletion], status: str) -> Iterator[list[Any]]:
     """The coloured answers at once; then, of several, the figure, for which the reward models have to be asked."""
     colours = guided.colours_of(answers)
     colour = gr.Radio(colours, value=colours[0], visible=True)
@@ -270,7 +272,9 @@ def _finished(site: Site, prompt: str, answers: list[guided.Told], status: str) 
     yield [Decoded(answers, measured), note_html(" ".join([status, *refused])), coloured, colour, figure, *axes]
 
 
-def _rewards(site: Site, prompt: str, answers: Sequence[guided.Told]) -> tuple[dict[str, list[float]], list[str]]:
+def _rewards(
+    site: Site, prompt: str, answers: Sequence[guided.ShownCompletion]
+) -> tuple[dict[str, list[float]], list[str]]:
     """What every reward model of the start makes of the answers, and sentences of those that cannot say."""
     rewards_by_model: dict[str, list[float]] = {}
     refused = []

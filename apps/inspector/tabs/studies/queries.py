@@ -11,7 +11,7 @@ from .....rm.errors import DataError
 from ...html import STYLE, shown
 from ...run_list import REPORT
 
-LARGEST, TOGETHER, MOST_FIGURES = 4_000_000, 16_000_000, 24  # bytes, bytes, files
+LARGEST, LARGEST_TOTAL, MOST_FIGURES = 4_000_000, 16_000_000, 24  # bytes, bytes, files
 LONGEST = 400_000  # characters of a report
 PNG = b"\x89PNG\r\n\x1a\n"
 PROSE = r"(?:(?!.*(?:```|~~~)).*\n)*"  # lines that neither begin nor end a fence
@@ -46,7 +46,7 @@ def read_figures(folder: Path) -> Figures:
         size = path.stat().st_size if path.is_file() and not path.is_symlink() else -1
         if size < 0:
             continue
-        if size > LARGEST or total_size + size > TOGETHER or len(figures) == MOST_FIGURES:
+        if size > LARGEST or total_size + size > LARGEST_TOTAL or len(figures) == MOST_FIGURES:
             left_out.append(f"{path.name} ({size / 1e6:.1f} MB) is too large for the page, or one too many")
             continue
         data = path.read_bytes()

@@ -15,12 +15,12 @@ from .rollouts import steps_of
 
 NONE = "No training of a policy here yet: `rewardlab rl` writes one with `--output`."
 PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
-TELLING = 3  # figures of a reward that learns or asks
+TELLER_FIGURES = 3  # figures of a reward that learns or asks
 SECONDS = 5.0
 Values = list[Any]
 
 
-class Story(NamedTuple):
+class TrainingComponents(NamedTuple):
     """What the log fills."""
 
     note: gr.HTML
@@ -36,7 +36,7 @@ class Story(NamedTuple):
 
     @property
     def outputs(self) -> Values:
-        """In the order in which `_tell` fills them."""
+        """In the order in which `_refresh` fills them."""
         first = [self.note, self.progress, *self.panels, self.over_kl, self.column, self.own]
         return [*first, self.teller, *self.learner, self.told, self.timer]
 
@@ -46,18 +46,18 @@ def tab(site: Site) -> None:
     with gr.Row():
         run = chooser(site, TRAINED, scale=3)
         window = gr.Slider(1, 50, value=1, step=1, label="Mean of this many steps (1: as logged)", scale=2)
-    overview, seen = _story(), gr.State()
+    overview, seen = _components(), gr.State()
     below = rollouts.section(site, run)
     asked = [run, window, overview.column, overview.teller]
     outputs = [seen, *overview.outputs, *below.outputs]
 
     def show(run: str | None, window: float, column: str | None, teller: str | None, step: float, index: int) -> Values:
         answers = rollouts.present(site, run, step, index, None)
-        return [_log_of(site, run), *_tell(site, run, int(window), column, teller), *answers]
+        return [_log_of(site, run), *_refresh(site, run, int(window), column, teller), *answers]
 
     def arrive(query: Mapping[str, str], run: str | None, *rest: Any) -> Values:
         run = pick(site, query.get("run") or run, TRAINED)
-        return [run_list(site, run, TRAINED), *show(run, *rest, *_place(query))]
+        return [run_list(site, run, TRAINED), *show(run, *rest, *_slider_values(query))]
 
     def chosen(*values: Any) -> Values:
         return show(*values, 0, 0)
@@ -67,19 +67,19 @@ def tab(site: Site) -> None:
         log = _log_of(site, now)
         if log == seen:
             return [gr.skip() for _ in range(3 + len(overview.outputs))]
-        updates = _tell(site, now, *rest)
-        return [run_list(site, now, TRAINED), rollouts.slider(_kept(site, now), step), log, *updates]
+        updates = _refresh(site, now, *rest)
+        return [run_list(site, now, TRAINED), rollouts.slider(_stored_steps(site, now), step), log, *updates]
 
     opened = opening(site, "training", arrive, asked, [run, *outputs])
     changed = run.input(chosen, asked, outputs, **QUIET)
     for event in (window.input, overview.column.input, overview.teller.input):
-        event(lambda *values: _tell(site, *values), asked, overview.outputs, trigger_mode="always_last", **QUIET)
+        event(lambda *values: _refresh(site, *values), asked, overview.outputs, trigger_mode="always_last", **QUIET)
     overview.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *overview.outputs], **QUIET)
     for event in (opened, changed, *below.events):
         event.then(None, [run, below.step, below.place], None, js=address("training", "run", "step", "answer"), **QUIET)
 
 
-def _story() -> Story:
+def _components() -> TrainingComponents:
     note = gr.HTML(elem_id="training-note", apply_default_css=False, visible=False)
     progress = gr.HTML(elem_id="progress", apply_default_css=False)
     panels = tuple(plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names))
@@ -91,9 +91,9 @@ def _story() -> Story:
             own_figure = gr.Plot(show_label=False, visible=False, elem_id="own")
     with gr.Accordion("Rewards that learn or ask", open=True):
         teller = filled_list("Reward", visible=False)
-        learner = tuple(_plots([f"telling-{index}" for index in range(TELLING)]))
+        learner = tuple(_plots([f"telling-{index}" for index in range(TELLER_FIGURES)]))
         status_html = gr.HTML(elem_id="told", apply_default_css=False)
-    return Story(
+    return TrainingComponents(
         note,
         progress,
         panels,
@@ -116,7 +116,7 @@ def _id(name: str) -> str:
     return name.replace(" ", "-").lower()
 
 
-def _place(query: Mapping[str, str]) -> tuple[float, int]:
+def _slider_values(query: Mapping[str, str]) -> tuple[float, int]:
     """Step and answer as the address names them; what is no number is the first."""
     step, answer = (query.get(name, "") for name in ("step", "answer"))
     return float(step) if step.isdecimal() else 0, int(answer) if answer.isdecimal() else 0
@@ -131,26 +131,26 @@ def _log_of(site: Site, run: str | None) -> tuple[Any, ...]:
         return (run,)
 
 
-def _kept(site: Site, run: str | None) -> list[int]:
+def _stored_steps(site: Site, run: str | None) -> list[int]:
     try:
         return steps_of(site.root.find(run, TRAINED))
     except ValueError:
         return []
 
 
-def _tell(site: Site, run: str | None, window: float, column: str | None, teller: str | None) -> Values:
+def _refresh(site: Site, run: str | None, window: float, column: str | None, teller: str | None) -> Values:
     """Everything that the log fills."""
-    return noted(_told, _nothing)(site, run, int(window), column, teller)
+    return noted(_teller_outputs, _nothing)(site, run, int(window), column, teller)
 
 
 def _nothing() -> Values:
     """In place of everything behind the note."""
     hidden = [gr.Plot(visible=False) for _ in range(len(PANELS) + 1)]
-    learner = [gr.Plot(visible=False) for _ in range(TELLING)]
+    learner = [gr.Plot(visible=False) for _ in range(TELLER_FIGURES)]
     return ["", *hidden, gr.Dropdown([]), gr.Plot(visible=False), gr.Dropdown(visible=False), *learner, "", gr.skip()]
 
 
-def _told(site: Site, run: str | None, window: int, column: str | None, teller: str | None) -> Values:
+def _teller_outputs(site: Site, run: str | None, window: int, column: str | None, teller: str | None) -> Values:
     if not run:
         raise UsageError(NONE)
     entry = site.root.entry(run, TRAINED)
@@ -163,7 +163,7 @@ def _told(site: Site, run: str | None, window: int, column: str | None, teller: 
         views.progress_html(steps, sources, entry.growing),
         *figures,
         against,
-        *_own(steps, column, window),
+        *_reward_plot(steps, column, window),
         *_teller(steps, sources, teller, window),
         gr.Timer(active=entry.growing),
     ]
@@ -173,7 +173,7 @@ def _plot(figure: Any) -> Any:
     return gr.Plot(visible=False) if figure is None else gr.Plot(figure, visible=True)
 
 
-def _own(steps: views.Steps, column: str | None, window: int) -> Values:
+def _reward_plot(steps: views.Steps, column: str | None, window: int) -> Values:
     """The list of all columns, and the figure of the chosen one."""
     names = views.columns(steps)
     column = column if column in names else None
@@ -185,12 +185,12 @@ def _teller(steps: views.Steps, sources: views.Sources, name: str | None, window
     """The list of rewards that write of themselves, what the chosen one learnt, and its columns."""
     columns_ = views.tellers(steps, sources)
     if not columns_:
-        learner = [gr.Plot(visible=False) for _ in range(TELLING)]
+        learner = [gr.Plot(visible=False) for _ in range(TELLER_FIGURES)]
         return [gr.Dropdown(visible=False), *learner, views.no_teller_html()]
     name = name if name in columns_ else next(iter(columns_))
     panels = [*views.teller_panels(name, steps).values()]
-    figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:TELLING]]
-    figures += [_plot(None)] * (TELLING - len(figures))
+    figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:TELLER_FIGURES]]
+    figures += [_plot(None)] * (TELLER_FIGURES - len(figures))
     return [
         gr.Dropdown([*columns_], value=name, visible=True),
         *figures,

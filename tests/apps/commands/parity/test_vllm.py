@@ -25,13 +25,13 @@ def model(tmp_path) -> Path:
     """A Qwen 3 classifier with random weights large enough to tell conversations apart, and its conversations."""
     vllm_python()
     said = list(garden.supervised(CONVERSATIONS, seed=0))
-    words = small_tokenizer([one.answer for one in said], 600)
+    words = small_tokenizer([one.completion for one in said], 600)
     made = scalar_from_config(small_config(words, hidden=64, layers=2, heads=2, positions=512), words, max_length=LIMIT)
     for weight in made.model.parameters():
         if weight.dim() > 1:
             torch.nn.init.normal_(weight, std=0.1, generator=torch.Generator().manual_seed(0))
     made.save(tmp_path / "rm")
-    rows = ({"prompt": list(one.prompt), "completion": one.answer} for one in said)
+    rows = ({"prompt": list(one.prompt), "completion": one.completion} for one in said)
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path / "rm"
 

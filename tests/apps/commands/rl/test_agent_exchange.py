@@ -28,7 +28,7 @@ COMPARED = ("loss", "reward", "reward_own", "watch/kl", "grad_norm", "rewards/ev
 
 def even():
     """Right where an answer has an even number of words, which about half of them have."""
-    return lambda examples: [float(len(one.answer.split()) % 2 == 0) for one in examples]
+    return lambda examples: [float(len(one.completion.split()) % 2 == 0) for one in examples]
 
 
 def slow():

@@ -13,7 +13,7 @@ from rewardlab.apps.rewards.dacr import OfTalks, dacr
 from rewardlab.benchmarks.worlds import garden
 from rewardlab.policy.advantages.ccpo import adv_ccpo
 from rewardlab.policy.advantages.dacr import adv_dacr, located
-from rewardlab.policy.decoding.language_models import voice
+from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
 from rewardlab.policy.rollouts._partners import Talk, said, seeds_of, with_thought
 from rewardlab.policy.training.trainer import PolicyTrainer
@@ -32,13 +32,13 @@ EVERY = ["--rollout_steps", 1]
 
 def told():
     """A verdict of -1 or 1 on an answer's words."""
-    return lambda examples: [1.0 if len(one.answer.split()) % 2 else -1.0 for one in examples]
+    return lambda examples: [1.0 if len(one.completion.split()) % 2 else -1.0 for one in examples]
 
 
 @pytest.fixture
 def policy(rl_world):
     words = load_tokenizer(str(rl_world / "start"))
-    return voice(load_causal_lm(str(rl_world / "start"), words), words)
+    return decoding_model(load_causal_lm(str(rl_world / "start"), words), words)
 
 
 def run_of(policy) -> RunFacts:
@@ -70,9 +70,9 @@ def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(p
     examples = [Example(user_turn("describe bees"), "honey and wax"), Example(user_turn("describe ponds"), "frogs")]
     found = source.rate(examples)
     prompts = [one.prompt for one in examples]
-    joint = [with_thought(one.prompt, one.answer) for one in examples]
+    joint = [with_thought(one.prompt, one.completion) for one in examples]
     assert shown == [joint + prompts] and all("frogs" not in prompt_text(one) for one in prompts)
-    seeds = seeds_of(7, [[[*one.prompt], one.answer] for one in examples], 4)
+    seeds = seeds_of(7, [[[*one.prompt], one.completion] for one in examples], 4)
     answers = [said(policy, [one], [seed], 12)[0] for one, seed in zip(shown[0], seeds, strict=True)]
     expected = garden.gold().rate([Example(one, text) for one, text in zip(prompts * 2, answers, strict=True)])
     np.testing.assert_allclose(found, expected.reshape(2, 2).T)

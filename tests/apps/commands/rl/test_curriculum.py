@@ -19,7 +19,7 @@ def kind_of(prompt: str) -> str:
 def telling():
     """Half of the answers to lively prompts are right, and all to flat ones."""
     return lambda examples: [
-        float(kind_of(prompt_text(one.prompt)) == "flat" or len(one.answer.split()) % 2) for one in examples
+        float(kind_of(prompt_text(one.prompt)) == "flat" or len(one.completion.split()) % 2) for one in examples
     ]
 
 

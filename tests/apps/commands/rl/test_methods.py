@@ -42,12 +42,12 @@ QUICK = ("noise backward", "transforms", "pipo", "kimi", "rpo")
 
 def verdict():
     """Right where an answer has an even number of words, which about half of them have."""
-    return lambda examples: [float(len(one.answer.split()) % 2 == 0) for one in examples]
+    return lambda examples: [float(len(one.completion.split()) % 2 == 0) for one in examples]
 
 
 def said():
     """Some number for every answer, such as a policy's own log-probability of a verdict."""
-    return lambda examples: [-23.0 + len(one.answer) % 7 for one in examples]
+    return lambda examples: [-23.0 + len(one.completion) % 7 for one in examples]
 
 
 @pytest.mark.parametrize(

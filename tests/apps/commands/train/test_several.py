@@ -102,7 +102,12 @@ def test_rated_answers_teach_scores_in_their_own_units(train, world):
     answers = [example for pair in TAUGHT for example in pair.examples]
     gold = garden.gold(("helpful", "harmless")).rate(answers)
     rows = [
-        {"prompt": list(one.prompt), "response": one.answer, "helpful": 2 + helpful, "harmless": None if i % 2 else bad}
+        {
+            "prompt": list(one.prompt),
+            "response": one.completion,
+            "helpful": 2 + helpful,
+            "harmless": None if i % 2 else bad,
+        }
         for i, (one, (helpful, bad)) in enumerate(zip(answers, gold.tolist(), strict=True))
     ]
     write(world / "rated.jsonl", rows)

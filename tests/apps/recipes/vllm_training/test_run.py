@@ -101,12 +101,12 @@ def test_the_page_starts_what_the_recipe_asks_for():
 def test_a_judges_lessons_rank_answers_by_the_gold_reward():
     answers = garden.supervised(18, seed=1)
     lessons = whole.judge_lessons(answers)
-    marks = [points(one.answer, 1, 10, quoted=[]).value for one in lessons]
+    marks = [points(one.completion, 1, 10, quoted=[]).value for one in lessons]
     assert sorted(marks) == sorted([*range(1, 10)] * 2)
     gold = garden.gold().rate(answers)[:, 0]
     best, worst = int(gold.argmax()), int(gold.argmin())
     assert marks[best] == 9 and marks[worst] == 1
-    assert answers[3].answer in lessons[3].prompt[-1]["content"] and lessons[3].prompt[0]["role"] == "system"
+    assert answers[3].completion in lessons[3].prompt[-1]["content"] and lessons[3].prompt[0]["role"] == "system"
 
 
 def test_what_a_run_tells_is_read_from_its_steps(tmp_path):

@@ -86,7 +86,7 @@ def token_rewards(model: Any, examples: Sequence[Example]) -> tuple[TokenRewards
     encoder = model.encoder
     rewards = []
     for index, example in enumerate(examples):
-        row = encoder.encode_answer(example)
+        row = encoder.encode_completion(example)
         texts = pieces(encoder.tokenizer, row.ids[row.start :])
         values = model.contract.beta * np.stack([of_objective[index] for of_objective in read])
         rewards.append(TokenRewards(tuple(texts), values, row.length - len(row.ids)))
@@ -127,8 +127,8 @@ def sentence_effects(model: RewardModel, example: Example, reward: np.ndarray) -
 
     A single sentence cannot be left out, since nothing of the answer would remain.
     """
-    parts = sentences(example.answer)
-    most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.answer)))
+    parts = sentences(example.completion)
+    most = min(MOST_SENTENCES, MOST_CHARACTERS // max(1, len(example.completion)))
     tried = min(len(parts), most) if len(parts) > 1 else 0
     shorter = [Example(example.prompt, _without(parts, index)) for index in range(tried)]
     effects = (model.rate(shorter) - reward).T if tried else np.empty((len(reward), 0))
@@ -205,7 +205,7 @@ def _mean(rows: Sequence[np.ndarray]) -> float:
 
 def _lead(explanation: Explanation, objective: int, scale: Scale) -> str:
     if not explanation.by_token:
-        return legend_html(scale, unit="reward", low="helps", high="hurts") + _told(
+        return legend_html(scale, unit="reward", low="helps", high="hurts") + _recorded_html(
             "Colour of a sentence: the reward of the answer without it minus the reward with it."
         )
     off = adds_up(explanation)
@@ -217,10 +217,10 @@ def _lead(explanation: Explanation, objective: int, scale: Scale) -> str:
     )
     what = "log π - log π_ref" if explanation.kind == "implicit" else "log-probability"
     beta = f"Reward of a token: β times its {what} in nats, β = {number(explanation.beta)}. {sums}"
-    return legend_html(scale, unit="reward", low="", high="") + _told(beta)
+    return legend_html(scale, unit="reward", low="", high="") + _recorded_html(beta)
 
 
-def _told(text: str) -> str:
+def _recorded_html(text: str) -> str:
     return f'<div class="faint">{shown(text)}</div>'
 
 
@@ -229,7 +229,7 @@ def _part_html(part: TokenRewards | SentenceEffects, objective: int, scale: Scal
     if isinstance(part, TokenRewards):
         sums = values.cumsum()
         titles = [f"{value:+.4f}, sum {total:+.4f}" for value, total in zip(values, sums, strict=True)]
-        cut = _told(f"{part.cut:,} tokens at the beginning did not fit the model.") if part.cut else ""
+        cut = _recorded_html(f"{part.cut:,} tokens at the beginning did not fit the model.") if part.cut else ""
         return cut + heat_html(part.pieces, shades(values, scale), titles)
     return heat_html(part.sentences, shades(values, scale), [*map(_effect, values)]) + _untried(part)
 
@@ -240,8 +240,8 @@ def _effect(value: float) -> str:
 
 def _untried(part: SentenceEffects) -> str:
     if len(part.sentences) == part.untried == 1:
-        return _told("One sentence: nothing would remain without it.")
-    return _told(f"{part.untried:,} sentences at the end were not tried.") if part.untried else ""
+        return _recorded_html("One sentence: nothing would remain without it.")
+    return _recorded_html(f"{part.untried:,} sentences at the end were not tried.") if part.untried else ""
 
 
 def sums_figure(explanation: Explanation, objective: int) -> go.Figure:

@@ -63,7 +63,7 @@ def section(site: Site) -> Section:
     return Section([chosen, judged, *rubric, *asked], update)
 
 
-def _found(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
+def _run_and_item(site: Site, chosen: Chosen | None) -> tuple[Path, Item]:
     """The folder of the chosen run, and the item."""
     if chosen is None:
         raise UsageError("no item is chosen; choose one in the table")
@@ -110,7 +110,7 @@ def _judged(folder: Path, root: Path, scorer: str, case: str) -> list[Any]:
 
 
 def _rescored(site: Site, chosen: Chosen | None, text: str, score: str) -> str:
-    folder, shown = _found(site, chosen)
+    folder, shown = _run_and_item(site, chosen)
     grounds_ = grounds(folder, shown.scorer, shown.case)
     if grounds_ is None:
         raise UsageError(f"'{shown.scorer}' left no verdicts on criteria; choose a judge that goes by a rubric")
@@ -149,7 +149,7 @@ def _model(site: Site, chosen: gr.State) -> Asked:
 
 
 def _explained(site: Site, chosen: Chosen | None, name: str | None) -> list[Any]:
-    folder, shown = _found(site, chosen)
+    folder, shown = _run_and_item(site, chosen)
     settings = read_settings(folder)
     with site.models.reward_model(name) as model:
         explanation = views.explain(

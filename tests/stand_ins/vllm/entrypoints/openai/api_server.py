@@ -24,13 +24,13 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        self.say({"data": [{"id": self.server.name}]} if self.path == "/v1/models" else {})
+        self.reply({"data": [{"id": self.server.name}]} if self.path == "/v1/models" else {})
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.say(chat(asked) if self.path.endswith("/chat/completions") else self.server.drawn(asked))
+        self.reply(chat(asked) if self.path.endswith("/chat/completions") else self.server.drawn(asked))
 
-    def say(self, answer):
+    def reply(self, answer):
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

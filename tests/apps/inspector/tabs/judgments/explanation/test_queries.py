@@ -24,7 +24,7 @@ class CountsWords:
     contract = ScoringContract(kind="linear", objectives=("words", "plain"))
 
     def rate(self, examples):
-        return np.array([[len(one.answer.split()), -one.answer.count("x")] for one in examples], float)
+        return np.array([[len(one.completion.split()), -one.completion.count("x")] for one in examples], float)
 
 
 @pytest.fixture(scope="module")
