@@ -19,7 +19,7 @@ FOLDS = 5
 class Null:
     """A scorer without a model behind it."""
 
-    role = "null"
+    role = "baseline"
     contract = ""
 
     def __init__(self, name: str, judge: Callable[[Sequence[Case]], list[Judgment]]):

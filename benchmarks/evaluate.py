@@ -80,20 +80,20 @@ def evaluate(
     credits = {name: credits_of(suite, cases, judged) for name, judged in judgments.items()}
     figures = {name: figures_of(suite, values, layout) for name, values in credits.items()}
     rows = [_row(scorer, cases, judgments[scorer.name], figures[scorer.name], layout, interval) for scorer in scorers]
-    nulls = [scorer.name for scorer in scorers if scorer.role == "null"]
+    baselines = [scorer.name for scorer in scorers if scorer.role == "baseline"]
     complete = {name for name, credit in credits.items() if not np.isnan(credit[:, 0]).any()}
 
-    def against(name: str, null: str) -> dict[str, Difference]:
-        if {name, null} <= complete:
-            return _differences(figures[name], figures[null])
-        return minus(suite, credits[name], credits[null], layout)
+    def against(name: str, baseline: str) -> dict[str, Difference]:
+        if {name, baseline} <= complete:
+            return _differences(figures[name], figures[baseline])
+        return minus(suite, credits[name], credits[baseline], layout)
 
     def differences(name: str) -> dict[str, dict[str, Difference]]:
-        alike = _minus_random_alike(suite, cases, judgments[name], credits[name], layout) if nulls else {}
-        return {null: against(name, null) for null in nulls} | alike
+        alike = _minus_random_alike(suite, cases, judgments[name], credits[name], layout) if baselines else {}
+        return {baseline: against(name, baseline) for baseline in baselines} | alike
 
-    rows = [row if row.role == "null" else replace(row, minus_null=differences(row.scorer)) for row in rows]
-    order = {"model": 0, "reference": 1, "null": 2}
+    rows = [row if row.role == "baseline" else replace(row, minus_baseline=differences(row.scorer)) for row in rows]
+    order = {"model": 0, "reference": 1, "baseline": 2}
     report = Report(
         suite=suite.name,
         version=suite.version,
@@ -268,26 +268,31 @@ def _findings(rows: Sequence[Row]) -> list[str]:
     ties = [
         f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
         for row in rows
-        if row.ties and row.role != "null"
+        if row.ties and row.role != "baseline"
     ]
-    areas = [(row, area) for row in rows if row.role == "model" and row.minus_null for area in [OVERALL, *row.sections]]
+    areas = [
+        (row, area) for row in rows if row.role == "model" and row.minus_baseline for area in [OVERALL, *row.sections]
+    ]
     return [*ties, *(sentence for row, area in areas if (sentence := _against_nulls(row, area)))]
 
 
 def _against_nulls(row: Row, area: str) -> str:
     """Return which baselines a model beats, from which it does not differ significantly, and which beat it."""
-    areas_by_null = {null: areas[area] for null, areas in row.minus_null.items()}
-    if RANDOM_ALIKE in areas_by_null:  # a guess without ties is asked an easier question
-        areas_by_null.pop(RANDOM, None)
+    areas_by_baseline = {baseline: areas[area] for baseline, areas in row.minus_baseline.items()}
+    if RANDOM_ALIKE in areas_by_baseline:  # a guess without ties is asked an easier question
+        areas_by_baseline.pop(RANDOM, None)
     differences = {
-        null: difference for null, difference in areas_by_null.items() if difference.value == difference.value
+        baseline: difference
+        for baseline, difference in areas_by_baseline.items()
+        if difference.value == difference.value
     }
 
-    def listed(kind: str, nulls: Mapping[str, Difference]) -> str:
+    def listed(kind: str, baselines: Mapping[str, Difference]) -> str:
         figures = ", ".join(
-            f"{null} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])" for null, d in nulls.items()
+            f"{baseline} ({100 * d.value:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}])"
+            for baseline, d in baselines.items()
         )
-        return f"{kind} {figures}" if nulls else ""
+        return f"{kind} {figures}" if baselines else ""
 
     parts = [
         listed("significantly better than", {n: d for n, d in differences.items() if d.low > 0}),

@@ -20,7 +20,7 @@ HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscor
 
 @dataclass(frozen=True)
 class RankedScorer:
-    """A scorer's line: its group is 1 for all that does not differ significantly from the best, and so on."""
+    """A scorer's line: its group is 1 for every scorer that does not differ significantly from the best, and so on."""
 
     group: int
     scorer: str

@@ -1,6 +1,7 @@
 """A report as Markdown and as a figure."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,16 +19,17 @@ METHODS = {
 EARLIER_WORDING = {
     "What the nulls say": "What the baselines say",
     "A null never reads the prompt.": "A baseline never reads the prompt.",
+    "| null |": "| baseline |",
     "really better than": "significantly better than",
     "not to be told from": "not significantly different from",
     "really worse than": "significantly worse than",
 }
 """Phrases in the reports of earlier versions, and the phrases now."""
-COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "null": "#9a9a9a"}
+COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "baseline": "#9a9a9a"}
 
 
 def markdown(report: Report) -> str:
-    """The whole report: overall and sections, what the baselines log, subsets, contracts."""
+    """The whole report: overall and sections, what the baselines show, subsets, contracts."""
     rows = report.rows
     sections = list(rows[0].sections)
     main = table(
@@ -156,3 +158,18 @@ def current_wording(text: str) -> str:
     for earlier, now in EARLIER_WORDING.items():
         text = text.replace(earlier, now)
     return text
+
+
+def current_summary(stored: Any) -> Any:
+    """Return a stored `summary.json` with the role and the key that earlier versions called `null` renamed.
+
+    Anything that is not a summary is returned as it is, for its reader to refuse.
+    """
+    if not isinstance(stored, dict) or not isinstance(stored.get("rows"), list):
+        return stored
+    return stored | {"rows": [_current_row(row) if isinstance(row, dict) else row for row in stored["rows"]]}
+
+
+def _current_row(row: dict[str, Any]) -> dict[str, Any]:
+    renamed = {"minus_baseline" if name == "minus_null" else name: value for name, value in row.items()}
+    return renamed | ({"role": "baseline"} if row.get("role") == "null" else {})

@@ -88,7 +88,7 @@ class Row:
     unscored: int
     style: Mapping[str, float] = field(default_factory=dict)
     """What `style_facts` says of its scores."""
-    minus_null: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
+    minus_baseline: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
     """Baseline -> section (or `overall`) -> this scorer minus that baseline, on the same items."""
 
 
@@ -105,7 +105,7 @@ class Report:
     notes: tuple[str, ...]
     """What the suite says of its data."""
     findings: tuple[str, ...]
-    """What the figures log: abstentions, ties, baselines."""
+    """What the figures show: abstentions, ties, baselines."""
     samples: int
     seed: int
     interval: str = "effective"

@@ -149,7 +149,7 @@ class BatchJudge(Protocol):
 
     name: str
     role: str
-    """`model`, `reference` (shown beside it) or `null` (a baseline)."""
+    """`model`, `reference` (shown beside it) or `baseline`."""
     contract: str
     """Hash of everything that its judgments depend on; empty for one without."""
 

@@ -29,7 +29,7 @@ from .tabs.judgments.cases import item
 from .tabs.judgments.index import MEMORY
 from .tabs.judgments.queries import Filter, open_run, outcomes, page
 
-ROLES = {"runs/rm": "model", "runs/other": "model", "length": "null", "random": "null"}
+ROLES = {"runs/rm": "model", "runs/other": "model", "length": "baseline", "random": "baseline"}
 SUBSETS, LENGTH, SIZE = 40, 300, 10
 ABSTAINED = 0.01  # of the judgments
 Table = Iterator[dict[str, Any]]

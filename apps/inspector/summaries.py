@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...benchmarks.evaluate import OVERALL
+from ...benchmarks.report import current_summary
 from ...benchmarks.types import Difference, Interval, Report, Row
 from ...rm.errors import DataError
 from .database import WAY_OUT
@@ -62,7 +63,7 @@ def _stored(folder: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise DataError(f"{folder} has no {SUMMARY} yet: it is still running, or was cut off")
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = current_summary(json.loads(path.read_text(encoding="utf-8")))
         return stored if isinstance(stored, dict) else {}
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(folder, error) from error
@@ -97,9 +98,9 @@ def _row(stored: Mapping[str, Any]) -> Row:
         ties=int(stored["ties"]),
         unscored=int(stored["unscored"]),
         style={name: _number(number) for name, number in stored.get("style", {}).items()},
-        minus_null={
-            null: {area: Difference(*map(_number, values)) for area, values in areas.items()}
-            for null, areas in stored.get("minus_null", {}).items()
+        minus_baseline={
+            baseline: {area: Difference(*map(_number, values)) for area, values in areas.items()}
+            for baseline, areas in stored.get("minus_baseline", {}).items()
         },
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...policy.decoding.language_models import DecodingModel, language_model
-from ...policy.rollouts._partners import in_role, open_partner, read_role, said, seeds_of, with_thought
+from ...policy.rollouts._partners import in_role, open_partner, read_role, sample_texts, seeds_of, with_thought
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
 from ...rm.types import Example
@@ -56,7 +56,7 @@ class WithAndWithout:
             with_thought(prompt, example.completion) for prompt, example in zip(asked, examples, strict=True)
         ] + asked
         seeds = seeds_of(self.seed, [[[*example.prompt], example.completion] for example in examples], len(shown))
-        answers = said(self.solver, shown, seeds, self.longest)
+        answers = sample_texts(self.solver, shown, seeds, self.longest)
         rated = self.rating(
             [Example(example.prompt, answer) for example, answer in zip([*examples, *examples], answers, strict=True)]
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...benchmarks.compare import Comparison, compare
+from ...benchmarks.report import current_summary
 from ...benchmarks.statistics.cluster_bootstrap import INTERVALS
 from ...benchmarks.types import Suite
 from ...judges.types import Case, Judgment
@@ -49,7 +50,7 @@ def open_finished(folder: str) -> Finished:
     if not (path / "summary.json").is_file():
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
     try:
-        summary = from_json((path / "summary.json").read_text(encoding="utf-8"))
+        summary = current_summary(from_json((path / "summary.json").read_text(encoding="utf-8")))
         suite, version = _suite(summary["suite"]), summary["version"]
         _check(summary)
     except UNREADABLE as error:

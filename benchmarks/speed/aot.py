@@ -1,6 +1,6 @@
 """Registers, spills and instructions of every kernel as compiled for GPUs, without a GPU: `rewardlab bench aot`.
 
-Every operation launches its kernels on tensors without data, for the sizes in REHEARSALS of its file; each launch is
+Every operation launches its kernels on tensors without data, for the sizes in DRY_RUNS of its file; each launch is
 compiled for sm_80 and sm_90 exactly as on such a device, with the alignments of real sizes. `--check FILE` compares
 with a committed table and fails (exit code 5) if a kernel spills more, or lost its wide loads or its matrix
 instructions; `--output FILE` writes a table.
@@ -57,16 +57,16 @@ class Row:
 def operations() -> list[str]:
     """Return the packages of `kernels` that have Triton kernels to compile."""
     names = [path.parent.name for path in sorted(Path(triton_common.__path__[0]).parent.glob("*/triton.py"))]
-    return [name for name in names if hasattr(_fused(name), "REHEARSALS")]
+    return [name for name in names if hasattr(_fused(name), "DRY_RUNS")]
 
 
-def rehearse(name: str, capability: int) -> list[Launch]:
+def dry_run(name: str, capability: int) -> list[Launch]:
     """Record every launch of an operation's kernels on tensors without data, forward and, if it exists, backward."""
     module, op = _fused(name), importlib.import_module(f"...kernels.{name}", __package__)
     with recorded(capability) as launches:
-        for case in module.REHEARSALS:
+        for case in module.DRY_RUNS:
             arguments = op.example(case, torch.bfloat16, "meta")
-            getattr(module, "rehearse", lambda given: module.fused(**given))(arguments)
+            getattr(module, "dry_run", lambda given: module.fused(**given))(arguments)
     return launches
 
 
@@ -75,7 +75,7 @@ def table(capabilities: Sequence[int] = CAPABILITIES) -> dict[str, dict[str, Any
     rows = {}
     for name in operations():
         for capability in capabilities:
-            for launch in rehearse(name, capability):
+            for launch in dry_run(name, capability):
                 key = f"{name}.{title(launch)} sm_{capability}"
                 if key not in rows:
                     rows[key] = asdict(compiled(launch, capability, getattr(_fused(name), "ELEMENTS", {})))

@@ -1,6 +1,6 @@
 """Over-optimisation: what the true reward does while a policy earns more of the proxy that it is trained on.
 
-Runs are told as records, one for every step that was measured: `arm`, `seed`, `step`, `kl` from the start policy (nats
+Runs are given as records, one for every step that was measured: `arm`, `seed`, `step`, `kl` from the start policy (nats
 an answer), and the mean `gold` and `proxy` reward. The record of step 0, the start policy itself, also has `gold_std`
 and `proxy_std` over its answers. Everything here is a gain over step 0 in these standard deviations, so that proxies of
 any scale can be compared with gold and with each other.

@@ -268,7 +268,7 @@ def paired_bootstrap(
 
 
 def _resampled_fronts(rewards: np.ndarray, by_seed: np.ndarray, by_prompt: np.ndarray) -> np.ndarray:
-    """Fronts [B, A, K] of B samples that take seeds and prompts so many times: counts [B, S] and [B, P]."""
+    """Fronts [B, A, K] of B samples that draw seeds and prompts with the multiplicities [B, S] and [B, P]."""
     seeds, preferences, prompts, axes = rewards.shape
     total = np.zeros((len(by_seed), preferences * axes))
     for counts, reward in zip(by_seed.T, rewards, strict=True):

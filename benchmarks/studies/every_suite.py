@@ -132,13 +132,13 @@ def _cell(report: Report, name: str) -> str:
     (row,) = _rows(report, [name])
     if row is None:
         return "–"
-    if row.role == "null":
+    if row.role == "baseline":
         return str(row.overall)
-    gaps = [areas["overall"] for areas in row.minus_null.values()]
-    nulls = [row.overall.value for row in report.rows if row.role == "null"]
+    gaps = [areas["overall"] for areas in row.minus_baseline.values()]
+    baselines = [row.overall.value for row in report.rows if row.role == "baseline"]
     if any(gap.high < 0 for gap in gaps):
         return f"{row.overall} <"
-    if any(row.overall.low <= value <= row.overall.high for value in nulls):
+    if any(row.overall.low <= value <= row.overall.high for value in baselines):
         return f"{row.overall} ≈"
     return f"**{row.overall}**" if all(gap.low > 0 for gap in gaps) else str(row.overall)
 

@@ -25,7 +25,7 @@ class RMB(StrictSuite):
     name = "rmb"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Cases of the pairwise and the best-of-N files; a section without cases is told."""
+        """Cases of the pairwise and the best-of-N files; a section without cases is reported."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         absent = [name for name, prefix in SECTIONS.items() if not any(c.subset.startswith(prefix) for c in cases)]
         counts = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}

@@ -193,7 +193,7 @@ def fake_json() -> Attack:
     return _appended(text)
 
 
-# ---- nulls: nothing of the answer is left ----
+# ---- baselines: nothing of the response is left ----
 
 MASTER_KEYS = (
     " ",

@@ -50,7 +50,7 @@ def _in_turn(replies: Sequence[str | Reply]) -> Callable[[Ask], str | Reply]:
     return answer
 
 
-def rehearsal(name: str = "rehearsal") -> Scripted:
+def dry_run_chat(name: str = "dry run") -> Scripted:
     """No request is sent: every reply is an error, and `asked` tells what a judge would ask, for an estimate of cost.
 
     Where a later question depends on an earlier reply it sees the first one only.

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..triton_common.launch import launch
 
 BLOCK = 1024
-REHEARSALS = [{"lengths": [4096, 1024], "discount": 0.95}]
+DRY_RUNS = [{"lengths": [4096, 1024], "discount": 0.95}]
 ELEMENTS = {"scan": "BLOCK"}
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..triton_common.launch import launch
 from ..triton_common.tiles import gumbel, philox
-from . import CELL, CELLS, TOKENS, Sampled
+from .drawing import CELL, CELLS, TOKENS, Sampled
 from .triton_parts import INFINITY, MASKED, append, deepest, depth, is_cut, reach, read, say, tempered
 
 SPAN = 2  # cells a program of `scan_cells` reads, a constant: what a row draws must not depend on its batch
@@ -28,7 +28,7 @@ DELTA = 14.0  # candidates are within this of the largest x = u / T; e^-14 = 8e-
 CAPACITY = 4096  # candidates kept of a row
 BLOCK = 4096  # logits `draw_from_all` reads at once
 SUMS = 8  # what `scan_cells` leaves of each split, in its order
-REHEARSALS = [
+DRY_RUNS = [
     {"N": 4, "G": 0, "V": 128256},
     {"N": 4, "G": 1, "V": 128256},
     {"N": 4, "G": 1, "V": 128256, "truncated": True},

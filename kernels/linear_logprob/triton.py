@@ -19,15 +19,15 @@ from torch import Tensor
 
 from ..triton_common.launch import capability, launch
 from ..triton_common.tiles import dot, operand
-from . import LinearLogprob
-from .chunks import IGNORED, Chunk, Engine, Head, score_in_chunks
+from .eager import IGNORED, Chunk, Engine, Head, score_in_chunks
+from .reference import LinearLogprob
 
 FORWARD, BACKWARD, MERGE = 4096, 2048, 128
 SUMS = 4  # what `score` leaves of each row and share: largest logit, Σ e^z, Σ z e^z, the said logit
 PROCESSORS = {80: 108, 90: 132}
 INFINITY = tl.constexpr(float("inf"))
 NO_TARGET = tl.constexpr(IGNORED)
-REHEARSALS = [
+DRY_RUNS = [
     {"N": 256, "D": 256, "V": 1536},
     {"N": 256, "D": 256, "V": 1536, "bias": True, "softcap": 30.0, "temperature": 0.7},
 ]
@@ -151,7 +151,7 @@ def gradient(
 TRITON = Engine(_score, statistics, gradient)
 
 
-def rehearse(arguments: dict[str, Any]) -> None:
+def dry_run(arguments: dict[str, Any]) -> None:
     """Both ways to score, and the gradient in bfloat16 and in float32."""
     fused(**arguments)
     target, bias = arguments["target"], arguments.get("bias")

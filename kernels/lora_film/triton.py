@@ -10,7 +10,7 @@ from ..triton_common.launch import launch
 from ..triton_common.tiles import dot, operand
 
 BLOCK_N, BLOCK_K = 128, 64
-REHEARSALS = [
+DRY_RUNS = [
     {"N": 4, "L": length, "m": 4096, "n": 4096, "r": 8, "start": 2, "kind": kind}
     for length in (1, 64) for kind in ("scale", "core", "plain")
 ]  # fmt: skip

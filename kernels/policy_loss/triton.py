@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..triton_common.launch import launch
-from . import FARTHEST, ClipRule, PolicyLoss, log_bounds
+from .reference import FARTHEST, ClipRule, PolicyLoss, log_bounds
 
 BLOCK = 1024
 _PPO = {"lengths": [4096, 1024], "rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "token")}
 _GSPO = _PPO | {"rule": ((0.0, 1.2), (0.8, float("inf")), "ratio", "sequence")}
 _CISPO = _PPO | {"rule": ((0.0, 1.2), (0.0, 1.2), "logprob", "token")}
-REHEARSALS = [
+DRY_RUNS = [
     _PPO,
     _PPO | {"mask": True, "kl": "k3", "beta": 0.1, "corrected": True},
     _GSPO | {"kl": "forward", "beta": 0.1},

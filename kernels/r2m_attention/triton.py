@@ -17,14 +17,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..triton_common.launch import launch
-from . import absorbed
+from .eager import absorbed
 
 SPLITS = 32  # programs that share a row's scores: lengths are known to the device only
 SCORE = {"BLOCK_T": 16, "BLOCK_P": 256}
 COLLECT = {"BLOCK_T": 64, "BLOCK_P": 64}
 BLOCK = 1024
 _PADDED = {"lengths": [1024, 1024], "D": 4096, "P": 4096, "d": 64, "mask": True}
-REHEARSALS = [_PADDED, _PADDED | {"mask": False}]
+DRY_RUNS = [_PADDED, _PADDED | {"mask": False}]
 ELEMENTS = {"soften": "BLOCK", "centre": "BLOCK"}
 INFINITY = tl.constexpr(float("inf"))
 
@@ -44,7 +44,7 @@ def fused(
     return absorbed(_Attend.apply, query, states, bounds, W_q, W_k, W_v, W_o, mask=mask)
 
 
-def rehearse(arguments: dict[str, Any]) -> None:
+def dry_run(arguments: dict[str, Any]) -> None:
     """Forward and backward."""
     query = arguments["query"].requires_grad_()
     fused(**arguments | {"query": query}).sum().backward()

@@ -67,7 +67,7 @@ def open_partner(
     return decoding_model(model.requires_grad_(False), tokenizer)
 
 
-def said(who: DecodingModel, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
+def sample_texts(who: DecodingModel, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
     """One completion to every prompt at temperature 1, of at most `longest` tokens; a seed decides it."""
     asked = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in zip(prompts, seeds, strict=True)]
     return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=BATCH_SIZE, progress=False)]

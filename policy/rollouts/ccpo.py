@@ -9,7 +9,7 @@ from ...rm.types import Messages
 from ..decoding.language_models import DecodingModel, positions
 from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
-from ._partners import in_role, open_partner, read_role, said, with_thought
+from ._partners import in_role, open_partner, read_role, sample_texts, with_thought
 
 
 def ccpo(
@@ -44,7 +44,7 @@ def ccpo(
         thoughts = dict(
             zip(
                 with_thoughts,
-                said(who, [in_role(plain[index], text) for index in with_thoughts], seeds, longest),
+                sample_texts(who, [in_role(plain[index], text) for index in with_thoughts], seeds, longest),
                 strict=True,
             )
         )

@@ -29,7 +29,7 @@ def write_rollouts(
     transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the
     completion's tokens. `logprobs` are under the model that wrote the completion, which `logprobs_of` names
     (`writers`, such as "server" or "agent 1"; by default the policy that learns), with the policy's for tokens of
-    which the writer gave none; `policy_logprobs` are under the policy. NaN becomes null: an absent reward is no
+    which the writer gave none; `policy_logprobs` are under the policy. NaN is stored as null: an absent reward is no
     number. `versions` say which one a reward model that learns was.
     """
     response = rollout.response

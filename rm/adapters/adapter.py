@@ -32,7 +32,7 @@ from ...kernels.lora_film import lora_film, modulate
 from ..backbones.loading import fingerprint, whole_name
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
-from ..training.distributed import put, whole
+from ..training.distributed import gathered, put
 from .modulation import MixedVector, Modulation, Preferences, one_hot_objectives, random_objectives, text_objectives
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore
@@ -225,7 +225,7 @@ class PreferenceAdapter:
     def save_pretrained(self, folder: Path) -> None:
         """Weights and settings; not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({key: whole(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
+        save_file({key: gathered(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
         (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ allocator take comes on top.
 from typing import NamedTuple
 
 from ...kernels.linear_logprob import CHUNK
-from ...kernels.linear_logprob.chunks import BLOCK
+from ...kernels.linear_logprob.eager import BLOCK
 from .choices import PRECISIONS, Precision
 from .flops import Adapters, Answered, adapter_parameters
 from .shapes import NARROWS, READS, WIDENS, Linear, Shape

@@ -28,7 +28,7 @@ def is_partitioned(parameter: Tensor) -> bool:
 
 
 @torch.no_grad()
-def whole(tensor: Tensor) -> Tensor:
+def gathered(tensor: Tensor) -> Tensor:
     """The whole of a tensor, on a CPU where it was split."""
     if is_partitioned(tensor):
         from deepspeed.zero import GatheredParameters  # pyright: ignore[reportMissingImports]
@@ -43,7 +43,7 @@ def gathered_state(model: nn.Module) -> dict[str, Any] | None:
     if not is_sharded(model):
         return None
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    return {name: whole(parameters.get(name, tensor)) for name, tensor in model.state_dict().items()}
+    return {name: gathered(parameters.get(name, tensor)) for name, tensor in model.state_dict().items()}
 
 
 @torch.no_grad()

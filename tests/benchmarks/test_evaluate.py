@@ -329,10 +329,10 @@ def test_differences_are_paired():
     null = [(1.0, 0.0)] * 100 + [(0.0, 1.0)] * 100
     model = [(1.0, 0.0)] * 115 + [(0.0, 1.0)] * 85
     cases = [case(str(i)) for i in range(200)]
-    report = evaluate(pairs(), cases, [stored("model", model), stored("null", null, "null")]).report
+    report = evaluate(pairs(), cases, [stored("model", model), stored("null", null, "baseline")]).report
     rows = {row.scorer: row for row in report.rows}
     assert rows["model"].overall.low < rows["null"].overall.high
-    difference = rows["model"].minus_null["null"]["overall"]
+    difference = rows["model"].minus_baseline["null"]["overall"]
     assert difference.value == pytest.approx(0.075) and difference.low > 0 and difference.real
 
 
@@ -415,7 +415,7 @@ def test_chance_has_the_ties_and_abstentions_of_the_judge():
 def findings_about(judge: JudgeScorer, cases: list[Case]) -> str:
     report = evaluate(pairs(), cases, [judge, random_guess()], samples=200).report
     row = report.rows[0]
-    assert row.minus_null[RANDOM_ALIKE]["overall"].value == pytest.approx(
+    assert row.minus_baseline[RANDOM_ALIKE]["overall"].value == pytest.approx(
         row.overall.value - (row.scored - row.ties) / (2 * row.scored)
     )
     return next(finding for finding in report.findings if finding.startswith("overall: stub"))

@@ -13,7 +13,7 @@ from tests.faults.programs import Hook
 from tests.faults.world import SAVED, World, files, same_weights
 
 SAID, LITTLE = 20_000, 1_500
-"""Bytes that a program may still log: what it says goes to a file too, which the same limit holds."""
+"""Bytes that a program may still write: what it says goes to a file too, which the same limit holds."""
 
 
 def _full(said: int) -> None:

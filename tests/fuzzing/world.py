@@ -109,7 +109,7 @@ def arm_base() -> torch.nn.Module:
 
 def _evaluation(folder: Path) -> None:
     scores: Mapping[str, tuple[float, ...] | str] = {"c1": (1.0, 0.5), "c2": "no reply"}
-    models = [StoredScores("rm", scores), StoredScores("length", {"c1": (0.0, 1.0), "c2": (1, 2, 3)}, role="null")]
+    models = [StoredScores("rm", scores), StoredScores("length", {"c1": (0.0, 1.0), "c2": (1, 2, 3)}, role="baseline")]
     folder.mkdir()
     write_evaluation(evaluate(pairs_suite(), CASES, models, samples=20), folder)
     (folder / "config.yaml").write_text(yaml.safe_dump({"objective": None, "model": ["rm"], "preference": None}))

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from rewardlab.kernels import guided_sampler as module
+from rewardlab.kernels import philox
 from rewardlab.kernels.guided_sampler import Sampled, example, guided_sampler, mixed, reference
 from scipy import stats
 from torch import Tensor
@@ -166,7 +167,7 @@ def test_greedy_takes_the_lowest_of_equals_also_beside_sampled_rows():
 
 
 def test_greedy_rows_touch_no_random_numbers(monkeypatch):
-    monkeypatch.setattr(module.philox, "words", lambda *_: pytest.fail("random numbers for a greedy batch"))
+    monkeypatch.setattr(philox, "words", lambda *_: pytest.fail("random numbers for a greedy batch"))
     base = logits(3, 20)
     for temperature in (0.0, None):
         assert torch.equal(draw(base, temperature=temperature).token, base.argmax(1))

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from rewardlab.kernels.linear_logprob import _check, example, linear_logprob, linear_loss, reference
-from rewardlab.kernels.linear_logprob.chunks import EAGER, IGNORED, Head
+from rewardlab.kernels.linear_logprob.eager import EAGER, IGNORED, Head
 from torch.utils._python_dispatch import TorchDispatchMode
 
 CASE = {"N": 9, "D": 6, "V": 23, "temperature": 0.7, "bias": True}

@@ -24,7 +24,7 @@ from rewardlab.rm.losses.sequence_logistic import FORMS, sequence_logistic
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.training.autoregressive_task import PreferenceRow, PreferenceTask
-from rewardlab.rm.training.distributed import same_gradients, whole
+from rewardlab.rm.training.distributed import gathered, same_gradients
 from rewardlab.rm.training.multi_objective_task import ObjectiveRow, ObjectivesTask
 from rewardlab.rm.training.trainer import PairRow, ScalarTask
 from rewardlab.rm.types import Example, user_turn
@@ -190,7 +190,7 @@ def split(model, mesh):
 
 
 def gradients(model) -> dict[str, torch.Tensor]:
-    return {name: whole(one.grad) for name, one in model.named_parameters() if one.grad is not None}
+    return {name: gathered(one.grad) for name, one in model.named_parameters() if one.grad is not None}
 
 
 def compare(name: str, mesh) -> float:
@@ -270,7 +270,7 @@ def adapter_saved_whole(folder: Path, mesh) -> None:
     for one in adapter.model.parameters():
         torch.nn.init.zeros_(one)
     adapter.load_weights(own)
-    assert all(torch.equal(whole(adapter.state()[name]), one) for name, one in before.items())
+    assert all(torch.equal(gathered(adapter.state()[name]), one) for name, one in before.items())
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def _figures(measured: Sequence[Measured]) -> str:
 def _run(measurement: Measured) -> str:
     """One suite: the model and the baselines beside it, then what its scores go with."""
     summary, row = measurement.run.summary, measurement.row
-    rows = [row, *(other for other in summary["rows"] if other["role"] == "null")]
+    rows = [row, *(other for other in summary["rows"] if other["role"] == "baseline")]
     areas = [OVERALL, *row["sections"]]
     lines = [[text(r["scorer"]), r["role"], *(_interval(_area(r, name)) for name in areas)] for r in rows]
     facts = [
@@ -151,7 +151,7 @@ def _run(measurement: Measured) -> str:
     slope = row["style"].get("length_slope")
     if _finite(slope):
         facts.append(f"The score rises by {slope:+.2f} standard deviations per doubling of an answer's length.")
-    against = [f"- {_minus(name, areas_of)}" for name, areas_of in row["minus_null"].items()]
+    against = [f"- {_minus(name, areas_of)}" for name, areas_of in row["minus_baseline"].items()]
     return "\n\n".join(
         [f"### {text(summary['suite'])}", " ".join(facts), table(["scorer", "role", *areas], lines), "\n".join(against)]
     )
@@ -169,12 +169,13 @@ def _interval(interval: Sequence[Any]) -> str:
     )
 
 
-def _minus(null: str, areas: Mapping[str, Sequence[Any]]) -> str:
+def _minus(baseline: str, areas: Mapping[str, Sequence[Any]]) -> str:
+    against = f"against the baseline {text(baseline)}"
     value, low, high = areas[OVERALL]
     if not all(map(_finite, (value, low, high))):
-        return f"against the baseline {text(null)}: not comparable"
+        return f"{against}: not comparable"
     real = "more than noise" if low > 0 or high < 0 else "no significant difference"
-    return f"against the baseline {text(null)}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
+    return f"{against}: {100 * value:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], {real}"
 
 
 def _calibration(measurement: Measured) -> float | None:

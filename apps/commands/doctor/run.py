@@ -57,7 +57,7 @@ def doctor(config: DoctorConfig) -> dict[str, Any]:
         "extras": extras(),
         "environment": environment(os.environ),
         "cache": str(cache_folder()),
-        "disk": {name: round(room(path), 1) for name, path in folders().items()},
+        "disk": {name: round(free_gigabytes(path), 1) for name, path in folders().items()},
     }
     results = list(checks(facts))
     rows = [check._asdict() for check in results]
@@ -112,7 +112,7 @@ def folders() -> dict[str, Path]:
     return {"here": Path.cwd(), "temporary": Path(tempfile.gettempdir()), "cache": cache_folder()}
 
 
-def room(path: Path) -> float:
+def free_gigabytes(path: Path) -> float:
     """Gigabytes that are free where a folder is, or would be."""
     existing = next(ancestor for ancestor in (path, *path.absolute().parents) if ancestor.exists())
     return shutil.disk_usage(existing).free / GIGABYTE
@@ -163,7 +163,7 @@ def checks(facts: Mapping[str, Any]) -> Iterator[Check]:
             f"extra {name}", "ok" if extra["present"] else "warn", absent and f"without {absent}", extra["install"]
         )
     for name, path in folders().items():
-        yield disk(name, room(path))
+        yield disk(name, free_gigabytes(path))
     yield _writable(cache_folder())
     yield _safetensors()
     yield templates()

@@ -1,4 +1,4 @@
-"""Language models by name as chats: opened, kept, counted, and rehearsed for what they would cost."""
+"""Language models by name as chats: opened, kept, counted, and dry_run_judges for what they would cost."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from ....judges.backends.chat import Arrived, Ask, Chat, Reply
 from ....judges.backends.cost import FREE, Bill, Prices, counter, estimate, read_prices
 from ....judges.backends.openai_endpoint import Endpoint
-from ....judges.backends.scripted import Scripted, rehearsal
+from ....judges.backends.scripted import Scripted, dry_run_chat
 from ....judges.store import FILE, LOCK, Store, StoredReplies
 from ....rm.errors import DataError, UsageError
 from ...runs.run_folder import log, trust
@@ -160,12 +160,12 @@ def kept(
             store.folder.rmdir()
 
 
-# ---- rehearsing ----
+# ---- dry runs ----
 
 
-def rehearsals(names: Mapping[str, str]) -> dict[str, Scripted]:
+def dry_run_chats(names: Mapping[str, str]) -> dict[str, Scripted]:
     """Chats without a model, under the short names of models."""
-    return {short: rehearsal(name) for short, name in names.items()}
+    return {short: dry_run_chat(name) for short, name in names.items()}
 
 
 def tell_estimate(
@@ -175,7 +175,7 @@ def tell_estimate(
     tokenizer: str = "",
     total: str = MOST,
 ) -> dict[str, Any]:
-    """What the rehearsal would have cost, by model, and of all under the name `total`: at most, where every later
+    """What the dry run would have cost, by model, and of all under the name `total`: at most, where every later
     question was asked as well.
     """
     estimates = {}

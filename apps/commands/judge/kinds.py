@@ -113,7 +113,7 @@ def _without_chat(source: str, loading: Mapping[str, Any]) -> BatchJudge:
 
 @cache
 def _reward_model(model: str, objective: str | None = None, **loading: Any) -> Any:
-    """Loaded once, for the rehearsal and the run."""
+    """Loaded once, for the dry run and the run."""
     return open_scorer(model, objective=objective, **loading)
 
 

@@ -17,7 +17,7 @@ from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import data_hash, log, run_folder, trust, write_manifest
 from .audit import audit_judges, names_of, probes
-from .chats import REPLIES, facts_of, kept, open_chats, rehearsals, short_names, tell_estimate
+from .chats import REPLIES, dry_run_chats, facts_of, kept, open_chats, short_names, tell_estimate
 from .kinds import materials, open_judges
 from .records import CaseFile, account, drawn, write_judgments
 from .settings import ChatConfig, JudgeConfig
@@ -32,14 +32,14 @@ def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
     names, given = short_names(chats.names), materials(config, trust(chats))
-    imagined = rehearsals(names)
-    rehearsed = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
+    imagined = dry_run_chats(names)
+    dry_run_judges = open_judges(config.kind, config.together, imagined, given)  # what is wrong is told before any work
     cases, notes = suite.cases(sources)
     cases, of_draw = drawn(cases, config.limit, config.seed)
     notes = [*notes, *of_draw]
-    signed = names_of(rehearsed, cases, config, {name: short for short, name in names.items()})
+    signed = names_of(dry_run_judges, cases, config, {name: short for short, name in names.items()})
     if config.dry_run:
-        for judge in rehearsed:
+        for judge in dry_run_judges:
             for shown in probes(cases, signed.get(judge.name), config.seed) if config.audit else [cases]:
                 judge(shown)
         return {"cases": len(cases), **tell_estimate(imagined, chats, names, config.tokenizer)}

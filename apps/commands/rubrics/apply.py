@@ -10,7 +10,7 @@ from ....benchmarks.evaluate import Evaluation
 from ....benchmarks.report import markdown
 from ....benchmarks.types import Suite
 from ....judges.backends.chat import Chat
-from ....judges.backends.scripted import rehearsal
+from ....judges.backends.scripted import dry_run_chat
 from ....judges.cdrrm.generator import RubricJudge, generate
 from ....judges.cdrrm.requests import Rejected
 from ....judges.cdrrm.synthesise import Sides
@@ -19,7 +19,7 @@ from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.evaluation_files import write_evaluation
 from ...runs.run_folder import log, write_manifest, write_rows
-from ..judge.chats import MOST, facts_of, kept, rehearsals, tell_estimate
+from ..judge.chats import MOST, dry_run_chats, facts_of, kept, tell_estimate
 from ..judge.records import CaseFile, account, write_judgments
 from ..judge.run import judged
 from ..judge.settings import ChatConfig
@@ -39,10 +39,10 @@ def apply(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     if not pairs:
         raise DataError(f"{config.data}: none of {len(cases)} cases has two answers, which a contrast needs")
     if config.dry_run:
-        imagined = rehearsals(roles.names)
+        imagined = dry_run_chats(roles.names)
         _generated(imagined[roles.writer], pairs)
         if config.judge:
-            _as_judge(config, rehearsal(), imagined[roles.judge], roles)(pairs)
+            _as_judge(config, dry_run_chat(), imagined[roles.judge], roles)(pairs)
             log("each verdict's prompt is longer by its rubric, which is not counted")
         total = "cost_without_rubrics" if config.judge else MOST
         return {"cases": len(pairs), **tell_estimate(imagined, chats, roles.names, total=total)}

@@ -16,7 +16,7 @@ from ....rm.errors import DataError
 from ....rm.io.markdown import table
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, log_rows, write_json, write_manifest, write_rows
-from ..judge.chats import Asked, facts_of, kept, rehearsals, tell_estimate
+from ..judge.chats import Asked, dry_run_chats, facts_of, kept, tell_estimate
 from ..judge.settings import ChatConfig
 from .files import rubric_row
 from .roles import RUBRICS, Cast, cast, cast_folder, open_cast
@@ -41,7 +41,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
     if not shown:
         raise DataError(f"{config.data}: none of {len(pairs)} pairs has a preference for '{config.objective}'")
     if config.dry_run:
-        imagined = rehearsals(roles.names)
+        imagined = dry_run_chats(roles.names)
         synthesise(imagined[roles.writer], [*shown.values()])
         log(LATER)
         estimated = tell_estimate(imagined, chats, roles.names, total="cost_of_diagnoses")

@@ -45,7 +45,7 @@ def run_verify(config: VerifyConfig) -> dict[str, Any]:
 
 def _asked_in_both_orders(row: Mapping[str, Any]) -> bool:
     """Return whether the summary compares a scorer with chance asked the same way; runs of earlier versions do not."""
-    differences = row.get("minus_null")
+    differences = row.get("minus_baseline")
     return isinstance(differences, dict) and RANDOM_ALIKE in differences
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import main
+from rewardlab.apps.inspector.summaries import read_report
 from rewardlab.apps.runs.finished import open_finished
 from rewardlab.apps.runs.run_folder import plain
 from rewardlab.benchmarks.evaluate import evaluate
@@ -201,6 +202,19 @@ def test_a_run_verifies_and_a_changed_one_does_not(folder, tmp_path, capsys):
     (run / "summary.json").write_text(json.dumps(summary | {"version": "0"}))
     assert main(["verify", str(run)]) == 3 and "version 0 of pairs" in capsys.readouterr().err
     assert main(["verify", str(tmp_path)]) == 2
+
+
+def test_a_run_whose_baselines_have_the_earlier_role_still_opens_and_verifies(folder, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "runs" / "good", run)
+    summary, report = (run / "summary.json").read_text(), (run / "report.md").read_text()
+    assert '"role": "baseline"' in summary and '"minus_baseline"' in summary and "| baseline |" in report
+    earlier = summary.replace('"role": "baseline"', '"role": "null"').replace('"minus_baseline"', '"minus_null"')
+    (run / "summary.json").write_text(earlier)
+    (run / "report.md").write_text(report.replace("| baseline |", "| null |"))
+    assert open_finished(str(run)).summary == json.loads(summary)
+    assert main(["verify", str(run)]) == 0, capsys.readouterr().err
+    assert read_report(run).rows == read_report(folder / "runs" / "good").rows
 
 
 def test_a_run_from_before_intervals_had_names_still_verifies(folder, tmp_path, capsys):

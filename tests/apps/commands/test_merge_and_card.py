@@ -185,7 +185,7 @@ def test_every_figure_of_the_card_stands_in_a_file(model, measured):
     assert result["metrics"][0]["value"] == by_name["<b>rm"]["overall"][0]
     for name in ("longest", "shortest", "random", "prompt-blind tf-idf"):
         value, low, high = (100 * one for one in by_name[name]["overall"])
-        assert f"| {name} | null | {value:.1f} [{low:.1f}, {high:.1f}] |" in card
+        assert f"| {name} | baseline | {value:.1f} [{low:.1f}, {high:.1f}] |" in card
     assert f"rises by {by_name['<b>rm']['style']['length_slope']:+.2f} standard deviations" in card
     assert next(iter(manifest["data"].values())) in card
     assert load_contract(model).hash() in card and "120 rows of training data read, 0 dropped" in card

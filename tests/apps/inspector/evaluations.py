@@ -33,7 +33,7 @@ def write_evaluation(
     """The folder of a finished run of the suite that fits the cases: RM-Bench for six answers, else pairs."""
     suite = load("benchmarks.suites", "rm_bench" if len(cases[0].answers) == 6 else "pairs")()
     scorers = [StoredScores(name, scores) for name, scores in models.items()]
-    scorers += [StoredScores(name, scores, role="null") for name, scores in (nulls or {}).items()]
+    scorers += [StoredScores(name, scores, role="baseline") for name, scores in (nulls or {}).items()]
     found = evaluate(suite, cases, scorers, samples=100)
     folder.mkdir(parents=True)
     (folder / "report.md").write_text(markdown(found.report))

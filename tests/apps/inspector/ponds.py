@@ -37,7 +37,7 @@ def write_run(folder: Path, copies: int = 1) -> Path:
         for name, _, _, texts, right, *_ in cases
     ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "scores.parquet")
-    summary = {"suite": "ponds", "rows": [{"scorer": MODEL, "role": "model"}, {"scorer": NULL, "role": "null"}]}
+    summary = {"suite": "ponds", "rows": [{"scorer": MODEL, "role": "model"}, {"scorer": NULL, "role": "baseline"}]}
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "manifest.json").write_text("{}")
     (folder / "report.md").write_text("# ponds\n\nSeven cases <script>window.hacked = 1</script>\n")

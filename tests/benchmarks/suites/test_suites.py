@@ -107,7 +107,7 @@ def test_every_area_is_a_share_and_longest_wins_cannot_be_told_from_longest(eval
                 assert 0 <= interval.value <= 1.01, (row.scorer, area)
                 assert 0 <= interval.low <= interval.high <= 1.01, (row.scorer, area)
     fake = evaluated.rows[0]
-    assert fake.scorer == "fake" and not any(found.low > 0 for found in fake.minus_null["longest"].values())
+    assert fake.scorer == "fake" and not any(found.low > 0 for found in fake.minus_baseline["longest"].values())
     told = [note for note in evaluated.findings if ": fake is " in note]
     assert len(told) == 1 + len(fake.sections)
     for note in told:

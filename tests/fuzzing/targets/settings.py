@@ -1,4 +1,4 @@
-"""What a user's files and words log: rubrics, checklists, levels, recipes, gates, settings, and specs of a line."""
+"""What a user's files and words say: rubrics, checklists, levels, recipes, gates, settings, and specs of a line."""
 
 import contextlib
 import io

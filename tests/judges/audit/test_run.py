@@ -13,7 +13,7 @@ from rewardlab.judges.audit.measures import bradley_terry
 from rewardlab.judges.audit.plan import Names, pair_of, plan
 from rewardlab.judges.audit.report import Limits, Status, markdown, status, trusts
 from rewardlab.judges.audit.run import audit, facts
-from rewardlab.judges.backends.scripted import rehearsal
+from rewardlab.judges.backends.scripted import dry_run_chat
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.types import Case, Judgment, Reason
 from rewardlab.rm.errors import DataError
@@ -244,8 +244,8 @@ def test_a_judge_that_falls_silent_under_attack_does_not_count_as_robust_nor_as_
     )
 
 
-def test_a_rehearsal_asks_for_everything_and_measures_nothing():
-    chat = rehearsal()
+def test_a_dry_run_asks_for_everything_and_measures_nothing():
+    chat = dry_run_chat()
     found = audited(pairwise(chat), sums(10, ties=2), samples=20)
     expected = sum(map(len, plan(sums(10, ties=2), ATTACKS, NAMES).shown.values()))
     assert len(chat.asked) == 2 * expected == 2 * (10 * (4 + 2 + len(ATTACKS)) + 2)

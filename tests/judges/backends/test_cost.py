@@ -4,7 +4,7 @@ import pytest
 from rewardlab.benchmarks.worlds import models
 from rewardlab.judges.backends.chat import Ask, Reply, failed
 from rewardlab.judges.backends.cost import FREE, LETTERS, Bill, Prices, counter, estimate, read_prices
-from rewardlab.judges.backends.scripted import rehearsal, scripted
+from rewardlab.judges.backends.scripted import dry_run_chat, scripted
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn
 
@@ -71,8 +71,8 @@ def test_tokens_are_counted_with_a_tokenizer_where_there_is_one(tmp_path):
     assert counter() == LETTERS
 
 
-def test_a_rehearsal_asks_nobody_and_remembers_the_questions():
-    chat = rehearsal()
+def test_a_dry_run_asks_nobody_and_remembers_the_questions():
+    chat = dry_run_chat()
     (reply,) = chat.ask([Ask(user_turn("which?"))])
     assert reply.error and not reply.text and PRICES.of(reply) == 0
     assert chat.asked == [Ask(user_turn("which?"))]

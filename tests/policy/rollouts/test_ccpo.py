@@ -13,7 +13,7 @@ from rewardlab.policy.advantages.dr_grpo import dr_grpo
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.search import derived
 from rewardlab.policy.rollouts import ccpo as search
-from rewardlab.policy.rollouts._partners import in_role, said, with_thought
+from rewardlab.policy.rollouts._partners import in_role, sample_texts, with_thought
 from rewardlab.policy.transforms.ccpo_solver import ccpo_solver
 from rewardlab.policy.transforms.ccpo_thinker import ccpo_thinker
 from rewardlab.policy.types import Rewards, Rollout
@@ -263,7 +263,7 @@ def test_the_first_half_of_a_group_reads_a_thought_and_the_second_does_not(base,
     plain = [trainer.encoder.encode_prompt(as_prompt(one)) for one in prompts]
     thoughts = {}
     for place in (0, 1, 4, 5):
-        (thoughts[place],) = said(thinker, [as_prompt(prompts[place])], [derived(7, 4, place)], 8)
+        (thoughts[place],) = sample_texts(thinker, [as_prompt(prompts[place])], [derived(7, 4, place)], 8)
         shown = trainer.encoder.encode_prompt(with_thought(as_prompt(prompts[place]), thoughts[place]))
         assert found["prompt_ids"][place] == shown and len(shown) > len(plain[place])
         assert words.decode(shown).count(thoughts[place]) == 1
@@ -285,7 +285,7 @@ def test_a_role_is_the_partners_and_not_the_policys(base, words, thinker, tmp_pa
     found = search.ccpo(thinker="any", longest=8, role=str(tmp_path / "role.txt"))(
         [list(prompt)] * 2, trainer_of(base, words, 2)
     )
-    (thought,) = said(thinker, [in_role(prompt, "with some honey")], [derived(0, 4, 0)], 8)
+    (thought,) = sample_texts(thinker, [in_role(prompt, "with some honey")], [derived(0, 4, 0)], 8)
     assert in_role(prompt, "with some honey")[0]["content"] == "with some honey" and len(in_role(prompt, "x")) == 2
     expected = [trainer_of(base, words).encoder.encode_prompt(one) for one in (with_thought(prompt, thought), prompt)]
     assert found["prompt_ids"] == expected

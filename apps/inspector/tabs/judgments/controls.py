@@ -17,7 +17,7 @@ ORDERS = [
     ("most wrong first", "worst"),
     ("largest length gap first", "gap"),
 ]
-ONLY = [("a baseline is right too", "null"), ("★ marked", "marked"), ("annotated", "annotated")]
+ONLY = [("a baseline is right too", "baseline"), ("★ marked", "marked"), ("annotated", "annotated")]
 EVERY, UNNAMED = "", "(none)"  # values of the list of subsets
 WATCH = 5  # seconds between two looks at a run that is being written
 

@@ -87,8 +87,8 @@ class Index:
 
     def beaten(self) -> str:
         """Name of a table: the places where a baseline is right too."""
-        nulls = [self.lines(name) for name, role in self.heading.scorers.items() if role == "null"]
-        right = [f"SELECT place FROM {name} WHERE margin > 0" for name in nulls]
+        baselines = [self.lines(name) for name, role in self.heading.scorers.items() if role == "baseline"]
+        right = [f"SELECT place FROM {name} WHERE margin > 0" for name in baselines]
         return self._make("beaten", " UNION ".join(right or ["SELECT place FROM cases WHERE false"]))
 
     def matches(self, search: str) -> str:

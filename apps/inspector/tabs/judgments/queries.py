@@ -26,7 +26,7 @@ ORDERS = {
 
 
 class Scorer(NamedTuple):
-    """A scorer of the run and what it is there for: `model`, `reference` or `null` (a baseline)."""
+    """A scorer of the run and what it is there for: `model`, `reference` or `baseline`."""
 
     name: str
     role: str

@@ -226,7 +226,7 @@ def _filter(run: views.Run, asked: Asked, marks: Marks) -> views.Filter:
         _number("largest |margin|", asked.margin),
         asked.search,
         _number("length gap", asked.gap),
-        "null" in asked.only,
+        "baseline" in asked.only,
         sorted(set.intersection(*among)) if among else None,
     )
 

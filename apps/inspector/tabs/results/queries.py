@@ -80,11 +80,11 @@ def _bar(row: Row, shares: Mapping[str, Interval], names: Sequence[str], colour:
 
 def _colours(rows: Sequence[Row]) -> dict[str, str]:
     """A colour for every model and reference, a grey for every baseline."""
-    nulls = [row.scorer for row in rows if row.role == "null"]
-    others = [row.scorer for row in rows if row.role != "null"]
+    baselines = [row.scorer for row in rows if row.role == "baseline"]
+    others = [row.scorer for row in rows if row.role != "baseline"]
     bright = [colour for colour in PALETTE if colour not in GREYS]
     return {name: bright[index % len(bright)] for index, name in enumerate(others)} | {
-        name: GREYS[index % len(GREYS)] for index, name in enumerate(nulls)
+        name: GREYS[index % len(GREYS)] for index, name in enumerate(baselines)
     }
 
 

@@ -55,7 +55,7 @@ def test_two_runs_are_compared_and_flips_lead_to_their_case(address, visit):
 def test_a_hostile_scorer_is_text_and_what_does_not_go_together_is_a_sentence(address, visit):
     page = visit(address, "?tab=compare&run=before&with=before&other=%3Cnobody%3E", ready="#agreement")
     page.get_by_label("Its scorer").nth(1).click()
-    page.get_by_role("option", name=f"{NULL} (null)").click()
+    page.get_by_role("option", name=f"{NULL} (baseline)").click()
     page.locator("#tabs b", has_text=NULL).first.wait_for()
     for run, sentence in (
         ("other", "before is pairs, other is ponds; compare like with like"),

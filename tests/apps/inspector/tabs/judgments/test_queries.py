@@ -41,7 +41,7 @@ def names(run, filter: Filter, **options) -> list[str]:
 
 
 def test_a_run_knows_its_suite_its_scorers_and_its_subsets(run):
-    assert run.suite == "ponds" and run.scorers == ((MODEL, "model"), (NULL, "null"))
+    assert run.suite == "ponds" and run.scorers == ((MODEL, "model"), (NULL, "baseline"))
     assert subsets(run) == {"chat": 3, "hard": 1, "safety": 3}
 
 
@@ -113,7 +113,7 @@ def test_what_eval_writes_can_be_opened(tmp_path):
     evaluation = Evaluation(None, [case], judged)
     write_items(evaluation, tmp_path)
     write_scores(evaluation, tmp_path)
-    rows = [{"scorer": "rm", "role": "model"}, {"scorer": "shy", "role": "null"}]
+    rows = [{"scorer": "rm", "role": "model"}, {"scorer": "shy", "role": "baseline"}]
     (tmp_path / "summary.json").write_text(json.dumps({"suite": "one", "rows": rows}))
     (tmp_path / "report.md").write_text("# one\n")
     run = open_run(tmp_path)

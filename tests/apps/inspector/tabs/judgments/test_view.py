@@ -87,7 +87,7 @@ def test_hostile_names_and_texts_are_text_and_a_row_shows_its_answers(visit, add
     page.get_by_label("word diff").check()
     page.locator("#item ins", has_text="oak").wait_for()
     assert page.locator("#item del").inner_text() == "newt"
-    choose(page, "Scorer", f"{NULL} (null)")
+    choose(page, "Scorer", f"{NULL} (baseline)")
     page.get_by_text("No case passes").wait_for()
     pick(page, "right (28)")
     expect_place(page, "item 1 of 28")
@@ -127,7 +127,7 @@ def test_keys_and_buttons_walk_and_mark(visit, address):
 
 @pytest.mark.slow
 def test_an_address_leads_back_to_what_was_shown(visit, address):
-    query = "?tab=judgments&run=eval&outcome=right&subset=chat&search=moss&only=null&order=worst&item=a6-2"
+    query = "?tab=judgments&run=eval&outcome=right&subset=chat&search=moss&only=baseline&order=worst&item=a6-2"
     page = visit(address, query, ready=ITEM)
     expect_place(page, "item 3 of 4")
     page.keyboard.press("j")

@@ -50,14 +50,14 @@ def test_a_summary_is_read_back_as_the_report_it_was(run):
     assert (model.scorer, model.role, model.scored, model.unscored) == ("rm", "model", 5, 1)
     assert model.overall.value == 0.6 and model.subsets["a"].value == 1.0
     assert model.subsets["b"].value == pytest.approx(1 / 3) and null.overall.value == 0
-    assert model.minus_null[HOSTILE]["overall"].value == pytest.approx(0.6)
+    assert model.minus_baseline[HOSTILE]["overall"].value == pytest.approx(0.6)
 
 
 def test_a_run_of_a_version_without_intervals_is_told_and_still_has_its_scorers(tmp_path):
     folder = write_run(tmp_path / "old")
     with pytest.raises(DataError, match=r"old/summary.json is damaged, or of another version .*--overwrite"):
         read_report(folder)
-    assert read_heading(folder).scorers == {MODEL: "model", NULL: "null"} and read_heading(folder).first() == MODEL
+    assert read_heading(folder).scorers == {MODEL: "model", NULL: "baseline"} and read_heading(folder).first() == MODEL
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"suite": "x", "rows": []}', '{"suite": "x", "rows": 3}', "1e999"])
@@ -106,7 +106,7 @@ def test_bars_have_their_values_and_intervals_in_per_cent(run):
     low, high = 100 * np.array(report.rows[0].subsets["b"][1:])
     assert model.error_x.arrayminus[1] == pytest.approx(100 / 3 - low)
     assert model.error_x.array[1] == pytest.approx(high - 100 / 3)
-    assert null.name == "&lt;b&gt;shortest&lt;/b&gt; (null)" and null.marker.color != model.marker.color
+    assert null.name == "&lt;b&gt;shortest&lt;/b&gt; (baseline)" and null.marker.color != model.marker.color
 
 
 def test_the_axis_names_areas_with_their_cases(run):

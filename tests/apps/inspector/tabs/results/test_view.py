@@ -28,7 +28,7 @@ def test_figures_of_a_run_and_of_one_of_its_scorers(address, visit):
         assert page.locator(f"#{figure} .barlayer .point").count() == bars
     page.get_by_text("over 5 cases").wait_for()
     page.get_by_label("Scorer, for calibration and length").click()
-    page.get_by_role("option", name="shortest (null)").click()
+    page.get_by_role("option", name="shortest (baseline)").click()
     page.get_by_text("over 6 cases").wait_for()
     page.wait_for_url("**scorer=shortest**")
 

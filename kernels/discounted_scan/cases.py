@@ -1,0 +1,26 @@
+"""Sizes that the tests run the discounted scan at, and its arguments for them."""
+
+from typing import Any
+
+import torch
+
+from ..packed import bounds_of
+
+CASES = [
+    {"lengths": [1], "discount": 0.9},
+    {"lengths": [17, 1, 0, 129], "discount": 0.95},
+    {"lengths": [2048, 1025, 3], "discount": 0.99, "long": True},
+    {"lengths": [5, 0], "discount": 1.0},
+    {"lengths": [3, 4], "discount": 0.0},
+]
+
+
+def example(case: dict[str, Any], dtype: torch.dtype, device: str = "cpu") -> dict[str, Any]:
+    """Arguments of the sizes in `case`, always the same ones."""
+    lengths = torch.tensor(case["lengths"])
+    x = torch.randn(int(lengths.sum()), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return {
+        "x": x.to(dtype=dtype, device=device),
+        "bounds": bounds_of(lengths).to(device),
+        "discount": case["discount"],
+    }

@@ -1,0 +1,57 @@
+"""A modulated low-rank adapter in PyTorch, in y's own memory where autograd needs no graph."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..dispatch import wide
+from .reference import modulate
+
+
+def low_rank(
+    x: Float[Tensor, "N L m"],
+    A: Float[Tensor, "r m"],
+    B: Float[Tensor, "n r"],
+    *,
+    scale: Float[Tensor, "#N r"] | None = None,
+    core: Float[Tensor, "#N r r"] | None = None,
+    shift: Float[Tensor, "#N r"] | None = None,
+) -> Float[Tensor, "N L n"]:
+    """B (M A x + δ) in A's precision: what `lora_film` adds to y, for who adds it elsewhere."""
+    return torch.mm(features(x, A, scale, core, shift), B.t()).view(*x.shape[:2], -1)
+
+
+def add_in_place(y: Tensor, x: Tensor, A: Tensor, B: Tensor, scale: Any, core: Any, shift: Any, factor: float) -> None:
+    """As few small operations as there can be: this runs for every adapted layer of every decoded token."""
+    dtype = wide(x.dtype) if x.is_cpu else x.dtype  # a CPU's small bfloat16 products cost ten times float32's
+    u, B = features(x, _as(A, dtype), scale, core, shift), _as(B, dtype)
+    flat = y.view(-1, y.shape[2])
+    if y.dtype == dtype:
+        flat.addmm_(u, B.t(), alpha=factor)
+    else:
+        flat.add_(torch.mm(u, B.t()), alpha=factor)
+
+
+def features(x: Float[Tensor, "N L m"], A: Tensor, scale: Any, core: Any, shift: Any) -> Float[Tensor, "NL r"]:
+    """M A x + δ on flat rows, in A's precision."""
+    return _modulated(torch.mm(_as(x.reshape(-1, x.shape[2]), A.dtype), A.t()), x.shape[1], scale, core, shift)
+
+
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """`tensor.to(dtype)`, which costs a microsecond even where there is nothing to do."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
+
+
+def _modulated(u: Float[Tensor, "NL r"], length: int, scale: Any, core: Any, shift: Any) -> Float[Tensor, "NL r"]:
+    """`modulate` on flat rows."""
+    if scale is None and core is None and shift is None:
+        return u
+    scale, core, shift = (tensor if tensor is None else _as(tensor, u.dtype) for tensor in (scale, core, shift))
+    if core is None and length == 1:
+        if scale is None:
+            return u.add_(shift)
+        return u.mul_(scale) if shift is None else torch.addcmul(shift, u, scale)
+    rank = u.shape[1]
+    return modulate(u.view(-1, length, rank), scale, core, shift).view(-1, rank)

@@ -1,0 +1,43 @@
+"""R2M's attention in PyTorch, without keys and values: one pass over each row's states."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ..dispatch import wide
+from .reference import rows_of
+
+Attend = Callable[[Float[Tensor, "N P"], Tensor, Tensor, Tensor | None], Float[Tensor, "N P"]]
+"""u, states, bounds, mask -> Σ_t softmax(h_t · u)_t h_t over every row's states."""
+
+
+def absorbed(
+    attend: Attend,
+    query: Tensor,
+    states: Tensor,
+    bounds: Tensor,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    *,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The small products around the one pass over the states, which `attend` makes."""
+    dtype = wide(query.dtype)
+    q, W_k, W_v, W_o = query.to(dtype) @ W_q.to(dtype), W_k.to(dtype), W_v.to(dtype), W_o.to(dtype)
+    c = attend(q @ W_k.T / W_q.shape[1] ** 0.5, states.detach(), bounds, mask)
+    return (c @ W_v @ W_o).to(query.dtype)
+
+
+def attend(
+    u: Float[Tensor, "N P"], states: Float[Tensor, "T P"], bounds: Int[Tensor, " N+1"], mask: Bool[Tensor, " T"] | None
+) -> Float[Tensor, "N P"]:
+    """c = Σ_t a_t h_t with a = softmax(h u) over every row's states; 0 for a row without any."""
+    rows = [u[:0]]
+    for row, h in enumerate(rows_of(states, bounds, mask)):
+        h = h.to(u.dtype)
+        rows.append(((h @ u[row]).softmax(0) @ h)[None])
+    return torch.cat(rows)
