@@ -36,8 +36,8 @@ def with_thought(prompt: Messages, thought: str) -> Messages:
 def in_role(prompt: Messages, role: str) -> Messages:
     """The prompt under a system message of the role's own, in place of those that it has; no role leaves it as it is.
 
-    >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no completion.")]
-    ['Give ideas, no completion.', '2 + 2?']
+    >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no answer.")]
+    ['Give ideas, no answer.', '2 + 2?']
     """
     if not role:
         return prompt

@@ -21,7 +21,7 @@ def ccpo(
     chat_template: str | None = None,
     seed: int = 0,
 ) -> Rollouts:
-    """The policy is CCPO's solver: it completions after it has read a thought            CCPO 2026, arXiv:2603.21563
+    """The policy is CCPO's solver: it answers after it has read a thought            CCPO 2026, arXiv:2603.21563
 
     Every completion has a thought of its own, by the language model `thinker` (path or Hub id), in its prompt, and is
     trained on with it there; rewards see the prompt as it is. With `alone` that is the first half of a group, and the

@@ -1,4 +1,4 @@
-"""Two agents completion, criticise each other's completion and rewrite their own; the policy is one of them."""
+"""Two agents answer, criticise each other's completion and rewrite their own; the policy is one of them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -45,7 +45,7 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
     """
     if not any(hints):
         return prompt
-    heads = ("Points that the completion should make:", "What the completion should avoid:")
+    heads = ("Points that the answer should make:", "What the answer should avoid:")
     lines = [line for head, texts in zip(heads, hints, strict=True) for line in _listed(head, texts)]
     hint = "\n".join(
         [*lines, "Answer as if you had not seen these points: mention neither them nor that there are any."]

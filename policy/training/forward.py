@@ -37,7 +37,7 @@ class Reading(NamedTuple):
     """Last hidden states, prompts included; `at_completions` has those that completions are read at."""
 
 
-def completions(
+def completion_batch(
     prompt: Int[Tensor, "N P"],
     prompt_mask: Int[Tensor, "N P"],
     completions: Int[Tensor, "N L"],
@@ -53,7 +53,7 @@ def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
     """Of a batch of TRL's; tokens that tools or environments wrote are read but are not the completion's own."""
     mask = batch["completion_mask"]
     response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
-    return completions(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
+    return completion_batch(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
@@ -67,7 +67,7 @@ def install(model: Any, *, temperature: float = 1.0) -> None:
     def read(inner: Any, rows: CompletionBatch) -> Reading:
         return (_by_states if head_reads_last_states(inner) else _by_logits)(inner, rows, temperature)
 
-    handle_keyword(model, "answers", read)
+    handle_keyword(model, "completions", read)
 
 
 def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> Reading:

@@ -30,7 +30,7 @@ from ..types import Cycle, Replay, Rewards, Rollout
 from .arguments import PolicyArguments
 from .checkpoint import load_beside, save_beside
 from .critic import CriticArguments, CriticLearner, Targets, critic_returns
-from .forward import CompletionBatch, Reading, at_completions, batch_of, completions, install, own_states
+from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
 from .metrics import means, step_metrics
 from .prompt_sampling import CURRICULUM, DrawnPrompts
 from .reference_policy import frozen_copy
@@ -144,7 +144,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         completion_mask = attention_mask[:, P:]
         computed = self._read(
             model,
-            completions(
+            completion_batch(
                 input_ids[:, :P], attention_mask[:, :P], input_ids[:, P:], completion_mask, completion_mask.bool()
             ),
         )

@@ -109,7 +109,7 @@ REFUSED = [
     ("runs/eval/items.parquet", lambda: items(best=[7]), "damaged|is there"),
     ("runs/judge/judgments.parquet", lambda: judgments(), "cannot be read"),
     ("runs/rl/rollouts/step-000002.parquet", lambda: rollouts(), "lack a column"),
-    ("runs/exchange", lambda: exchange(), "its lengths are not those of its answers"),
+    ("runs/exchange", lambda: exchange(), "its lengths are not those of its completions"),
     ("runs/cached.npz", lambda: b"PK\x03\x04", "not a kept result"),
 ]
 

@@ -143,7 +143,7 @@ def policy_case(name: str):
 
     def value(model, own):
         rows, share = CompletionBatch(*(one[own] for one in made)), weights[own] * ROWS / len(weights[own])
-        read = model(answers=rows)
+        read = model(completions=rows)
         if isinstance(rule, ClipRule):
             flat = (read.logprob, old[own], advantages[own], share)
             mask = rows.response.flatten()
@@ -223,7 +223,7 @@ def states_read_alike(mesh) -> None:
     for one in (model, other):
         install(one)
     with torch.no_grad():
-        truth, found = model(answers=rows), split(other, mesh)(answers=rows)
+        truth, found = model(completions=rows), split(other, mesh)(completions=rows)
     torch.testing.assert_close(found.states, truth.states, rtol=1e-5, atol=1e-5)
     for one, expected in zip(own_states(found.states, rows), own_states(truth.states, rows), strict=True):
         torch.testing.assert_close(one, expected, rtol=1e-2, atol=1e-2)  # bfloat16

@@ -68,7 +68,7 @@ def client_loop(url: str, examples: Sequence[Example], truth: np.ndarray, tally:
                 scores = client.rate([examples[place] for place in places])
             except UsageError:
                 continue
-            tally.completion(time.perf_counter() - started, scores - truth[places])
+            tally.answer(time.perf_counter() - started, scores - truth[places])
 
 
 def watched(process: psutil.Process, seconds: float) -> np.ndarray:

@@ -187,7 +187,7 @@ def _policy_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> 
     rule = ClipRule((0.8, 1.2), (0.8, 1.2))
 
     def loss() -> Tensor:
-        logprob = model(answers=answers).logprob
+        logprob = model(completions=answers).logprob
         flat = logprob.flatten(), logprob.detach().flatten(), torch.ones(logprob.numel()), weights.flatten()
         return policy_loss(*flat, bounds_of_rows(logprob), rule=rule, mask=response.flatten()).total
 

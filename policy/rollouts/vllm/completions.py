@@ -127,7 +127,7 @@ def _logprobs(choice: dict[str, Any]) -> list[float]:
 
 
 def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
-    """What a server completions in JSON; that it does not is a `DataError`."""
+    """Return what a server answers in JSON; anything else is a `DataError`."""
     headers = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
     try:
         call = httpx.get if body is None else httpx.post
@@ -137,4 +137,4 @@ def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any
     except httpx.HTTPStatusError as error:
         raise DataError(f"{address}: {error.response.status_code} {error.response.text[:200]}") from error
     except (httpx.HTTPError, ValueError) as error:
-        raise DataError(f"{address}: no completion ({error}); is the server up?") from error
+        raise DataError(f"{address}: no answer ({error}); is the server up?") from error

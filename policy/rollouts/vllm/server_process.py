@@ -42,7 +42,7 @@ class KeptServer:
         return self._running is not None and self._running.poll() is None
 
     def start(self, command: Command) -> str:
-        """End the one before, start a new one, and wait until its /health completions 200; its address."""
+        """End the one before, start a new one, and wait until its /health answers 200; its address."""
         self.stop()
         port = free_port()
         words = [sys.executable, watchdog.__file__, *map(str, command(port))]
@@ -77,9 +77,7 @@ class KeptServer:
             except httpx.HTTPError:
                 pass
             time.sleep(LOOK)
-        raise DataError(
-            f"no completion at {self.url}/health in {self.seconds:g} s; see {self.log}: {self._tail(started)}"
-        )
+        raise DataError(f"no answer at {self.url}/health in {self.seconds:g} s; see {self.log}: {self._tail(started)}")
 
     def _tail(self, started: int) -> str:
         with self.log.open("rb") as lines:

@@ -99,7 +99,7 @@ def test_every_planted_defect_of_20_000_pairs_is_found_and_nothing_else(tmp_path
     assert time.process_time() - began < 60 * 4  # a bound on this machine's worst hour; seconds are in the notes
     assert found_in(out) == where
     told = capsys.readouterr().err
-    assert "near-identical answers 20" in told and "--fix FILE writes the rows without findings" in told
+    assert "near-identical completions 20" in told and "--fix FILE writes the rows without findings" in told
     report = (out / "report.md").read_text()
     assert "| rewardbench | 20 | 1 | 1 | 20 |" in report
     manifest = json.loads((out / "manifest.json").read_text())
@@ -133,13 +133,13 @@ def test_clean_data_pass(tmp_path, capsys):
 def test_a_planted_leak_fails_the_check(tmp_path, capsys):
     given = [row | {"chosen": row["chosen"] + " indeed"} for row in rows(300)]
     assert main(["lint", write(tmp_path / "pairs.jsonl", given)]) == 5
-    assert "the chosen answer ends with 'indeed': right in 100.0% of 300 pairs" in capsys.readouterr().err
+    assert "the chosen completion ends with 'indeed': right in 100.0% of 300 pairs" in capsys.readouterr().err
 
 
 def test_rows_of_cases_tell_where_the_right_answer_stood(tmp_path, capsys):
     given = [{"prompt": row["prompt"], "answers": [row["chosen"], row["rejected"]], "best": 0} for row in rows(100)]
     assert main(["lint", write(tmp_path / "cases.jsonl", given)]) == 5
-    assert "the first answer is chosen: right in 100.0% of 100 pairs" in capsys.readouterr().err
+    assert "the first completion is chosen: right in 100.0% of 100 pairs" in capsys.readouterr().err
 
 
 def test_a_models_truncation_counts(tmp_path, capsys):

@@ -192,14 +192,14 @@ def pooling_server(scores: Callable[[list[list[int]]], np.ndarray], read) -> Ite
 
     class StandIn(JsonHandler):
         def do_GET(self):
-            self.log({"data": [{"id": "rm"}]})
+            self.reply({"data": [{"id": "rm"}]})
 
         def do_POST(self):
             asked = self.asked()
             if self.path == "/tokenize":
-                return self.log({"tokens": read(asked["messages"])})
+                return self.reply({"tokens": read(asked["messages"])})
             found = scores(asked["input"] if "input" in asked else [read(asked["messages"])])
-            self.log({"data": [{"index": n, "probs": row} for n, row in reversed([*enumerate(found.tolist())])]})
+            self.reply({"data": [{"index": n, "probs": row} for n, row in reversed([*enumerate(found.tolist())])]})
 
     with running(StandIn) as url:
         yield url

@@ -109,7 +109,7 @@ def test_a_run_trains_on_what_a_search_finds(rl):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--rollouts", "sage(r=4)"], "searches 4 answers of each group and a group has 4"),
+        (["--rollouts", "sage(r=4)"], "searches 4 completions of each group and a group has 4"),
         (["--rollouts", "sage(r=0)"], "sage: r, m and max_steps are 1 or more"),
         (["--rollouts", "sag"], "did you mean 'sage'?"),
         (["--rollouts", "sage(seed=3)"], "no argument 'seed'"),

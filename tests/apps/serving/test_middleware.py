@@ -266,11 +266,11 @@ def test_a_body_that_does_not_arrive_is_given_up(serve, model):
 
 def test_large_bodies_are_held_only_in_a_number(model):
     site = Site(model, config(body_bytes=1000))
-    site.door.held = 15_500
-    sizes = {size: site.door._reserved(Headers({"content-length": str(size)})) for size in (400, 100)}
-    assert sizes == {400: 400, 100: 100} and site.door.held == 16_000, "sixteen of the largest"
+    site.access.held = 15_500
+    sizes = {size: site.access._reserved(Headers({"content-length": str(size)})) for size in (400, 100)}
+    assert sizes == {400: 400, 100: 100} and site.access.held == 16_000, "sixteen of the largest"
     with pytest.raises(Refused, match="too many large requests wait") as refused:
-        site.door._reserved(Headers({"content-length": "1"}))
+        site.access._reserved(Headers({"content-length": "1"}))
     assert refused.value.status == 429
     site.close()
 
@@ -329,7 +329,7 @@ def test_500_requests_of_nonsense_get_no_5xx(model):
     statuses: set[int] = set()
     loop = asyncio.new_event_loop()
     client = httpx.AsyncClient(
-        transport=httpx.ASGITransport(site.door), base_url="http://127.0.0.1:8000", timeout=PATIENCE
+        transport=httpx.ASGITransport(site.access), base_url="http://127.0.0.1:8000", timeout=PATIENCE
     )
     ask()
     answer = loop.run_until_complete(client.post("/score", json=ONE))

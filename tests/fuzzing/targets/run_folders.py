@@ -152,7 +152,7 @@ def _decoded(path: Path) -> None:
     for name, rows in found.rows.items():
         found.prompt(name)
         for row in rows:
-            answers.told_of(row, 1.0)
+            answers.decoded_completion(row, 1.0)
 
 
 def _annotations(path: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_panel_votes_and_keeps_its_disagreement():
     ]
     judged = panel(judges)([case()])[0]
     assert judged.scores == (0.5, 0.5) and judged.tokens == (30, 3) and judged.cost == 3.0
-    assert [(one.name, one.completion, one.value) for one in judged.criteria][:4] == [
+    assert [(one.name, one.answer, one.value) for one in judged.criteria][:4] == [
         ("a", 0, 1.0), ("a", 1, 0.0), ("b", 0, 3.0), ("b", 1, 7.0),
     ]  # fmt: skip
     assert disagreement(judged, ["a", "b", "c", "d"]) == 1.0 and disagreement(judged, ["a"]) == 0.0

@@ -44,7 +44,7 @@ def test_a_missing_reward_weighs_nothing_and_leaves_the_other_group_alone():
 
 
 def test_a_penalty_in_the_answers_reward_is_its_sum():
-    scored = made(penalty=Penalty(0.1, "answer", "k1"))(rewards([1, 3, 0, 4]), rollout())
+    scored = made(penalty=Penalty(0.1, "completion", "k1"))(rewards([1, 3, 0, 4]), rollout())
     # Σ log pi - log base: 0.5, 0, 2, -1
     assert scored.total.tolist() == [1, 3, 0, 4]
     expected = [1 - 0.05 - 1.975, 3 - 1.975, -0.2 - 1.95, 4.1 - 1.95]
@@ -92,7 +92,7 @@ def test_an_estimator_of_completions_reads_the_sum_of_what_their_tokens_earn():
 @pytest.mark.parametrize("name", sorted({*COMPLETIONS} - {"debiased", "noise_forward"}))
 def test_a_kl_at_the_tokens_is_one_at_the_completion_where_the_estimator_is_of_completions(name):
     found = []
-    for place in ("token", "answer"):
+    for place in ("token", "completion"):
         estimator = load("policy.advantages", name)(**COMPLETIONS[name])
         algorithm = made(penalty=Penalty(0.1, place, "k1"))
         algorithm.advantage = estimator
@@ -178,8 +178,8 @@ def test_refusals():
     with pytest.raises(ValueError, match="one of loss, token, answer, got 'reward'"):
         Penalty(0.1, "reward")
     with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
-        made(penalty=Penalty(0.1, "answer"))(rewards([1, 3, 0, 4]), rollout(base=None))
+        made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))
     with pytest.raises(ValueError, match="reads no KL in a reward; put it in the loss"):
-        made(apart=True, penalty=Penalty(0.1, "answer"))
+        made(apart=True, penalty=Penalty(0.1, "completion"))
     with pytest.raises(ValueError, match="no reward is called 'rihgt'"):
         made(shares={"rihgt": 1.0})(rewards([1, 3, 0, 4]), rollout())

@@ -127,7 +127,7 @@ def test_groups_are_numbered_over_all_processes():
     model = SimpleNamespace(training=True)
     trainer = SimpleNamespace(args=SimpleNamespace(**args), accelerator=processes, model=model, _size=4, _step=0)
     found = completions_of(trainer, one, rows, one, {"row": torch.arange(6), "advantages": one})
-    assert found.group.tolist() == [1, 1, 2, 2, 2, 2] and found.place.tolist() == [2, 3, 0, 1, 2, 3]
+    assert found.group.tolist() == [1, 1, 2, 2, 2, 2] and found.index.tolist() == [2, 3, 0, 1, 2, 3]
 
 
 def test_dropout_is_refused(gradients):

@@ -2,16 +2,16 @@
 
 import torch
 from rewardlab.policy.composition.algorithm import Algorithm
-from rewardlab.policy.composition.groups import as_float, kept
+from rewardlab.policy.composition.groups import as_float, masked_advantages
 from rewardlab.policy.types import Rewards, Rollout
 from rewardlab.rm.registry import load
 
 
 def test_advantages_of_integer_rewards_are_not_truncated():
     verdicts = torch.tensor([1, 0, 1])
-    found = kept(torch.tensor([0.25, -0.5, 9.0]), torch.tensor([True, True, False]), verdicts)
+    found = masked_advantages(torch.tensor([0.25, -0.5, 9.0]), torch.tensor([True, True, False]), verdicts)
     assert found.tolist() == [0.25, -0.5, 0] and as_float(verdicts).dtype == torch.float64
-    assert kept(found, torch.tensor([True, True, False]), verdicts.bfloat16()).dtype == torch.bfloat16
+    assert masked_advantages(found, torch.tensor([True, True, False]), verdicts.bfloat16()).dtype == torch.bfloat16
 
 
 def test_integer_rewards_go_through_an_algorithm_as_numbers():

@@ -247,7 +247,9 @@ def test_a_wave_is_full_when_rows_tokens_or_cache_are():
 
 
 def test_a_prompt_that_never_fits_is_refused():
-    with pytest.raises(UsageError, match="prompt 1 has 9 tokens, its answer up to 3; a pair .* raise max_num_batched"):
+    with pytest.raises(
+        UsageError, match="prompt 1 has 9 tokens, its completion up to 3; a pair .* raise max_num_batched"
+    ):
         list(waves([5, 9], 3, Capacity(rows=4, tokens=17, blocks=100, block=4, context=64)))
 
 

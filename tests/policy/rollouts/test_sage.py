@@ -107,7 +107,7 @@ def test_where_no_chain_ends_all_are_drawn(base, words):
 
 def test_what_makes_no_sense_is_refused(base, words):
     assert names("policy.rollouts") == ["ccpo", "dacr", "sage", "vllm"]
-    with pytest.raises(UsageError, match="searches 4 answers of each group and a group has 4"):
+    with pytest.raises(UsageError, match="searches 4 completions of each group and a group has 4"):
         sage(r=4)([list(user_turn("describe bees"))] * 4, trainer_of(base, words))
     for settings in ({"r": 0}, {"m": 0}, {"max_steps": 0}, {"step_end": ""}):
         with pytest.raises(ValueError, match="1 or more and step_end is a text"):

@@ -240,7 +240,7 @@ def test_chosen_rows_of_batches_of_other_widths_weigh_as_much_as_a_batch():
     assert found["advantages"].tolist() == [[0.5, 0.5], [2.0, 2.0]]
     one = chosen([first, second], torch.tensor([NAN, 2.0, NAN, NAN]), 2)
     assert one["weights"].sum() == 4 and one["weights"][0].tolist() == [4.0, 0.0] and not one["weights"][1].any()
-    with pytest.raises(UsageError, match="chose 3 answers and a batch has 2"):
+    with pytest.raises(UsageError, match="chose 3 completions and a batch has 2"):
         chosen([first, second], torch.tensor([1.0, 2.0, 3.0, NAN]), 2)
 
 
@@ -276,7 +276,7 @@ def test_the_past_tells_how_old_and_how_clipped_each_answer_is():
     other = ReplayBuffer(replay, 1)
     other.load(replay_buffer.state, replay_buffer.stored_batches())
     for one in (replay_buffer, other):
-        one.turn(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
+        one.next_cycle(batch, scored, Rollout(torch.tensor([0, 0]), wide.bool(), ones))
     torch.testing.assert_close(seen[-1].advantage, seen[-2].advantage)
     assert other.state == replay_buffer.state == {"calls": 4}
 

@@ -76,7 +76,7 @@ def leapfrog(agent, tmp_path) -> list[PolicyTrainer]:
             trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if checkpoints else None)
             last[number] = trainer
         except DataError as error:
-            assert f"agent {1 - number} has not written its answers of step" in str(error)
+            assert f"agent {1 - number} has not written its completions of step" in str(error)
     assert turns > STEPS
     return [last[0], last[1]]
 
@@ -143,7 +143,7 @@ def read_metadata(path) -> dict:
 
 
 def of_rows(answers):
-    return zip(answers.group.tolist(), answers.place.tolist(), answers.old.tolist(), strict=True)
+    return zip(answers.group.tolist(), answers.index.tolist(), answers.old.tolist(), strict=True)
 
 
 def test_equal_agents_write_different_answers_and_an_evaluation_exchanges_nothing(agent, base, tmp_path):
@@ -156,7 +156,7 @@ def test_equal_agents_write_different_answers_and_an_evaluation_exchanges_nothin
         assert sorted((tmp_path / "shared").iterdir()) == files
     one, other = (tmp_path / "shared" / f"step-000000-agent-{number}.safetensors" for number in range(2))
     asked = Asked(read_metadata(one)["prompts"], trainer.encoder.contract.tokenizer)
-    assert read(one, asked, 8).answers != read(other, asked, 8).answers
+    assert read(one, asked, 8).completions != read(other, asked, 8).completions
 
 
 def test_a_group_is_its_own_answers_and_then_its_partners_in_the_order_of_their_numbers(tmp_path):
@@ -201,20 +201,24 @@ def test_an_equal_file_is_kept_and_another_is_refused(tmp_path):
     again = SAID._replace(logprobs=[[-0.5001, -1.0, -2.0], [-0.25]])
     assert keep(path, again, ASKED) == SAID and path.read_bytes() == before
     for other in (
-        SAID._replace(answers=[[5, 6, 9], [8]]),
+        SAID._replace(completions=[[5, 6, 9], [8]]),
         SAID._replace(logprobs=[[-0.6, -1.0, -2.0], [-0.25]]),
         Written([[5, 6], [7, 8]], [[-0.5, -1.0], [-2.0, -0.25]]),
     ):
-        with pytest.raises(DataError, match=r"one.safetensors holds other answers .* name an empty folder"):
+        with pytest.raises(DataError, match=r"one.safetensors holds other completions .* name an empty folder"):
             keep(path, other, ASKED)
 
 
 @pytest.mark.parametrize(
     ("asked", "number", "reason"),
     [
-        (Asked("others", "words"), 2, r"answers other prompts \(prompts, here others\); give all agents the same data"),
+        (
+            Asked("others", "words"),
+            2,
+            r"its completions are of other prompts \(prompts, here others\); give all agents the same data",
+        ),
         (Asked("prompts", "letters"), 2, r"written with another tokenizer \(words, here letters\)"),
-        (ASKED, 4, "2 answers, and 4 are wanted; give all agents the same number"),
+        (ASKED, 4, "2 completions, expected 4; give all agents the same number"),
     ],
 )
 def test_what_cannot_be_learnt_from_is_refused(asked, number, reason, tmp_path):
@@ -226,7 +230,9 @@ def test_what_cannot_be_learnt_from_is_refused(asked, number, reason, tmp_path):
 
 def test_a_broken_file_is_refused(tmp_path):
     (tmp_path / "one.safetensors").write_text("no tensors")
-    with pytest.raises(DataError, match=r"one.safetensors: no answers of an agent .* delete it and resume that agent"):
+    with pytest.raises(
+        DataError, match=r"one.safetensors: no completions of an agent .* delete it and resume that agent"
+    ):
         read(tmp_path / "one.safetensors", ASKED, 2)
 
 
@@ -242,12 +248,12 @@ def test_waiting_is_told_of_and_ends_when_the_file_is_there(tmp_path, monkeypatc
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
     monkeypatch.setattr(exchange, "time", clock)
     wait(path, 1, 7, 60.0, tell)
-    assert told == [f"step 7: waiting for the answers of agent 1 for {waited} seconds" for waited in (5, 10, 20)]
+    assert told == [f"step 7: waiting for the completions of agent 1 for {waited} seconds" for waited in (5, 10, 20)]
 
 
 def test_waiting_has_an_end(tmp_path):
     with pytest.raises(
-        DataError, match=r"agent 1 has not written its answers of step 7 in 0.2 seconds; see that it runs"
+        DataError, match=r"agent 1 has not written its completions of step 7 in 0.2 seconds; see that it runs"
     ):
         wait(tmp_path / "one.safetensors", 1, 7, 0.2, print)
 
@@ -259,12 +265,12 @@ def test_a_partner_on_other_prompts_is_refused(agent, tmp_path):
     with pytest.raises(DataError, match="has not written"):
         agent(0, output="here").train()
     others = Dataset.from_list([{"prompt": [dict(turn) for turn in prompt]} for prompt in garden.prompts(40, 1)])
-    with pytest.raises(DataError, match=r"step-000000-agent-0.safetensors: answers other prompts"):
+    with pytest.raises(DataError, match=r"step-000000-agent-0.safetensors: its completions are of other prompts"):
         agent(1, output="there", prompts=others).train()
 
 
 def test_agents_are_numbered_and_share_answers_evenly(agent, tmp_path):
     with pytest.raises(UsageError, match="numbered from 0 to 1, got 2"):
         exchanged(tmp_path, agent=2, agents=2, timeout=1.0)
-    with pytest.raises(UsageError, match="2 agents cannot share 3 answers to a prompt; make them a multiple"):
+    with pytest.raises(UsageError, match="2 agents cannot share 3 completions to a prompt; make them a multiple"):
         agent(0, output="odd", num_generations=3, per_device_train_batch_size=6).train()

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from rewardlab.benchmarks.worlds import models
-from rewardlab.policy.training.forward import answers, at_completions, install, own_states
+from rewardlab.policy.training.forward import at_completions, completion_batch, install, own_states
 from rewardlab.policy.training.reference_policy import frozen_copy, soup
 from rewardlab.rm.errors import DataError
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -21,7 +21,7 @@ def rows(prompts=PROMPTS, said=SAID, *, left=0, right=0):
     prompt_mask = torch.tensor([[0] * (P - len(one)) + [1] * len(one) for one in prompts])
     answer = torch.tensor([one + [1] * (L - len(one)) for one in said])
     mask = torch.tensor([[1] * len(one) + [0] * (L - len(one)) for one in said])
-    return answers(prompt, prompt_mask, answer, mask, mask.bool())
+    return completion_batch(prompt, prompt_mask, answer, mask, mask.bool())
 
 
 def of_architecture(name, **shape):
@@ -50,7 +50,7 @@ def test_log_probabilities_and_entropies_are_those_of_the_models_own_logits(name
     model = of_architecture(name, **shape)
     direct = copy.deepcopy(model)
     install(model, temperature=temperature)
-    read = model(answers=rows())
+    read = model(completions=rows())
     for row, (prompt, said) in enumerate(zip(PROMPTS, SAID, strict=True)):
         logits = direct(torch.tensor([prompt + said])).logits[0, len(prompt) - 1 : -1] / temperature
         logp = logits.log_softmax(-1)
@@ -64,7 +64,7 @@ def test_log_probabilities_and_entropies_are_those_of_the_models_own_logits(name
 def test_padding_changes_nothing():
     model = of_architecture("gpt2", n_embd=16, n_layer=2, n_head=2)  # absolute positions
     install(model)
-    plain, padded = model(answers=rows()), model(answers=rows(left=3, right=2))
+    plain, padded = model(completions=rows()), model(completions=rows(left=3, right=2))
     torch.testing.assert_close(plain.logprob, padded.logprob[:, :4], atol=1e-12, rtol=0)
 
 
@@ -81,7 +81,7 @@ def test_states_of_answers_and_of_whole_rows():
     model = of_architecture("llama")
     install(model)
     padded = rows(left=2)
-    read = model(answers=padded)
+    read = model(completions=padded)
     alone = model.get_decoder()(torch.tensor([PROMPTS[0] + SAID[0]])).last_hidden_state[0]
     chosen = at_completions(read.states, padded)
     torch.testing.assert_close(chosen[0], alone[2:7], atol=1e-12, rtol=0)  # 3 tokens of prompt, 4 of the answer
@@ -95,7 +95,7 @@ def test_gradients_reach_the_policy_and_not_a_frozen_copy():
     reference = frozen_copy(model)
     for one in (model, reference):
         install(one)
-    model(answers=rows()).logprob.sum().backward()
+    model(completions=rows()).logprob.sum().backward()
     assert all(one.grad is not None for one in model.parameters())
     assert not any(one.requires_grad for one in reference.parameters())
     with torch.no_grad():

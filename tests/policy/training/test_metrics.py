@@ -6,7 +6,7 @@ import pytest
 import torch
 from rewardlab.kernels.policy_loss import PolicyLoss
 from rewardlab.policy.composition.algorithm import Scored
-from rewardlab.policy.training.metrics import Means, means, told
+from rewardlab.policy.training.metrics import Means, means, step_metrics
 from rewardlab.policy.types import Rewards, Rollout
 
 TOTAL = torch.tensor([1.0, 3.0, 2.0, 6.0])
@@ -38,7 +38,7 @@ def rollout(**fields) -> Rollout:
 
 
 def test_rewards_are_told_as_the_last_transform_left_them():
-    found = dict(told(scored(), rollout(), faults=2))
+    found = dict(step_metrics(scored(), rollout(), faults=2))
     assert found["reward"] == 3 and found["rewards/faults"] == 2
     assert found["reward_std"] == pytest.approx(math.sqrt(14 / 3))  # squares 4, 0, 1, 9 around 3
     assert found["rewards/gold/mean"] == 6
@@ -47,7 +47,7 @@ def test_rewards_are_told_as_the_last_transform_left_them():
 
 def test_the_critic_is_told_beside_the_mean_of_the_others():
     """V = R / 2 leaves a quarter of the variance; the other answer of each pair is 2, 2, 4, 4 off: 40 / 3 of 14 / 3."""
-    found = dict(told(scored(), rollout(values=TOTAL[:, None].expand(4, 3) / 2), faults=0))
+    found = dict(step_metrics(scored(), rollout(values=TOTAL[:, None].expand(4, 3) / 2), faults=0))
     assert found["critic/explained_variance_first"] == pytest.approx(0.75)
     assert found["critic/explained_variance_of_others"] == pytest.approx(1 - 40 / 14)
 
@@ -57,7 +57,7 @@ def test_means_are_over_tokens_and_over_answers_that_have_some():
     response = torch.tensor([[True] * 3, [True, False, False], [False] * 3])
     entropy = torch.tensor([[1.0, 2.0, 0.5], [2.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
     found = means(PolicyLoss(sums[:, 0].sum(), sums), entropy, response, Alone())
-    assert found == pytest.approx(Means(clipped=1 / 4, ratio=3.6 / 4, entropy=6 / 4, kl=3 / 4, answer_kl=3 / 2))
+    assert found == pytest.approx(Means(clipped=1 / 4, ratio=3.6 / 4, entropy=6 / 4, kl=3 / 4, completion_kl=3 / 2))
 
 
 def test_means_of_no_tokens_are_0():

@@ -468,7 +468,7 @@ def test_an_evaluation_changes_nothing(train, data):
         ({"beta": 0.1}, "beta is not read here; set the algorithm's penalty"),
         ({"loss_type": "grpo"}, "loss_type is not read here; set the algorithm's clip rule and aggregation"),
         ({"kl_budget": 1.0, "measure_kl": False}, "kl_budget needs measure_kl"),
-        ({"save_strategy": "epoch"}, "may split a batch of answers"),
+        ({"save_strategy": "epoch"}, "may split a batch of completions"),
         ({"steps_per_generation": 3, "num_generations": 4}, "make the first a multiple of the second"),
     ],
 )

@@ -67,8 +67,8 @@ def test_a_duplicate_is_told_of_all_but_the_first():
 def test_contradictory_rows_are_told_on_both_sides():
     swapped = pair(chosen="no it is not", rejected="yes it is")
     assert lint([pair(), pair("x"), swapped]).findings == (
-        Finding(0, checks.CONTRADICTED, "the other answer is preferred by", 2),
-        Finding(2, checks.CONTRADICTED, "the other answer is preferred by", 0),
+        Finding(0, checks.CONTRADICTED, "the other completion is preferred by", 2),
+        Finding(2, checks.CONTRADICTED, "the other completion is preferred by", 0),
     )
     tie = pair(chosen="no it is not", rejected="yes it is", wins={"overall": 0.5})
     assert found([pair(), tie]) == [(1, checks.TIE)]
@@ -186,12 +186,12 @@ def planted(kind: str, n: int = 200, strays: int = 0) -> list[PreferencePair]:
 def test_a_word_of_the_chosen_answers_is_a_leak():
     (found, *_) = [one for one in leaks(planted("marker", strays=10)) if one.sign.endswith("says 'indeed'")]
     assert found.kind == "marker" and found.pairs == 200 and found.right == 0.95 and found.rows == tuple(range(200))
-    assert found.sentence == "the chosen answer says 'indeed': right in 95.0% of 200 pairs"
+    assert found.sentence == "the chosen completion says 'indeed': right in 95.0% of 200 pairs"
 
 
 def test_an_opening_is_told_as_one():
     signs = {one.sign for one in leaks(planted("opening"))}
-    assert "the rejected answer begins with 'hello'" in signs
+    assert "the rejected completion begins with 'hello'" in signs
 
 
 @pytest.mark.parametrize("mark", ["$", "^{", "^", "first=", "x$"])
@@ -211,14 +211,14 @@ def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():
     ties = [pair(f"more {n}", "w indeed so", "w", wins={"overall": 0.5}) for n in range(60)]
     assert {one.pairs for one in leaks([*rows, *ties])} == {60}
     (one,) = leaks([replace(one, wins={"overall": 0.0}) for one in clean(60)], first=[True] * 60)
-    assert one.sign == "the second answer is chosen"
+    assert one.sign == "the second completion is chosen"
 
 
 def test_length_and_position_are_leaks():
     (one,) = [one for one in leaks(planted("length")) if one.kind == "length"]
-    assert one.sign == "the longer answer is chosen" and one.right == 1
+    assert one.sign == "the longer completion is chosen" and one.right == 1
     (one,) = leaks(clean(60), first=[True] * 55 + [False] * 5)
-    assert (one.kind, one.sign, one.pairs, one.right) == ("position", "the first answer is chosen", 60, 55 / 60)
+    assert (one.kind, one.sign, one.pairs, one.right) == ("position", "the first completion is chosen", 60, 55 / 60)
     assert leaks(clean(60), first=[None] * 60) == [] == leaks(clean(60), first=[True, False] * 30)
 
 
@@ -242,9 +242,9 @@ def test_rows_are_left_out_for_their_first_reason_and_ties_stay():
 def test_the_report_tells_places():
     swapped = pair(chosen="no it is not", rejected="yes it is")
     told = markdown(lint([pair(), swapped]), lambda row: f"line {row + 1}", 2)
-    assert "| contradictory duplicate | 2 | line 1 (the other answer is preferred by line 2); line 2 (" in told
+    assert "| contradictory duplicate | 2 | line 1 (the other completion is preferred by line 2); line 2 (" in told
     assert "No word, position or length tells the label." in told
     assert "Nothing is wrong with any of 60 rows." in markdown(lint(clean(60)), str, 60)
-    assert "- the longer answer is chosen: right in 100.0% of 200 pairs (first at 0)" in markdown(
+    assert "- the longer completion is chosen: right in 100.0% of 200 pairs (first at 0)" in markdown(
         lint(planted("length")), str, 200
     )

@@ -111,7 +111,7 @@ BAD = {
     "'margin' is not a finite number: 'large'": ROW | {"margin": "large"},
     "a margin is a finite number >= 0, got -1": ROW | {"margin": -1},
     "lies in": ROW | {"wins": {"overall": 1.4}},
-    "the chosen answer has the lower score": ROW | {"score_chosen": 1, "score_rejected": 2},
+    "the chosen completion has the lower score": ROW | {"score_chosen": 1, "score_rejected": 2},
     "'wins' is not {objective: number}": ROW | {"wins": 1.0},
     "'overall' is not a finite number": ROW | {"wins": {"overall": [1]}},
     "half a character": ROW | {"chosen": "smile \ud83d"},

@@ -177,7 +177,7 @@ def test_which_groups_have_a_loss(alpha, live):
 def test_groups_of_two_have_nothing_but_their_pair():
     rewards = scores([1, 0])
     assert grebt(0.0)(rewards, extremes(rewards)).loss.item() == pytest.approx(math.log(1 + math.exp(-1)))
-    with pytest.raises(ValueError, match="groups have 2 answers, whose entropy is constant; sample three or more"):
+    with pytest.raises(ValueError, match="groups have 2 completions, whose entropy is constant; sample three or more"):
         grebt(0.3)(rewards, extremes(rewards))
 
 

@@ -53,9 +53,9 @@ def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
         return rl(*METHOD, *flags, *words, output=f"run-{number}")
 
     code, _, told, _ = agent(0)
-    assert code == 3 and "agent 1 has not written its answers of step 0 in 0 seconds" in told
+    assert code == 3 and "agent 1 has not written its completions of step 0 in 0 seconds" in told
     code, _, told, _ = agent(1)
-    assert code == 3 and "agent 0 has not written its answers of step 1" in told
+    assert code == 3 and "agent 0 has not written its completions of step 1" in told
     for number in range(2):
         code, facts, told, folder = agent(number, "--resume")
         assert code == 0, told

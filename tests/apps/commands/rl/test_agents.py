@@ -15,7 +15,7 @@ from rewardlab.policy.advantages.ccpo import adv_ccpo
 from rewardlab.policy.advantages.dacr import adv_dacr, located
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.rollouts import ccpo as search
-from rewardlab.policy.rollouts._partners import Talk, said, seeds_of, with_thought
+from rewardlab.policy.rollouts._partners import Exchange, sample_texts, seeds_of, with_thought
 from rewardlab.policy.training.trainer import PolicyTrainer
 from rewardlab.rm.backbones.loading import load_causal_lm, load_tokenizer
 from rewardlab.rm.errors import DataError, UsageError
@@ -62,9 +62,11 @@ def estimates(rows) -> torch.Tensor:
 
 def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(policy, rl_world, monkeypatch):
     """Each answer is the solver's to what it was shown, by its seed; the rating sees the plain prompt."""
-    shown, original = [], thinkers_reward.said
+    shown, original = [], thinkers_reward.sample_texts
     monkeypatch.setattr(
-        thinkers_reward, "said", lambda who, prompts, *rest: (shown.append(prompts), original(who, prompts, *rest))[1]
+        thinkers_reward,
+        "sample_texts",
+        lambda who, prompts, *rest: (shown.append(prompts), original(who, prompts, *rest))[1],
     )
     source = ccpo(run=run_of(policy), solver=str(rl_world / "start"), reward=GOLD, longest=12)
     examples = [Example(user_turn("describe bees"), "honey and wax"), Example(user_turn("describe ponds"), "frogs")]
@@ -73,7 +75,7 @@ def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(p
     joint = [with_thought(one.prompt, one.completion) for one in examples]
     assert shown == [joint + prompts] and all("frogs" not in prompt_text(one) for one in prompts)
     seeds = seeds_of(7, [[[*one.prompt], one.completion] for one in examples], 4)
-    answers = [said(policy, [one], [seed], 12)[0] for one, seed in zip(shown[0], seeds, strict=True)]
+    answers = [sample_texts(policy, [one], [seed], 12)[0] for one, seed in zip(shown[0], seeds, strict=True)]
     expected = garden.gold().rate([Example(one, text) for one, text in zip(prompts * 2, answers, strict=True)])
     np.testing.assert_allclose(found, expected.reshape(2, 2).T)
     assert len({*answers}) == 4 and np.array_equal(found, source.rate(examples))
@@ -127,13 +129,13 @@ def test_roles_alternate_each_beside_the_others_last_policy(rl, rl_world):
 def test_a_solver_is_trained_on_the_prompt_that_it_saw(rl, rl_world, policy, monkeypatch):
     """Log-probabilities of the first step are the start policy's behind prompt and thought, or the prompt alone."""
     drawn, thoughts = [], []
-    generate, think = PolicyTrainer._generate_single_turn, search.said
+    generate, think = PolicyTrainer._generate_single_turn, search.sample_texts
     monkeypatch.setattr(
         PolicyTrainer,
         "_generate_single_turn",
         lambda self, ids, *rest, **options: (drawn.extend(ids), generate(self, ids, *rest, **options))[1],
     )
-    monkeypatch.setattr(search, "said", lambda *given: [thoughts.append(one) or one for one in think(*given)])
+    monkeypatch.setattr(search, "sample_texts", lambda *given: [thoughts.append(one) or one for one in think(*given)])
     flags = ["--rollouts", f"ccpo(thinker={rl_world / 'start'}, longest=12)", "--reward", f"gold={GOLD}", *EVERY]
     code, _, err, folder = rl(*flags, "--max_steps", 1)
     assert code == 0, err
@@ -273,7 +275,7 @@ def two():
 def test_a_talk_about_other_prompts_is_refused(policy):
     source = dacr(run=run_of(policy), reward=GOLD)
     none = ([], [])
-    source.listen(Talk((user_turn("describe bees"),), none, none, none))
+    source.listen(Exchange((user_turn("describe bees"),), none, none, none))
     with pytest.raises(DataError, match="heard no talk about these prompts"):
         source.rate([Example(user_turn("describe ponds"), "frogs")])
     assert json.dumps(source.contract.objectives) == '["answer", "rewrite", "partner_answer", "partner_rewrite"]'

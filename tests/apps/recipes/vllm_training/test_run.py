@@ -64,7 +64,7 @@ def test_the_recipe_trains_with_served_rewards_a_judge_and_a_server_that_is_rest
     words = ["rl", "--config", str(recipe), "--model", str(rl_world / "start")]
     words += ["--data", str(rl_world / "prompts.jsonl"), "--output", str(tmp_path / "run")]
     assert main(words) == 0
-    found = whole.told(tmp_path / "run")
+    found = whole.summary(tmp_path / "run")
     assert found["steps"] == 8 and found["lags"] == [0, 1, 2, 3, 4, 5, 0, 1] and found["starts_of_vllm"] == 2
     assert found["missing_rewards"] == 0 and found["judge_requests"] >= 8
     for row in steps_of(tmp_path / "run"):
@@ -118,6 +118,6 @@ def test_what_a_run_tells_is_read_from_its_steps(tmp_path):
         for step in range(20)
     ]  # fmt: skip
     Path(tmp_path / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = whole.told(tmp_path)
+    found = whole.summary(tmp_path)
     assert found["reward"]["gold"] == {"start": 0.5, "end": 18.5} and found["starts_of_vllm"] == 10
     assert found["judge_requests"] == 40 and found["lags"][:3] == [0, 1, 0] and found["missing_rewards"] == 0

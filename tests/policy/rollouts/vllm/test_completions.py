@@ -26,7 +26,7 @@ class StandIn(JsonHandler):
     broken = ""
 
     def do_GET(self):
-        self.log({"data": [{"id": "policy"}]})
+        self.reply({"data": [{"id": "policy"}]})
 
     def do_POST(self):
         asked = self.asked()
@@ -39,7 +39,7 @@ class StandIn(JsonHandler):
             choices.pop()
         if self.broken == "no ids":
             choices = [one | {"token_ids": None} for one in choices]
-        self.log({"choices": choices[::-1]})
+        self.reply({"choices": choices[::-1]})
 
     def _answer(self, place, ids, most):
         tokens = self.model.generate(torch.tensor([ids]), max_new_tokens=most, do_sample=True, top_k=0)[0]

@@ -14,7 +14,7 @@ from rewardlab.rm.errors import DataError, UsageError
 SETTING = views.Setting((("helpful", 0.75), ("harmless", 0.25)), 2.0, 1.0, 3, 8)
 
 
-def answer(**changes) -> guided.Told:
+def answer(**changes) -> guided.ShownCompletion:
     """Two tokens under two guides of weights 2 and 1."""
     facts = {
         "title": "one",
@@ -28,7 +28,7 @@ def answer(**changes) -> guided.Told:
         "guides": {"helpful": np.array([-1.0, -2.0]), "harmless": np.array([-2.0, -1.0])},
         "weights": {"helpful": 2.0, "harmless": 1.0},
     }
-    return guided.Told(**facts | changes)
+    return guided.ShownCompletion(**facts | changes)
 
 
 # ---- settings ----
@@ -181,17 +181,17 @@ def test_a_file_has_its_answers_by_prompt_and_its_last_line_may_be_growing(tmp_p
 
 
 def test_a_row_is_read_with_its_tokenizer_or_by_ids():
-    told = files.told_of(row(), 2.0, tokenizer())
+    told = files.decoded_completion(row(), 2.0, tokenizer())
     assert told.pieces == ("bees", " about") and told.title == "helpful 0.50, harmless 0.50"
     assert told.weights == {"helpful": 1.0, "harmless": 1.0} and np.isnan(told.guides["harmless"][1])
     bees = tokenizer()("bees").input_ids[0]
     for other in (None, tokenizer()):
-        assert files.told_of(row(answer="else"), 2.0, other).pieces[0] == f"⟨{bees}⟩"
-    assert files.told_of(row(tokens=[10**6, 1]), 2.0, tokenizer()).pieces == ("⟨1000000⟩", "⟨1⟩")
-    whole = files.told_of(row(weight=0.5, pieces=["bees", " and"]), 2.0)
+        assert files.decoded_completion(row(answer="else"), 2.0, other).pieces[0] == f"⟨{bees}⟩"
+    assert files.decoded_completion(row(tokens=[10**6, 1]), 2.0, tokenizer()).pieces == ("⟨1000000⟩", "⟨1⟩")
+    whole = files.decoded_completion(row(weight=0.5, pieces=["bees", " and"]), 2.0)
     assert whole.pieces == ("bees", " and") and whole.weights == {"helpful": 0.25, "harmless": 0.25}
     assert [*whole.guides] == ["helpful", "harmless"]
-    plain = files.told_of(row(preference={}), 1.0)
+    plain = files.decoded_completion(row(preference={}), 1.0)
     assert plain.title == "no preference" and plain.by_guide == {}
 
 
@@ -228,8 +228,8 @@ def test_a_field_that_was_emptied_is_told_in_a_sentence():
 
     site = SimpleNamespace(models=SimpleNamespace(tokenizer=lambda: None))
     with pytest.raises(UsageError, match="the guidance weight is empty; fill in a number"):
-        page._told(site, [row()], None)
-    assert page._told(site, [row(weight=2.0, pieces=["a", "b"])], None)[0].weights["helpful"] == 1.0
+        page._decoded_completions(site, [row()], None)
+    assert page._decoded_completions(site, [row(weight=2.0, pieces=["a", "b"])], None)[0].weights["helpful"] == 1.0
     for low, high, name in ((None, 1.0, "lowest"), (0.0, None, "highest")):
         with pytest.raises(UsageError, match=f"the {name} weight is empty; fill in a number"):
             playground._swept(SETTING, views.WEIGHT, 3, low, high)

@@ -310,7 +310,7 @@ def test_what_rl_writes_can_be_looked_at(rl, rl_world):
     logged_mean = np.mean([total(one, sources) for one in answers])
     assert logged_mean == pytest.approx(series(steps, "reward")[1][0], abs=1e-5)
     one = read_answer(folder, 0, unfinished.place)
-    assert "".join(token_texts(folder, one.tokens)).split() == one.completion.split()
+    assert "".join(token_texts(folder, one.tokens)).split() == one.answer.split()
     assert [*token_series(one)][:2] == ["advantage: whiten", "advantage: estimate"]
     assert yaml.safe_load((folder / "config.yaml").read_text())["rollout_steps"] == 1
 
