@@ -152,7 +152,7 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
     sharding = {"sharding": weight_bytes(shape, step)} if spread.shares > 1 else {}
     writing = Decoding(shape, rollouts, work.prompt, step.length - work.prompt, step.precision.weights, held=False)
     narrow = step.precision.compute < WIDE
-    phases = [_decoding("answers", around | sharding, writing, machine, narrow=narrow)]
+    phases = [_decoding("completions", around | sharding, writing, machine, narrow=narrow)]
     reads = int(work.reference) + int(work.critic or work.feedback)
     if reads:
         states = {"states": 2 * rollouts * step.length * shape.width * step.precision.weights}

@@ -297,7 +297,7 @@ def test_the_critic_and_the_head_that_reads_states_are_held_with_their_states(ti
     assert plan.phases[-1].parts["critic"] == 4 * 4 * 5
     assert plan.phases[-1].parts["R2M head"] == 4 * 4 * (2 * 16 + 2 * 16)
     assert plan.host == 2 * 5 * 4 * 2  # bfloat16 states of 2 answers of 5 tokens
-    assert [phase.name for phase in plan.phases] == ["answers", "log-probabilities", "rewards of tiny", "update"]
+    assert [phase.name for phase in plan.phases] == ["completions", "log-probabilities", "rewards of tiny", "update"]
 
 
 def test_sharded_weights_are_whole_while_answers_are_written(tiny):

@@ -62,7 +62,7 @@ def cells(result: Parity) -> list[str]:
 
 def verdict(result: Parity) -> str:
     """Return 'same', 'reported' or 'FAILED'."""
-    return "same" if result.same else "report_only" if result.report_only else "FAILED"
+    return "same" if result.same else "reported" if result.report_only else "FAILED"
 
 
 def _scaled(value: float, deviation: float) -> str:

@@ -42,7 +42,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
         ],
         right=("TFLOP", "seconds"),
     )
-    batch = {"train": "pairs", "rl": "answers", "decode": "answers", "score": "conversations"}[facts["job"]]
+    batch = {"train": "pairs", "rl": "completions", "decode": "completions", "score": "conversations"}[facts["job"]]
     return "\n\n".join(
         [
             f"# {facts['model']}: {facts['job']} on {facts['gpus']} × {facts['gpu']}",

@@ -272,7 +272,7 @@ def test_no_text_of_others_breaks_a_report():
 
 def test_half_precision_fails_only_where_it_was_asked_for(rm, run):
     told = run(rm)
-    assert told.code == 0 and told.ways["bfloat16"]["verdict"] == "told"
+    assert told.code == 0 and told.ways["bfloat16"]["verdict"] == "reported"
     asked = run(rm, "--half", "True")
     assert asked.code == 5 and asked.said.endswith("bfloat16: bfloat16 itself")
     assert asked.ways["bfloat16"]["largest"] > 0.02 * asked.ways["bfloat16"]["deviation"]

@@ -60,7 +60,7 @@ def test_a_policys_phases_hold_what_stands_around_it(plan):
         "--model", "0.6b", "--job", "rl", "--reward_model", "8b", "--critic", "--r2m", "--accumulation", 4
     )
     names = [phase["name"] for phase in found["phases"]]
-    assert names == ["answers", "log-probabilities", "rewards of qwen3-8b", "update"]
+    assert names == ["completions", "log-probabilities", "rewards of qwen3-8b", "update"]
     for phase in range(4):
         assert {"weights", "optimizer", "reward models", "reference", "critic", "R2M head"} <= {*parts(found, phase)}
     assert parts(found)["KV cache"] == pytest.approx(2 * 28 * 8 * 128 * 4 * 32 * 1024 * 1e-9, abs=1e-3)

@@ -183,7 +183,7 @@ def test_an_estimator_that_wants_the_rewards_apart_gets_the_weights_too(rl, func
 def test_faults_stop_the_run_or_are_skipped_and_counted(rl, functions):
     flags = ["--reward", f"gold={GOLD}", f"odd={functions}:broken", "--weight", "odd=0"]
     code, _, err, folder = rl(*flags)
-    assert code == 3 and "reward 'odd' is inf for answer 0" in err
+    assert code == 3 and "reward 'odd' is inf for completion 0" in err
     assert len((folder.with_name("run.partial") / "faults.jsonl").read_text().splitlines()) == 8
     code, facts, _, folder = rl(*flags, "--on_fault", "skip", "--overwrite")
     assert code == 0 and facts["faults"] == 16 == len((folder / "faults.jsonl").read_text().splitlines())
@@ -211,7 +211,7 @@ def test_prompts_come_from_rows_pairs_and_lines_and_long_ones_are_left_out(rl, r
     code, _, err, _ = rl(*flags, "--max_completion_length", 252, output="full")
     assert code == 3 and "none of 5 prompts has 4 tokens or fewer" in err  # the policy reads 256 tokens
     code, _, err, _ = rl("--reward", f"gold={GOLD}", data=data[1], output="few")
-    assert code == 2 and "a batch of completions takes 4 prompts and there are 1" in err
+    assert code == 2 and "a batch of answers takes 4 prompts and there are 1" in err
 
 
 def test_the_reference_may_be_another_model_or_a_mixture(rl, rl_world, tmp_path):

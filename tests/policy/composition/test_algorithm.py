@@ -175,7 +175,7 @@ def test_a_scheduler_weighs_answers():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="one of loss, token, answer, got 'reward'"):
+    with pytest.raises(ValueError, match="one of loss, token, completion, got 'reward'"):
         Penalty(0.1, "reward")
     with pytest.raises(ValueError, match="needs the rollout's log-probabilities"):
         made(penalty=Penalty(0.1, "completion"))(rewards([1, 3, 0, 4]), rollout(base=None))

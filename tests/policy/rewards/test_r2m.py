@@ -184,7 +184,7 @@ def test_an_update_without_rewards_of_the_same_version_is_refused(source, cycles
     one = source()
     ((before, cycle),) = cycles()
     play(one, [(before, cycle)])
-    with pytest.raises(UsageError, match="at version 1, has not rated these 32 answers"):
+    with pytest.raises(UsageError, match="at version 1, has not rated these 32 completions"):
         one.learn(cycle)
 
 

@@ -216,7 +216,7 @@ def test_thoughts_that_change_nothing_are_worth_nothing():
 
 
 def test_what_cannot_be_paired_or_counted_twice_is_refused():
-    with pytest.raises(ValueError, match="answers make pairs and a group has 3"):
+    with pytest.raises(ValueError, match="completions make pairs and a group has 3"):
         ccpo_solver(reward="r").change({"seen": 0}, Rewards(torch.ones(3, 1), ("r",)), rollout([0] * 3))
     with pytest.raises(ValueError, match="'r.solo' is in the difference already"):
         ccpo_thinker(joint="r.joint", solo="r.solo").check(dr_grpo(), ["r.joint", "r.solo"])
@@ -297,7 +297,7 @@ def test_what_cannot_be_drawn_is_refused(base, words, thinker):
     prompts = [list(one) for one in garden.prompts(1, 0)] * 3
     with pytest.raises(UsageError, match="a group has 3; make it even"):
         search.ccpo(thinker="any")(prompts, trainer_of(base, words, size=3))
-    with pytest.raises(UsageError, match="the policy's context leaves 6 beside an answer; lower longest"):
+    with pytest.raises(UsageError, match="the policy's context leaves 6 beside a completion; lower longest"):
         search.ccpo(thinker="any", longest=8)(prompts[:2], trainer_of(base, words, size=2, longest=250))
     with pytest.raises(ValueError, match="1 token or more, got longest=0"):
         search.ccpo(thinker="any", longest=0)

@@ -69,5 +69,5 @@ def test_numbers_of_answers_are_those_of_the_released_code():
 def test_refusals():
     with pytest.raises(ValueError, match="cap is 1 or more, got 0.5"):
         dars(cap=0.5)
-    with pytest.raises(ValueError, match=r"shares of right answers in \[0, 1\], got -1"):
+    with pytest.raises(ValueError, match=r"shares of right completions in \[0, 1\], got -1"):
         dars()({}, torch.tensor([-1.0, 1.0]), rollout([0, 0]))

@@ -153,7 +153,7 @@ def test_a_generation_prompt_that_no_answer_has_is_an_error():
     words = word_level(
         "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}ab {% endif %}"
     )
-    with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no answer behind it"):
+    with pytest.raises(DataError, match="opens a reply with 'a ab ' but renders no completion behind it"):
         encoder(words).encode_completion(Example(user_turn("a"), "b"))
 
 

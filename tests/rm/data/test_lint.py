@@ -198,7 +198,7 @@ def test_an_opening_is_told_as_one():
 def test_punctuation_is_no_mark_of_a_first_or_last_word(mark):
     rows = [pair(f"q {i}", f"w{i} costs {mark} {i} w{i}", f"w{i} costs {i} w{i}") for i in range(60)]
     told = {one.sign for one in leaks(rows) if one.kind in ("opening", "ending", "marker")}
-    assert told and {one.partition(" answer ")[2].partition(" ")[0] for one in told} == {"says"}
+    assert told and {one.partition(" completion ")[2].partition(" ")[0] for one in told} == {"says"}
 
 
 def test_a_leak_is_of_the_preferred_answer_whichever_is_called_chosen():

@@ -121,7 +121,7 @@ def test_rated_answers_beyond_the_limit_are_counted_cut_or_refused():
     cut = encode_scored(model.encoder, [long], NAMES)
     assert len(cut.rows[0].chosen) == 64 and cut.over_length == 1 and cut.longest > 99
     assert encode_scored(model.encoder, [long], NAMES, "skip").rows == []
-    with pytest.raises(DataError, match="answer 's' has 10. tokens and the limit is 64"):
+    with pytest.raises(DataError, match="completion 's' has 10. tokens and the limit is 64"):
         encode_scored(model.encoder, [long], NAMES, "refuse")
 
 

@@ -172,8 +172,8 @@ def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, 
     rows, gold = rollouts_of(folder), garden.gold()
     for step, talk in enumerate(heard):
         own = rows[16 * step : 16 * step + 16]
-        names = {"answer": talk.answers[0], "rewrite": talk.rewrites[0]}
-        names |= {"partner_answer": talk.answers[1], "partner_rewrite": talk.rewrites[1]}
+        names = {"answer": talk.completions[0], "rewrite": talk.rewrites[0]}
+        names |= {"partner_answer": talk.completions[1], "partner_rewrite": talk.rewrites[1]}
         found = {name: column(own, f"reward/sources/dacr.{name}") for name in names}
         for name, texts in names.items():
             rated = gold.rate([Example(prompt, text) for prompt, text in zip(talk.prompts, texts, strict=True)])[:, 0]
@@ -182,7 +182,7 @@ def test_two_agents_talk_and_the_policys_own_words_are_trained_on(rl, rl_world, 
         group = torch.tensor([row["group"] for row in own])
         expected = adv_dacr(answers, rewrites, group, 0.5, located("mean", None, 1, 1e-3))[:, 0]
         torch.testing.assert_close(estimates(own), expected)
-        for row, *texts in zip(own, talk.answers[0], talk.critiques[0], talk.rewrites[0], strict=True):
+        for row, *texts in zip(own, talk.completions[0], talk.critiques[0], talk.rewrites[0], strict=True):
             words = policy.encoder.tokenizer.decode(row["tokens"], skip_special_tokens=True)
             assert words.split() == " ".join(texts).split()
     assert len(heard) == 2 and steps_of(folder)[0]["ratio"] == pytest.approx(1, abs=1e-4)
@@ -288,9 +288,9 @@ def test_a_rating_that_fails_is_told_by_its_own_sentence(policy, rl_world):
         reward="tests.apps.commands.rl.test_agents:broken",
         longest=4,
     )
-    with pytest.raises(DataError, match="reward 'rating' is inf for answer 0"):
+    with pytest.raises(DataError, match="reward 'rating' is inf for completion 0"):
         source.rate([Example(user_turn("describe bees"), "wax")])
-    with pytest.raises(UsageError, match="an answer has 1 token or more"):
+    with pytest.raises(UsageError, match="a completion has 1 token or more"):
         ccpo(run=run_of(policy), solver="any", reward=GOLD, longest=0)
 
 

@@ -98,7 +98,7 @@ def test_large_figures_links_and_other_files_are_left_out(tmp_path, monkeypatch)
 def test_figures_together_are_bounded(tmp_path, monkeypatch):
     for name in "abc":
         (tmp_path / f"{name}.png").write_bytes(PNG)
-    monkeypatch.setattr(studies, "TOGETHER", 2 * len(PNG))
+    monkeypatch.setattr(studies, "LARGEST_TOTAL", 2 * len(PNG))
     assert [*read_figures(tmp_path).found] == ["a.png", "b.png"]
     monkeypatch.setattr(studies, "MOST_FIGURES", 1)
     assert [*read_figures(tmp_path).found] == ["a.png"]
