@@ -325,7 +325,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         turn, index = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
         past = self.replay_buffer.micro_batches if self.replay_buffer and turn == 0 and self.model.training else None
         inputs = past[index] if past else inputs
-        # slopes couple completions of different micro-batches, so all are read before the first one of a step is trained on
+        # slopes couple completions of different micro-batches, so all are read before a step trains on the first
         if compares_completions(self.algorithm.rule):
             micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
             if index == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
