@@ -46,7 +46,7 @@ class Forward:
     def _run(self, tokens: Int[Tensor, "M L"], position_ids: Int[Tensor, "M L"]) -> Float[Tensor, "M V"]:
         self.read += tokens.shape[1]
         width = tokens.shape[1]
-        # for a strided slice PyTorch's CPU product copies the output head once per row; with an index it copies the rows
+        # for a strided slice PyTorch's CPU product copies the output head for every row; with an index only the rows
         last = 1 if width == 1 else torch.full((1,), width - 1, device=tokens.device)
         return self.model(
             input_ids=tokens,
