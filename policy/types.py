@@ -54,8 +54,7 @@ class AdvantageEstimator(Protocol):
     """
 
     def __call__(self, rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, " N"] | Float[Tensor, "N L"]:
-        """Return advantages; rewards are [N], one per completion, or for a `TokenEstimator` also [N, L], one per
-        token."""
+        """Return advantages; rewards are [N], one per completion, or [N, L] for a `TokenEstimator`."""
         ...
 
 
@@ -81,8 +80,7 @@ class Aggregation(Protocol):
     """Maps the mask of counted tokens to their weights in the loss."""
 
     def __call__(self, response: Bool[Tensor, "N L"], completions: float, tokens: float) -> Float[Tensor, "N L"]:
-        """Return weights, 0 outside completions; `completions` and `tokens` are the totals over which a sum of 1 is
-        spread."""
+        """Return weights, 0 outside completions; their sum of 1 is spread over `completions` or `tokens` in total."""
         ...
 
 
@@ -202,8 +200,7 @@ class Replay(Protocol):
     def __call__(
         self, state: State, total: Float[Tensor, " N"], past: Past
     ) -> tuple[State, Float[Tensor, " M"] | Float[Tensor, "M L"] | None]:
-        """Return the next state and new advantages of past completions, given the current rewards; None skips the
-        replay.
+        """Return the next state and new advantages of past completions; None skips the replay.
 
         NaN leaves a completion out. At most as many completions as in a batch are trained on.
         """

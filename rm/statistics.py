@@ -41,8 +41,7 @@ def mean_estimate(
     seed: int = 0,
     level: float = LEVEL,
 ) -> Estimate:
-    """Estimate the mean of the values [M] that are not NaN and lie between the `ends`, with a cluster bootstrap
-    interval.
+    """Estimate the mean of values [M] (NaN: unknown) between the `ends`, with a cluster bootstrap interval.
 
     The interval consists of percentiles of bootstrap samples, but is never narrower than `score_interval`: if nearly
     all clusters agree, samples hardly differ and would understate the uncertainty.

@@ -50,8 +50,7 @@ def location(x: Float[Tensor, " M"], shape: float, blocks: int, floor: float) ->
 
 
 def centre(x: Float[Tensor, " M"], shape: float, floor: float) -> Float[Tensor, ""]:
-    """Iteratively reweighted mean: w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), α decreasing from 2 (mean) to
-    `shape`."""
+    """Iteratively reweighted mean, w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), α decreasing from 2 to `shape`."""
     scale = (MAD * (x - x.quantile(0.5)).abs().quantile(0.5)).clamp_min(floor)
     center = x.mean()
     for stage in range(1, STAGES + 1):

@@ -54,8 +54,7 @@ def laser(
 
 
 def self_reward(log_ratio: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
-    """s = β (ℓ - c): approximates the verdict after training; ranks completions at test time for one more token
-    each."""
+    """s = β (ℓ - c): approximates the verdict after training; ranks completions at test time for one token each."""
     return beta * (log_ratio - reference)
 
 

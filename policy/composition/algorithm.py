@@ -154,8 +154,7 @@ class Algorithm:
     def _seen(
         self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
     ) -> Tensor:
-        """Return the estimator's input: [N], [N, K] if `apart`, or [N, L] for a token estimator with token
-        rewards."""
+        """Return the estimator's input: [N], [N, K] if `apart`, or [N, L] for a token estimator and token rewards."""
         if self.apart:
             if rewards.steps is not None:
                 raise ValueError(

@@ -99,8 +99,7 @@ def best_of_n(
 
 
 def derived(seed: int, step: int, sample: int) -> int:
-    """Return the seed of a sample: `seed` itself for the first, else 63 bits of numpy's SeedSequence of the three
-    numbers.
+    """Return a sample's seed: `seed` for the first, else 63 bits of numpy's SeedSequence of the three numbers.
 
     >>> derived(7, 0, 0)
     7

@@ -299,8 +299,7 @@ def facts(
     p: Float[Tensor, "L V"],
     tokens: Sequence[int],
 ) -> np.ndarray:
-    """Return for T <= L tokens: log base, log π̃, log p, H(π̃), KL(π̃ || base) and the guides' logs [T, 5 + G], in
-    nats.
+    """Return log base, log π̃, log p, H(π̃), KL(π̃ || base) and the guides' logs of T <= L tokens [T, 5 + G], in nats.
 
     π̃ = softmax(u); p is the sampling distribution.
     """

@@ -212,8 +212,7 @@ class V2Pairs(Pairs):
         return member is not None
 
     def apply(self, logits: Float[Tensor, "N V"], ctx: Any) -> Float[Tensor, "N V"]:
-        """Return the step's logits with its pairs combined; reads the last tokens, which synchronises with the
-        device."""
+        """Return the step's logits with its pairs combined; reading the last tokens synchronises with the device."""
         slots, lengths = ctx.idx_mapping_np.tolist(), ctx.seq_lens_upper_bound_np.tolist()
         if self.members.keys().isdisjoint(slots):
             return logits
@@ -275,13 +274,12 @@ def vllm_guided(
     seed: int = 0,
     **sampling: Any,
 ) -> list[Any]:
-    """Return a guided completion of every prompt, in order, as vLLM's `CompletionOutput` (text, token_ids,
-    finish_reason).
+    """Return a guided completion of every prompt, in order, as vLLM's `CompletionOutput`.
 
-    `llm` comes from `guided_llm`, `lora_path` from `export_lora` of an adapter without shift. Prompts are rendered
-    texts or token ids. Temperature 0 is greedy; prompt i uses seed + i. `sampling` is passed to vLLM's
-    `SamplingParams`: top_p, top_k, min_p, stop, ignore_eos. Pairs are submitted in waves that fit the engine until they
-    end, so that no request starts without its partner or is preempted.
+    Its fields include text, token_ids and finish_reason. `llm` comes from `guided_llm`, `lora_path` from `export_lora`
+    of an adapter without shift. Prompts are rendered texts or token ids. Temperature 0 is greedy; prompt i uses seed +
+    i. `sampling` is passed to vLLM's `SamplingParams`: top_p, top_k, min_p, stop, ignore_eos. Pairs are submitted in
+    waves that fit the engine until they end, so that no request starts without its partner or is preempted.
     """
     engine = llm.llm_engine
     if engine.has_unfinished_requests():

@@ -144,8 +144,7 @@ class OnlineR2M:
     # ---- learning ----
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
-        """Run one pass over the cycle's groups; return metrics from before it, with the version of the cycle's
-        rewards."""
+        """Run one pass over the cycle's groups; return metrics from before it, at the version of its rewards."""
         annotation, version = self._annotation(cycle), self.version
         batch = self._update_batch(cycle, annotation)
         indices = batch.rows.flatten()
@@ -162,8 +161,7 @@ class OnlineR2M:
         return _update_metrics(version, losses, facts)
 
     def _annotation(self, cycle: Cycle) -> _Annotation:
-        """Return the annotations of all completions: each process rated its own, and all make the same update on
-        all."""
+        """Gather the annotations of all completions: each process rated its own, and all make the same update."""
         examples = [*cycle.examples]
         here, share = PartialState(), len(examples) // PartialState().num_processes
         examples = examples[here.process_index * share : (here.process_index + 1) * share]

@@ -164,8 +164,7 @@ class RewardSources:
         return np.where(np.isnan(values), np.nan, members), values, faults
 
     def _members(self, scores: Mapping[str, np.ndarray], number: int) -> Float[Tensor, "N K M"] | None:
-        """Return the scores of ensemble members; NaN for single models and for members that an ensemble does not
-        have."""
+        """Return the scores of ensemble members; NaN for single models and for members that are missing."""
         if not scores:
             return None
         most = max(len(score) for score in scores.values())

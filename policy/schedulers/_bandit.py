@@ -198,8 +198,7 @@ class Bandit(NamedTuple):
     def choose(
         self, state: State, x: Float[Tensor, "N 10"], sets: Sequence[Int[Tensor, " _"]], number: int
     ) -> tuple[dict[str, Any], list[list[int]]]:
-        """Return the next state, and `number` rows of each set, or all if it has fewer; random rows during the
-        warm-up."""
+        """Return the next state and `number` rows of each set (or all); random rows during the warm-up."""
         step = int(state.get("step", 0))
         explore = 1.0 if step < self.warm_up else self.predictor.explores(step - self.warm_up)
         scores, draw = (

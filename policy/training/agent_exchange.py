@@ -49,8 +49,7 @@ def exchanged(
     seed: int = 0,
     log: Callable[[str], None] = lambda message: None,
 ) -> Rollouts:
-    """Create a rollout function: of n G completions per prompt the first G are the policy's, the others its
-    partners'.
+    """Create a rollout function: of n G completions per prompt the first G are the policy's, the rest its partners'.
 
     Each of the n agents trains in its own process, on the same prompts in the same order and with the same tokenizer;
     models may differ. In each step an agent writes its completions and their log-probabilities atomically to a file in

@@ -43,8 +43,7 @@ def completions(
     said_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
 ) -> CompletionBatch:
-    """Concatenate left-padded prompts and right-padded completions into rows whose positions do not depend on
-    padding."""
+    """Join left-padded prompts and right-padded completions into rows with positions independent of the padding."""
     rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, said_mask], 1))
     return CompletionBatch(*rows, prompt_mask.sum(1), response)
 

@@ -181,8 +181,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
-        """Generate with TRL and add our rewards; returned advantages, weights and loss inputs are this process's
-        rows."""
+        """Generate with TRL and add our rewards; returns advantages, weights and loss inputs of this process's rows."""
         if self.curriculum and self.model.training:
             inputs = self.curriculum.drawn(inputs, self.num_generations)
         batch = super()._generate_and_score_completions(inputs)
@@ -289,8 +288,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
 
     def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
-        """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy rather than of
-        partners."""
+        """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
         metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
         for name in ("reward", "reward_std"):
             metrics[name].pop()
@@ -334,8 +332,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
 
     def rows_of(self, inputs):
-        """Return the number of completions; None with several processes, whose collective calls splitting would
-        mismatch."""
+        """Return the number of completions; None with several processes, since splitting breaks collective calls."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     # ---- the loss ----
@@ -417,8 +414,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     # ---- around an optimizer step ----
 
     def before_step(self, optimizer: Any) -> None:
-        """Drop all-zero gradients if there is nothing to learn: AdamW would move the weights even with zero
-        gradients."""
+        """Drop all-zero gradients if there is nothing to learn: AdamW would still move the weights."""
         if not self._sum(self.live):
             optimizer.zero_grad(set_to_none=True)
             self._note("skipped_steps", 1.0)

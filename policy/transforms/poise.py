@@ -57,8 +57,7 @@ def described(rollout: Rollout) -> Float[Tensor, "N D"]:
 
 
 def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
-    """P h of each completion's mean hidden state h [D], scaled to a mean square of 1; P is K x D, normal of variance
-    1/D.
+    """P h of each completion's mean hidden state h [D] with mean square 1; P [K, D] is normal with variance 1/D.
 
     Ours: a random projection drawn once from `seed`, which preserves distances as principal components do (Johnson and
     Lindenstrauss 1984) and is the same for every step, as sums over steps require; the paper uses principal components.

@@ -178,8 +178,7 @@ class PreferenceAdapter:
 
     @torch.no_grad()
     def merge(self, alpha: Preference) -> nn.Module:
-        """Return the base model with W0 + s B M(α) A and a bias + s B δ(α), in place; the adapter is unusable
-        afterwards.
+        """Merge W0 + s B M(α) A and a bias + s B δ(α) into the base model, in place; the adapter is unusable then.
 
         Transformers drops a bias that the architecture's config does not have, so save such a model with `export_lora`
         instead.

@@ -43,8 +43,7 @@ Architecture = Literal["qwen3", "llama"]
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """Load a tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank
-    lines)."""
+    """Load a tokenizer by path or Hub id; its chat template may come from a Jinja file, or be `plain` (blank lines)."""
     location = parse_source(source, trust_remote_code=trust_remote_code)
     check_layers(source)
     try:
@@ -158,8 +157,7 @@ def load_classifier(
     seed: int = 0,
     trust_remote_code: bool = False,
 ) -> tuple[PreTrainedModel, list[str]]:
-    """Load a causal or encoder backbone as a sequence classifier with K = len(objectives) outputs; return new tensors
-    too.
+    """Load a backbone as a sequence classifier with K = len(objectives) outputs; return it and its new tensors.
 
     With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
     at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.

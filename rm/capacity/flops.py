@@ -117,8 +117,7 @@ def training_flops(
 
 
 def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
-    """Return those of the backward through frozen matrices, from the last layer to the first adapter, and of
-    adapters."""
+    """Return those of adapters and of the backward through frozen matrices, from the top to the first adapter."""
     linears = adapters.linears(shape)
     first = min((linear.stage for linear in linears), default=READS)
     layers = shape.layers - adapters.from_layer

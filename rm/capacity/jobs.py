@@ -105,8 +105,7 @@ def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
 
 
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
-    """Plan an optimizer step of a reward model; `step` is a micro-batch with chosen and rejected completions as
-    rows."""
+    """Plan an optimizer step of a reward model; rows of `step` are the chosen and rejected completions."""
     parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
     flops = accumulation * _training(shape, step)
     update = Phase("step", parts, flops, machine.computing(flops, step))
@@ -192,8 +191,7 @@ def _training(shape: Shape, step: Step) -> int:
 def _reading(
     name: str, around: Parts, shape: Shape, step: Step, rows: int, machine: Machine, *, times: int = 1
 ) -> Phase:
-    """Return a forward phase without gradients over `rows` rows, in chunks of the step's rows; `around` has the
-    weights."""
+    """Return a forward phase without gradients over `rows` rows, a step's rows at a time; `around` has the weights."""
     parts = {"weights": weight_bytes(shape, step)} if not around else dict(around)
     share = rows / step.rows
     top = step.top._replace(head_tokens=int(step.top.head_tokens * share))

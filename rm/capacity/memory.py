@@ -106,8 +106,7 @@ def kept_bytes(shape: Shape, step: Step) -> int:
 
 
 def cast_bytes(shape: Shape, step: Step) -> int:
-    """Return the bytes of autocast's copies of layers' matrices, except those with no gradient to propagate:  c Σ m
-    n."""
+    """Return the bytes of autocast's copies of layers' matrices through which gradients flow:  c Σ m n."""
     if not _autocast(step):
         return 0
     layers = shape.layers - (step.adapters.from_layer if step.adapters else 0)

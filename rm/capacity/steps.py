@@ -13,8 +13,7 @@ ALONE = Spread()
 
 
 def trained_parameters(shape: Shape, step: Step) -> int:
-    """Return the number of trained parameters: adapters and score head, or all with a score head for the output
-    head."""
+    """Return the number of trained parameters; a score head takes the place of the output head."""
     head = step.top.scores * shape.width
     if step.adapters:
         return adapter_parameters(shape, step.adapters) + head
@@ -47,8 +46,7 @@ def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> 
 
 
 def inside(step: Step, spread: Spread) -> Step:
-    """Return the step as computed by a sharded model: gathered in the precision of products, without autocast
-    copies."""
+    """Return the step as computed with sharding: gathered in the precision of products, without autocast copies."""
     if spread.shares == 1:
         return step
     c = step.precision.compute

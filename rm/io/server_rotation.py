@@ -42,8 +42,7 @@ class Rotation:
         return [index for index in order if index not in but and self.rests[index].until <= now]
 
     def choose(self, now: float, but: Collection[int] = ()) -> int:
-        """Return the next available server not in `but`; if none is, one whose pause ends first, preferably not in
-        `but`."""
+        """Return the next available server not in `but`, or the one whose pause ends first."""
         available = self.up(now, but)
         others = [index for index in range(self.number) if index not in but] or range(self.number)
         chosen = available[0] if available else min(others, key=lambda index: self.rests[index].until)
@@ -55,8 +54,7 @@ class Rotation:
         return max(0.0, min(rest.until for rest in self.rests) - now)
 
     def failed(self, index: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
-        """Record the failure of a request sent at `since`; the server may have `asked` for a pause of that many
-        seconds."""
+        """Record the failure of a request sent at `since`; the server may have `asked` for a pause in seconds."""
         rest = self.rests[index]
         if since >= rest.last:
             rest.failures, rest.last = rest.failures + 1, now
@@ -96,8 +94,7 @@ def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, .
 
 
 def check_address(text: str, what: str = "base_url", *, such_as: str = "http://127.0.0.1:8000", key: str = "") -> None:
-    """Raise `UsageError` for anything but an http address, or for secrets, which belong in the environment variable
-    `key`.
+    """Raise `UsageError` unless it is an http address without secrets, which belong in the environment as `key`.
 
     >>> check_address("127.0.0.1:8000", "--servers")
     Traceback (most recent call last):

@@ -44,10 +44,9 @@ def pair_values(
     longer: Float[Tensor, " B"],
     other: Float[Tensor, " B"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """Compute the loss of every pair; one that `reads_length` gets by how many tokens the chosen completion is
-    `longer`.
+    """Compute the loss of every pair; `longer` is by how many tokens the chosen completion is longer.
 
-    One that `reads_other` gets the reward gaps of another reward model in `other`.
+    A loss gets `longer` if it `reads_length`, and if it `reads_other`, the gaps of another reward model in `other`.
     """
     if getattr(loss, "reads_other", False):
         return loss(chosen, rejected, wins, margin, other=other)

@@ -51,8 +51,7 @@ def omega(step: int, steps: int, floor: float) -> float:
 
 
 def extremes(scores: Float[Tensor, "G R"]) -> Pairs:
-    """Return the highest and the lowest of every group with p = 1; no pair if all are equal or fewer than two are
-    known."""
+    """Return the best and worst of every group with p = 1; no pair if all are equal or fewer than two are known."""
     unknown = scores.isnan()
     best = scores.masked_fill(unknown, -torch.inf).argmax(1)
     worst = scores.masked_fill(unknown, torch.inf).argmin(1)

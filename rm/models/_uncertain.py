@@ -41,15 +41,13 @@ class UncertainRewardModel(ABC):
         return self._combine(*rewards)
 
     def spread(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return every member's rewards [members, N, K]; reuses the result if `rate` was just called with these
-        examples."""
+        """Return every member's rewards [members, N, K]; cached if `rate` was just called with these examples."""
         if self._last is None or self._last[0] != list(examples):
             self._last = list(examples), self.member_rewards(examples)
         return self._last[1].rewards
 
     def facts(self) -> dict[str, float]:
-        """Return the disagreement of the members on the examples rated last; where it is large, the reward is
-        unreliable.
+        """Return the members' disagreement on the examples rated last; a large one makes the reward unreliable.
 
         Mean and largest standard deviation over members, and the mean range, in units of reward.
         """

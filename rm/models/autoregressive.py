@@ -61,8 +61,7 @@ class AutoregressiveRewardModel:
     def logprobs(
         self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
     ) -> list[np.ndarray]:
-        """Return log π_r in nats of every completion token, which are the last ones of
-        `encoder.encode(example).ids`."""
+        """Return log π_r in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
@@ -105,8 +104,7 @@ class AutoregressiveRewardModel:
 
 
 def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedCompletion], batch_tokens: int) -> list[np.ndarray]:
-    """Return log-probabilities of each completion's tokens under a language model, in nats and float64; one array per
-    row.
+    """Return log-probabilities of each completion's tokens in nats, as one float64 array per row.
 
     Tokens of tool results are 0, since the assistant did not write them.
     """

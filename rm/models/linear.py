@@ -21,8 +21,7 @@ GRAMS = (1, 2)
 
 
 class LinearRewardModel:
-    """r(x, y) = w · tfidf(y) + v · log(1 + |y|), |y| in characters: a baseline for every comparison of reward
-    models."""
+    """r(x, y) = w · tfidf(y) + v · log(1 + |y|), |y| in characters: a baseline for comparisons of reward models."""
 
     def __init__(self, vectorizer: TfidfVectorizer, weights: np.ndarray | None = None):
         self.contract = ScoringContract(kind="linear", dtype="float64")
@@ -30,8 +29,7 @@ class LinearRewardModel:
         self.weights = weights
 
     def fit(self, pairs: Sequence[PreferencePair], *, C: float = 0.3, objective: str = OVERALL) -> "LinearRewardModel":
-        """Fit vocabulary, word weights and length weight to pairs; C as in scikit-learn (larger: less
-        regularisation)."""
+        """Fit vocabulary, word weights and length weight; C as in scikit-learn (larger: less regularisation)."""
         try:
             self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
         except ValueError as error:

@@ -81,8 +81,7 @@ class R2MRewardModel:
         return cls(body, R2MHead(_linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
 
     def rate(self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S P"]] | None = None) -> np.ndarray:
-        """Return rewards [N, K] in float64, given the policy's last hidden states of prompt and completion of each
-        example."""
+        """Return rewards [N, K] in float64, given the policy's last hidden states of prompt and completion."""
         if states is None:
             raise UsageError(
                 "a feedback reward model reads the policy's hidden states and was given none; use it where a policy "

@@ -71,8 +71,7 @@ class ScalarRewardModel:
         return np.array([rewards[row] for row in rows]).reshape(len(rows), len(self.contract.objectives))
 
     def _batches(self, rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Sequence[Row], Float[Tensor, "N K"]]]:
-        """Yield groups of the sorted, distinct rows with their scores: packed as far as the model supports it, else
-        padded."""
+        """Yield groups of the sorted, distinct rows with their scores: packed if the model supports it, else padded."""
         device = next(self.model.parameters()).device
         batch_tokens = min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
         limit = packing_limit(self.model) if len(rows) > 1 else 0
@@ -102,8 +101,7 @@ class ScalarRewardModel:
 
     @contextmanager
     def _pad_for_others(self):
-        """Save no pad token id in the config if pad equals EOS: other software then refuses a batch and does not
-        misread it."""
+        """Save no pad token id in the config if pad equals EOS: other software then refuses batches of rows."""
         tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
         pad_id = config.pad_token_id
         if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
@@ -240,8 +238,7 @@ def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
-    """Train and save new modules in full: LoRA on random weights would lose them, as PEFT does not save base
-    weights."""
+    """Train and save new modules in full: PEFT does not save base weights, so LoRA on random ones would lose them."""
     modules = sorted({key.partition(".")[0] for key in new})
     lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
     lora.exclude_modules = modules

@@ -133,8 +133,7 @@ class PreferenceTask:
         return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the mean loss over the grid, with the global term at the same preferences, and Δ at the vertices [B,
-        K]."""
+        """Return the mean loss over the grid, global term included, and Δ at the vertices [B, K]."""
         wins = inputs["wins"]
         vertices = torch.eye(len(self.objectives)).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"], "vertex": wins.new_zeros(wins.shape)}

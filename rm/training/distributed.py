@@ -39,8 +39,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def gathered_state(model: nn.Module) -> dict[str, Any] | None:
-    """Return the gathered state dict of a sharded model, for `save_pretrained`; None for a model that is not
-    sharded."""
+    """Return the gathered state dict of a sharded model, for `save_pretrained`; None for other models."""
     if not is_sharded(model):
         return None
     parameters = dict(model.named_parameters(remove_duplicate=False))

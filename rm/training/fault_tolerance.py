@@ -83,8 +83,7 @@ class SteadySteps(Trainer):
         return inputs if isinstance(inputs, Piece) else super()._prepare_inputs(inputs)
 
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Run Transformers' training step in as many pieces as memory requires; return the mean loss of the
-        micro-batch."""
+        """Run Transformers' training step in as many pieces as memory requires; return the mean loss."""
         model.train()
         piece, known = Piece(self._prepare_inputs(inputs)), self.most_rows
         loss = self._learn(super().training_step, model, piece, last=True)
@@ -204,8 +203,7 @@ class SteadySteps(Trainer):
         super()._save_checkpoint(model, trial)
 
     def _maybe_log_save_evaluate(self, *args, **kwargs):
-        """Log, save and evaluate as Transformers does; on a full disk remove the incomplete checkpoint and end the
-        run."""
+        """Log, save and evaluate as Transformers does; on a full disk remove the partial checkpoint and stop."""
         try:
             super()._maybe_log_save_evaluate(*args, **kwargs)
         except Exception as error:

@@ -170,8 +170,7 @@ class ObjectivesTask:
         return _mean(torch.cat(losses))
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Compute per objective the accuracy over pairs with a preference and the RMSE of scores, and the mean
-        accuracy."""
+        """Compute accuracy over decided pairs and RMSE of scores per objective, and the mean accuracy."""
         rewards, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         metric_values: dict[str, float] = {}
         shares = []

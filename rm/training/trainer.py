@@ -127,8 +127,7 @@ def sift(
     on_long: OnLong,
     objectives: Sequence[str],
 ) -> Encoding:
-    """Return rows of the usable pairs: labelled, different after truncation, and within the limit as `on_long`
-    requires."""
+    """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets."""
     rows, over, identical, unlabelled = [], 0, 0, 0
     for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
         length = max(chosen.length, rejected.length)
@@ -319,8 +318,7 @@ class RewardTrainer(SteadySteps):
         return optimizer
 
     def save_model(self, output_dir=None, _internal_call=False):
-        """Save as Transformers does, which every process calls and one writes; plus the task's weights and stream
-        state."""
+        """Save as Transformers does (every process calls, one writes), with the task's weights and stream state."""
         super().save_model(output_dir, _internal_call)
         with rank_0_folder(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
             if self.args.should_save or is_sharded(self.model):
