@@ -1,4 +1,4 @@
-"""Files and datasets as rows, each with the location where it stands."""
+"""Read files and datasets as rows with their locations."""
 
 import codecs
 import csv
