@@ -1,1 +1,1 @@
-"""Making text with a language model and a reward model: guided decoding."""
+"""Policies: training with reward models, and guided decoding."""

@@ -1,1 +1,1 @@
-"""The vocabulary (pairs, contract, protocols), every reward model, and their training."""
+"""Reward models: data types, scoring contract, models, losses, and training."""

@@ -1,28 +1,28 @@
-"""The errors a user can mend: each message has the value, the place and the way out."""
+"""Errors that users can correct: each message states the value, its location and a remedy."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UsageError(ValueError):
-    """What was asked for does not exist or does not fit together (exit code 2)."""
+    """A request that does not exist or is inconsistent (exit code 2)."""
 
 
 class DataError(ValueError):
-    """What was read cannot be used as it is (exit code 3)."""
+    """Data that cannot be used as they are (exit code 3)."""
 
 
 class CheckFailed(Exception):
-    """A check that was asked for did not hold (exit code 5)."""
+    """A requested check that failed (exit code 5)."""
 
 
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a file may raise whose values are not what they should be: a missing key, a text for a number, a number
-that no type holds, brackets that are nested too deeply."""
+"""Errors that reading a file with unexpected values may raise: a missing key, a text in place of a number, a number out
+of range, brackets that are nested too deeply."""
 
 
 def did_you_mean(value: str, choices: Iterable[str], otherwise: str = "") -> str:
-    """The end of a message about an unknown name: the choice that is close, else `otherwise`, else every choice.
+    """Return the end of a message about an unknown name: a close match, else `otherwise`, else all choices.
 
     >>> did_you_mean("scaler", ["linear", "scalar"])
     "did you mean 'scalar'?"

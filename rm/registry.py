@@ -1,4 +1,4 @@
-"""Registry folders: a name is the factory of that name in the folder's module or package of that name."""
+"""Registry folders: a name refers to the factory of that name in the folder's module or package of that name."""
 
 import importlib
 import pkgutil
@@ -7,19 +7,19 @@ from typing import Any
 
 from .errors import UsageError, did_you_mean
 
-ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, from the package that this file is in
+ROOT = str(__package__).rpartition(".")[0]  # `rewardlab`, derived from this file's package
 RENAMED = {
     "rm.models": {"feedback": "r2m"},
     "policy.aggregations": {"answer_mean": "completion_mean"},
     "benchmarks.speed": {"feedback": "r2m"},
 }
-"""Names of earlier versions, which settings and files of theirs still hold, and the names now."""
+"""Names of earlier versions, which may occur in their settings and files, and the current names."""
 
 
 def names(folder: str) -> list[str]:
-    """The choices in a registry folder, such as `"rm.models"`, in alphabetical order.
+    """Return the choices in a registry folder, such as `"rm.models"`, in alphabetical order.
 
-    Modules whose names begin with an underscore are helpers of the entries and no choices.
+    Modules whose names begin with an underscore are helpers and not choices.
 
     >>> "bradley_terry" in names("rm.losses")
     True
@@ -29,7 +29,7 @@ def names(folder: str) -> list[str]:
 
 
 def load(folder: str, name: str) -> Callable[..., Any]:
-    """The factory `name` of `folder/name.py`, or `"my_pkg.mod:fn"` from anywhere; imported only now.
+    """Return the factory `name` of `folder/name.py`, or `"my_pkg.mod:fn"` of any package; imported only on request.
 
     >>> load("rm.losses", "bradley_tery")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""A figure with its interval, from bootstrap samples of whole clusters. Arrays in, numbers out."""
+"""Estimates with confidence intervals from cluster bootstrap samples. Arrays in, numbers out."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -8,17 +8,17 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
-LEAST_KNOWN = 0.5  # of the bootstrap samples that have a value, for an interval to be told
+LEAST_KNOWN = 0.5  # minimum share of bootstrap samples with a value for an interval
 
 
 class Estimate(NamedTuple):
-    """A figure with its interval; NaN where there is nothing to measure."""
+    """A value with its confidence interval; NaN if there is nothing to measure."""
 
     value: float
     low: float
     high: float
     items: int
-    """How many items it rests on."""
+    """Number of items that it is based on."""
 
     @property
     def known(self) -> bool:
@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
 
 @lru_cache(maxsize=4)
 def cluster_counts(clusters: int, samples: int, seed: int) -> np.ndarray:
-    """How often each of C clusters is drawn [S, C] when C are drawn with replacement; the same for every figure."""
+    """Return how often each of C clusters is drawn [S, C] with replacement; the same draws for every estimate."""
     return np.random.default_rng(seed).multinomial(clusters, [1 / clusters] * clusters, size=samples)
 
 
@@ -41,10 +41,10 @@ def mean_estimate(
     seed: int = 0,
     level: float = LEVEL,
 ) -> Estimate:
-    """Mean of the values [M] that are not NaN and lie between the `ends`, with an interval by whole clusters.
+    """Estimate the mean of values [M] (NaN: unknown) between the `ends`, with a cluster bootstrap interval.
 
-    The interval is percentiles of bootstrap samples, but never narrower than `score_interval`: where nearly all
-    clusters agree, samples hardly differ and would claim more certainty than there is.
+    The interval consists of percentiles of bootstrap samples, but is never narrower than `score_interval`: if nearly
+    all clusters agree, samples hardly differ and would understate the uncertainty.
     """
     known = ~np.isnan(values)
     if not known.any():
@@ -64,7 +64,7 @@ def mean_estimate(
 def score_interval(
     total: np.ndarray, count: np.ndarray, ends: tuple[float, float] = (0.0, 1.0), level: float = LEVEL
 ) -> tuple[float, float]:
-    """`effective_interval` of a mean v, from the sums and counts of C clusters.
+    """Compute `effective_interval` of a mean v from the sums and counts of C clusters.
 
     Var = C / (C - 1) Σ_c (total_c - v count_c)² / (Σ_c count_c)²
     """
@@ -85,13 +85,13 @@ def effective_interval(
 
         n = (v - a)(b - v) / Var,   (p + t²/2n ± t √(p (1 - p) / n + t²/4n²)) / (1 + t²/n),   t of C - 1 degrees
 
-    Where all clusters agree (Var = 0) nothing is known of their spread: it is [v - w (v - a), v + w (b - v)] with w
-    the upper end of Wilson's interval for 0 of C. So large the share of clusters may be that would differ; at v = a or
-    b of single observations this is Wilson's interval itself. All right or all wrong never has zero width.
+    If all clusters agree (Var = 0), their spread is unknown, and the interval is [v - w (v - a), v + w (b - v)] with w
+    the upper end of Wilson's interval for 0 of C: the share of differing clusters may be that large. For v = a or b of
+    single observations this is Wilson's interval itself. The width is never zero, even if all are right or all wrong.
 
     95 % intervals of accuracies .5 to .99 over 30 to 350 prompts of one or four items, intraclass correlation 0 or .3,
-    cover 93 to 98 % (`rewardlab bench coverage`). More than 97 % where few errors are expected: the number of wrong
-    items is discrete then, no interval can be exact, and this one errs on the wide side.
+    cover 93 to 98 % (`rewardlab bench coverage`). They cover more than 97 % if few errors are expected: the number of
+    wrong items is then discrete, no interval can be exact, and this one is conservative.
     """
     a, b = ends
     inside = min(max(value, a), b)
@@ -127,12 +127,12 @@ def estimate(
     seed: int = 0,
     level: float = LEVEL,
 ) -> Estimate:
-    """Any figure of items, with percentiles over samples of whole clusters.
+    """Estimate any function of items, with percentiles over cluster bootstrap samples.
 
-    `measure` takes the places [M'] of the items to use, repeated as often as they were drawn, and may return NaN.
-    `known` [M] says which items it can use: those are what the figure rests on, by default all. The interval is NaN
-    where fewer than half of the samples have a value; where no two samples differ it reaches for the `ends`, as
-    `score_interval` does.
+    `measure` gets the indices [M'] of the items to use, repeated as often as they were drawn, and may return NaN.
+    `known` [M] marks the items that it can use, which are counted in the estimate; by default all. The interval is NaN
+    if fewer than half of the samples have a value; if no two samples differ it is computed with the `ends`, as in
+    `score_interval`.
     """
     indices = np.arange(len(clusters))
     items = len(indices) if known is None else int(known.sum())

@@ -1,4 +1,4 @@
-"""The words that every part of the workbench shares. No torch here."""
+"""Core data types: messages, completions, preference pairs, and the reward model interface. Does not import torch."""
 
 import hashlib
 import json
@@ -34,20 +34,20 @@ Messages = tuple[Message, ...]
 
 
 class Example(NamedTuple):
-    """What a reward model is asked about: a conversation and one completion to it."""
+    """Input of a reward model: a prompt (conversation) and one completion of it."""
 
     prompt: Messages
     completion: str
-    """A `Completion` where it is more than the text of one message."""
+    """A `Completion` if it has more than the text of one assistant message."""
 
     @property
     def turns(self) -> list[Message]:
-        """The whole conversation."""
+        """All messages of the conversation, the completion's included."""
         return [*self.prompt, *completion_turns(self.completion)]
 
 
 def user_turn(text: str) -> Messages:
-    """A prompt that is one user turn."""
+    """Return a prompt with a single user turn."""
     return (Message(role="user", content=text),)
 
 
@@ -81,12 +81,12 @@ def tools_of(prompt: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def tools_text(tools: Iterable[Mapping[str, Any]]) -> str:
-    """Return declared functions as JSON, one in a line."""
+    """Return declared functions as JSON, one per line."""
     return "\n".join(json.dumps(tool, sort_keys=True, ensure_ascii=False) for tool in tools)
 
 
 def prompt_text(prompt: Iterable[Message]) -> str:
-    """The turns as readable text; also the key by which completions to one prompt are recognised."""
+    """Return the messages as readable text; also the key that groups completions of the same prompt."""
     turns = tuple(prompt)
     declared = [f"tools:\n{tools_text(tools)}"] if (tools := tools_of(turns)) else []
     return "\n\n".join([*declared, *(f"{_speaker(turn)}: {message_text(turn)}" for turn in turns)])
@@ -100,16 +100,16 @@ def _speaker(turn: Message) -> str:
 
 
 class Completion(str):
-    """A completion that is more than the text of one assistant message: tool calls, their results, reasoning.
+    """A completion with more than the text of one assistant message: tool calls, tool results, reasoning.
 
-    To whatever reads text (judges, linear models, tables) it is a text that shows all of it; a chat template renders
-    `turns`. Two are equal if their messages are, and none equals a text that only looks like it.
+    As a `str` it is a text that shows all of its messages, for readers of plain text (judges, linear models, tables);
+    chat templates render `turns`. Two are equal if their messages are equal; none is equal to a plain `str`.
     """
 
     turns: Messages
 
     def __new__(cls, turns: Iterable[Message]) -> "Completion":
-        """Keep the messages beside their text."""
+        """Build the text of the messages and store the messages with it."""
         first, *rest = turns
         self = super().__new__(cls, "\n\n".join([message_text(first), *([prompt_text(rest)] if rest else [])]))
         self.turns = (first, *rest)
@@ -128,7 +128,7 @@ class Completion(str):
 
 
 def completion(turns: Iterable[Message]) -> str:
-    """Return the messages of a completion as its text where that is all there is to them, else as a `Completion`."""
+    """Return a completion's messages as plain text if that loses nothing, else as a `Completion`."""
     messages = tuple(turns)
     if len(messages) == 1 and messages[0].keys() == {"role", "content"} and messages[0]["role"] == "assistant":
         return messages[0]["content"]
@@ -141,12 +141,12 @@ def completion_turns(completion: str) -> Messages:
 
 
 def completion_json(completion: str) -> str | list[Message]:
-    """Return what a file holds of a completion and an id is made of: its text, or all of its messages."""
+    """Return a completion as JSON, for files and content hashes: its text, or a list of all its messages."""
     return list(completion.turns) if isinstance(completion, Completion) else completion
 
 
 def content_hash(value: object) -> str:
-    """Sixteen hexadecimal digits that name a JSON value by its content.
+    """Return the first 16 hexadecimal digits of the SHA-256 of a JSON value in canonical form.
 
     >>> content_hash({"b": 1, "a": 2}) == content_hash({"a": 2, "b": 1})
     True
@@ -157,11 +157,11 @@ def content_hash(value: object) -> str:
 
 @dataclass(frozen=True)
 class PreferencePair:
-    """Two completions to one prompt, and which one is better.
+    """Two completions of one prompt, and which one is better.
 
     `wins[objective]` is P(chosen is better) in [0, 1] for that objective; hard labels are `{"overall": 1.0}`.
-    `margin` is how much better in units of reward (>= 0), or None where the data do not say; `gaps[objective]` is the
-    chosen completion's score minus the rejected one's, where an oracle's scores were stored.
+    `margin` is the difference in quality in units of reward (>= 0), or None if the data do not state it.
+    `gaps[objective]` is the chosen completion's score minus the rejected one's, if an oracle's scores were stored.
     """
 
     id: str
@@ -183,18 +183,17 @@ class PreferencePair:
 
     @property
     def examples(self) -> tuple[Example, Example]:
-        """The chosen and the rejected completion, each with the prompt."""
+        """The chosen and the rejected completion, each with the prompt, as two examples."""
         return Example(self.prompt, self.chosen), Example(self.prompt, self.rejected)
 
     def chance(self, objective: str = OVERALL) -> float:
-        """P(chosen is better) for one objective; NaN where the pair was not labelled for it."""
+        """Return P(chosen is better) for one objective; NaN if the pair has no label for it."""
         return self.wins.get(objective, math.nan)
 
     def preferred(self, objective: str = OVERALL) -> "PreferencePair | None":
-        """The pair with the completion more likely to win as chosen: itself, or turned round where P < 1/2.
+        """Return the pair with the more likely winner as chosen: the pair itself, or the swapped pair if P < 1/2.
 
-        None where neither is more likely, or the pair was not labelled for the objective. Turned round, chances are
-        1 - P and gaps change their sign.
+        None if P = 1/2 or the pair has no label for the objective. Swapping replaces P by 1 - P and negates the gaps.
         """
         chance = self.chance(objective)
         if chance > 0.5:
@@ -212,18 +211,18 @@ class PreferencePair:
 
 
 class RewardModel(Protocol):
-    """Anything that gives a completion a number per objective: a neural model, a linear one, an exact oracle."""
+    """Interface of everything that assigns K rewards to a completion: neural models, linear models, exact oracles."""
 
     contract: "ScoringContract"
 
     def rate(self, examples: Sequence[Example]) -> "np.ndarray":
-        """Rewards [N, K] in float64, one row per example, whatever the order or the company."""
+        """Return rewards [N, K] in float64, one row per example; independent of the order and of the other examples."""
         ...
 
 
 class Labeller(Protocol):
-    """Says which of two completions is better: the gold reward, a reward model or a judge."""
+    """Interface of a preference labeller: the gold reward, a reward model or a judge."""
 
     def __call__(self, prompt: Messages, completions: tuple[str, str]) -> float:
-        """P(first is better) in [0, 1], or NaN for an abstention."""
+        """Return P(first is better) in [0, 1], or NaN for an abstention."""
         ...

@@ -1,1 +1,1 @@
-"""Rewards -> how much better a completion, or a token of it, was than expected; one file per formula."""
+"""Advantage estimators: how much better a completion or token was than expected; one module per formula."""

@@ -1,4 +1,4 @@
-"""A reward against a centre of the whole step that outliers hardly move."""
+"""ARE: advantages relative to a robust centre of the step's rewards."""
 
 import warnings
 
@@ -9,20 +9,20 @@ from torch import Tensor
 from ..composition.groups import as_float, check_finite, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
-STAGES, STEPS = 8, 20  # of graduated non-convexity, and re-weighted means in each
-MAD = 1.4826  # of a normal distribution: median absolute deviation -> standard deviation
+STAGES, STEPS = 8, 20  # stages of graduated non-convexity, and iterations per stage
+MAD = 1.4826  # ratio of standard deviation to median absolute deviation for a normal distribution
 
 
 def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = (r_i - μ) / (std_batch r + ε),  μ = median over blocks of argmin_m Σ_i ρ(r_i - m, α, c)
 
-    DACR's adaptive robust estimation (arXiv:2603.21574) with ρ of Barron 2019 (arXiv:1701.03077): the larger an
-    outlier, the less it counts, the more so the smaller α = `shape` in (0, 1], which has to be given, as the paper's
-    could not be read. c is 1.4826 times the median absolute deviation, at least `floor` > 0, in units of the reward.
-    `blocks` are of consecutive rows; in our measurements more than one gained nothing over one.
+    DACR's adaptive robust estimation (arXiv:2603.21574) with ρ of Barron 2019 (arXiv:1701.03077): larger outliers count
+    less, the more so the smaller α = `shape` in (0, 1], which has no default because the paper's value is not known to
+    us. c is 1.4826 times the median absolute deviation, at least `floor` > 0, in units of the reward. `blocks` are of
+    consecutive rows; in our measurements more than one gained nothing over one.
 
-    It is one centre for all prompts. On rewards of two values it goes to the more frequent one, not to the mean, which
-    is a wrong baseline for every prompt: that is warned of. Take it for reward models' scores and judges' means.
+    The centre is the same for all prompts. For rewards with two values it is the more frequent value and not the mean,
+    which is a wrong baseline for every prompt and raises a warning. Use it for reward models' scores and judges' means.
     """
     if not 0 < shape <= 1 or blocks < 1 or floor <= 0:
         raise ValueError(
@@ -45,12 +45,12 @@ def are(*, shape: float, blocks: int = 1, floor: float = 1e-3, epsilon: float = 
 
 
 def location(x: Float[Tensor, " M"], shape: float, blocks: int, floor: float) -> Float[Tensor, ""]:
-    """The median of the blocks' centres; no more blocks than values."""
+    """Return the median of the blocks' centres; at most as many blocks as values."""
     return torch.stack([centre(block, shape, floor) for block in x.tensor_split(min(blocks, len(x)))]).quantile(0.5)
 
 
 def centre(x: Float[Tensor, " M"], shape: float, floor: float) -> Float[Tensor, ""]:
-    """Re-weighted means with w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), α falling from 2 (the mean) to `shape`."""
+    """Iteratively reweighted mean, w = ((x - m)² / (c² (2 - α)) + 1)^(α/2 - 1), α decreasing from 2 to `shape`."""
     scale = (MAD * (x - x.quantile(0.5)).abs().quantile(0.5)).clamp_min(floor)
     center = x.mean()
     for stage in range(1, STAGES + 1):

@@ -1,5 +1,4 @@
-"""A completion against those of its group that are unlike it in length or entropy, and against those that are like
-it."""
+"""CANON: a completion relative to the halves of its group that are unlike and like it in length or entropy."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,19 +7,19 @@ from torch import Tensor
 from ..composition.groups import groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
-METRICS = {"length": "high", "entropy": "low"}  # whose rewards α scales in the released code
+METRICS = {"length": "high", "entropy": "low"}  # half whose rewards α scales, as in the released code
 
 
 def canon(*, metric: str = "length", mu: float = 0.5, alpha: float = 1.0) -> AdvantageEstimator:
     """A_i = μ (r_i - mean of the other half) + (1 - μ) (r_i - mean of the own half)     CANON 2025, arXiv:2509.23962
 
     A group's completions are halved by `metric`: "length" in tokens, or "entropy", the mean over the completion's
-    tokens (`rollout.entropy`). μ in [0, 1]: 1 asks which half is better, 0 who is best within a half, 1/2 is exactly
-    `dr_grpo`. α scales the rewards of one side in the first comparison, as in the released code: those of long
-    completions, or of completions of low entropy; α < 1 with "length" prefers short completions, 1 neither.
+    tokens (`rollout.entropy`). μ in [0, 1]: 1 compares only between halves, 0 only within a half, and 1/2 equals
+    `dr_grpo`. α scales the rewards of one half in the first comparison, as in the released code: those of long
+    completions, or of completions with low entropy; α < 1 with "length" prefers short completions, 1 has no preference.
 
-    Ours: completions that tie in the middle, and the middle one of an odd group, belong to both halves in part, so that
-    order never matters and μ = 1/2 is `dr_grpo` for every group. The paper divides by the longest length:
+    Our additions: completions tied in the middle, and the middle one of an odd group, belong partly to both halves, so
+    that the order never matters and μ = 1/2 equals `dr_grpo` for every group. The paper divides by the longest length:
     `aggregations.fixed_length`.
     """
     if metric not in METRICS:
@@ -56,12 +55,12 @@ def _measured(metric: str, rollout: Rollout) -> Float[Tensor, " N"]:
 
 
 def equal_in_group(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
-    """Whether all known rewards of the row's group are the same."""
+    """Return whether all known rewards of the row's group are equal."""
     return groups(rewards, group).variance == 0
 
 
 def upper_half(metric: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Bool[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """How far a row belongs to the higher half of its group's valid rows, in [0, 1]; the shares sum to n/2."""
+    """Return each row's membership in the higher half of its group's valid rows, in [0, 1]; memberships sum to n/2."""
     mine = (group[:, None] == group) & valid
     above = (mine & (metric > metric[:, None])).sum(1)
     tied = (mine & (metric == metric[:, None])).sum(1).clamp_min(1)
@@ -71,6 +70,6 @@ def upper_half(metric: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Boo
 def half_mean(
     r: Float[Tensor, " N"], share: Float[Tensor, " N"], group: Int[Tensor, " N"], valid: Bool[Tensor, " N"]
 ) -> Float[Tensor, " N"]:
-    """Σ_j share_j r_j / Σ_j share_j over the row's group."""
+    """Return Σ_j share_j r_j / Σ_j share_j over the row's group."""
     mine = ((group[:, None] == group) & valid).double() * share
     return (mine @ r) / mine.sum(1).clamp_min(0.5)

@@ -1,4 +1,4 @@
-"""A thinker against its group, and what its thought changed: the joint outcome beside the outcome without it."""
+"""CCPO: a thinker's advantage from the joint outcome and its counterfactual without the thought."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from ..types import AdvantageEstimator, Rollout
 def ccpo(weights: Sequence[float] | None = None, *, lam: float = 0.2, middle: float = 0.5) -> AdvantageEstimator:
     """The thinker's advantage of `adv_ccpo`                                            CCPO 2026, arXiv:2603.21563, v2
 
-    λ = `lam` is 0.2 in the released code, for verdicts of -1 and 1; for 0 and 1 the same is 0.1.
-    Rewards are [N, 2], what the completion that read the thought got and what one got that did not, as the reward
-    `ccpo` has them; leave their weights at 1. `middle` lies between failure and success: rewards that are all on one
-    side of it have no bonus. The solver's advantage is `dr_grpo` of its joint completions, which
-    `--rollouts 'ccpo(thinker=PATH, alone=False)'` writes.
+    λ = `lam` is 0.2 in the released code for verdicts of -1 and 1, which corresponds to 0.1 for verdicts of 0 and 1.
+    Rewards are [N, 2]: of the completion that read the thought and of one that did not, as the reward `ccpo` returns
+    them; keep their weights at 1. `middle` separates failure from success: rewards that are all on one side of it have
+    no bonus. The solver's advantage is `dr_grpo` of its joint completions, which `--rollouts 'ccpo(thinker=PATH,
+    alone=False)'` generates.
     """
     if lam < 0:
         raise ValueError(f"ccpo: lam is 0 or more, got {lam}")
@@ -41,8 +41,8 @@ def adv_ccpo(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """A = r_i - mean_j r_j of the group, with r = R_joint + λ b for the thinker and R_joint for the solver
 
-    b is `event`. λ = 0 is `dr_grpo` for both. Rewards are verdicts of 0 and 1, or others with what lies between failure
-    and success as `middle`, such as 0 for the released code's -1 and 1. A row without R_joint has no effect.
+    b is `event`. λ = 0 is `dr_grpo` for both. Rewards are verdicts of 0 and 1, or other values with `middle` between
+    failure and success, such as 0 for the released code's -1 and 1. A row without R_joint has no effect.
     """
     credited = (r_joint + lam * event(r_joint, r_solo, group, middle)).to(r_joint.dtype)
     thinker, solver = (_centred(reward, group) for reward in (credited, r_joint))
@@ -54,8 +54,8 @@ def event(
 ) -> Float[Tensor, " N"]:
     """b_i = 1[R_joint,i > m > mean_j R_solo,j] - 1[R_joint,i < m < mean_j R_solo,j]: helped, hurt, or neither
 
-    The mean is over the group's known R_solo. A difference to that mean would not do: it is the same for the whole
-    group, which the group's mean takes away again. NaN where the joint outcome is, or the group has no R_solo.
+    The mean is over the group's known R_solo. A difference from that mean would have no effect: it is the same for the
+    whole group and cancels in the group's mean. NaN if the joint outcome is missing or the group has no R_solo.
     """
     solo = groups(r_solo, group)
     alone = torch.where(solo.number > 0, solo.mean, torch.nan)

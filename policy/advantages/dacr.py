@@ -1,4 +1,4 @@
-"""An agent by what it made of a critique, and by what its own critique made of the other's completion."""
+"""DACR: an agent's advantage from its rewrite after a critique, and from its critique's effect on the partner."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from ..types import AdvantageEstimator, Rollout
 from .are import location
 
 Location = Callable[[Float[Tensor, " N"], Int[Tensor, " N"]], Float[Tensor, " N"]]
-"""(rewards, groups) -> every row's centre; NaN where the row does not count."""
+"""(rewards, groups) -> every row's centre; NaN for rows that do not count."""
 COMPONENTS = ("answer", "rewrite", "partner_answer", "partner_rewrite")
 
 
@@ -28,10 +28,10 @@ def dacr(
 ) -> AdvantageEstimator:
     """The policy's advantage of `adv_dacr`                                                  DACR 2026, arXiv:2603.21574
 
-    Rewards are [N, 4]: `COMPONENTS`, as the reward `dacr` has them, with weights of 1. γ = `gamma` has to be given: the
-    paper's could not be read. `loc` is mean, the group's, or are: one centre of the whole step as `are` finds it with
-    `shape` (to be given), `blocks` and `floor`. On verdicts of two values that is the more frequent one, a wrong
-    baseline for every prompt, which is warned of.
+    Rewards are [N, 4]: `COMPONENTS`, as the reward `dacr` returns them, with weights of 1. γ = `gamma` has no default
+    because the paper's value is not known to us. `loc` is "mean" (of the group) or "are": one centre of the whole step
+    as computed by `are` with `shape` (required), `blocks` and `floor`. For verdicts with two values that is the more
+    frequent one, a wrong baseline for every prompt, which raises a warning.
     """
     if any(weight != 1 for weight in weights or ()):
         raise ValueError(f"dacr: rewards have weights of 1, got {weights}; leave --weight out")
@@ -57,9 +57,9 @@ def adv_dacr(
 ) -> Float[Tensor, "N A"]:
     """A_i = (R_i - μ_i) / (std_batch R_i + ε),  R_i = R_rewrite,i + γ Δ_i,  Δ_i = R_rewrite,j - R_completion,j,  j ≠ i
 
-    Of two agents i, one a column; μ is what `loc` finds and std has N - 1 below it. γ = 0 with the group's mean is
-    `lite_ppo` of the rewrites, and with one centre of the batch `are`. A row that misses one of an agent's three
-    rewards has advantage 0 there and has no effect.
+    For two agents i, one per column; μ is computed by `loc` and std uses N - 1. γ = 0 with the group's mean equals
+    `lite_ppo` of the rewrites, and with one centre of the batch `are`. A row without one of an agent's three rewards
+    has advantage 0 there and no effect.
     """
     if completions.shape[1] != 2:
         raise ValueError(f"dacr: agents are two, got {completions.shape[1]}")
@@ -79,7 +79,7 @@ def _advantage(total: Tensor, group: Tensor, loc: Location, epsilon: float) -> F
 
 
 def located(name: str, shape: float | None, blocks: int, floor: float) -> Location:
-    """A location by its name; `shape` in (0, 1], `blocks` and `floor` are those of `are`."""
+    """Return a location function by name; `shape` in (0, 1], `blocks` and `floor` are those of `are`."""
     if name == "mean":
         return _mean
     if name != "are":

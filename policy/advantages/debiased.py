@@ -1,4 +1,4 @@
-"""A verdict against the pass rate that its group's share of right completions speaks for."""
+"""Debiased baseline: a verdict relative to the pass rate that explains its group's share of correct completions."""
 
 import torch
 from jaxtyping import Float
@@ -7,16 +7,16 @@ from torch import Tensor
 from ..composition.groups import ONLY_VERDICTS, groups, masked_advantages
 from ..types import AdvantageEstimator, Rollout
 
-HALVINGS = 60  # of [0, 1]: finer than float64
+HALVINGS = 60  # bisection steps of [0, 1], beyond float64 precision
 
 
 def debiased() -> AdvantageEstimator:
     """A_i = r_i - f⁻¹(p̂),  f(p) = E[p̂ | the group is mixed] = (p - p^G) / (1 - (1 - p)^G - p^G)
 
-    Ours, after the bias that Yang et al. 2026 (arXiv:2601.08521) find: p̂ is the share of right completions among the
-    group's G, and only mixed groups have an advantage, so that of hard prompts p̂ is too high on average and of easy
-    ones too low. f⁻¹(p̂) is kept within [1/2G, 1 - 1/2G], as a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or
-    1, NaN where missing. Groups of equal rewards have advantage exactly 0; for G = 2 it is `dr_grpo`.
+    Ours, after the bias found by Yang et al. 2026 (arXiv:2601.08521): p̂ is the share of correct completions among the
+    group's G, and only mixed groups have an advantage, so on average p̂ is too high for hard prompts and too low for
+    easy ones. f⁻¹(p̂) is clipped to [1/2G, 1 - 1/2G], since a p̂ of 1/G or 1 - 1/G would give 0 or 1. Rewards are 0 or
+    1, NaN if missing. Groups of equal rewards have advantage exactly 0; for G = 2 it equals `dr_grpo`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
@@ -33,12 +33,12 @@ def debiased() -> AdvantageEstimator:
 
 
 def mixed_share(p: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """f(p) for p in (0, 1): from 1/G to 1 - 1/G, rising for G of 3 and more."""
+    """f(p) for p in (0, 1): from 1/G to 1 - 1/G, increasing for G >= 3."""
     return (p - p**number) / (1 - (1 - p) ** number - p**number)
 
 
 def pass_rate(share: Float[Tensor, " N"], number: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """f⁻¹ of a share of right completions by bisection, within [1/2G, 1 - 1/2G]; the share itself for G <= 2."""
+    """f⁻¹ of a share of correct completions by bisection, clipped to [1/2G, 1 - 1/2G]; the share itself for G <= 2."""
     low, high = torch.zeros_like(share), torch.ones_like(share)
     for _ in range(HALVINGS):
         middle = (low + high) / 2

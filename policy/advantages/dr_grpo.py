@@ -1,4 +1,4 @@
-"""A completion against the mean of its group, in the reward's own units."""
+"""Dr. GRPO: a completion relative to its group's mean, in units of the reward."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,8 +10,8 @@ from ..types import AdvantageEstimator, Rollout
 def dr_grpo() -> AdvantageEstimator:
     """A_i = r_i - mean_j r_j                                              Liu et al. 2025, arXiv:2503.20783
 
-    Without the standard deviation a prompt's weight does not grow as its completions become alike. The paper also sums
-    tokens over a fixed length: `aggregations.fixed_length`.
+    Without the standard deviation a prompt's weight does not grow as its completions become similar. The paper also
+    sums tokens over a fixed length: `aggregations.fixed_length`.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -1,4 +1,4 @@
-"""A reward against the same number for everybody."""
+"""Fixed baseline: the same number for all completions."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,8 +10,8 @@ from ..types import AdvantageEstimator, Rollout
 def fixed_baseline(*, baseline: float = 0.0) -> AdvantageEstimator:
     """A_i = r_i - b                                                      Williams 1992
 
-    Unbiased for every b, with a large variance where b is far from the rewards. A group of equal rewards still says
-    something here: with rewards of ±1, a completion that all got wrong is pushed down (as in W-REINFORCE,
+    Unbiased for every b, with a large variance if b is far from the rewards. Groups of equal rewards have an effect
+    too: with rewards of ±1, all completions of a prompt without a correct one are made less likely (as in W-REINFORCE,
     `transforms.nsr`).
     """
 

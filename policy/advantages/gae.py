@@ -1,4 +1,4 @@
-"""What a token brought beyond the critic's expectation, discounted to the right."""
+"""GAE: exponentially weighted sums of temporal-difference errors of a critic."""
 
 import torch
 from jaxtyping import Float
@@ -13,11 +13,11 @@ from ..types import AdvantageEstimator, Rollout, TokenEstimator
 def gae(*, gamma: float = 1.0, lam: float = 0.95) -> AdvantageEstimator:
     """A_t = Σ_{s>=t} (γλ)^{s-t} δ_s,   δ_s = r_s + γ V_{s+1} - V_s       Schulman et al. 2016, arXiv:1506.02438, eq. 16
 
-    V_s is `rollout.values`, the critic's expectation where token s is chosen; s + 1 is the completion's next own token,
-    whatever a tool wrote in between. Rewards [N] are terminal: they come with the last token and nothing follows, also
-    where the completion was cut off. Rewards of tokens [N, L] may have no terminal one: then `rollout.after` is the
-    value behind the last token of a completion that was cut off. `after` of None, as `Algorithm` passes it where
-    there is a terminal reward, is a value of 0. A row with a NaN in its rewards has no effect.
+    V_s is `rollout.values`, the critic's value before token s; s + 1 is the completion's next own token, skipping
+    tokens written by tools. Rewards [N] are terminal: they are added to the last token and nothing follows, also for
+    truncated completions. Token rewards [N, L] may have no terminal one: then `rollout.after` is the value after the
+    last token of a truncated completion. If `after` is None, as `Algorithm` passes it with a terminal reward, that
+    value is 0. A row with a NaN in its rewards has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

@@ -1,4 +1,4 @@
-"""Several rewards, each made comparable within its group before they are added."""
+"""GDPO: several rewards, each normalised within its group before they are summed."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ from ..types import AdvantageEstimator, Rollout
 def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = norm_batch(Σ_k w_k (r_ik - mean_group r_k) / (std_group r_k + ε))   GDPO, Liu et al. 2026, arXiv:2601.05242
 
-    norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. However far its values lie apart, a component
-    counts by its weight; one that is constant in a group adds nothing there. Rewards are [N, K]; a row that misses a
-    component has no effect. `weights` [K] are 1 by default.
+    norm_batch(x) = (x - mean x) / (std x + ε) over the step's rows. A component counts by its weight whatever its
+    scale; one that is constant in a group has no effect there. Rewards are [N, K]; a row without one of the components
+    has no effect. `weights` [K] are 1 by default.
     """
 
     def estimate(rewards: Float[Tensor, "N K"], rollout: Rollout) -> Float[Tensor, " N"]:

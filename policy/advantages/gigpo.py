@@ -1,4 +1,4 @@
-"""A completion against its group, and each of its steps against the steps that others took from the same state."""
+"""GiGPO: completion advantages in a group plus step advantages among completions in the same state."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,15 +13,14 @@ from ..types import AdvantageEstimator, Rollout, TokenEstimator
 def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_it = z_group(Σ_t r_it) + ω z_state(R_it),   R_it = Σ_{s>=t} γ^{s-t} r_is       GiGPO 2025, arXiv:2505.10978
 
-    z is (x - mean) / (std + ε) over the completions to a prompt, and over those of them that were in the same state.
-    Ours: a state is the prompt with the completion so far and a step is a token, so that completions share a state
-    until they part; a state that no other shares adds nothing. ω = 0 is `grpo`, and so are completions that differ from
-    their first token on, but for that token; completions whose states are all shared have (1 + ω) times `grpo`. The
-    paper's steps are turns in an environment, discounted by γ = 0.95; per token that forgets a completion's end, so it
-    is 1 here unless told.
+    z is (x - mean) / (std + ε) over the completions of a prompt, and over those of them that were in the same state.
+    Our definition: a state is the prompt with the completion so far and a step is a token, so that completions share a
+    state until they diverge; a state of one completion only has no effect. ω = 0 equals `grpo`, and so do completions
+    that diverge at their first token, except for that token; completions whose states are all shared have (1 + ω) times
+    `grpo`. The paper's steps are turns in an environment with γ = 0.95; per token that would discount the end of a
+    completion away, so the default here is 1.
 
-    Rewards are [N], which come with the last token, or [N, L]; a row with a NaN has no effect. Needs the rollout's
-    tokens.
+    Rewards are [N], added to the last token, or [N, L]; a row with a NaN has no effect. Needs the rollout's tokens.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:
@@ -44,7 +43,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 
 
 def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
-    """(x - mean) / (std + ε) over the values with the same key; 0 where there is no other."""
+    """(x - mean) / (std + ε) over the values with the same key; 0 if there is no other."""
     statistics = groups(values, key)
     return masked_advantages(
         (values - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, values
@@ -52,7 +51,7 @@ def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float)
 
 
 def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]) -> Int[Tensor, "N L"]:
-    """Numbers of states: equal where two completions of a group had the same text before the column's token."""
+    """Number the states: equal if two completions of a group have the same text before the column's token."""
     state_ids, before, used = torch.zeros_like(tokens), torch.unique(group, return_inverse=True)[1], 0
     for column in range(tokens.shape[1]):
         state_ids[:, column] = before + used

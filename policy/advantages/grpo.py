@@ -1,4 +1,4 @@
-"""A completion against the mean of its group, in units of the group's standard deviation."""
+"""GRPO: a completion relative to its group's mean, in units of the group's standard deviation."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,8 +10,8 @@ from ..types import AdvantageEstimator, Rollout
 def grpo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = (r_i - mean_j r_j) / (std_j r_j + ε)                         Shao et al. 2024, arXiv:2402.03300, sec. 4.1.2
 
-    The paper leaves std's denominator open; like TRL we take G - 1 and ε = 1e-4. A group of equal rewards has advantage
-    exactly 0.
+    The paper does not state the std's denominator; like TRL we use G - 1 and ε = 1e-4. Groups of equal rewards have
+    advantage exactly 0.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

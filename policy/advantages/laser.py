@@ -1,4 +1,4 @@
-"""The verifier's verdict and what the policy itself thinks of its completion, made comparable and added."""
+"""LaSeR: sum of the normalised verifier's reward and the policy's own last-token self-reward."""
 
 from collections.abc import Sequence
 
@@ -20,13 +20,13 @@ def laser(
 ) -> AdvantageEstimator:
     """A_i = w_1 z(r_i) + w_2 z(clip(s_i, 0, 1)),   s_i = β (ℓ_i - c)          LaSeR: Yang et al. 2025, arXiv:2510.14943
 
-    Rewards are [N, 2]: the verifier's r, and ℓ = log π(z | x, y), nats, of one fixed unused token z behind the
-    completion. z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the start policy's mean ℓ: -23 for
-    Qwen, -25 for OctoThinker in the released code; β = 0.1. Of a completion that was cut off s is 0. Where std of s is
-    at most `spread` in a group, z(r) stands for it too, as in the released code. `weights` are those of --weight, 0.9
-    and 0.1 unless told; (1, 0) is `grpo`. A row that misses either has no effect.
+    Rewards are [N, 2]: the verifier's r, and ℓ = log π(z | x, y) in nats of a fixed unused token z after the
+    completion. z(x) = (x - mean) / (std + ε) within the group. c = `reference` is the initial policy's mean ℓ: -23 for
+    Qwen, -25 for OctoThinker in the released code; β = 0.1. For truncated completions s is 0. If the std of s is at
+    most `spread` in a group, z(r) replaces z(s), as in the released code. `weights` are those of --weight, 0.9 and 0.1
+    by default; (1, 0) equals `grpo`. A row without one of the two rewards has no effect.
 
-    The policy learns to say s: `self_reward_error`.
+    The policy is trained to predict s with `self_reward_error`.
     """
     shares = [0.9, 0.1] if weights is None else list(weights)
     if len(shares) != 2:
@@ -54,17 +54,17 @@ def laser(
 
 
 def self_reward(log_ratio: Float[Tensor, " N"], beta: float, reference: float) -> Float[Tensor, " N"]:
-    """s = β (ℓ - c): near the verdict, once it is learnt; ranks completions at test time for one token more each."""
+    """s = β (ℓ - c): approximates the verdict after training; ranks completions at test time for one token each."""
     return beta * (log_ratio - reference)
 
 
 def self_reward_error(
     score: Float[Tensor, " N"], verdict: Float[Tensor, " N"], finished: Float[Tensor, " N"]
 ) -> Float[Tensor, " N"]:
-    """(s_i - r_i)² n / (2 n_r) of completions that ended by themselves, 0 of others; n_r of them have the verdict r.
+    """(s_i - r_i)² n / (2 n_r) for completions that ended by themselves, 0 for others; n_r of them have the verdict r.
 
-    Right and wrong completions weigh the same in its mean over the n, however rare one of them is. `finished` is 0 or
-    1.
+    In its mean over the n, correct and wrong completions have the same total weight, however rare one of them is.
+    `finished` is 0 or 1.
     """
     counted = finished * (verdict == 1), finished * (verdict == 0)
     number = finished.sum()

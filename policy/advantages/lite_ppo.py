@@ -1,4 +1,4 @@
-"""A completion against the mean of its group, in units of the whole batch's standard deviation."""
+"""Lite PPO: a completion relative to its group's mean, in units of the whole batch's standard deviation."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,8 +10,8 @@ from ..types import AdvantageEstimator, Rollout
 def lite_ppo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
     """A_i = (r_i - mean_group r) / (std_batch r + ε)                     "Tricks or Traps" 2025, arXiv:2508.08221
 
-    The paper goes with a token mean and PPO's clip. std has N - 1 below it and is that of all rewards of the step, of
-    rows that count.
+    The paper combines it with a token mean and PPO's clip. std uses N - 1 and is over all rewards of the step's valid
+    rows.
     """
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:

@@ -1,4 +1,4 @@
-"""A verdict as the weight of log π, such that a verifier's false negatives cancel."""
+"""Forward noise correction: weights of log π from verdicts, unbiased under a verifier's false negatives."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,10 +10,10 @@ from ..types import AdvantageEstimator, Rollout
 def noise_forward(*, false_negative: float) -> AdvantageEstimator:
     """A_i = ρ1 for a verdict of 1, ρ1 - 1 for 0                               Cai et al. 2025, arXiv:2510.00915
 
-    ρ1 = P(verdict 0 | right) in [0, 1]. Over the verifier's noise the weight's mean is 0 for a right completion and
-    -(1 - ρ0 - ρ1) for a wrong one, so only ρ1 has to be known. It is no baseline of a group: centred, it would vanish
-    (the weight is r - (1 - ρ1)). ρ1 = 0 pushes wrong completions down and right ones nowhere; ρ1 = 1/2 is REINFORCE
-    with rewards of ±1/2.
+    ρ1 = P(verdict 0 | right) in [0, 1]. In expectation over the verifier's noise the weight is 0 for a right completion
+    and -(1 - ρ0 - ρ1) for a wrong one, so only ρ1 has to be known. It must not be centred by group, which would cancel
+    it (the weight is r - (1 - ρ1)). ρ1 = 0 makes wrong completions less likely and leaves right ones; ρ1 = 1/2 is
+    REINFORCE with rewards of ±1/2.
     """
     if not 0 <= false_negative <= 1:
         raise ValueError(f"noise_forward: false_negative is a rate in [0, 1], got {false_negative}")

@@ -1,4 +1,4 @@
-"""What follows a token, in units of the whole batch; no groups."""
+"""REINFORCE++: returns of tokens, normalised over the whole batch without groups."""
 
 import torch
 from jaxtyping import Float
@@ -13,9 +13,9 @@ from ..types import AdvantageEstimator, Rollout, TokenEstimator
 def reinforce_pp(*, gamma: float = 1.0, epsilon: float = 1e-8) -> AdvantageEstimator:
     """A_t = norm_batch(Σ_{s>=t} γ^{s-t} r_s)                              REINFORCE++: Hu 2025, arXiv:2501.03262
 
-    norm_batch over all completion tokens of the step, so that long completions weigh more in mean and standard
-    deviation. The paper's KL penalty is part of the token rewards [N, L]; rewards [N] come with the completion's last
-    token. A row with a NaN has no effect.
+    norm_batch is over all completion tokens of the step, so long completions have more weight in mean and standard
+    deviation. The paper's KL penalty is part of the token rewards [N, L]; rewards [N] are added to the completion's
+    last token. A row with a NaN has no effect.
     """
 
     def estimate(rewards: Float[Tensor, "N ..."], rollout: Rollout) -> Float[Tensor, "N L"]:

@@ -1,4 +1,4 @@
-"""A completion against the mean of its group's others."""
+"""RLOO: a completion relative to the mean of the others in its group."""
 
 from jaxtyping import Float
 from torch import Tensor

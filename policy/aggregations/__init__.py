@@ -1,6 +1,6 @@
-"""How much every token weighs in the loss: weights [N, L] that `kernels.policy_loss` adds up with.
+"""Aggregations: token weights [N, L] in the loss, with which `kernels.policy_loss` sums tokens.
 
-`completions` and `tokens` count those that the weights' sum of 1 is spread over: those of the whole optimisation step,
-over all its micro-batches and processes. A mean over a micro-batch would weigh a step's tokens by the company they
-happen to be in.
+`completions` and `tokens` are the totals over which a sum of 1 is spread: those of the complete optimizer step, over
+all micro-batches and processes. A mean per micro-batch would make a token's weight depend on the other completions in
+its micro-batch.
 """

@@ -1,4 +1,4 @@
-"""Every completion alike, so that a long completion's tokens weigh less."""
+"""Mean over completions: every completion has the same weight, so tokens of long ones have less."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Every token alike, whatever the lengths of the step's completions."""
+"""Fixed length: every token has the same weight, independent of the lengths of the step's completions."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Every token alike."""
+"""Token mean: every token has the same weight."""
 
 from jaxtyping import Bool, Float
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Rewards of a step's completions -> what the loss is made of: advantages, token weights, and how they came about."""
+"""Algorithm of policy training: from a step's rewards to advantages and token weights, with every stage recorded."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -32,17 +32,17 @@ class Penalty:
     corrected: bool = False
 
     def __post_init__(self) -> None:
-        """Only known places."""
+        """Raise `ValueError` for an unknown place."""
         if self.place not in PENALTY_LEVELS:
             raise ValueError(f"the KL penalty is in one of {', '.join(PENALTY_LEVELS)}, got {self.place!r}")
 
     @property
     def in_reward(self) -> bool:
-        """Whether rewards depend on it."""
+        """Whether the penalty is part of the rewards."""
         return self.beta != 0 and self.place != "loss"
 
     def cost(self, rollout: Rollout) -> Float[Tensor, "N L"]:
-        """β k of every token, 0 outside the completions."""
+        """Return β k of every token, 0 outside completions."""
         if rollout.logprobs is None or rollout.base is None:
             raise ValueError("a KL penalty in the reward needs the rollout's log-probabilities under policy and base")
         kl = divergence(self.kind, rollout.logprobs.flatten(), rollout.base.flatten())
@@ -55,50 +55,49 @@ def rewards_by_token(rewards: Rewards, penalty: Penalty) -> bool:
 
 
 class Scored(NamedTuple):
-    """Everything that became of a step's rewards."""
+    """All stages from a step's rewards to its advantages."""
 
     rewards: dict[str, Rewards]
     """By stage: `sources`, then each transform."""
     total: Float[Tensor, " N"]
-    """Σ_k w_k r_k after the transforms, before any KL; NaN where it is missing."""
+    """Σ_k w_k r_k after the transforms, before any KL; NaN if missing."""
     earned: Float[Tensor, "N ..."]
-    """The total less any KL in a reward, [N]; [N, L] where tokens have rewards, with the total at the last token."""
+    """Total minus any KL in the reward, [N]; [N, L] if tokens have rewards, with the total at the last token."""
     terminal: bool
-    """Whether `total` is a reward for the completion as a whole; otherwise only its steps have rewards."""
+    """Whether `total` is a reward of the completion as a whole; otherwise only its steps have rewards."""
     advantages: dict[str, Tensor]
-    """By stage: `estimate` [N] or [N, L], then each transform; the last is trained on."""
+    """By stage: `estimate` [N] or [N, L], then each transform; the last is used for training."""
     weights: Float[Tensor, "N L"]
-    """Of the loss: aggregation times the scheduler's; 0 outside the completions and for completions without a
-    reward."""
+    """Token weights in the loss: aggregation times scheduler; 0 outside completions and for missing rewards."""
 
     @property
     def advantage(self) -> Float[Tensor, "N L"]:
-        """The last stage, for every token."""
+        """The last stage, expanded to tokens."""
         last = [*self.advantages.values()][-1]
         return last if last.dim() == 2 else last[:, None].expand_as(self.weights)
 
 
 @dataclass
 class Algorithm:
-    """A policy-gradient method as its formulas; `state` is what they remember between steps."""
+    """A policy-gradient method, composed of its formulas; `state` is their state between steps."""
 
     advantage: AdvantageEstimator
     rule: ClipRule | CompletionLoss
-    """Or a loss of whole completions."""
+    """Clip rule, or a loss of whole completions."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
-    """w_k of the reward's components; the others are only watched. None given: 1 for every source's component."""
+    """w_k of the reward components; others are only monitored. Empty: 1 for every component."""
     apart: bool = False
-    """The estimator is given the components [N, K] that have a share instead of their sum."""
+    """Whether the estimator gets the components [N, K] with a share instead of their sum."""
     penalty: Penalty = field(default_factory=Penalty)
     entropy: float = 0.0
-    """Weight of the policy's entropy, which the loss rewards."""
+    """Weight of the entropy bonus in the loss."""
     reward_transforms: Mapping[str, Transform] = field(default_factory=dict)
     advantage_transforms: Mapping[str, Transform] = field(default_factory=dict)
     scheduler: Scheduler | None = None
 
     def __post_init__(self) -> None:
-        """A wrong order of stages is refused before anything runs, and so is a KL that is not used."""
+        """Raise `ValueError` for transforms in the wrong order, and for a KL that would have no effect."""
         if self.apart and self.penalty.in_reward:
             raise ValueError(
                 "an estimator that is given the components apart reads no KL in a reward; put it in the loss"
@@ -113,30 +112,30 @@ class Algorithm:
 
     @property
     def reads(self) -> set[str]:
-        """Fields of the rollout that some formula wants."""
+        """Fields of the rollout that the formulas require."""
         made = (*self.reward_transforms.values(), *self.advantage_transforms.values())
         others = (*getattr(self.advantage, "reads", ()), *getattr(self.scheduler, "reads", ()))
         return {name for formula in made for name in formula.reads} | {*others}
 
     @property
     def gamma(self) -> float:
-        """Discount of later rewards in the advantages; 1 where they are of whole completions."""
+        """Discount of later rewards in the advantages; 1 for estimators on whole completions."""
         return self.advantage.gamma if isinstance(self.advantage, TokenEstimator) else 1.0
 
     @property
     def state(self) -> dict[str, Any]:
-        """JSON-able; a copy."""
+        """JSON-serializable copy of the formulas' state."""
         held = {"rewards": self._rewards.state, "advantages": self._advantages.state, "scheduler": self._scheduled}
         return copy.deepcopy(held)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint's state."""
+        """Load the state from a checkpoint."""
         self._rewards.load(state["rewards"])
         self._advantages.load(state["advantages"])
         self._scheduled = state["scheduler"]
 
     def __call__(self, rewards: Rewards, rollout: Rollout) -> Scored:
-        """One step; the state moves on."""
+        """Compute one step; the state advances."""
         rewards_by_stage = {"sources": rewards, **dict(self._rewards(rewards, rollout))}
         last = [*rewards_by_stage.values()][-1]
         shares = self.shares or dict.fromkeys(rewards.names, 1.0)
@@ -155,7 +154,7 @@ class Algorithm:
     def _seen(
         self, rewards: Rewards, trained: Sequence[str], earned: Float[Tensor, "N ..."], total: Float[Tensor, " N"]
     ) -> Tensor:
-        """Return what the estimator reads: [N], [N, K] apart, or [N, L] if it is of tokens and they have rewards."""
+        """Return the estimator's input: [N], [N, K] if `apart`, or [N, L] for a token estimator and token rewards."""
         if self.apart:
             if rewards.steps is not None:
                 raise ValueError(
@@ -167,7 +166,7 @@ class Algorithm:
         return torch.where(total.isnan(), total, earned.sum(1))
 
     def _earned(self, rewards: Rewards, total: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, "N ..."]:
-        """Return the rewards of completions [N], or of tokens [N, L] where there are any."""
+        """Return rewards of completions [N], or of tokens [N, L] if there are any."""
         if self.penalty.in_reward and self.penalty.place == "completion":
             total = total - self.penalty.cost(rollout).sum(1)
         tokens = [] if rewards.steps is None else [rewards.steps.nan_to_num(0)]
@@ -178,7 +177,7 @@ class Algorithm:
         return at_last_token(total, rollout.response) + torch.where(rollout.response, torch.stack(tokens).sum(0), 0)
 
     def _check_levels(self, stages: Mapping[str, Tensor], *, token_rewards: bool) -> None:
-        """Refuse advantages of tokens where their rewards were summed, or where the loss is of whole completions."""
+        """Refuse token advantages if token rewards were summed, or if the loss is of whole completions."""
         of_tokens = next((name for name, advantage in stages.items() if advantage.dim() == 2), None)
         if token_rewards and of_tokens == "estimate" and not isinstance(self.advantage, TokenEstimator):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Several transforms, one after the other."""
+"""Chains of transforms."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ STAGES = {1: "groups as a whole", 2: "answers", 3: "completions to tokens", 4: "
 
 
 class Composed:
-    """Transforms of one slot in their order, by name; `state` is JSON-able and belongs in the checkpoint."""
+    """Transforms of one slot in order, by name; `state` is JSON-serializable and part of the checkpoint."""
 
     def __init__(self, slot: str, transforms: Mapping[str, Transform]):
         for name, transform_ in transforms.items():
@@ -26,7 +26,7 @@ class Composed:
         self.state: dict[str, State] = {name: dict(transform.start) for name, transform in transforms.items()}
 
     def __call__(self, x: Any, rollout: Rollout) -> list[tuple[str, Any]]:
-        """What x is after each transform, by name; the last is the result. Nothing for no transforms."""
+        """Return x after each transform, by name; the last is the result. Empty without transforms."""
         stages = []
         for name, transform in self.transforms.items():
             self.state[name], x = transform.change(self.state[name], x, rollout)
@@ -34,14 +34,14 @@ class Composed:
         return stages
 
     def load(self, state: Mapping[str, State]) -> None:
-        """Go on from a checkpoint's state; it has to be of the same transforms."""
+        """Load the state from a checkpoint; it must be of the same transforms."""
         if [*state] != [*self.transforms]:
             raise ValueError(f"the state is of {', '.join(state)}, the transforms are {', '.join(self.transforms)}")
         self.state = {name: dict(transform_state) for name, transform_state in state.items()}
 
 
 def weighted_sum(values: Any, weights: Sequence[float]) -> Any:
-    """Σ_k w_k r_k of rewards [N, K]; NaN where a component of a weight other than 0 is missing."""
+    """Σ_k w_k r_k of rewards [N, K]; NaN if a component with non-zero weight is missing."""
     if len(weights) != values.shape[1]:
         raise ValueError(f"{len(weights)} weights for {values.shape[1]} rewards; give one for each")
     used = [index for index, weight in enumerate(weights) if weight]

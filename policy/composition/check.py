@@ -1,4 +1,4 @@
-"""A composition of formulas, run once on a made-up rollout: what cannot work is refused before the first step."""
+"""Check of a composition of formulas on a made-up rollout, before the first training step."""
 
 import functools
 import warnings
@@ -15,34 +15,34 @@ from ..types import Rewards, Rollout, TokenEstimator, Transform
 from .algorithm import Algorithm, Scored
 from .completion_losses import completion_loss_inputs, shares_and_slopes
 
-GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens of a completion, completions of a group
+GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens per completion, completions per group
 
 
 class RunInputs(NamedTuple):
-    """What a run has for its formulas."""
+    """Inputs that a run provides to its formulas."""
 
     names: tuple[str, ...]
-    """Of the reward components."""
+    """Names of the reward components."""
     sizes: Sequence[int]
-    """Completions in a group, in training and in evaluation."""
+    """Completions per group, in training and in evaluation."""
     fields: Collection[str]
-    """Fields of `Rollout` that are computed, beside those that every rollout has."""
+    """Fields of `Rollout` that are computed, besides the required ones."""
     ensembles: Collection[str] = ()
-    """Components that come from several members."""
+    """Components of sources with several members."""
     watched: Collection[str] = ()
-    """Components that are not trained on."""
+    """Components that are monitored but not trained on."""
     process_rewards: bool = False
-    """Whether steps have rewards of their own."""
+    """Whether steps have process rewards."""
 
 
 def check_composition(algorithm: Algorithm, inputs: RunInputs) -> None:
-    """Refuse a composition that fails, or that returns a wrong shape or a number that is not finite, in one sentence.
+    """Raise `UsageError` for a composition that fails, or returns a wrong shape or a number that is not finite.
 
-    The made-up completions have rewards that differ, that are tied and that are missing; one group has a single reward,
-    another none, and one completion is truncated. Neither the algorithm's state nor the global random numbers change.
+    The made-up rewards include different, tied and missing ones; one group has a single reward, another none, and one
+    completion is truncated. Neither the algorithm's state nor the global random state changes.
     """
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is made up is no reason to warn of
+        warnings.simplefilter("ignore")  # warnings about made-up values would mislead
         for size in sorted({min(size, LARGEST - size % 2) for size in inputs.sizes}):
             try:
                 _run_once(algorithm, inputs, size)
@@ -62,11 +62,11 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
         _check_loss(algorithm.rule, scored, rollout, size)
 
 
-# ---- what is made up ----
+# ---- made-up inputs ----
 
 
 def made_up_rollout(size: int, fields: Collection[str]) -> Rollout:
-    """Return groups of completions of 1 to 3 tokens, one of them truncated, with the wanted fields."""
+    """Return groups of completions of 1 to 3 tokens, one of them truncated, with the requested fields."""
     N = GROUPS * size
     number = torch.arange(N * LONGEST).view(N, LONGEST)
     response = torch.arange(LONGEST) < 1 + torch.arange(N)[:, None] % LONGEST
@@ -103,11 +103,11 @@ def made_up_rewards(size: int, inputs: RunInputs) -> Rewards:
     return Rewards(values, inputs.names, steps, members)
 
 
-# ---- what formulas return ----
+# ---- checks of results ----
 
 
 def _guarded_algorithm(algorithm: Algorithm, N: int, L: int) -> Algorithm:
-    """Return a copy in its first state whose formulas' results are checked."""
+    """Return a copy in its initial state whose formulas' results are checked."""
     of_completions = functools.partial(_check_tensor, shapes=((N,),))
     of_tokens = functools.partial(_check_tensor, shapes=((N, L),))
     of_both = functools.partial(_check_tensor, shapes=((N,), (N, L)))
@@ -133,7 +133,7 @@ def _guarded_transforms(transforms: Any, check: Callable[[Any], str]) -> dict[st
 
 
 def _guarded(name: str, formula: Any, check: Callable[[Any], str]) -> Any:
-    """Return the formula with its errors as sentences, and with an error where `check` finds something wrong."""
+    """Return the formula with errors as sentences, which also raises if `check` finds a problem in its result."""
 
     @functools.wraps(formula)
     def run(*arguments: Any) -> Any:
@@ -141,7 +141,7 @@ def _guarded(name: str, formula: Any, check: Callable[[Any], str]) -> Any:
             result = formula(*arguments)
         except ValueError:
             raise
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # user functions raise arbitrary errors
             reason = (str(error).strip().splitlines() or [""])[0]
             raise ValueError(f"{name} fails on a made-up rollout ({type(error).__name__}: {reason})") from error
         if problem := check(result):
@@ -172,7 +172,7 @@ def _check_rewards(result: Any, N: int) -> str:
 
 
 def _of_pair(check: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Return the check of the second of a state and a result."""
+    """Return a check of the result in a pair of state and result."""
 
     def of_pair(result: Any) -> str:
         if not (isinstance(result, tuple) and len(result) == 2):
@@ -183,7 +183,7 @@ def _of_pair(check: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _check_loss(rule: Any, scored: Scored, rollout: Rollout, size: int) -> None:
-    """Run a loss of whole completions, with what the trainer would give it."""
+    """Run a loss of whole completions on the inputs that the trainer would provide."""
     logprob, N = torch.where(rollout.response, -1.0, 0.0), len(rollout.finished)
     inputs = {"advantages": scored.advantage.float(), "row": torch.arange(N)}
     if rollout.base is not None:

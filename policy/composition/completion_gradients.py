@@ -1,4 +1,4 @@
-"""The gradient of a loss that compares completions of several micro-batches, processes or optimizer steps."""
+"""Gradient of losses that compare completions across micro-batches, processes or optimizer steps."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> None:
-    """Add to every micro-batch what its completions contribute to the loss over all of them: its value and slopes.
+    """Add to every micro-batch its completions' values and slopes in the loss over all of them.
 
-    They are those of the present weights, so they are needed once in every optimizer step; it costs one more forward
-    over all micro-batches, without a gradient.
+    They hold for the current weights, so they are computed once per optimizer step, at the cost of one additional
+    forward pass over all micro-batches without gradient.
     """
     parts, weights = [], []
     for batch in micro_batches:
@@ -38,7 +38,7 @@ def attach_slopes(trainer: "PolicyTrainer", micro_batches: Sequence[Batch]) -> N
 def completions_of(
     trainer: "PolicyTrainer", logprob: Tensor, rows: CompletionBatch, weights: Tensor, inputs: Batch
 ) -> CompletionLossInputs:
-    """Return what a loss of whole completions reads of a micro-batch; groups are numbered over all processes."""
+    """Return the inputs of a loss of whole completions for a micro-batch; groups are numbered over all processes."""
     args, row = trainer.args, inputs["row"]
     local_rows = (
         args.per_device_train_batch_size * int(args.steps_per_generation or 1) if trainer.model.training else len(row)

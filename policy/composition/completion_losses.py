@@ -12,36 +12,35 @@ from ...kernels.policy_loss import ClipRule
 
 
 class CompletionLossInputs(NamedTuple):
-    """The inputs of a loss of whole completions: one micro-batch's."""
+    """Inputs of a loss of whole completions, for one micro-batch."""
 
     logprob: Float[Tensor, " N"]
-    """Σ_t log π(y_t) over the completion's tokens, nats; the loss's gradient goes here."""
+    """Σ_t log π(y_t) over the completion's tokens, in nats; gradients flow through it."""
     old: Float[Tensor, " N"]
-    """The same under the policy that wrote the completion."""
+    """The same under the policy that generated the completion."""
     advantage: Float[Tensor, " N"]
     """NaN: the completion has no loss."""
     group: Int[Tensor, " N"]
-    """Completions of one prompt share a number. A `PerCompletionLoss` may see some of them, any other loss sees all."""
+    """Index of the prompt's group. A `PerCompletionLoss` may get part of a group, other losses get all of it."""
     length: Int[Tensor, " N"]
-    """Tokens."""
+    """Number of tokens."""
     index: Int[Tensor, " N"]
-    """Position in its group, from 0."""
+    """Index within the group, from 0."""
     size: int
-    """Completions in a group."""
+    """Completions per group."""
     updates: int = 0
-    """Optimizer steps that were made since the completions were written."""
+    """Optimizer steps since the completions were generated."""
     base: Float[Tensor, " N"] | None = None
-    """Σ_t log π(y_t) under the reference, where it is read."""
+    """Σ_t log π(y_t) under the reference policy, if it is computed."""
 
 
 CompletionLoss = Callable[[CompletionLossInputs], Tensor]
-"""-> [N], which the completions' weights are multiplied with. It may compare the completions of a group, as `p3o`
-does."""
+"""Returns losses [N], which are multiplied by the completions' weights; may compare completions of a group (`p3o`)."""
 
 
 @dataclass(frozen=True)
 class PerCompletionLoss:
-    """A loss whose value for a completion depends on that completion alone, so that micro-batches are read apart."""
+    """A loss that depends only on the completion itself, so that micro-batches can be processed independently."""
 
     compute: CompletionLoss
 
@@ -51,12 +50,12 @@ class PerCompletionLoss:
 
 
 def compares_completions(rule: ClipRule | CompletionLoss) -> bool:
-    """Return whether the loss of a completion may depend on the others of its group."""
+    """Return whether the loss of a completion may depend on others of its group."""
     return not isinstance(rule, ClipRule | PerCompletionLoss)
 
 
 def joined(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:
-    """Concatenate the completions of several micro-batches, and `gather` those of all processes."""
+    """Concatenate the completions of several micro-batches, and gather those of all processes."""
     columns = zip(*parts, strict=True)
     return CompletionLossInputs(
         *(gather(torch.cat(column)) if isinstance(column[0], Tensor) else column[0] for column in columns)
@@ -68,8 +67,8 @@ def shares_and_slopes(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Return w_i L_i of every completion i, and d_i = ∂(Σ_j w_j L_j) / ∂ log π(y_i).
 
-    The loss sees the policy through the log π(y_i) alone, so that its gradient is Σ_i d_i ∇ log π(y_i): once the d_i
-    are known every completion may be read in a micro-batch of its own.
+    The loss depends on the policy only through the log π(y_i), so its gradient is Σ_i d_i ∇ log π(y_i): given the d_i,
+    every completion can be in a separate micro-batch.
     """
     with torch.enable_grad():
         logprob = completions.logprob.detach().requires_grad_()
@@ -83,12 +82,13 @@ def shares_and_slopes(
 def completion_loss(
     rule: CompletionLoss, completions: CompletionLossInputs, weight: Float[Tensor, " N"], inputs: Mapping[str, Tensor]
 ) -> Float[Tensor, ""]:
-    """Return Σ_i w_i L_i of a micro-batch, with the gradient that its completions have in the whole step's loss.
+    """Return Σ_i w_i L_i of a micro-batch, with the gradient of its completions in the loss of the complete step.
 
-    Where the loss compares completions, `inputs` has what `completion_slopes.attach_slopes` computed.
+    If the loss compares completions, `inputs` has the results of `completion_gradients.attach_slopes`.
     """
     if "loss_slope" not in inputs:
         return (weight * rule(completions)).sum()
+    # zero in value; its gradient is that of log π(y_i)
     moved = completions.logprob - completions.logprob.detach()
     return (inputs["loss_share"] + inputs["loss_slope"] * moved).sum()
 
@@ -101,7 +101,7 @@ def completion_loss_inputs(
     size: int,
     updates: int,
 ) -> CompletionLossInputs:
-    """Of a micro-batch of the trainer's; a completion that weighs nothing has no advantage."""
+    """Return the inputs for a micro-batch of the trainer; completions with weight 0 have a NaN advantage."""
     logprob_sum, old, base = (logprob * response).sum(1), inputs.get("old_per_token_logps"), inputs.get("base")
     return CompletionLossInputs(
         logprob_sum,
@@ -117,9 +117,9 @@ def completion_loss_inputs(
 
 
 def n_own_completions(size: int, agents: int) -> int:
-    """How many completions of a group, its first ones, are by the policy that learns; the others are its partners'.
+    """Return the number of a group's completions, its first ones, by the policy itself; the others are its partners'.
 
-    A group that the agents cannot share evenly is the learner's alone, as in an evaluation.
+    In a group that the agents cannot share evenly all are its own, as in evaluation.
 
     >>> n_own_completions(8, 2), n_own_completions(1, 2)
     (4, 1)

@@ -1,4 +1,4 @@
-"""Sums over the completions to one prompt: what most advantages are made of."""
+"""Statistics over groups of completions of one prompt, on which most advantages are based."""
 
 from typing import NamedTuple
 
@@ -13,15 +13,15 @@ class Groups(NamedTuple):
     """Statistics of every row's group, over the rows with a reward; float64."""
 
     valid: Bool[Tensor, " N"]
-    """Whether the row has a reward, and another row of its group has one."""
+    """Whether the row and at least one other row of its group have a reward."""
     number: Float[Tensor, " N"]
     mean: Float[Tensor, " N"]
     variance: Float[Tensor, " N"]
-    """Σ (r - mean)² / (number - 1); exactly 0 where all rewards are equal."""
+    """Σ (r - mean)² / (number - 1); exactly 0 if all rewards are equal."""
 
 
 def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
-    """Rewards that are NaN have no effect; infinite ones are a `ValueError`."""
+    """Compute group statistics; NaN rewards have no effect, infinite ones raise `ValueError`."""
     check_finite(rewards)
     group_index = torch.unique(group, return_inverse=True)[1]
     known, r = ~rewards.isnan(), rewards.double().nan_to_num(0)
@@ -35,13 +35,13 @@ def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
     mean = total(r * known) / number.clamp_min(1)
     ends = [torch.zeros_like(r).scatter_reduce(0, group_index[known], r[known], how, include_self=False)[group_index]
             for how in ("amin", "amax")]  # fmt: skip
-    mean = torch.where(ends[0] == ends[1], ends[0], mean)  # equal rewards differ from their mean by rounding alone
+    mean = torch.where(ends[0] == ends[1], ends[0], mean)  # no rounding error if all rewards are equal
     variance = total(torch.where(known, (r - mean).square(), 0)) / (number - 1).clamp_min(1)
     return Groups(known & (number > 1), number, mean, variance)
 
 
 def check_finite(rewards: Tensor) -> None:
-    """Infinite rewards are a `ValueError` that names the first."""
+    """Raise a `ValueError` that names the first infinite reward, if there is one."""
     if rewards.isinf().any():
         location = tuple(rewards.isinf().nonzero()[0].tolist())
         raise ValueError(
@@ -50,17 +50,17 @@ def check_finite(rewards: Tensor) -> None:
 
 
 def as_float(rewards: Tensor) -> Tensor:
-    """Return rewards that are integers or booleans as float64, so that what is made of them is not truncated."""
+    """Return integer or boolean rewards as float64, so that derived values are not truncated."""
     return rewards if rewards.is_floating_point() else rewards.double()
 
 
 def masked_advantages(advantages: Float[Tensor, " N"], valid: Bool[Tensor, " N"], like: Tensor) -> Float[Tensor, " N"]:
-    """0 where a row does not count; in the rewards' dtype, or float64 where that is of integers."""
+    """Return advantages with 0 for rows that are not valid; in the rewards' dtype, or float64 for integers."""
     return torch.where(valid, advantages, 0).to(as_float(like).dtype)
 
 
 def standardised(x: Float[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
-    """(x - mean) / (std + ε) with Bessel's correction; all 0 where all are equal or there is one."""
+    """(x - mean) / (std + ε) with Bessel's correction; all 0 if all are equal or there is only one."""
     if len(x) < 2 or bool(x.min() == x.max()):
         return torch.zeros_like(x)
     return (x - x.mean()) / (x.std() + epsilon)

@@ -1,4 +1,4 @@
-"""Completions as rows [N, L] in which some positions are the completion's own."""
+"""Completions as rows [N, L] with a mask of the completion's own positions."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -6,33 +6,33 @@ from torch import Tensor
 
 
 def bounds_of_rows(rows: Float[Tensor, "N L"]) -> Int[Tensor, " _"]:
-    """Every row as one packed sequence of the flattened tensor."""
+    """Return the bounds of all rows, as packed sequences in the flattened tensor."""
     N, L = rows.shape
     return torch.arange(0, N * L + 1, L, device=rows.device) if L else torch.zeros(N + 1, dtype=torch.long)
 
 
 def last_token(response: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L"]:
-    """The completion's last position; nowhere in an empty completion."""
-    left = response.flip(1).cumsum(1).flip(1)  # tokens from here on
+    """Return a mask of each completion's last own position; empty for an empty completion."""
+    left = response.flip(1).cumsum(1).flip(1)  # number of own tokens from this position on
     return response & (left == 1)
 
 
 def behind(response: Bool[Tensor, "N L"]) -> Int[Tensor, " N"]:
-    """Return the column behind the last of a completion's own tokens, 0 for an empty one."""
+    """Return the column after the last of a completion's own tokens, 0 for an empty one."""
     columns = torch.arange(1, response.shape[1] + 1, device=response.device)
     return (response * columns).amax(1)
 
 
 def own_first(response: Bool[Tensor, "N L"]) -> Int[Tensor, "N L"]:
-    """Return the order of columns in which a completion's own tokens come first, as they follow each other.
+    """Return the order of columns in which a completion's own tokens come first, in their order.
 
-    Where a tool wrote in between, they do not stand together.
+    They are not contiguous if a tool wrote in between.
     """
     return (~response).byte().sort(dim=1, stable=True).indices
 
 
 def at_last_token(rewards: Float[Tensor, "N ..."], response: Bool[Tensor, "N L"]) -> Float[Tensor, "N L"]:
-    """Rewards of completions [N] where the completions end; rewards of tokens [N, L] as they are."""
+    """Return completion rewards [N] at the completions' last tokens; token rewards [N, L] unchanged."""
     if rewards.dim() == 2:
         return rewards
     return torch.where(last_token(response), rewards[:, None], 0)

@@ -1,1 +1,1 @@
-"""Which kinds of prompts come next; one file per rule."""
+"""Curricula: shares of the kinds of prompts in the next step; one module per rule."""

@@ -1,4 +1,4 @@
-"""Which source of prompts to train on next: the one that taught most of late, or was hardly tried."""
+"""DUMP: prompt sources with high recent advantages or few completions are sampled more often (UCB)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from .sec import boltzmann
 def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
     """p_d = softmax((mean|A|_d + sqrt(2 ln(N + 1) / (n_d + 1))) / τ)           DUMP: Wang et al. 2025, arXiv:2504.09710
 
-    mean|A| is over the source's last `window` completions, which has to be given, as the paper's could not be read; n_d
-    counts all its completions so far and N those of all sources. A source without completions has a mean of 0 and the
-    largest bonus. The sources are those that were ever named; τ = `temperature` > 0. The state is, by source, the
+    mean|A| is over the source's last `window` completions, which has no default because the paper's value is not known
+    to us; n_d is the number of its completions so far and N that of all sources. A source without completions has mean
+    0 and the largest bonus. Sources are added when first named; τ = `temperature` > 0. The state is, by source, the
     recent |A| and the count.
     """
     if window < 1 or temperature <= 0:
@@ -34,7 +34,7 @@ def dump(*, window: int, temperature: float = 0.1) -> Curriculum:
 
 
 def upper_bound(recent: Sequence[float], seen: int, everything: int) -> float:
-    """The mean and its bonus.
+    """Return the mean plus the exploration bonus.
 
     >>> upper_bound([0.25, 0.75], 3, 0)
     0.5

@@ -1,4 +1,4 @@
-"""Which kind of prompt to train on next: the kind that taught most of late."""
+"""SEC: kinds of prompts with high recent advantages are sampled more often."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from ..types import Curriculum, State
 def sec(*, rate: float, temperature: float) -> Curriculum:
     """Q_c <- α mean|A| + (1 - α) Q_c of the kinds c that were trained on;  p_c = softmax(Q_c / τ)
 
-    SEC: Chen et al. 2025, arXiv:2505.14970. α = `rate` in [0, 1] and τ = `temperature` > 0 have to be given: the
-    paper's could not be read. Q begins at 0; a kind without completions in this step, an empty list, keeps its Q. The
-    kinds are those that were ever named. The state is Q by kind.
+    SEC: Chen et al. 2025, arXiv:2505.14970. α = `rate` in [0, 1] and τ = `temperature` > 0 have no defaults because the
+    paper's values are not known to us. Q starts at 0; a kind without completions in a step (an empty list) keeps its Q.
+    Kinds are added when first named. The state is Q by kind.
     """
     if not 0 <= rate <= 1 or temperature <= 0:
         raise ValueError(f"sec: rate lies in [0, 1] and temperature is above 0, got {rate} and {temperature}")

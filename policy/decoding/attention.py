@@ -1,7 +1,7 @@
-"""Attention of one new token a row on a CPU: two small products for all rows at once.
+"""Attention for decoding one token per row on a CPU: two batched matrix products for all rows.
 
-PyTorch's fused kernel takes rows and heads one after the other there: 16 layers of 4 rows cost 5.5 ms a token, the
-products 1.5 ms (18 heads on 6, 80 positions, two threads).
+PyTorch's fused CPU kernel processes rows and heads one after the other: 16 layers of 4 rows take 5.5 ms per token, the
+two products 1.5 ms (18 query and 6 key heads, 80 positions, two threads).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "rewardlab_one_token"
-UNKNOWN = ("softcap", "position_bias", "cache")  # options that are left to Transformers
+UNKNOWN = ("softcap", "position_bias", "cache")  # options that Transformers' own function handles
 
 
 def attend(
@@ -28,7 +28,7 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """softmax(q kᵀ s + mask) v as [N, L, H, D], H / G heads sharing a key; Transformers' own way where L > 1."""
+    """softmax(q kᵀ s + mask) v as [N, L, H, D], H / G heads per key; for L > 1 Transformers' own function."""
     rows, heads, length, width = query.shape
     if length > 1 or any(options.get(name) is not None for name in UNKNOWN):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
@@ -47,7 +47,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 @contextmanager
 def one_token_attention(models: Sequence[Any]) -> Iterator[None]:
-    """Models on a CPU that would take PyTorch's fused attention take `attend` while this lasts."""
+    """Use `attend` within the context for models on a CPU that otherwise use PyTorch's fused attention."""
     changed = [model for model in models if model.device.type == "cpu" and model.config._attn_implementation == "sdpa"]
     for model in changed:
         model.set_attn_implementation(NAME)

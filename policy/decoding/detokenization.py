@@ -1,25 +1,25 @@
-"""From tokens to text while they come, and when a completion is finished."""
+"""Incremental detokenization, and detection of the end of a completion."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from .requests import Finish, Request
 
-CHARACTER = 4  # tokens that one character may need at most, a byte each
+CHARACTER = 4  # maximum number of tokens for one character: one per byte of UTF-8
 
 
 class TextStream:
-    """Text of a growing row of tokens, each chunk decoded once beside its predecessor."""
+    """Incremental text of a growing token sequence; each chunk is decoded once, together with the previous chunk."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
         self.tokens: list[int] = []
         self.text = ""
-        """Characters that are whole."""
-        self._from = self._read = 0  # the last chunk that became text
+        """Text of complete characters."""
+        self._from = self._read = 0  # bounds of the last decoded chunk
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Read on; the bytes of an unfinished character wait for the rest of it, broken ones do not."""
+        """Append tokens; an incomplete character is held back for up to `CHARACTER` tokens, invalid bytes are not."""
         self.tokens += tokens
         ends = range(len(self.tokens), max(self._read, len(self.tokens) - CHARACTER), -1)
         windows = {end: self.decode(self.tokens[self._from : end]) for end in ends}
@@ -31,18 +31,18 @@ class TextStream:
         self._from, self._read = self._read, end
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text without special tokens."""
+        """Decode tokens without special tokens."""
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 class Reader:
-    """One request's tokens, as they come: when they end, and which part of the text is sure."""
+    """Reads one request's tokens incrementally: detects the end, and returns text that can no longer change."""
 
     def __init__(self, request: Request, tokenizer: Any, eos: frozenset[int], capacity: int):
         self.request = request
         self.finished: Finish | None = None
         self.room = capacity
-        """Tokens that the context has room for."""
+        """Number of tokens that fit into the context."""
         self._stream = TextStream(tokenizer)
         self._eos = frozenset() if request.ignore_eos else eos
         added = tokenizer.get_added_vocab()
@@ -51,16 +51,16 @@ class Reader:
 
     @property
     def tokens(self) -> list[int]:
-        """Everything up to the end."""
+        """All tokens up to the end."""
         return self._stream.tokens
 
     @property
     def budget(self) -> int:
-        """Tokens at most."""
+        """Maximum number of tokens."""
         return min(self.request.max_new_tokens, self.room)
 
     def read(self, tokens: Sequence[int]) -> str:
-        """Take the tokens up to the end, if it is among them; the text that has become sure."""
+        """Append tokens up to the end, if they contain it; return the newly final text."""
         chunk = self._until_end(tokens)
         if self.request.stop:
             self._read_for_stops(chunk)
@@ -69,12 +69,12 @@ class Reader:
         return self._news()
 
     def text(self) -> str:
-        """All of it, without the stop string and what follows."""
+        """Return the full text, without the stop string and what follows."""
         full_text = self._stream.decode(self.tokens)
         return full_text[: self._stop_place(full_text)]
 
     def _until_end(self, tokens: Sequence[int]) -> list[int]:
-        """The part before the end by a token's id or by number."""
+        """Return the tokens before the end, if it is determined by a token id or by the number of tokens."""
         chunk = list(tokens[: self.budget - len(self.tokens)])
         ends = [index for index, token in enumerate(chunk) if token in self._eos or token in self._stop_ids]
         if ends:
@@ -85,7 +85,7 @@ class Reader:
         return chunk
 
     def _read_for_stops(self, chunk: list[int]) -> None:
-        """One token after the other, so that the end does not depend on how many come at once."""
+        """Read token by token, so that the end does not depend on the size of the chunks."""
         longest = max(map(len, self.request.stop))
         for token in chunk:
             before = len(self._stream.text)
@@ -100,7 +100,7 @@ class Reader:
         return min(starts, default=len(text))
 
     def _news(self) -> str:
-        """Text since the last call; what may yet become a stop string is held back."""
+        """Return the text since the last call; a suffix that may become a stop string is held back."""
         text = self.text() if self.finished else self._stream.text
         end = len(text) if self.finished else len(text) - _overlap(text, self.request.stop)
         news, self._given = text[self._given : end], max(self._given, end)
@@ -108,7 +108,7 @@ class Reader:
 
 
 def _overlap(text: str, stops: Sequence[str]) -> int:
-    """How many characters at the end may be the beginning of a stop string.
+    """Return the length of the longest suffix that may be the start of a stop string.
 
     >>> _overlap("one two\\nQ", ["\\nQuestion"])
     2

@@ -1,10 +1,9 @@
-"""Where guided decoding's logits come from: one backbone for base and guide, or a model each.
+"""Engines of guided decoding: logits of base and guide from one shared backbone or from separate models.
 
     log π̃(v | x, y_<t) = log π_base(v | x, y_<t) + w Σ_i α_i log π_i(v | x, y_<t) - log Z
 
-GenARM (arXiv:2410.08193) has a guide π_i for every objective. PARM (arXiv:2505.06274) and UniARM (arXiv:2602.09538)
-have a single guide π_α, which follows the preference itself: a token costs one forward of it for any number of
-objectives.
+GenARM (arXiv:2410.08193) has one guide π_i per objective. PARM (arXiv:2505.06274) and UniARM (arXiv:2602.09538) have a
+single guide π_α that is conditioned on the preference: one forward pass per token for any number of objectives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,26 +35,26 @@ GUIDE = "guide"
 
 
 class Engine(Protocol):
-    """What `decode` needs."""
+    """Interface of an engine that `decode` can use."""
 
     base: DecodingModel
-    """Completions are read with its tokenizer and end as it ends them."""
+    """Completions use its tokenizer and end-of-sequence tokens."""
     guides: tuple[str, ...]
-    """Their names."""
+    """Names of the guides."""
     eos: frozenset[int]
     counters: Counters
 
     def session(self, requests: Sequence[Request]) -> AbstractContextManager[Session]:
-        """A batch, open until its completions are finished. A model serves one session at a time."""
+        """Open a session for a batch; a model can serve only one session at a time."""
         ...
 
 
 class SharedBackbone:
-    """The guide is an adapter on the base: one forward of 2N rows, the base's first, reads every weight once.
+    """The guide is an adapter on the base: one forward pass of 2N rows, the base's first, reads every weight once.
 
-    `encoder` is the base's, where it has another chat template than the guide. `late`: an adapter that begins at
-    decoder layer b > 0 has what lies below in common with the base, and the N rows run there once; they are the same
-    for both, so both read the same prompt.
+    `encoder` is the base's, if its chat template differs from the guide's. With `late`, an adapter that starts at
+    decoder layer b > 0 shares the layers below with the base, which run once for the N rows; base and guide must then
+    read the same prompt.
     """
 
     def __init__(self, guide: DecodingModel, *, encoder: Encoder | None = None, late: bool = False):
@@ -68,7 +67,7 @@ class SharedBackbone:
 
     @contextmanager
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:
-        """See `Engine`."""
+        """Open a session; see `Engine`."""
         base, guide = (prompts_of(decoder.encoder, requests) for decoder in (self.base, self.guide))
         if self.late and base != guide:
             raise UsageError("with late=True base and guide read the same prompt; give both one chat template")
@@ -91,11 +90,11 @@ class SharedBackbone:
 
 
 class SeparateModels:
-    """A base and any causal language models with its vocabulary as guides, each with its own prompt template.
+    """A base and causal language models with the same vocabulary as guides, each with its own prompt template.
 
-    None: plain decoding, where requests' weights and preferences are not read. One guide: weak-to-strong guiding; the
-    guide may have an adapter that follows the preference. Guides by the objective's name: GenARM; guide i counts
-    w α_i, and where that is 0 for the whole batch its model does not run. A base's own adapter is set aside.
+    None: plain decoding; weights and preferences of requests are ignored. One guide: weak-to-strong guidance; it may
+    have an adapter conditioned on the preference. Guides by objective name: GenARM; guide i has weight w α_i, and its
+    model does not run if that is 0 for the whole batch. A base's own adapter is disabled.
     """
 
     def __init__(self, base: DecodingModel, guides: DecodingModel | Mapping[str, DecodingModel] | None = None):
@@ -110,7 +109,7 @@ class SeparateModels:
 
     @contextmanager
     def session(self, requests: Sequence[Request]) -> Iterator[Session]:
-        """See `Engine`."""
+        """Open a session; see `Engine`."""
         weights, alphas = self._weights(requests), self._alphas(requests)
         used = _used(weights)
         decoders = [self.base, *(self.guide_models[index] for index in used)]
@@ -136,7 +135,7 @@ class SeparateModels:
         return weights * torch.tensor(shares, dtype=weights.dtype)
 
     def _alphas(self, requests: Sequence[Request]) -> list[Float[Tensor, "_ K"]]:
-        """What each guide's own adapter is given."""
+        """Return the preferences α for each guide's own adapter."""
         if self.by_objective:
             return [torch.ones(1, 1)] * len(self.guide_models)
         return [preferences_of(guide, requests) for guide in self.guide_models]
@@ -146,14 +145,14 @@ class SeparateModels:
 
 
 def _adapted(decoder: DecodingModel, alpha: Float[Tensor, "_ K"]) -> AbstractContextManager[None]:
-    """Every row with the model's adapter, if it has one."""
+    """Apply the model's adapter, if it has one, to every row."""
     if decoder.adapter is None:
         return nullcontext()
     return decoder.adapter.serving(decoder.adapter.modulations(alpha))
 
 
 def _unadapted(decoder: DecodingModel, rows: int) -> AbstractContextManager[None]:
-    """No row with the model's adapter, whatever its preference."""
+    """Disable the model's adapter for every row."""
     if decoder.adapter is None:
         return nullcontext()
     return decoder.adapter.serving(
@@ -162,7 +161,7 @@ def _unadapted(decoder: DecodingModel, rows: int) -> AbstractContextManager[None
 
 
 def _used(weights: Float[Tensor, "N G"]) -> list[int]:
-    """Guides with a weight in some row."""
+    """Return the indices of guides with a non-zero weight in some row."""
     return [index for index, column in enumerate(weights.T) if column.any()]
 
 

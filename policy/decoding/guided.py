@@ -1,4 +1,4 @@
-"""Guided decoding of a batch of requests: an engine's logits -> tokens, text and how likely each token was."""
+"""Guided decoding of a batch of requests: sampling loop from an engine's logits to completions."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
@@ -16,20 +16,20 @@ from .engines import Engine
 from .requests import DecodedCompletion, Request
 from .session import Logits, Session
 
-POLL = {"cpu": 1, "cuda": 16}  # tokens between two looks at what was sampled: on a GPU a look waits for the device
+POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
 FACTS = ("base", "mixed", "sampled", "entropy", "kl")
 
 
 class Piece(NamedTuple):
-    """What is new of one completion."""
+    """New tokens and text of one completion."""
 
     row: int
-    """The request's place."""
+    """Index of the request."""
     tokens: tuple[int, ...]
     text: str
-    """What has become sure; a completion's pieces add up to its text."""
+    """Text that can no longer change; the pieces of a completion add up to its text."""
     completion: DecodedCompletion | None = None
-    """All of it, when it is finished."""
+    """The complete result, in the last piece."""
 
 
 def decode(
@@ -40,10 +40,10 @@ def decode(
     on_token: Callable[[Piece], None] | None = None,
     progress: bool | None = None,
 ) -> list[DecodedCompletion]:
-    """A completion for every request, in their order.
+    """Decode a completion for every request, in order.
 
-    A completion is a function of its request: its tokens do not depend on what else is in the batch, beyond the
-    rounding of a model's forward. Prompts of like length share a batch. `progress`: None shows it on a terminal.
+    A completion is a function of its request: its tokens do not depend on the rest of the batch, except for rounding in
+    the model's forward pass. Prompts of similar length share a batch. `progress`: None shows a bar on a terminal.
     """
     order = sorted(range(len(requests)), key=lambda index: sum(len(turn["content"]) for turn in requests[index].prompt))
     completions: dict[int, DecodedCompletion] = {}
@@ -62,7 +62,7 @@ def decode(
 
 @torch.inference_mode()
 def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None, None]:
-    """One batch, piece by piece; the last piece of every request has its completion.
+    """Decode one batch and yield pieces; the last piece of every request has its completion.
 
     Close the iterator to stop early: the engine is busy until then.
     """
@@ -89,7 +89,7 @@ def stream(engine: Engine, requests: Sequence[Request]) -> Generator[Piece, None
 
 
 def _sampler(requests: Sequence[Request], weights: Float[Tensor, "N G"]) -> Callable[[Logits, int], Sampled]:
-    """Logits and the number of tokens so far -> a token for every row, by each request's own rules."""
+    """Create a function from logits and step to sampled tokens, with the sampling parameters of each request."""
     device = weights.device
 
     def column(name: str, off: float, dtype: torch.dtype) -> Tensor | None:
@@ -114,7 +114,7 @@ def _sampler(requests: Sequence[Request], weights: Float[Tensor, "N G"]) -> Call
 
 
 class _Log:
-    """What was sampled at every step; stays on the device until it is asked for."""
+    """Sampled tokens and their statistics of every step, kept on the device until requested."""
 
     def __init__(self, rows: int, steps: int, logits: Logits):
         self.dtype = wide(logits.base.dtype)
@@ -123,7 +123,7 @@ class _Log:
         self.facts = torch.zeros(rows, steps, facts, dtype=self.dtype, device=device)
 
     def add(self, step: int, sampled: Sampled, logits: Logits) -> None:
-        """One token of every row."""
+        """Record one token of every row."""
         self.tokens[:, step] = sampled.token
         guides = _token_logprobs(logits.guides.to(self.dtype), sampled.token)
         values = (sampled.base, sampled.guided, sampled.logprob, sampled.entropy, sampled.kl)
@@ -131,7 +131,7 @@ class _Log:
 
 
 def _token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) -> Float[Tensor, "N G"]:
-    """What every guide says of the token, in nats."""
+    """Return every guide's log-probability of the token, in nats."""
     chosen = token[:, None, None].expand(-1, logits.shape[1], 1)
     return logits.gather(2, chosen).squeeze(2) - logits.logsumexp(2)
 
@@ -139,7 +139,7 @@ def _token_logprobs(logits: Float[Tensor, "N G V"], token: Int[Tensor, " N"]) ->
 def _pieces(
     token_readers: Sequence[Reader], log: _Log, seen: int, upto: int, engine: Engine, session: Session
 ) -> Iterator[Piece]:
-    """What the steps from `seen` to `upto` have brought to rows that were not finished."""
+    """Yield pieces with the tokens of steps `seen` to `upto`, for rows that were not finished."""
     for row, tokens in enumerate(log.tokens[:, seen:upto].tolist()):
         reader = token_readers[row]
         if reader.finished:

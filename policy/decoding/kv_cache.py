@@ -1,4 +1,4 @@
-"""One model's forward passes over a batch of growing rows, with a KV cache."""
+"""Forward passes of one model over a batch of growing rows, with a KV cache."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from ...rm.errors import UsageError
 
 
 class Forward:
-    """Rows with prompts of different lengths, padded on the left, and the cache of what was read."""
+    """Left-padded rows with prompts of different lengths, and their KV cache."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], *, steps: int, positions: int):
         self.model = model
@@ -27,18 +27,18 @@ class Forward:
             self._mask[row, self.width - len(prompt) :] = 1
         self._padded = not bool(self._mask.all())
         self._mask, self._prompts = self._mask.to(model.device), self._prompts.to(model.device)
-        self._last = positions - 1  # what a finished row may not pass
+        self._last = positions - 1  # finished rows stay in the batch, and their positions must remain valid
         self._cache = DynamicCache(config=model.config)
         self.read = 0
-        """Positions that every row has, padding included."""
+        """Number of positions processed in every row, padding included."""
 
     def start(self) -> Float[Tensor, "M V"]:
-        """Logits behind the prompts."""
+        """Return the logits after the prompts."""
         positions = (self._mask[:, : self.width].cumsum(1) - 1).clamp_min(0)
         return self._run(self._prompts, positions)
 
     def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "M V"]:
-        """Logits behind one more token for every row; N tokens serve M = N, 2N, ... rows."""
+        """Return the logits after one more token per row; N tokens are repeated for M = N, 2N, ... rows."""
         tokens = tokens.repeat(self.rows // len(tokens))[:, None]
         positions = self.lengths + (self.read - self.width)
         return self._run(tokens, positions.clamp_max(self._last)[:, None])
@@ -46,7 +46,7 @@ class Forward:
     def _run(self, tokens: Int[Tensor, "M L"], position_ids: Int[Tensor, "M L"]) -> Float[Tensor, "M V"]:
         self.read += tokens.shape[1]
         width = tokens.shape[1]
-        # of a strided slice PyTorch's CPU product would copy the output head once per row; an index copies the rows
+        # for a strided slice PyTorch's CPU product copies the output head for every row; with an index only the rows
         last = 1 if width == 1 else torch.full((1,), width - 1, device=tokens.device)
         return self.model(
             input_ids=tokens,
@@ -62,7 +62,7 @@ class Forward:
 
 
 def decoder_layers(model: nn.Module) -> nn.ModuleList:
-    """The list of as many modules as the config has layers."""
+    """Return the module list of decoder layers, found by the number of layers in the config."""
     config: Any = model.config
     number = config.get_text_config().num_hidden_layers
     for module in model.modules():
@@ -73,9 +73,9 @@ def decoder_layers(model: nn.Module) -> nn.ModuleList:
 
 @contextmanager
 def branching(model: nn.Module, layer: int) -> Iterator[None]:
-    """Decoder layers from `layer` on see every row twice: N rows as they are, then the same N rows again.
+    """Double the batch from decoder layer `layer` on: N rows, then the same N rows again.
 
-    The layers below run once for both, and their part of the cache has N rows. Logits have 2N rows.
+    Lower layers run once for both, and their part of the cache has N rows. The logits have 2N rows.
     """
     layers = decoder_layers(model)
     twice = _Twice()
@@ -89,26 +89,26 @@ def branching(model: nn.Module, layer: int) -> Iterator[None]:
 
 
 class _Twice:
-    """Doubles what the decoder's layers share (mask, positions), once in each forward."""
+    """Doubles the tensors that all layers share (mask, positions), once per forward pass."""
 
     def __init__(self):
         self._shared: dict[int, tuple[Tensor, Tensor]] = {}
 
     def branch(self, _layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Before the first layer that has 2N rows."""
+        """Double the states before the first layer with 2N rows."""
         self._shared = {}
         states = args[0]
         return self.follow(_layer, (torch.cat([states, states]), *args[1:]), kwargs)
 
     def follow(self, _layer: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Before every later layer."""
+        """Double the shared tensors before every later layer."""
         names = {"attention_mask", "position_ids", "position_embeddings"} & {*kwargs}
         return args, kwargs | {name: self._doubled(kwargs[name]) for name in names}
 
     def _doubled(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(self._doubled, value))
-        if value is None or len(value) == 1:  # one row serves all
+        if value is None or len(value) == 1:  # a single row is broadcast
             return value
         if id(value) not in self._shared:
             self._shared[id(value)] = value, torch.cat([value, value])

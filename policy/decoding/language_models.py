@@ -1,4 +1,4 @@
-"""The language models that decoding listens to: their prompts, their preferences, their common vocabulary."""
+"""Language models of guided decoding: prompts, preferences and shared vocabulary of base and guides."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def decoding_model(
     *,
     preference: Preference | None = None,
 ) -> DecodingModel:
-    """A language model and its tokenizer as a base or a guide; a reward model of kind autoregressive is one already."""
+    """Wrap a language model and tokenizer as base or guide; autoregressive reward models need no wrapping."""
     contract = completion_contract(
         "autoregressive", tokenizer, [model], dtype=str(model.dtype).rpartition(".")[2], max_length=None, beta=1.0
     )
@@ -35,12 +35,12 @@ def decoding_model(
 
 
 def language_model(decoder: DecodingModel) -> Any:
-    """The causal language model itself, which PEFT wraps where there is an adapter."""
+    """Return the causal language model itself, without its PEFT wrapper."""
     return decoder.adapter.model.base_model.model if decoder.adapter else decoder.model
 
 
 def end_tokens(decoder: DecodingModel) -> frozenset[int]:
-    """Ids that end a completion, as config, generation config and tokenizer name them."""
+    """Return the ids that end a completion, according to config, generation config and tokenizer."""
     model = language_model(decoder)
     named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config)]
     named.append(decoder.encoder.tokenizer.eos_token_id)
@@ -52,7 +52,7 @@ def end_tokens(decoder: DecodingModel) -> frozenset[int]:
 
 
 def prompts_of(encoder: Encoder, requests: Sequence[Request]) -> list[list[int]]:
-    """Return the prompts' token ids, as `Encoder.encode_completion` gives them, followed by each request's prefix."""
+    """Return the prompts' token ids, as in `Encoder.encode_completion`, followed by each request's prefix."""
     return [_prompt(encoder, request) for request in requests]
 
 
@@ -65,13 +65,13 @@ def _prompt(encoder: Encoder, request: Request) -> list[int]:
 
 
 def positions(decoder: DecodingModel) -> int:
-    """Tokens that prompt and completion may have together."""
+    """Return the maximum number of tokens of prompt and completion together."""
     stated = getattr(language_model(decoder).config.get_text_config(), "max_position_embeddings", None)
     return min(stated or 2**31, decoder.encoder.tokenizer.model_max_length)
 
 
 def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[int]:
-    """How many tokens each completion may have; a prompt that leaves no room is a `DataError`."""
+    """Return the maximum number of tokens of each completion; raise `DataError` if a prompt leaves no room."""
     limit = positions(decoder)
     for prompt in prompts:
         if len(prompt) >= limit:
@@ -86,7 +86,7 @@ def room_of(decoder: DecodingModel, prompts: Sequence[Sequence[int]]) -> list[in
 
 
 def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[Tensor, "N K"]:
-    """α [N, K] for the guide's adapter; all ones for a guide that follows no preference."""
+    """Return α [N, K] for the guide's adapter; ones [N, 1] for a guide without preference."""
     preferences = [guide.preference if request.preference is None else request.preference for request in requests]
     adapter = guide.adapter
     if adapter is not None and adapter.settings.follows_preference:
@@ -101,9 +101,9 @@ def preferences_of(guide: DecodingModel, requests: Sequence[Request]) -> Float[T
 
 
 def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
-    """How many ids, from 0 on, mean the same to all; padding rows of embeddings are not among them.
+    """Return the number of ids, from 0 on, with the same meaning in all models, without padding rows of embeddings.
 
-    One tokenizer may know more tokens than another behind the common ones. Anything else is a `DataError`.
+    A tokenizer may have additional tokens after the common ones. Raises `DataError` for any other difference.
     """
     tokens = [_tokens(decoder.encoder.tokenizer) for decoder in decoders]
     size = min(*map(len, tokens), *(embedding_rows(language_model(decoder)) for decoder in decoders))
@@ -119,7 +119,7 @@ def shared_vocabulary(decoders: Sequence[DecodingModel]) -> int:
 
 
 def _tokens(tokenizer: PreTrainedTokenizerBase) -> list[str | None]:
-    """Every id's token; None for an id that has none."""
+    """Return the token of every id; None for unused ids."""
     ids = tokenizer.get_vocab()
     tokens: list[str | None] = [None] * (max(ids.values()) + 1)
     for token, id in ids.items():

@@ -1,4 +1,4 @@
-"""What is asked of guided decoding, and what comes back."""
+"""Requests and results of guided decoding."""
 
 import math
 from collections.abc import Mapping
@@ -16,28 +16,28 @@ Finish = Literal["eos", "stop", "length", "context"]
 
 @dataclass(frozen=True)
 class Request:
-    """One conversation to be continued, and how; refused as a `UsageError` where it makes no sense."""
+    """A conversation to continue and its sampling parameters; invalid values raise `UsageError`."""
 
     prompt: Messages
     preference: Preference | None = None
-    """Share of every objective of the guide, or None for a guide that follows no preference."""
+    """Share of every objective of the guide, or None for a guide without preference."""
     weight: float = 1.0
-    """w = 1/β, how much the guide counts; 0 is the base model alone, and below 0 the guide is avoided."""
+    """Guidance weight w = 1/β; 0 is the base model alone, and negative weights move away from the guide."""
     temperature: float = 1.0
-    """0 is greedy."""
+    """0 is greedy decoding."""
     top_k: int = 0
-    """0 is off, and so are a `top_p` of 1 and a `min_p` of 0."""
+    """0 disables it, as do a `top_p` of 1 and a `min_p` of 0."""
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int = 0
-    """The noise of token t depends on (seed, t) alone."""
+    """The noise of token t depends only on (seed, t)."""
     max_new_tokens: int = 256
     stop: tuple[str, ...] = ()
-    """The completion ends where one of these begins."""
+    """The completion ends before the first of these strings."""
     ignore_eos: bool = False
-    """Go on behind an end-of-sequence token, to have completions of equal length."""
+    """Continue after an end-of-sequence token, for completions of equal length."""
     prefix: tuple[int, ...] = ()
-    """Ids of tokens that the completion has already; it goes on behind them, and they count as part of the prompt."""
+    """Token ids at which the completion continues; they count as part of the prompt."""
 
     def __post_init__(self):
         if not any(turn["content"].strip() for turn in self.prompt):
@@ -58,11 +58,12 @@ class Request:
 
 
 def mixing_logits(request: Request, share: float) -> Request:
-    """The request at z = λ z_base + (1 - λ) z_guide: a weight of (1 - λ) / λ at the temperature T / λ
+    """Return the request at z = λ z_base + (1 - λ) z_guide: weight (1 - λ) / λ at temperature T / λ.
 
-    λ = `share` > 0; above 1 it leads away from the guide. WMSS 2026, arXiv:2602.08222, mixes a strong and a weak model
-    so in training and decodes with the strong one alone (`rewardlab rubrics train --weak`); to decode so is ours. In
-    the completion `sampled` is the mixture's, `mixed` is base + weight x guide at temperature 1.
+    λ = `share` > 0; above 1 it moves away from the guide. WMSS 2026, arXiv:2602.08222, mixes a strong and a weak model
+    in this way in training and decodes with the strong one alone (`rewardlab rubrics train --weak`); using it for
+    decoding is our addition. In the completion `sampled` is that of the mixture, `mixed` is base + weight x guide at
+    temperature 1.
     """
     if not (share > 0 and math.isfinite(share)):
         raise UsageError(f"the base's share of the logits is a number above 0, got {share}")
@@ -71,24 +72,24 @@ def mixing_logits(request: Request, share: float) -> Request:
 
 @dataclass(frozen=True, eq=False)
 class DecodedCompletion:
-    """What was written, and for each of its T tokens how likely it was; log-probabilities and entropies in nats."""
+    """A completion with statistics of its T tokens; log-probabilities and entropies in nats."""
 
     text: str
     """Without special tokens, and without the stop string and what follows it."""
     tokens: tuple[int, ...]
-    """The end-of-sequence token and the tokens of a stop string are among them."""
+    """Includes the end-of-sequence token and the tokens of a stop string."""
     finished: Finish
     """`context`: prompt and completion fill the context of the base or of a guide."""
     prompt_tokens: int
-    """Of the base model's prompt."""
+    """Number of tokens of the base model's prompt."""
     base: np.ndarray
     """log π_base(token) [T]."""
     guides: Mapping[str, np.ndarray]
-    """log π_guide(token) [T] by the guide's name; NaN where the guide had weight 0, for it was not read then."""
+    """log π_guide(token) [T] by guide name; NaN where the guide had weight 0 and was not run."""
     mixed: np.ndarray
     """log π̃(token) [T] at temperature 1 and before truncation."""
     sampled: np.ndarray
-    """Log-probability under what the token was drawn from [T]; 0 where it was greedy."""
+    """Log-probability under the sampling distribution [T]; 0 for greedy decoding."""
     entropy: np.ndarray
     """H(π̃) at each token [T]."""
     kl: np.ndarray

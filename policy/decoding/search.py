@@ -1,13 +1,13 @@
-"""Completions by search: sample several and keep the best, whole ones (best-of-N) or step by step (a beam).
+"""Search over completions: best-of-N on complete samples, or a beam over reasoning steps.
 
     best-of-N   N completions of every request, ranked by a score
-    beam        SAGE's step-wise search, arXiv:2602.08354: m prefixes are kept, each is continued 2m times by one step,
-                and of all these chains the m best are kept; a kept chain that has ended is finished; stop at r of them
+    beam        SAGE's step-wise search, arXiv:2602.08354: from m kept prefixes each gets 2m continuations by one step,
+                and the m best of all chains are kept; a kept chain that has ended is finished; stop at r of them
 
-A score is a parameter. SAGE's is Φ, the mean log-probability per token of the chain so far.
+The score is a parameter. SAGE's is Φ, the mean log-probability per token of the chain so far.
 
 Seeds: sample i of step k of a request with seed s has the seed `derived(s, k, i)`. The first sample of the first step
-has s itself, so best of 1 is what `decode` writes, and the samples of best-of-n are among those of best-of-N, N > n.
+has s itself, so best-of-1 equals `decode`, and the samples of best-of-n are among those of best-of-N, N > n.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,24 +26,24 @@ from .requests import DecodedCompletion, Request
 
 
 class Candidate(NamedTuple):
-    """What is scored: a prompt and a completion to it, which may be a beginning of one."""
+    """A prompt and a completion to be scored, which may be incomplete."""
 
     prompt: Messages
     completion: DecodedCompletion
 
 
 Score = Callable[[Sequence[Candidate]], np.ndarray]
-"""Scores [N], higher is better; NaN where there is none."""
+"""Returns scores [N], higher is better; NaN if there is none."""
 
 
 class Ranked(NamedTuple):
-    """Completions to one request, best first; equals in the order in which they were sampled."""
+    """Completions of one request, best first; ties in sampling order."""
 
     completions: list[DecodedCompletion]
     scores: np.ndarray
-    """Of each completion; those without a score are NaN and come last."""
+    """Score of each completion; completions without a score are NaN and come last."""
     unscored: int
-    """How often there was no score, of all that was scored on the way."""
+    """Number of candidates without a score, over the whole search."""
 
 
 # ---- scores ----
@@ -52,16 +52,16 @@ class Ranked(NamedTuple):
 def mean_logprob(of: Literal["mixed", "base", "sampled"] = "mixed") -> Score:
     """Φ(y) = 1/T Σ_t log π(y_t | x, y_<t), nats per token                                  SAGE, arXiv:2602.08354
 
-    π is the mixture of base and guide, the base alone, or what the tokens were drawn from.
+    π is the mixture of base and guide, the base alone, or the sampling distribution.
     """
     return lambda candidates: np.array([getattr(candidate.completion, of).mean() for candidate in candidates], float)
 
 
 def by_reward_model(model: RewardModel, *, objective: str | None = None, preference: Preference | None = None) -> Score:
-    """A reward model's own scale: one objective's reward, or Σ_k α_k r_k under a preference.
+    """Score by a reward model: one objective's reward, or Σ_k α_k r_k for a preference.
 
-    A model with one objective needs neither. An autoregressive reward model that follows a preference itself is such a
-    model once it was made with that preference; r_α is then read directly, which a sum of r_k is not.
+    A model with one objective needs neither. An autoregressive reward model with a fixed preference has one objective:
+    it computes r_α directly, which differs from the sum of r_k.
     """
     names = model.contract.objectives
     if objective is not None and preference is not None:
@@ -72,7 +72,7 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
         raise UsageError(f"the model has objectives {', '.join(names)}; score by one of them, or by a preference")
     alone = {name: float(objective in (None, name)) for name in names}
     shares = preference_vector(alone if preference is None else preference, names)
-    used = shares > 0  # what does not count may be NaN
+    used = shares > 0  # rewards of objectives with share 0 may be NaN
 
     def score(candidates: Sequence[Candidate]) -> np.ndarray:
         rewards = model.rate([Example(candidate.prompt, candidate.completion.text) for candidate in candidates])
@@ -87,7 +87,7 @@ def by_reward_model(model: RewardModel, *, objective: str | None = None, prefere
 def best_of_n(
     engine: Engine, requests: Sequence[Request], n: int, score: Score, *, batch_size: int = 64
 ) -> list[Ranked]:
-    """`n` completions of every request, best first. All are decoded together and scored together."""
+    """Decode `n` completions of every request and rank them. All are decoded together and scored together."""
     if n < 1:
         raise UsageError(f"best of n needs n from 1 on, got {n}")
     asked = [replace(request, seed=derived(request.seed, 0, i)) for request in requests for i in range(n)]
@@ -99,7 +99,7 @@ def best_of_n(
 
 
 def derived(seed: int, step: int, sample: int) -> int:
-    """The seed of a sample: `seed` itself for the first, else 63 bits of numpy's SeedSequence of the three numbers.
+    """Return a sample's seed: `seed` for the first, else 63 bits of numpy's SeedSequence of the three numbers.
 
     >>> derived(7, 0, 0)
     7
@@ -117,7 +117,7 @@ def _scored(score: Score, candidates: Sequence[Candidate]) -> np.ndarray:
 
 
 def _order(scores: np.ndarray) -> list[int]:
-    """Best first, equals as they come, NaN last."""
+    """Return indices from best to worst; ties keep their order, NaN comes last."""
     return np.argsort(-scores, kind="stable").tolist()
 
 
@@ -126,7 +126,7 @@ def _ranked(completions: Sequence[DecodedCompletion], scores: np.ndarray) -> Ran
     return Ranked([completions[index] for index in order], scores[order], int(np.isnan(scores).sum()))
 
 
-# ---- the beam ----
+# ---- beam search over steps ----
 
 
 def step_beam(
@@ -140,13 +140,13 @@ def step_beam(
     step_end: str = "\n\n",
     max_steps: int = 64,
 ) -> Ranked:
-    """Up to `finished` whole completions to one request, best first; `request.stop` may name an end-of-thought marker.
+    """Search up to `finished` complete completions of one request; `request.stop` may be an end-of-thought marker.
 
     A step ends with `step_end`, which stays in the chain; every kept prefix gets `branches` continuations, by default
-    2 beam. Chains of the same tokens count once (ours; SAGE does not say). A chain that runs into `max_new_tokens`,
-    the context's end or `max_steps` leaves the beam too; such completions are given, with `finished` "length" or
-    "context", only where none is whole. Fewer than `finished` come back where the beam has nothing left to go on from.
-    A step is one batch and reads its prefixes anew.
+    2 beam. Duplicate chains count once (our choice; SAGE does not say). A chain that reaches `max_new_tokens`, the end
+    of the context or `max_steps` leaves the beam too; such completions, with `finished` "length" or "context", are
+    returned only if none is complete. Fewer than `finished` are returned if no chain is left to continue. A step is one
+    batch and computes its prefixes again.
     """
     branches = 2 * beam if branches is None else branches
     _check(beam=beam, finished=finished, branches=branches, max_steps=max_steps, characters_of_step_end=len(step_end))
@@ -176,12 +176,12 @@ def _check(**numbers: int) -> None:
 
 class _Chain(NamedTuple):
     completion: DecodedCompletion
-    """Of a chain that goes on, `finished` is "length": it stops for now."""
+    """For an unfinished chain, `finished` is "length": it stopped at the end of a step."""
     ended: bool
 
 
 class _Steps:
-    """From chains of one request to chains that are a step longer."""
+    """Extends chains of one request by one step."""
 
     def __init__(self, engine: Engine, request: Request, branches: int, step_end: str):
         self.engine, self.request, self.branches = engine, request, branches
@@ -190,13 +190,13 @@ class _Steps:
             (self.room,) = session.room
 
     def nothing(self) -> DecodedCompletion:
-        """The chain without a token."""
+        """Return the empty chain."""
         empty = np.empty(0)
         guides = dict.fromkeys(self.engine.guides, empty)
         return DecodedCompletion("", (), "length", 0, guides=guides, **dict.fromkeys(FACTS, empty))
 
     def continued(self, live: Sequence[DecodedCompletion], step: int) -> list[_Chain]:
-        """All that follows from each chain, branch by branch; of equal chains the first."""
+        """Return all continuations of the chains, in order; of duplicates only the first."""
         parents = [chain for chain in live for _ in range(self.branches)]
         asked = [self._next(chain, step, index) for index, chain in enumerate(parents)]
         pieces = decode(self.engine, asked, batch_size=len(asked), progress=False)
@@ -213,7 +213,7 @@ class _Steps:
         )
 
     def _longer(self, chain: DecodedCompletion, piece: DecodedCompletion) -> _Chain:
-        """Both as one completion, read from the start: a stop string may begin in one step and end in the next."""
+        """Concatenate both and read them from the start: a stop string may span two steps."""
         reader = Reader(self.request, self.engine.base.encoder.tokenizer, self.engine.eos, self.room)
         reader.read([*chain.tokens, *piece.tokens])
 

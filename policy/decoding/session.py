@@ -1,4 +1,4 @@
-"""A batch that is being decoded: from models' forwards to the logits of base and guides."""
+"""Session of guided decoding: the forward passes of one batch, combined into logits of base and guides."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _busy: WeakSet[nn.Module] = WeakSet()
 
 
 class Logits(NamedTuple):
-    """Of the next token of every row; guides are those that have a weight somewhere in the batch."""
+    """Next-token logits of every row; guides are those with a non-zero weight in the batch."""
 
     base: Float[Tensor, "N V"]
     guides: Float[Tensor, "N G V"]
@@ -26,30 +26,30 @@ class Logits(NamedTuple):
 
 @dataclass
 class Counters:
-    """What an engine has run since it was made."""
+    """Work counters of an engine since its creation."""
 
     forwards: int = 0
-    """Calls of a model."""
+    """Forward passes."""
     base: int = 0
-    """Calls that gave base logits."""
+    """Forward passes that gave base logits."""
     guide: int = 0
-    """Guides that were read: two guides are 2 for every token."""
+    """Forward passes of guides: two guides count 2 per token."""
     row_tokens: int = 0
-    """Rows times positions that were fed, padding included."""
+    """Rows times positions computed, padding included."""
 
 
 class Part(NamedTuple):
-    """One model's share in a session."""
+    """One model of a session."""
 
     forward: Forward
     base: int
     """1 if its first rows are the base's, else 0."""
     guides: int
-    """How many guides each of its forwards gives."""
+    """Number of guides whose logits each forward pass gives."""
 
 
 class Session:
-    """The forwards of one batch; the first part is the base's."""
+    """The forward passes of one batch; the first part includes the base."""
 
     def __init__(
         self,
@@ -62,22 +62,22 @@ class Session:
         counters: Counters,
     ):
         self.weights = weights.to(parts[0].forward.model.device)
-        """Of the guides that are read."""
+        """Weights of the guides in use."""
         self.weighted = (weights != 0).tolist()
-        """[N][G]: whether the row reads the guide."""
+        """[N][G]: whether the row uses the guide."""
         self.used = used
-        """Which of the engine's guides they are."""
+        """Indices of these guides among the engine's."""
         self.prompt_tokens = prompt_tokens
         self.room = capacity
-        """Tokens that each row's context has room for."""
+        """Number of tokens that fit into each row's context."""
         self._parts, self._vocabulary, self._counters = parts, vocabulary, counters
 
     def start(self) -> Logits:
-        """Logits behind the prompts."""
+        """Return the logits after the prompts."""
         return self._logits(lambda forward: forward.start())
 
     def step(self, tokens: Int[Tensor, " N"]) -> Logits:
-        """Logits behind one more token."""
+        """Return the logits after one more token."""
         return self._logits(lambda forward: forward.step(tokens))
 
     def _logits(self, run: Callable[[Forward], Tensor]) -> Logits:
@@ -97,7 +97,7 @@ class Session:
 
 @contextmanager
 def exclusively(models: Sequence[nn.Module]) -> Iterator[None]:
-    """These models, used by no other session now: their layers are exchanged while a session lasts."""
+    """Reserve models for one session: adapters replace their layers while it is open."""
     if len({*models}) < len(models):
         raise UsageError("base and guide are one model; decode an adapter on its base with SharedBackbone")
     if any(model in _busy for model in models):

@@ -1,19 +1,19 @@
-"""Speculative guided decoding: a small model drafts, a big one checks the draft at once, and nothing of it shows.
+"""Speculative guided decoding: a small model drafts and a big one verifies, without changing the output distribution.
 
     q(v) ∝ exp((z_small(v) + w z_arm(v)) / T)    drafts: one forward of the small backbone, without and with its adapter
-    p(v) ∝ exp((z_big(v) + w z_arm(v)) / T)      the target: what `decode` draws from with SeparateModels(big, guide)
+    p(v) ∝ exp((z_big(v) + w z_arm(v)) / T)      the target: what `decode` samples from with SeparateModels(big, guide)
 
-    keep a draft x ~ q with the chance min(1, p(x) / q(x)), else draw from max(p - q, 0) / Σ_v max(p - q, 0);
-    behind a draft that is kept whole, one token more from p       Leviathan et al. 2023, arXiv:2211.17192, algorithm 1
+    accept a draft x ~ q with probability min(1, p(x) / q(x)), else draw from max(p - q, 0) / Σ_v max(p - q, 0);
+    after a fully accepted draft, one more token from p            Leviathan et al. 2023, arXiv:2211.17192, algorithm 1
 
-Every token then has the distribution p given those before it, whatever q is (its appendix A.1). What is ours: where the
-tokens were drafted the ARM's logits exist already, so p costs one parallel forward of the big model and nothing else,
-and w z_arm cancels in p / q: a strong guide makes draft and target no less alike. Truncation counts for both, and
-greedy decoding is the case of two point masses.
+Every token then has the distribution p given the previous ones, for any q (appendix A.1 there). Our addition: the ARM's
+logits are already computed for drafted tokens, so p costs only one parallel forward pass of the big model, and w z_arm
+cancels in p / q: a large weight makes draft and target no less alike. Truncation applies to both, and greedy decoding
+is the case of two point masses.
 
-Randomness: token t of a completion has the three uniform numbers of philox stream 5 at (seed, index 0, position t): the
-draft's, the test's, and that of the draw after a rejection or a whole draft. A draft that is thrown away leaves its
-numbers unseen by all that is kept, so that its place may use them again.
+Randomness: token t of a completion uses the three uniform numbers of philox stream 5 at (seed, index 0, position t):
+for the draft, for the test, and for the draw after a rejection or a full draft. Nothing that is kept depends on the
+numbers of a rejected draft, so that its positions can use them again.
 """
 
 from collections.abc import Sequence
@@ -45,31 +45,31 @@ from .language_models import (
 from .requests import DecodedCompletion, Request
 from .session import Logits, exclusively
 
-STREAM = 5  # of random numbers
-DRAFT, TEST, REST = range(3)  # its words
+STREAM = 5  # philox stream of the random numbers
+DRAFT, TEST, REST = range(3)  # their indices
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What one completion cost."""
+    """Cost of one completion."""
 
     big: int
-    """Forwards of the big model."""
+    """Forward passes of the big model."""
     small: int
-    """Forwards of the small one."""
+    """Forward passes of the small model."""
     drafted: int
-    """Tokens that were drafted."""
+    """Drafted tokens."""
     accepted: int
-    """Drafted tokens that were kept."""
+    """Accepted tokens."""
 
     @property
     def acceptance(self) -> float:
-        """Share of the drafted tokens that were kept, in [0, 1]; those behind a rejection count as not kept."""
+        """Share of drafted tokens that were accepted, in [0, 1]; those after a rejection count as not accepted."""
         return self.accepted / self.drafted if self.drafted else float("nan")
 
 
 class Speculated(NamedTuple):
-    """A completion as `decode` would give it, and what it cost."""
+    """A completion as from `decode`, and its cost."""
 
     completion: DecodedCompletion
     counts: Counts
@@ -79,12 +79,11 @@ class Speculated(NamedTuple):
 def speculate(
     big: DecodingModel, guide: DecodingModel, requests: Sequence[Request], *, draft: int = 4
 ) -> list[Speculated]:
-    """A completion of the big model under the guide for every request, one after the other: for latency, not
-    throughput.
+    """Decode a completion of the big model with the guide for every request, one at a time, for low latency.
 
-    `guide` is an adapter on the small model, which drafts up to `draft` tokens a round. A completion is a function of
+    `guide` is an adapter on the small model, which drafts up to `draft` tokens per round. A completion is a function of
     its request and of `draft`; its distribution is that of `decode(SeparateModels(big, guide), ...)`, and at
-    temperature 0 its tokens are, up to ties. At weight 0 the adapter is not read.
+    temperature 0 its tokens are equal up to ties. At weight 0 the adapter is not run.
     """
     if guide.adapter is None:
         raise UsageError("the small model drafts without its adapter and guides with it; give a guide with an adapter")
@@ -112,7 +111,7 @@ def speculate(
 
 
 class Reading:
-    """One model on a growing text, in equal rows that differ in their adapter; it can go back."""
+    """One model on a growing text, in identical rows with different adapters; can be rewound."""
 
     def __init__(self, model: Any, prompt: Sequence[int], *, rows: int, vocabulary: int):
         self.model, self.prompt, self.rows, self.vocabulary = model, list(prompt), rows, vocabulary
@@ -120,12 +119,12 @@ class Reading:
         self.forwards = 0
         self._read = 0
         self._cache = DynamicCache(config=model.config)
-        self._cache.activate_past_recording()  # sliding windows keep what a step back will need
+        self._cache.activate_past_recording()  # sliding-window caches keep what a rewind needs
         if not self._cache.is_croppable:
             raise UsageError(f"a {model.config.model_type} cannot take back what it has read; use decode instead")
 
     def read(self, completion: Sequence[int], last: int) -> Logits:
-        """Read on to the completion's end; logits behind each of its `last` tokens, or behind the prompt."""
+        """Read up to the end of the completion; return logits after each of its `last` tokens, or after the prompt."""
         text = [*self.prompt, *completion]
         new = torch.tensor([text[self._read :]] * self.rows, device=self.device)
         positions = torch.arange(self._read, len(text), device=self.device)
@@ -141,7 +140,7 @@ class Reading:
         return Logits(logits[0], logits[1:].transpose(0, 1))
 
     def rewind(self, length: int) -> None:
-        """Forget the completion's tokens from `length` on."""
+        """Remove the completion's tokens from `length` on."""
         keep = min(self._read, len(self.prompt) + length)
         self._cache.crop(keep - self._read)
         self._read = keep
@@ -164,7 +163,7 @@ class _Target(NamedTuple):
 
 
 class Writing:
-    """One completion, round by round."""
+    """Generates one completion in rounds of drafting and verification."""
 
     def __init__(self, reader: Reader, big: Reading, small: Reading, ends: frozenset[int], draft: int):
         self.reader, self.big, self.small, self.draft = reader, big, small, draft
@@ -174,7 +173,7 @@ class Writing:
         self._facts: list[np.ndarray] = []
 
     def finish(self, prompt_tokens: int) -> Speculated:
-        """Write to the end."""
+        """Generate to the end."""
         while self.reader.finished is None:
             self._round()
         assert self.reader.finished is not None
@@ -194,7 +193,7 @@ class Writing:
         return Speculated(completion, Counts(self.big.forwards, self.small.forwards, self.drafted, self.accepted))
 
     def _round(self) -> None:
-        """A draft, its check, and one token more where the completion goes on."""
+        """Draft, verify, and sample one more token unless the completion has ended."""
         written = [*self.reader.tokens]
         number = min(self.draft, self.reader.budget - len(written))
         noise = uniforms(self.request.seed, len(written), number + 1)
@@ -219,7 +218,7 @@ class Writing:
         self.drafted, self.accepted = self.drafted + len(draft.tokens), self.accepted + number_accepted
 
     def _drafted(self, written: Sequence[int], noise: Sequence[float]) -> _Draft:
-        """A token for every number, or up to one that ends the completion."""
+        """Draft a token for every random number, or up to one that ends the completion."""
         tokens, q, guides = [], [], []
         for number in noise:
             here = self._target(*self.small.read([*written, *tokens], 1))
@@ -231,7 +230,7 @@ class Writing:
         return _Draft(tokens, torch.cat(q).to(self.big.device), torch.cat(guides).to(self.big.device))
 
     def _guides_behind(self, text: Sequence[int], draft: _Draft) -> Float[Tensor, "1 G V"]:
-        """What the guide says behind a whole draft: a step of the small model, which the next round then has made."""
+        """Return the guide's logits after a full draft; the small model's step is reused by the next round."""
         if self.request.weight == 0:
             return draft.guides[:1]
         return self.small.read(text, 1).guides.to(self.big.device)
@@ -241,17 +240,17 @@ class Writing:
         return _Target(base, guides, u, probabilities(u, self.request))
 
 
-# ---- the rule ----
+# ---- acceptance rule ----
 
 
 def uniforms(seed: int, start: int, number: int) -> Float[Tensor, "3 N"]:
-    """Three numbers in (0, 1) for each of the completion's tokens from `start` on: draft, test, rest."""
+    """Return three numbers in (0, 1) for each completion token from `start` on: draft, test, rest."""
     positions = torch.arange(start, start + number)
     return philox.uniform(philox.words(torch.tensor(seed), torch.tensor(0), positions, STREAM))[:3]
 
 
 def mixture(base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"], weight: float) -> Float[Tensor, "L V"]:
-    """u = z_0 + w z_arm, in at least float32; G is 0 or 1."""
+    """Return u = z_0 + w z_arm, in at least float32; G is 0 or 1."""
     base = base.to(wide(base.dtype))
     if not guides.shape[1]:
         return base
@@ -259,7 +258,7 @@ def mixture(base: Float[Tensor, "L V"], guides: Float[Tensor, "L G V"], weight: 
 
 
 def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L V"]:
-    """softmax(u / T), truncated as in `guided_sampler`, in float64; at temperature 0 all mass is on the best token."""
+    """softmax(u / T), truncated as in `guided_sampler`, in float64; at temperature 0 one-hot on the best token."""
     if request.temperature == 0:
         return torch.nn.functional.one_hot(u.argmax(1), u.shape[1]).double()
     x = u / request.temperature
@@ -275,20 +274,20 @@ def probabilities(u: Float[Tensor, "L V"], request: Request) -> Float[Tensor, "L
 def accepted(
     p: Float[Tensor, "D V"], q: Float[Tensor, "D V"], tokens: Sequence[int], uniform: Float[Tensor, " N"]
 ) -> int:
-    """How many of the D tokens come before the first that fails its test U < p(x) / q(x); N >= D."""
+    """Return the number of the D tokens before the first that fails its test U < p(x) / q(x); N >= D."""
     token_ids = torch.tensor(tokens, device=p.device)[:, None]
     of_p, of_q = (probabilities.gather(1, token_ids).squeeze(1) for probabilities in (p, q))
     return int((uniform[: len(tokens)].to(p.device) * of_q < of_p).long().cumprod(0).sum())
 
 
 def residual(p: Float[Tensor, " V"], q: Float[Tensor, " V"]) -> Float[Tensor, " V"]:
-    """max(p - q, 0), unnormalised; p itself where the two differ by less than rounding."""
+    """max(p - q, 0), unnormalised; p itself if they differ by less than rounding."""
     rest = (p - q).clamp_min(0)
     return rest if rest.any() else p
 
 
 def draw(mass: Float[Tensor, " V"], uniform: float) -> int:
-    """The first token whose cumulated mass exceeds U Σ mass: token v with the chance mass_v / Σ mass."""
+    """Return the first token whose cumulative mass exceeds U Σ mass: token v with probability mass_v / Σ mass."""
     reached = mass.cumsum(0)
     return int(torch.searchsorted(reached, uniform * reached[-1:], right=True).clamp_max(len(mass) - 1))
 
@@ -300,9 +299,9 @@ def facts(
     p: Float[Tensor, "L V"],
     tokens: Sequence[int],
 ) -> np.ndarray:
-    """For T <= L tokens: log base, log π̃, log p, H(π̃), KL(π̃ || base) and the guides' logs [T, 5 + G], in nats.
+    """Return log base, log π̃, log p, H(π̃), KL(π̃ || base) and the guides' logs of T <= L tokens [T, 5 + G], in nats.
 
-    π̃ = softmax(u); p is what was drawn from.
+    π̃ = softmax(u); p is the sampling distribution.
     """
     token_ids = torch.tensor(tokens, dtype=torch.long, device=u.device)[:, None]
     base, guides, u, p = (logits[: len(tokens)] for logits in (base, guides, u, p))

@@ -1,17 +1,17 @@
-"""Guided decoding inside vLLM: a request of the base and one of the guide go as a pair and draw the same token.
+"""Guided decoding in vLLM: a base request and a guide request form a pair and sample the same tokens.
 
     log π̃(v | x, y_<t) = log π_base(v | x, y_<t) + w log π_guide(v | x, y_<t) - log Z
                                                                GenARM, Xu et al. 2025, arXiv:2410.08193, eq. 8
 
 The guide is the base with a LoRA at one preference (`PreferenceAdapter.export_lora`), so one engine runs both. A logits
-processor gives both rows of a pair u = z_base + w z_guide; with one seed they draw one token and stay in step. A base
-row whose guide is not in the step stops the engine: an unguided token is never drawn in its place.
+processor sets both rows of a pair to u = z_base + w z_guide; with equal seeds they sample equal tokens and stay in
+step. A base row without its guide in the same step raises an error: it is never sampled without guidance.
 
-`vllm_guided` submits pairs. Submitted otherwise, both requests have the same prompt and parameters, with
+`vllm_guided` submits pairs. To submit them otherwise, give both requests the same prompt and parameters, with
 `SamplingParams(extra_args={"guide_pair": "a", "guide_role": "base" or "guide", "guide_weight": w})`, the guide also a
-LoRA request, and the engine has `--no-enable-chunked-prefill` and
+LoRA request, and start the engine with `--no-enable-chunked-prefill` and
 `--logits-processors rewardlab.policy.decoding.vllm:V1Processor`; model runner V2, vLLM's default on GPUs since 0.31,
-takes `V2Processor`.
+requires `V2Processor`.
 """
 
 import json
@@ -40,9 +40,9 @@ CPU_SLOTS = "on a CPU vLLM gives rows without a LoRA what is in the last slot (v
 def combine(
     logits: Float[Tensor, "N V"], pairs: Int[Tensor, "P 2"], weights: Float[Tensor, " P"]
 ) -> Float[Tensor, "N V"]:
-    """The logits with both rows of each pair (base row, guide row) at u = z_base + w z_guide; other rows as they are.
+    """Return the logits with both rows of each pair (base row, guide row) at u = z_base + w z_guide; others unchanged.
 
-    A guide of weight 0 is not read; a token that is -inf in a model that is read is -inf in u, for w < 0 too.
+    A guide of weight 0 is ignored; a token with -inf in a model that is used has -inf in u, for w < 0 too.
     """
     base, guide = pairs.unbind(1)
     u = mixed(logits[base], logits[guide][:, None], weights[:, None].to(logits))
@@ -53,27 +53,27 @@ def combine(
 
 
 class Member(NamedTuple):
-    """One request's part in a pair."""
+    """Role of one request in a pair."""
 
     pair: str
     role: str
     weight: float
-    """w; the base's counts."""
+    """Guidance weight w; that of the base is used."""
 
 
 class LogitsRow(NamedTuple):
-    """Where a member is in a step of the engine."""
+    """Row of a member in a step of the engine."""
 
     row: int
     member: Member
     length: int
-    """Tokens so far, prompt and completion."""
+    """Number of tokens so far, of prompt and completion."""
     last: int
-    """The last of them."""
+    """The last token."""
 
 
 def member_of(params: Any) -> Member | None:
-    """What sampling parameters say of a pair; None where they say nothing, a `UsageError` where it makes no sense."""
+    """Return the pair that sampling parameters name, or None; raise `UsageError` for invalid values."""
     given = {key: value for key, value in (params.extra_args or {}).items() if key.startswith("guide_")}
     if not given:
         return None
@@ -96,9 +96,9 @@ def member_of(params: Any) -> Member | None:
 
 
 def in_step(rows: Iterable[LogitsRow]) -> list[tuple[int, int, float]]:
-    """Base row, guide row and weight of every pair; an error where a base row lacks its guide, or the two differ.
+    """Return base row, guide row and weight of every pair; raise an error if a guide is missing or out of step.
 
-    A guide row without its base is left alone: the base has ended, or it will be missed at the base's next token.
+    A guide row without its base is ignored: the base has ended, or its next token raises the error.
     """
     pairs: dict[tuple[str, str], LogitsRow] = {}
     for pair_row in rows:
@@ -129,16 +129,16 @@ def _guided(logits: Float[Tensor, "N V"], pair_rows: Sequence[LogitsRow]) -> Flo
     return combine(logits, pairs, torch.tensor([row[2] for row in rows], device=logits.device))
 
 
-# ---- the two interfaces of vLLM ----
+# ---- vLLM's two interfaces ----
 
 
 class Pairs:
-    """What both interfaces share."""
+    """Common base of both interfaces."""
 
     def __init__(self, vllm_config: Any, *_: Any):
         scheduler = vllm_config.scheduler_config
         if scheduler.enable_chunked_prefill or scheduler.long_prefill_token_threshold:
-            # a row that has read a part of its prompt looks like one that has read it all
+            # a row with a partly processed prompt cannot be told from one with a complete prompt
             raise UsageError("pairs need whole prompts; start vLLM with enable_chunked_prefill=False")
         if vllm_config.speculative_config is not None:
             raise UsageError("pairs draw one token a step; start vLLM without speculative decoding")
@@ -147,12 +147,12 @@ class Pairs:
 
     @classmethod
     def validate_params(cls, params: Any) -> None:
-        """Refuse a request whose pair makes no sense."""
+        """Refuse a request with invalid pair parameters."""
         member_of(params)
 
 
 class V1Pairs(Pairs):
-    """Pairs under vLLM's model runner V1, which tells of rows as they come, move and go."""
+    """Pairs under vLLM's model runner V1, which reports rows that are added, moved and removed."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool):
         super().__init__(vllm_config)
@@ -160,11 +160,11 @@ class V1Pairs(Pairs):
         """Row -> member, prompt and the growing completion."""
 
     def is_argmax_invariant(self) -> bool:
-        """Greedy rows are guided too."""
+        """Return False: guidance changes greedy rows too."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Rows that go, come and move."""
+        """Apply the removed, added and moved rows of a step."""
         if batch_update is None:
             return
         for row in batch_update.removed:
@@ -179,7 +179,7 @@ class V1Pairs(Pairs):
                 self._put(source, standing)
 
     def apply(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-        """Logits of the step with its pairs combined."""
+        """Return the step's logits with its pairs combined."""
         return _guided(
             logits,
             [
@@ -196,15 +196,15 @@ class V1Pairs(Pairs):
 
 
 class V2Pairs(Pairs):
-    """Pairs under vLLM's model runner V2, where a request keeps its slot and every step names the slots of its rows."""
+    """Pairs under vLLM's model runner V2, where a request keeps its slot and every step lists the slots of its rows."""
 
     def __init__(self, vllm_config: Any, req_states: Any):
         super().__init__(vllm_config)
         self.members: dict[int, Member] = {}
-        """By slot."""
+        """Members by slot."""
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """The previous request of the slot is forgotten."""
+        """Assign a request to a slot, replacing the previous one."""
         self.members.pop(req_idx, None)
         member = member_of(sampling_params)
         if member is not None:
@@ -212,7 +212,7 @@ class V2Pairs(Pairs):
         return member is not None
 
     def apply(self, logits: Float[Tensor, "N V"], ctx: Any) -> Float[Tensor, "N V"]:
-        """Logits of the step with its pairs combined; looks at the last tokens, which waits for the device."""
+        """Return the step's logits with its pairs combined; reading the last tokens synchronises with the device."""
         slots, lengths = ctx.idx_mapping_np.tolist(), ctx.seq_lens_upper_bound_np.tolist()
         if self.members.keys().isdisjoint(slots):
             return logits
@@ -228,7 +228,7 @@ class V2Pairs(Pairs):
 
 
 def __getattr__(name: str) -> type:
-    """`V1Processor` and `V2Processor`: the classes above as subclasses of vLLM's, which is imported only here."""
+    """Create `V1Processor` or `V2Processor` as a subclass of vLLM's class, which is imported only on access."""
     if name not in INTERFACES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     processors = {"V1Processor": V1Pairs, "V2Processor": V2Pairs}[name]
@@ -246,13 +246,13 @@ def _vllm(module: str = "vllm") -> Any:
         ) from error
 
 
-# ---- an engine and its completions ----
+# ---- engine and completions ----
 
 
 def guided_llm(model: str | Path, *, max_lora_rank: int = 16, **settings: Any) -> Any:
-    """A `vllm.LLM` that `vllm_guided` can use; `settings` are vLLM's.
+    """Create a `vllm.LLM` for `vllm_guided`; `settings` are vLLM's.
 
-    A larger `max_num_batched_tokens` lets more pairs begin together.
+    A larger `max_num_batched_tokens` lets more pairs start together.
     """
     vllm = _vllm()
     settings |= {"model": str(model), "enable_lora": True, "max_lora_rank": max_lora_rank}
@@ -274,13 +274,12 @@ def vllm_guided(
     seed: int = 0,
     **sampling: Any,
 ) -> list[Any]:
-    """A guided completion to every prompt, in their order, as vLLM's `CompletionOutput` (text, token_ids,
-    finish_reason).
+    """Return a guided completion of every prompt, in order, as vLLM's `CompletionOutput`.
 
-    `llm` comes from `guided_llm`, `lora_path` from `export_lora` of an adapter without shift. Prompts are finished
-    texts or token ids. Temperature 0 is greedy; prompt i draws with seed + i. `sampling` goes to vLLM's
-    `SamplingParams`: top_p, top_k, min_p, stop, ignore_eos. Pairs go in waves that fit the engine to their ends, so
-    that none is begun without its partner or set aside.
+    Its fields include text, token_ids and finish_reason. `llm` comes from `guided_llm`, `lora_path` from `export_lora`
+    of an adapter without shift. Prompts are rendered texts or token ids. Temperature 0 is greedy; prompt i uses seed +
+    i. `sampling` is passed to vLLM's `SamplingParams`: top_p, top_k, min_p, stop, ignore_eos. Pairs are submitted in
+    waves that fit the engine until they end, so that no request starts without its partner or is preempted.
     """
     engine = llm.llm_engine
     if engine.has_unfinished_requests():
@@ -304,7 +303,7 @@ def vllm_guided(
 
 
 def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any], lora: Any) -> Iterator[tuple]:
-    """Prompt, parameters and LoRA of base and guide."""
+    """Yield prompt, parameters and LoRA of base and guide."""
     for role in ROLES:
         extra = {"guide_pair": pair, "guide_role": role, "guide_weight": weight}
         params = _vllm().SamplingParams(**sampling, extra_args=extra)
@@ -312,14 +311,14 @@ def _pair(prompt: list[int], pair: str, weight: float, sampling: dict[str, Any],
 
 
 def _run(llm: Any, requests: Sequence[tuple]) -> list[Any]:
-    """Completions of requests that all begin in the same step: the engine rests while they are handed over."""
+    """Run requests that all start in the same step: the engine sleeps while they are queued."""
     prompts, params, loras = zip(*requests, strict=True)
     llm.sleep(level=0, mode="keep")
     try:
         llm.enqueue([*prompts], [*params], lora_request=[*loras], use_tqdm=False)
     finally:
         llm.wake_up(tags=["scheduling"])
-    return [output.outputs[0] for output in llm.wait_for_completion(use_tqdm=False)]  # in the order of handing over
+    return [output.outputs[0] for output in llm.wait_for_completion(use_tqdm=False)]  # in the order of queueing
 
 
 def _tokens(llm: Any, prompt: str | Sequence[int]) -> list[int]:
@@ -327,7 +326,7 @@ def _tokens(llm: Any, prompt: str | Sequence[int]) -> list[int]:
 
 
 def _lora_request(folder: Path) -> Any:
-    """Numbered by path and time of writing, for vLLM reads a number's weights only once."""
+    """Create a LoRA request with an id from path and modification time: vLLM caches weights by id."""
     config, weights = Path(folder) / "adapter_config.json", Path(folder) / "adapter_model.safetensors"
     try:
         biased = json.loads(config.read_text(encoding="utf-8")).get("lora_bias")
@@ -340,7 +339,7 @@ def _lora_request(folder: Path) -> Any:
 
 
 def _empty_last_slot(engine: Any, lora: Any) -> None:
-    """One adapter at a time, for it goes into the first slot: see `CPU_SLOTS`."""
+    """Remove other adapters, so that this one is loaded into the first slot: see `CPU_SLOTS`."""
     for other in {*engine.list_loras()} - {lora.lora_int_id}:
         engine.remove_lora(other)
 
@@ -349,37 +348,37 @@ def _empty_last_slot(engine: Any, lora: Any) -> None:
 
 
 class Capacity(NamedTuple):
-    """What an engine can take at once."""
+    """Capacity of an engine for simultaneous requests."""
 
     rows: int
     tokens: int
-    """In one step."""
+    """Per step."""
     blocks: int
     """Of the KV cache."""
     block: int
-    """Tokens in a block."""
+    """Tokens per block."""
     context: int
 
     @classmethod
     def of(cls, config: Any) -> "Capacity":
-        """A running engine's; one block is vLLM's own."""
+        """Return the capacity of a running engine; vLLM reserves one block."""
         scheduler, cache = config.scheduler_config, config.cache_config
         rows, tokens = scheduler.max_num_seqs, scheduler.max_num_batched_tokens
         return cls(rows, tokens, cache.num_gpu_blocks - 1, cache.block_size, config.model_config.max_model_len)
 
     def less(self, prompt: int, completion: int) -> "Capacity":
-        """What a pair leaves, its completions written to the end."""
+        """Return the capacity left by a pair with completions of maximum length."""
         blocks = math.ceil(min(prompt + completion, self.context) / self.block)
         return self._replace(rows=self.rows - 2, tokens=self.tokens - 2 * prompt, blocks=self.blocks - 2 * blocks)
 
     @property
     def enough(self) -> bool:
-        """Whether nothing is overdrawn."""
+        """Whether no resource is exceeded."""
         return min(self.rows, self.tokens, self.blocks) >= 0
 
 
 def waves(prompts: Sequence[int], completion: int, capacity: Capacity) -> Iterator[list[int]]:
-    """Places of prompts, given by their numbers of tokens, whose pairs have room together, in their order.
+    """Group prompts, given by their lengths, into consecutive waves whose pairs fit together; yield their indices.
 
     >>> list(waves([3, 3, 5], 2, Capacity(rows=8, tokens=16, blocks=99, block=16, context=64)))
     [[0, 1], [2]]

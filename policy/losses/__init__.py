@@ -1,1 +1,1 @@
-"""A clip rule -> which ratios count in a policy loss; `kernels.policy_loss` applies it, one file per rule."""
+"""Policy losses: clip rules applied by `kernels.policy_loss`, and losses of whole completions; one module each."""

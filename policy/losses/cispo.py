@@ -1,4 +1,4 @@
-"""CISPO: the ratio is a bounded weight, and every token keeps its gradient."""
+"""CISPO: the clipped ratio is a constant weight, and every token keeps its gradient."""
 
 from ...kernels.policy_loss import ClipRule
 
@@ -6,7 +6,7 @@ from ...kernels.policy_loss import ClipRule
 def cispo(*, high: float, low: float = 0.0) -> ClipRule:
     """L = -sg(clip(r, low, high)) A log π                                MiniMax 2025, arXiv:2506.13585
 
-    `high` bounds the ratio itself and has to be given: the paper's value could not be read. It leaves out the lower
-    bound.
+    `high` bounds the ratio itself and has no default because the paper's value is not known to us. The paper has no
+    lower bound.
     """
     return ClipRule((low, high), (low, high), through="logprob")

@@ -1,4 +1,4 @@
-"""DAPO's clip-higher: more room upwards than downwards."""
+"""DAPO's clip-higher: a larger clip range upwards than downwards."""
 
 import math
 

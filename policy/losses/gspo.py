@@ -1,4 +1,4 @@
-"""GSPO: one ratio for a completion, the geometric mean of its tokens'."""
+"""GSPO: one ratio per completion, the geometric mean of its tokens' ratios."""
 
 import math
 

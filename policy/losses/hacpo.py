@@ -1,4 +1,4 @@
-"""HACPO: GSPO on the policy's own completions, and a one-sided weight on those of its partners."""
+"""HACPO: GSPO on the policy's own completions, and a one-sided clipped weight on those of its partners."""
 
 import torch
 from jaxtyping import Float
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..composition.completion_losses import CompletionLossInputs, PerCompletionLoss, n_own_completions
 
-FARTHEST = 20.0  # of a token's mean log-ratio: it would overflow long after any bound
+FARTHEST = 20.0  # bound of a token's mean log-ratio: prevents overflow far beyond any clip range
 
 
 def hacpo(
@@ -18,20 +18,20 @@ def hacpo(
     high: float = 4e-4,
     agents: int = 1,
 ) -> PerCompletionLoss:
-    """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that wrote y                  HACPO:
+    """With s = (π(y) / π_old(y))^{1/|y|}, where π_old is the model that generated y             HACPO:
     arXiv:2603.02604
 
     own completions       L = -min(s A, clip(s, 1 - low, 1 + high) A), which is `gspo`
     partners' ones    L = -s sg[s]^α A where f <= s <= 1, -A where s > 1, 0 where s < f,   f = 1 - δ + m δ_step <= 1
 
-    m is the number of optimizer steps made since the completions were written: the later a step, the nearer to the
-    policy its partners' completions have to be. Only f <= s <= 1 has a gradient, whatever the sign of A; while agents
-    are still one model s is 1 up to rounding, so that this is about every other completion. δ in [0, 1] has to be
-    given: the paper has .8 (.9 for one pair) in a table and .2 in its text. δ_step is .025 or .01 there, α 1 or 3.
-    What f bounds is s and no power of it, as in the authors' code.
+    m is the number of optimizer steps since the completions were generated: partners' completions have to be closer to
+    the policy in later steps. Only f <= s <= 1 has a gradient, whatever the sign of A; while the agents are still the
+    same model s is 1 up to rounding, so about every other completion has one. δ in [0, 1] has no default: the paper has
+    .8 (.9 for one pair) in a table and .2 in its text. δ_step is .025 or .01 there, α 1 or 3. f bounds s and not a
+    power of it, as in the authors' code.
 
-    Of `agents` agents the learner wrote a group's first completions (`completion_loss_inputs.n_own_completions`). The
-    paper aggregates by `aggregations.completion_mean`; the factor P_j/P_k is in A (`transforms.hacpo`). A NaN
+    With `agents` agents the first completions of a group are the learner's (`completion_losses.n_own_completions`). The
+    paper aggregates by `aggregations.completion_mean`; the factor P_j/P_k is part of A (`transforms.hacpo`). A NaN
     advantage has no loss.
     """
     if not 0 <= delta <= 1 or delta_step < 0 or alpha < 0 or agents < 1:

@@ -1,4 +1,4 @@
-"""Kimi k1.5: a whole completion's advantage, and a square that holds its log-ratio near 0."""
+"""Kimi k1.5: REINFORCE on whole completions with a squared penalty on the log-ratio."""
 
 import torch
 from jaxtyping import Float
@@ -10,9 +10,9 @@ from ..composition.completion_losses import CompletionLossInputs, PerCompletionL
 def kimi(*, tau: float) -> PerCompletionLoss:
     """L_i = -A_i log π(y_i) + τ/2 (log π(y_i) - log π_old(y_i))²           Kimi k1.5 2025, arXiv:2501.12599, sec. 2.3.2
 
-    log π(y) is the sum over the completion's tokens, nats; A_i = r_i minus the group's mean (`advantages.dr_grpo`); τ
-    > 0 has to be given, as the paper's could not be read. On the policy that wrote the completions the second term has
-    no gradient, and L is REINFORCE.
+    log π(y) is the sum over the completion's tokens in nats; A_i = r_i minus the group's mean (`advantages.dr_grpo`); τ
+    > 0 has no default because the paper's value is not known to us. At the policy that generated the completions the
+    second term has no gradient, and L is REINFORCE.
     """
     if tau < 0:
         raise ValueError(f"kimi: tau is 0 or more, got {tau}")

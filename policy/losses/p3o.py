@@ -1,4 +1,4 @@
-"""P3O: two completions to one prompt, pulled apart by the difference of their rewards alone."""
+"""P3O: pairwise policy gradient on reward differences of two completions of one prompt."""
 
 import torch
 from jaxtyping import Float
@@ -6,20 +6,19 @@ from torch import Tensor
 
 from ..composition.completion_losses import CompletionLoss, CompletionLossInputs
 
-FARTHEST = 20.0  # of a pair's log-ratio: whole completions' overflow
+FARTHEST = 20.0  # bound of a pair's log-ratio, which would overflow for long completions
 
 
 def p3o(*, epsilon: float) -> CompletionLoss:
     """L_ij = -½ min(ρ Δ, clip(ρ, 1 - ε, 1 + ε) Δ),   Δ = r_i - r_j,   ρ = (π/π_old)(y_i) / (π/π_old)(y_j)
 
-    Wu et al. 2023, arXiv:2310.00212, with the pair's joint ratio clipped; ε in [0, 1) has to be given. L_i is the mean
-    of L_ij over the other completions j of the group, so that a step's mean is that over ordered pairs. Only
-    differences of rewards are read: what all completions to a prompt have in common cancels, and no baseline is
-    needed. On the policy that wrote the completions the gradient is that of `dr_grpo` for whole completions, times G /
-    (G - 1).
+    Wu et al. 2023, arXiv:2310.00212, with the pair's joint ratio clipped; ε in [0, 1) is required. L_i is the mean of
+    L_ij over the other completions j of the group, so a step's mean is that over ordered pairs. Only differences of
+    rewards matter: whatever all completions of a prompt have in common cancels, and no baseline is needed. At the
+    policy that generated the completions the gradient is that of `dr_grpo` for whole completions, times G / (G - 1).
 
     Advantages are rewards or `dr_grpo`'s. One that is NaN is in no pair, and a completion without a pair has no loss.
-    log ρ counts within ±20, beyond which it has no gradient.
+    log ρ is clamped to ±20, beyond which it has no gradient.
     """
     if not 0 <= epsilon < 1:
         raise ValueError(f"p3o: epsilon lies in [0, 1), got {epsilon}")

@@ -1,4 +1,4 @@
-"""PPO: a ratio counts until it has moved far enough in its advantage's direction."""
+"""PPO: the clipped surrogate loss of token ratios."""
 
 import math
 
@@ -8,6 +8,6 @@ from ...kernels.policy_loss import ClipRule
 def ppo(*, epsilon: float = 0.2) -> ClipRule:
     """L = -min(r A, clip(r, 1 - ε, 1 + ε) A)                             Schulman et al. 2017, arXiv:1707.06347, eq. 7
 
-    min picks the bound in the advantage's direction only: (0, 1 + ε) for A >= 0, (1 - ε, ∞) for A < 0.
+    min clips in the advantage's direction only: (0, 1 + ε) for A >= 0, (1 - ε, ∞) for A < 0.
     """
     return ClipRule((0.0, 1 + epsilon), (1 - epsilon, math.inf))

@@ -1,4 +1,4 @@
-"""REINFORCE: no ratio at all."""
+"""REINFORCE: the policy gradient without ratios."""
 
 from ...kernels.policy_loss import ClipRule
 

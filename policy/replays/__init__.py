@@ -1,1 +1,1 @@
-"""Training once more on the previous completions; one file per rule."""
+"""Replays: additional training on previous completions; one module per rule."""

@@ -1,4 +1,4 @@
-"""A bandit chooses which of the completions of the last batches are trained on once more."""
+"""CBS replay: a contextual bandit selects completions of the last batches for additional training."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def cbs(
     seed: int = 0,
     **of_model: Any,
 ) -> Replay:
-    """The `keep` completions of the last `batches` with the highest predicted gain, with the advantages they had
+    """The `keep` completions of the last `batches` with the highest predicted gain, with their previous advantages
 
     CBS 2026, arXiv:2602.08499, with a replay buffer. Gain, models and settings are those of `schedulers.cbs`; here H is
-    that of the batch which has just come. There is no importance weight beside the clip rule's ratio to the policy that
-    wrote a completion: how old it is, how often it was used and how much of it was clipped are features. `keep` is at
-    most a batch's completions. Takes `--num_iterations 2` or more.
+    that of the current batch. Apart from the clip rule's ratio to the policy that generated a completion there is no
+    importance weight: its age, the number of its uses and its clipped share are features instead. `keep` is at most a
+    batch's completions. Requires `--num_iterations 2` or more.
 
-    The state has "uses", how often each remembered completion was chosen.
+    The state has "uses", the number of times that each stored completion was chosen.
     """
     if keep < 1 or longest < 1 or batches < 1:
         raise ValueError(f"cbs: keep, batches and longest are 1 or more, got {keep}, {batches} and {longest}")
@@ -57,7 +57,7 @@ def cbs(
 
 
 def _uses(before: list[float], age: Tensor) -> Float[Tensor, " M"]:
-    """Of the completions that are remembered now: the newest were never chosen, the oldest may be forgotten."""
+    """Return the uses of the stored completions: new ones were never chosen, and the oldest may have been dropped."""
     new = int((age == age.min()).sum())
     old = before[len(before) - (len(age) - new) :]
     return torch.tensor([*old, *[0.0] * new], dtype=torch.float64)

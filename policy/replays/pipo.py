@@ -1,4 +1,4 @@
-"""Was the last update a good one? The completions it was made on are trained on once more, by as much as it helped."""
+"""PIPO: the previous step's completions are trained on again, scaled by the improvement since then."""
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -10,18 +10,17 @@ from torch import Tensor
 
 from ..types import Past, Replay, State
 
-FLAT = 1e-8  # of rewards' deviation over steps: none
+FLAT = 1e-8  # standard deviation of mean rewards that counts as none
 
 
 def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay:
     """A'_i = C_i φ(ξ_t) of the previous step's completions                   PIPO 2026, arXiv:2604.00860
 
-    ξ is `progress`, φ `rectified`, C `attribution`; `window`, `damping` λ are the paper's, and |ξ| <= `bound` is its
-    code's. Until there are `window` steps before this one nothing is replayed. Ours, after the paper and unlike its
-    code: the present step is not in the history that it is compared with, and is in the next one's once.
+    ξ is `progress`, φ `rectified`, C `attribution`; `window` and `damping` λ are the paper's, and |ξ| <= `bound` is
+    from its code. Nothing is replayed until there are `window` previous steps. Following the paper and not its code,
+    the current step is not part of the history that it is compared with, and enters the next one's once.
 
-    The state is {"means": mean rewards of the last steps, "gain": φ(ξ)}. Takes
-    `--num_iterations 2` or more.
+    The state is {"means": mean rewards of the last steps, "gain": φ(ξ)}. Requires `--num_iterations 2` or more.
     """
     if window < 2 or not 0 <= damping <= 1 or bound <= 0:
         raise ValueError(
@@ -41,8 +40,8 @@ def pipo(*, window: int = 8, damping: float = 0.1, bound: float = 5.0) -> Replay
 def progress(state: State, mean: float, *, window: int, damping: float, bound: float) -> tuple[dict[str, Any], float]:
     """(state, the step's mean reward) -> (state, φ(ξ)),   ξ = (μ_t - μ) / σ
 
-    μ and σ (N - 1) are of the `window` steps before; σ below 1e-8 counts as 1. 0 until there are that many, and for a
-    mean that is NaN, which is not remembered.
+    μ and σ (N - 1) are over the previous `window` steps; a σ below 1e-8 counts as 1. 0 until there are that many, and
+    for a NaN mean, which is not added to the state.
     """
     means: list[float] = list(state.get("means", ()))
     if mean != mean:
@@ -54,7 +53,7 @@ def progress(state: State, mean: float, *, window: int, damping: float, bound: f
 
 
 def standing(mean: float, before: Sequence[float]) -> float:
-    """ξ of a mean among those before it.
+    """Return ξ of a mean relative to the previous ones.
 
     >>> standing(4.0, [1.0, 3.0, 2.0])
     2.0
@@ -64,7 +63,7 @@ def standing(mean: float, before: Sequence[float]) -> float:
 
 
 def rectified(standing: float, damping: float, bound: float) -> float:
-    """φ(ξ) = ξ for ξ >= 0, else λ ξ, of ξ within ±bound.
+    """φ(ξ) = ξ for ξ >= 0, else λ ξ, with ξ clamped to ±bound.
 
     >>> rectified(-2.0, 0.5, 5.0), rectified(9.0, 0.5, 5.0)
     (-1.0, 5.0)

@@ -1,4 +1,4 @@
-"""R2M in a policy's training: a reward that reads the policy's states and is refitted after every cycle."""
+"""Online R2M reward source for policy training: it reads the policy's states and is updated after every cycle."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,63 +24,64 @@ from .r2m_controls import R2MArguments, States
 
 @dataclass(frozen=True)
 class Anchor:
-    """Labels from outside: in some groups of every cycle the labeller says how good the pair is."""
+    """External labels: in some groups of every cycle a labeller gives P(best is better) for the group's pair."""
 
     labeller: Labeller
     groups: int
-    """How many, drawn anew in every cycle; one call each."""
+    """Number of labelled groups, drawn anew in every cycle; one call each."""
     only: bool = False
-    """Whether the other groups are left out instead of having their pair as published."""
+    """Whether to drop the pairs of the other groups instead of labelling them by the model's own rewards."""
 
     def __post_init__(self) -> None:
-        """At least one."""
+        """Raise `UsageError` unless at least one group is labelled."""
         if self.groups < 1:
             raise UsageError(f"an anchor labels one group or more in every cycle, got {self.groups}")
 
 
 class Version(NamedTuple):
-    """What decides a reward beside its text."""
+    """Versions of everything besides the text that determines a reward."""
 
     body: str
-    """Fingerprint of the reward model as training began."""
+    """Fingerprint of the reward model at the start of training."""
     head: int
-    """Updates of the head."""
+    """Number of updates of the head."""
     policy: int
-    """Cycles that the policy has learnt from."""
+    """Number of cycles that the policy was trained on."""
     omega: float
 
 
 class _Annotation(NamedTuple):
-    """Completions as they were rated."""
+    """Completions with the tokens, rewards and states at the time of rating."""
 
     examples: list[Example]
     tokens: Float[Tensor, "N D"]
     rewards: Float[Tensor, "N K"]
     states: States | None
-    """Kept only where the update shall see them."""
+    """Stored only if the update uses them instead of refreshed ones."""
 
 
 class _UpdateBatch(NamedTuple):
-    """The completions of a cycle as the update sees them."""
+    """The completions of a cycle as inputs of the update."""
 
     examples: list[Example]
     tokens: Float[Tensor, "N D"]
     states: States
     rows: Int[Tensor, "G R"]
-    """Of every group."""
+    """Row indices of every group."""
     known: Bool[Tensor, " N"]
-    """Whether the policy learnt from the completion."""
+    """Whether the policy was trained on the completion."""
 
 
 # ---- the source ----
 
 
 class OnlineR2M:
-    """A reward source after R2M, algorithm 1 (Huang et al. 2026, arXiv:2601.22664): one update a cycle.
+    """A reward source after R2M, algorithm 1 (Huang et al. 2026, arXiv:2601.22664), with one update per cycle.
 
-    In cycle t of `rounds` completions are rated at ω(t) on the policy's states; after the policy's last pass the head
-    takes one GREBT step, by AdamW without weight decay, on the best and the worst completion of each group and the
-    states of that pass. As published both are so by the model's own rewards: an `anchor` asks a labeller.
+    In cycle t of `rounds` completions are rated at ω(t) on the policy's states. After the policy's last pass the head
+    takes one GREBT step with AdamW (no weight decay) on the best and the worst completion of each group, with the
+    states of that pass. As published, best and worst are chosen by the model's own rewards; an `anchor` asks a
+    labeller.
     """
 
     reads_states = True
@@ -112,20 +113,20 @@ class OnlineR2M:
         self._begin()
 
     def _begin(self) -> None:
-        """A cycle: ω by its number, and nothing rated yet."""
+        """Start a cycle: set ω by its number, and clear the annotations."""
         self.model.omega = omega(self.cycles, self.rounds, self.arguments.floor)
         self._annotations: list[_Annotation] = []
 
     @property
     def version(self) -> Version:
-        """Of the rewards that are given now."""
+        """Version of the rewards that are currently given."""
         return Version(self._body, self.updates, self.cycles, self.model.omega)
 
     # ---- rating ----
 
     @torch.no_grad()
     def rate(self, examples: Sequence[Example], states: States) -> np.ndarray:
-        """Rewards [N, K] at the present ω; remembered until the next update."""
+        """Return rewards [N, K] at the current ω; stored until the next update."""
         tokens, seen = reward_tokens(self.model.body, examples), self._seen(states, examples, "rate")
         rewards = self.model.rewards(tokens, seen).cpu()
         self._annotations.append(_Annotation([*examples], tokens, rewards, None if self.arguments.refresh else seen))
@@ -137,13 +138,13 @@ class OnlineR2M:
         ]
 
     def _random(self, use: str) -> Generator:
-        """The same numbers in the same cycle, whatever was asked in between."""
+        """Create a generator that depends only on the seed, the cycle and the use."""
         return Generator().manual_seed(int(content_hash([self.arguments.seed, self.cycles, use]), 16))
 
     # ---- learning ----
 
     def learn(self, cycle: Cycle) -> dict[str, float]:
-        """One pass over the cycle's groups; the facts are of before it, the version is that of the cycle's rewards."""
+        """Run one pass over the cycle's groups; return metrics from before it, at the version of its rewards."""
         annotation, version = self._annotation(cycle), self.version
         batch = self._update_batch(cycle, annotation)
         indices = batch.rows.flatten()
@@ -160,7 +161,7 @@ class OnlineR2M:
         return _update_metrics(version, losses, facts)
 
     def _annotation(self, cycle: Cycle) -> _Annotation:
-        """Of all completions: every process has rated its own, and all make the same update on all of them."""
+        """Gather the annotations of all completions: each process rated its own, and all make the same update."""
         examples = [*cycle.examples]
         here, share = PartialState(), len(examples) // PartialState().num_processes
         examples = examples[here.process_index * share : (here.process_index + 1) * share]
@@ -187,11 +188,11 @@ class OnlineR2M:
 
     @torch.no_grad()
     def _refreshed(self, batch: _UpdateBatch) -> Float[Tensor, "G R"]:
-        """On the states of the last pass, before the update."""
+        """Compute rewards on the states of the last pass, before the update."""
         return self._rewards(batch, torch.arange(len(batch.rows)))
 
     def _rewards(self, batch: _UpdateBatch, groups: Int[Tensor, " _"]) -> Float[Tensor, "G R"]:
-        """Of some groups, by the model as it is; differentiable, on a CPU."""
+        """Compute rewards of some groups with the current model; differentiable, on the CPU."""
         indices = batch.rows[groups].flatten()
         tokens = batch.tokens[indices]
         if self.arguments.learns == "everything":
@@ -202,12 +203,12 @@ class OnlineR2M:
     def _by_group(
         self, rewards: Float[Tensor, "M K"], batch: _UpdateBatch, indices: Int[Tensor, " M"]
     ) -> Float[Tensor, "G R"]:
-        """A row for every objective of every group; NaN for completions that the policy did not learn from."""
+        """Arrange rewards in a row per group and objective; NaN for completions that the policy was not trained on."""
         known = rewards.masked_fill(~batch.known[indices, None], torch.nan)[:, self.columns]
         return known.unflatten(0, (-1, batch.rows.shape[1])).transpose(1, 2).flatten(0, 1)
 
     def _update(self, batch: _UpdateBatch, pairs: Pairs, random: Generator) -> GroupLosses:
-        """One pass in a drawn order; the losses of before each step."""
+        """Run one pass over shuffled groups; return the losses before each step."""
         number, K, step_losses = len(batch.rows), len(self.columns), []
         for groups in torch.randperm(number, generator=random).split(self.arguments.batch_groups or number):
             indices = (groups[:, None] * K + torch.arange(K)).flatten()
@@ -227,12 +228,12 @@ class OnlineR2M:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    # ---- labels from outside ----
+    # ---- external labels ----
 
     def _anchored(
         self, anchor: Anchor, pairs: Pairs, fresh: Float[Tensor, "G R"], batch: _UpdateBatch, random: Generator
     ) -> tuple[Pairs, dict[str, float]]:
-        """The pairs with the labeller's word in some groups, and how often the model agrees with it."""
+        """Return the pairs with labels in the drawn groups, and metrics of the model's agreement with the labeller."""
         if anchor.groups > len(batch.rows):
             raise UsageError(
                 f"an anchor is to label {anchor.groups} groups and the cycle has {len(batch.rows)}; ask for fewer"
@@ -240,7 +241,7 @@ class OnlineR2M:
         drawn = torch.randperm(len(batch.rows), generator=random)[: anchor.groups]
         drawn = drawn[~pairs.wins[drawn].isnan()]
         says = torch.full_like(pairs.wins, torch.nan)
-        labeller = anchor.labeller if PartialState().is_main_process else _no_reward  # one process asks for all
+        labeller = anchor.labeller if PartialState().is_main_process else _no_reward  # only rank 0 calls the labeller
         for group in drawn.tolist():
             best, worst = (batch.examples[batch.rows[group, side[group]]] for side in (pairs.best, pairs.worst))
             says[group] = ask(labeller, best, worst, random)
@@ -257,7 +258,7 @@ class OnlineR2M:
     # ---- checkpoints ----
 
     def state(self) -> dict[str, Any]:
-        """Of a checkpoint."""
+        """Return the state for a checkpoint."""
         body = self.model.body.model.state_dict() if self.arguments.learns == "everything" else None
         return {
             "made": self._made(),
@@ -268,7 +269,7 @@ class OnlineR2M:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint's state; one of another reward model or of another length is a `DataError`."""
+        """Load the state from a checkpoint; raise `DataError` for another reward model or number of rounds."""
         made = self._made()
         if other := [name for name in made if state["made"].get(name) != made[name]]:
             raise DataError(
@@ -284,7 +285,7 @@ class OnlineR2M:
         self._begin()
 
     def _made(self) -> dict[str, Any]:
-        """What a state has to agree with."""
+        """Return the settings that a checkpoint must agree with."""
         D, width = self.model.head.W_q.shape
         return {
             "rounds": self.rounds,
@@ -296,7 +297,7 @@ class OnlineR2M:
 
 
 def _joined(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
-    """Of the processes in their order."""
+    """Concatenate the annotations of all processes, by rank."""
     examples, tokens, rewards, states = zip(*parts, strict=True)
     joined_states = None if None in states else [item for some in states for item in some]
     return _Annotation(
@@ -305,7 +306,7 @@ def _joined(parts: Sequence[_Annotation], device: torch.device) -> _Annotation:
 
 
 def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
-    """The rows of every group, in order; groups of different sizes are a `ValueError`."""
+    """Return the row indices of every group, in order; raise `ValueError` for groups of different sizes."""
     sizes = torch.unique(group, return_counts=True)[1]
     if (sizes != sizes[0]).any():
         raise ValueError(f"rows_of_groups: groups are of one size, got {sizes.tolist()[:8]}")
@@ -313,7 +314,7 @@ def rows_of_groups(group: Int[Tensor, " N"]) -> Int[Tensor, "G R"]:
 
 
 def ask(labeller: Labeller, first: Example, second: Example, random: Generator) -> float:
-    """P(first is better), or NaN; asked in a drawn order, so that a labeller's liking for a place favours neither."""
+    """Return P(first is better), or NaN; the order is randomised to cancel the labeller's position bias."""
     swapped = bool(torch.randint(2, (), generator=random))
     completions = (second.completion, first.completion) if swapped else (first.completion, second.completion)
     chance = float(labeller(first.prompt, completions))
@@ -325,12 +326,12 @@ def ask(labeller: Labeller, first: Example, second: Example, random: Generator) 
 
 
 def _no_reward(*_: Any) -> float:
-    """A labeller that abstains."""
+    """Abstain: a labeller for processes other than rank 0, whose labels are replaced by a broadcast."""
     return float("nan")
 
 
 def _learning(model: R2MRewardModel, learns: str) -> list[nn.Parameter]:
-    """What moves."""
+    """Return the parameters to train."""
     head, body = (
         [*model.head.parameters()],
         [parameter for parameter in model.body.model.parameters() if parameter.requires_grad],
@@ -345,7 +346,7 @@ def _columns(objectives: tuple[str, ...], chosen: tuple[str, ...]) -> list[int]:
 
 
 def _update_metrics(version: Version, losses: GroupLosses, facts: Mapping[str, float]) -> dict[str, float]:
-    """For the log; what is unknown is left out."""
+    """Return the metrics of an update; unknown values are left out."""
     metrics = {
         "head_version": version.head,
         "policy_version": version.policy,

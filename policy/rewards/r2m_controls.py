@@ -1,4 +1,4 @@
-"""R2M's settings, and those of what it is compared with."""
+"""Settings of online R2M, and its controls."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,16 @@ from ..training.forward import states_of
 
 States = Sequence[Float[Tensor, "S P"]]
 Reads = Callable[[States, Sequence[Example], Generator], States]
-"""The policy's states of a step's completions, in order, and the completions -> what the reward reads in their
-place."""
+"""Maps the policy's states of a step's completions, and the completions, to the states that the reward reads."""
 
 
 def own(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Every completion's own."""
+    """Return every completion's own states."""
     return states
 
 
 def stale(policy: Any, encoder: Encoder) -> Reads:
-    """Those that a policy which does not learn, such as the one training starts from, has of the same completions."""
+    """Read the states of a policy that is not trained, such as the initial one, on the same completions."""
 
     def read(states: States, examples: Sequence[Example], generator: Generator) -> States:
         return states_of(policy, encoder, examples)
@@ -36,19 +35,19 @@ def stale(policy: Any, encoder: Encoder) -> Reads:
 
 
 def shuffled(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Those of the completion before it, which completions the same prompt but for the first of a group."""
+    """Return the states of the previous completion, which has the same prompt except for the first of a group."""
     return [*states[-1:], *states[:-1]]
 
 
 def noise(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """Normal noise with the mean and the standard deviation that each dimension has in the step; as long as before."""
+    """Return normal noise with each dimension's mean and standard deviation in the step, of unchanged length."""
     everything = torch.cat([*states]).float()
     mean, std = everything.mean(0), everything.std(0, correction=0)
     return [mean + std * torch.randn(state.shape, generator=generator).to(mean.device) for state in states]
 
 
 def fixed(states: States, examples: Sequence[Example], generator: Generator) -> States:
-    """One vector of ones for all: what is read is a learnt constant."""
+    """Return one vector of ones for each completion: the head then reads a learned constant."""
     return [torch.ones_like(state[:1]) for state in states]
 
 
@@ -57,32 +56,32 @@ def fixed(states: States, examples: Sequence[Example], generator: Generator) -> 
 
 @dataclass(frozen=True)
 class R2MArguments:
-    """How the reward model learns. R2M's own settings; `CONTROLS` has those of what it is compared with."""
+    """How the reward model is updated; defaults are R2M's own, and `CONTROLS` has those of its baselines."""
 
     learning_rate: float = 1e-6
     alpha: float = 0.3
-    """α of `grebt`: the entropy's share of the loss."""
+    """α of `grebt`: weight of the entropy term in the loss."""
     floor: float = 0.6
-    """Ω: where ω ends. With 1 no state is ever read."""
+    """Ω: final value of ω. With 1 states are never read."""
     spread: str = "full"
-    """Whether the entropy's standard deviation carries a gradient: "full" or "stopgrad"."""
+    """Whether gradients flow through the entropy's standard deviation: "full" or "stopgrad"."""
     epsilon: float = 1e-6
     pair_from: Literal["annotation", "refreshed"] = "annotation"
-    """Which rewards choose a group's pair: those that the policy learnt from, or those on the states after it did."""
+    """Rewards that choose a group's pair: those used to train the policy, or those on the states after training."""
     objectives: tuple[str, ...] = ()
-    """Whose rewards make pairs, each its own; none named: all."""
+    """Objectives whose rewards form pairs, one pair each; all if empty."""
     batch_groups: int = 0
-    """Groups of one optimizer step; 0: all of the cycle. Either way there is one pass."""
+    """Groups per optimizer step; 0: all of the cycle. There is one pass in either case."""
     max_grad_norm: float = 1.0
     learns: Literal["nothing", "head", "everything"] = "head"
-    """With "everything" the body's trainable parameters move too, in place."""
+    """Trained parameters; with "everything" the body's trainable parameters are updated too, in place."""
     reads: Reads = own
     refresh: bool = True
-    """Whether the update sees the states of the last pass or those of the annotation."""
+    """Whether the update uses the states of the last pass instead of those of the annotation."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """A setting that is none is refused."""
+        """Raise `UsageError` for invalid values."""
         if self.pair_from not in ("annotation", "refreshed"):
             raise UsageError(f"pair_from is annotation or refreshed, got '{self.pair_from}'")
         if self.learns not in ("nothing", "head", "everything"):
@@ -103,19 +102,19 @@ CONTROLS: Mapping[str, Mapping[str, Any]] = {
     "unrefreshed": {"refresh": False},
     "full_update": {"learns": "everything"},
 }
-"""What each control changes in `R2MArguments`, for `dataclasses.replace`; the paper's G.5 and 5.4, and ours.
+"""Changes of `R2MArguments` for each control, for `dataclasses.replace`; from the paper's G.5 and 5.4, and our own.
 
-frozen           the scalar reward model as it is
-iterative_head   the same update, but of the scalar model's own head: no state is read
-not_trained      states are read by an untrained attention, and nothing learns
-without_pairs    the entropy alone
-without_entropy  the pairs alone
+frozen           the scalar reward model without updates
+iterative_head   the same update of the scalar model's own head: states are not read
+not_trained      states are read by an untrained attention, and nothing is trained
+without_pairs    the entropy term alone
+without_entropy  the pair term alone
 noise            normal noise with the states' mean and deviation: more parameters, no information
 fixed            one constant instead of the states
-shuffled         the states of another completion: of the policy and the prompt, not of the completion
-unrefreshed      the update sees the states that the rewards were given on, not those after the policy moved
-full_update      the body learns as well
+shuffled         the states of another completion: informative on policy and prompt, not on the completion
+unrefreshed      the update uses the states at rating time, not those after the policy's update
+full_update      the body is trained as well
 
-`reads=stale(start policy, encoder)` is one more: the same features of the completion, of a policy that does not move.
-An ensemble's mean - λ std is a source of its own: `rm.models.ensemble` with a pessimism of λ.
+Another control is `reads=stale(start policy, encoder)`: the same features of the completion, from a fixed policy. An
+ensemble's mean - λ std is a separate source: `rm.models.ensemble` with a pessimism of λ.
 """

@@ -1,4 +1,4 @@
-"""How likely a policy finds a reference's words behind a completion's reasoning, and behind none."""
+"""Probability of a reference answer under the policy, after a completion's reasoning and without it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ...rm.backbones.tokenization import Encoder, pad
 from ...rm.types import Messages
 
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-"""Around the reasoning, then around the completion."""
+"""Tags around the reasoning, then around the answer."""
 
 # ---- formulas ----
 
@@ -20,7 +20,8 @@ TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 def mean_probability(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]) -> Float[Tensor, " N"]:
     """Σ_t π(y*_t | x, z, y*_<t) / |y*| over the reference's tokens, in [0, 1]          RLPR: arXiv:2506.18254
 
-    Of probabilities, not of their logarithms: a single unlikely synonym does not decide. A row without one has 0.
+    A mean of probabilities, not of logarithms: a single unlikely synonym does not dominate. 0 for a row without
+    reference.
     """
     token_probability = torch.where(reference, logprobs.exp(), 0).sum(1)
     return token_probability / reference.sum(1).clamp_min(1)
@@ -32,7 +33,7 @@ def total_logprob(logprobs: Float[Tensor, "N L"], reference: Bool[Tensor, "N L"]
 
 
 def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """clip(p(y* | x, z) - p(y* | x), 0, 1): what the reasoning z added                 RLPR: arXiv:2506.18254
+    """clip(p(y* | x, z) - p(y* | x), 0, 1): the gain due to the reasoning z            RLPR: arXiv:2506.18254
 
     >>> debiased(torch.tensor([0.75, 0.25]), torch.tensor([0.5, 0.5])).tolist()
     [0.25, 0.0]
@@ -44,8 +45,7 @@ def debiased(reasoned: Float[Tensor, " N"], alone: Float[Tensor, " N"]) -> Float
 
 
 def reasoning(completion: str, tags: Sequence[str] = TAGS) -> str | None:
-    """The text up to where the completion proper begins, its tag included; None where that tag does not stand there
-    once.
+    """Return the text up to and including the opening tag of the answer; None unless that tag occurs exactly once.
 
     >>> reasoning("<think>2 + 2</think><answer>5</answer>")
     '<think>2 + 2</think><answer>'
@@ -55,7 +55,7 @@ def reasoning(completion: str, tags: Sequence[str] = TAGS) -> str | None:
 
 
 def formed(completion: str, tags: Sequence[str] = TAGS) -> bool:
-    """Whether every tag is in the completion once, in their order.
+    """Return whether every tag occurs exactly once in the completion, in order.
 
     >>> formed("<think>2 + 2</think><answer>5</answer>"), formed("<think>2 + 2</think>5")
     (True, False)
@@ -79,10 +79,10 @@ def reference_probabilities(
     longest: int | None = None,
     formula: Callable[[Tensor, Tensor], Tensor] = mean_probability,
 ) -> Float[Tensor, " N"]:
-    """`formula` of each reference as the policy would go on with it behind a prompt and a completion's opening.
+    """Return `formula` of each reference as a continuation of a prompt and the opening of a completion.
 
-    Opening and reference are tokenised apart, so that the reference's tokens are the same behind every opening. Dropout
-    is off; `together` rows are read at a time. A row of more than `longest` tokens is not read: it is NaN.
+    Opening and reference are tokenised separately, so that the reference's tokens are the same after every opening.
+    Dropout is off; `together` rows are read per batch. A row of more than `longest` tokens is not read and is NaN.
     """
     rows = [_row(encoder, *part) for part in zip(prompts, openings, references, strict=True)]
     short = [index for index, (ids, _) in enumerate(rows) if longest is None or len(ids) <= longest]
@@ -99,7 +99,7 @@ def reference_probabilities(
 
 
 def _row(encoder: Encoder, prompt: Messages, opening: str, reference: str) -> tuple[list[int], int]:
-    """Token ids, and how many of them are not the reference's."""
+    """Return token ids, and the number of tokens before the reference."""
     before, behind = (encoder.tokenizer(text, add_special_tokens=False).input_ids for text in (opening, reference))
     start = [*encoder.encode_prompt(prompt), *before]
     return [*start, *behind], len(start)

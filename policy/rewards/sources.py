@@ -1,5 +1,4 @@
-"""Reward models and functions -> what the completions of a step are worth, component by component; faults have a
-place."""
+"""Reward sources: rewards of a step's completions by component, from reward models and functions, with faults."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,10 +16,10 @@ from ...rm.types import Example, RewardModel
 from ..composition.groups import groups
 from ..types import Rewards
 
-SHOWN = 60  # characters of a completion in a message
+SHOWN = 60  # characters of a completion in an error message
 
 RewardFunction = Callable[[Sequence[Example]], Sequence[float | None]]
-"""A number for every completion, or None where there is none to give."""
+"""Returns a number for every completion, or None for a missing reward."""
 
 
 class Fault(NamedTuple):
@@ -28,30 +27,30 @@ class Fault(NamedTuple):
 
     reward: str
     row: int | None
-    """None: all of them."""
+    """Row of the completion; None: all of them."""
     reason: str
     example: Example | None
-    """The completion it was asked about."""
+    """The completion to be rated."""
 
     def __str__(self) -> str:
-        """One sentence."""
+        """Return the fault as a sentence without a full stop."""
         if self.row is None or self.example is None:
             return f"reward '{self.reward}' {self.reason}"
         return f"reward '{self.reward}' {self.reason} for completion {self.row}, {self.example.completion[:SHOWN]!r}"
 
 
 class RewardSources:
-    """Several reward models and functions under names; every model scores by its own contract.
+    """Named reward models and functions; every model scores by its own contract.
 
-    A reward model of several objectives gives one component for each, `name.objective`. A completion without a usable
-    reward is NaN. A function that raises, counts wrongly or says anything but numbers and None, and an infinite reward,
-    are faults: with `skip` they are NaN and told, else a `DataError`; either way they are added to the file `record`,
-    with the completion that was asked about.
+    A reward model with several objectives gives one component for each, `name.objective`. A completion without a usable
+    reward is NaN. Faults are a function that raises, returns the wrong number of values, or returns anything but
+    numbers and None, and infinite rewards: with `skip` they become NaN and are returned, otherwise they raise
+    `DataError`. In both cases they are appended to the file `record`, with the completion.
 
-    A source with a true attribute `reads_states` is asked `rate(examples, states)`, with the policy's hidden states of
-    every completion; one with a method `learn(cycle)` learns after the policy has; `state()` and `load(state)` are
-    then its part of a checkpoint, and `version` a named tuple of what decides its rewards beside the text. One with a
-    method `facts()` has something to log of the completions that it rated last.
+    Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
+    the policy's hidden states of every completion. A method `learn(cycle)` is called after each cycle; then `state()`
+    and `load(state)` are for checkpoints, and `version` is a named tuple of what determines its rewards besides the
+    text. A method `facts()` returns metrics of the completions rated last.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class RewardSources:
     def __call__(
         self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S D"]] | None = None
     ) -> tuple[Rewards, list[Fault]]:
-        """The rewards of all components, and what went wrong."""
+        """Return the rewards of all components, and the faults."""
         columns, members, faults = [], {}, []
         for name, source in self.sources.items():
             values, member_values = self._ask(name, source, examples, states)
@@ -91,13 +90,13 @@ class RewardSources:
 
     @property
     def versions(self) -> dict[str, dict[str, Any]]:
-        """Of the reward models that learn: what decides a reward now, beside its text."""
+        """Current versions of online reward models: what determines their rewards besides the text."""
         return {
             name: learner.version._asdict() for name, learner in self.learners.items() if hasattr(learner, "version")
         }
 
     def facts(self) -> dict[str, float]:
-        """What sources log of the completions that they rated last, as `NAME/FACT`."""
+        """Return the metrics of sources on the completions rated last, as `NAME/FACT`."""
         sources_with_facts: dict[str, Any] = {
             name: source for name, source in self.sources.items() if hasattr(source, "facts")
         }
@@ -115,15 +114,15 @@ class RewardSources:
     def _ask(
         self, name: str, source: Any, examples: Sequence[Example], states: Sequence[Tensor] | None
     ) -> tuple[np.ndarray, list[Fault]]:
-        """[N, K] of one source."""
+        """Return the rewards [N, K] of one source, and its faults."""
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
         asked = (examples, states) if getattr(source, "reads_states", False) else (examples,)
         try:
             values = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
             rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in values]
-        except CheckFailed:  # such as a server that scores under another contract by now
+        except CheckFailed:  # such as a server whose contract has changed: this must end the run
             raise
-        except Exception as error:  # a user's function raises what it likes
+        except Exception as error:  # user functions raise arbitrary errors
             return nothing, [Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if len(rows) != len(examples):
             return nothing, [Fault(name, None, f"gave {len(rows)} values for {len(examples)} completions", None)]
@@ -138,7 +137,7 @@ class RewardSources:
 
     @property
     def ensembles(self) -> list[str]:
-        """Components that come from several members."""
+        """Components of sources with several members."""
         return [
             name for key, source in self.sources.items() if hasattr(source, "spread") for name in self._components(key)
         ]
@@ -148,7 +147,7 @@ class RewardSources:
     ) -> tuple[np.ndarray, np.ndarray, list[Fault]]:
         """Return the scores [M, N, K] of an ensemble's members, its values [N, K] and its faults.
 
-        Where a value is missing so are the members' scores; where the members fail so does the ensemble.
+        If a value is missing, so are the members' scores; if the members fail, so does the ensemble.
         """
         nothing = np.full((1, *values.shape), np.nan)
         if np.isnan(values).all():
@@ -157,7 +156,7 @@ class RewardSources:
             members = np.asarray(source.spread(examples), dtype=float)
         except CheckFailed:
             raise
-        except Exception as error:  # what a user's model raises, as in `_ask`
+        except Exception as error:  # user models raise arbitrary errors, as in `_ask`
             return nothing, nothing[0], [*faults, Fault(name, None, f"raised {type(error).__name__}: {error}", None)]
         if members.shape[1:] != values.shape:
             reason = f"gave members' scores of shape {members.shape} for {len(examples)} completions"
@@ -165,7 +164,7 @@ class RewardSources:
         return np.where(np.isnan(values), np.nan, members), values, faults
 
     def _members(self, scores: Mapping[str, np.ndarray], number: int) -> Float[Tensor, "N K M"] | None:
-        """Of the ensembles, NaN where a component comes from a single model or its ensemble has fewer members."""
+        """Return the scores of ensemble members; NaN for single models and for members that are missing."""
         if not scores:
             return None
         most = max(len(score) for score in scores.values())
@@ -187,7 +186,7 @@ def _append(path: Path, faults: Sequence[Fault]) -> None:
 
 
 def _wrong(value: object) -> str:
-    """What is wrong with a reward, or nothing."""
+    """Return what is wrong with a reward; empty if nothing."""
     if value is None:
         return ""
     if not isinstance(value, (Real, np.number)):
@@ -196,9 +195,9 @@ def _wrong(value: object) -> str:
 
 
 def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Of every component: mean, std (N - 1), missing in all, groups without spread, and correlations of pairs.
+    """Yield statistics of every component: mean, std (N - 1), missing, groups without spread; correlations of pairs.
 
-    A single number hides which reward collapsed. Names follow TRL's (`rewards/NAME/mean`).
+    The total alone does not show which component collapsed. Names follow TRL's (`rewards/NAME/mean`).
     """
     for name in rewards.names:
         values = rewards[name].double()
@@ -214,7 +213,7 @@ def statistics(rewards: Rewards, group: Int[Tensor, " N"]) -> Iterator[tuple[str
 
 
 def correlation(x: Float[Tensor, " N"], y: Float[Tensor, " N"]) -> float:
-    """Pearson's, over the rows that have both; NaN where one does not vary."""
+    """Return Pearson's correlation over rows with both values; NaN if one of them is constant."""
     both = ~(x.isnan() | y.isnan())
     if both.sum() < 2:
         return np.nan

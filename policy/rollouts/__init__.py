@@ -1,1 +1,1 @@
-"""Completions of a policy's training that a search finds; one file per rule."""
+"""Rollout functions: search, partner models, and vLLM servers; one module per rule."""

@@ -1,4 +1,4 @@
-"""Other language models that a policy works beside: opened by their paths, asked as text, answering in their turn."""
+"""Partner models of a policy: loading by path, prompts with roles and thoughts, and conversations in turns."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +16,13 @@ from ..decoding.search import derived
 
 BATCH_SIZE = 64
 MARK = "0f1e2d3c4b5a"
-"""Stands for what was said where only what the template puts behind it is wanted."""
+"""Placeholder for a reply, to find the text that the chat template writes after it."""
 
-# ---- what they are shown ----
+# ---- prompts ----
 
 
 def with_thought(prompt: Messages, thought: str) -> Messages:
-    """The prompt with a thought after its last user turn.
+    """Return the prompt with a thought appended to its last user turn.
 
     >>> with_thought(({"role": "user", "content": "2 + 2?"},), "Count on.")[0]["content"]
     '2 + 2?\\n\\nThoughts of a colleague:\\nCount on.'
@@ -34,7 +34,7 @@ def with_thought(prompt: Messages, thought: str) -> Messages:
 
 
 def in_role(prompt: Messages, role: str) -> Messages:
-    """The prompt under a system message of the role's own, in place of those that it has; no role leaves it as it is.
+    """Return the prompt with the role as its only system message; an empty role leaves it unchanged.
 
     >>> [turn["content"] for turn in in_role(({"role": "user", "content": "2 + 2?"},), "Give ideas, no answer.")]
     ['Give ideas, no answer.', '2 + 2?']
@@ -46,7 +46,7 @@ def in_role(prompt: Messages, role: str) -> Messages:
 
 
 def read_role(path: str) -> str:
-    """A role's text from a file; no path is no role."""
+    """Read a role's text from a file; an empty path gives an empty role."""
     if not path:
         return ""
     if not Path(path).is_file():
@@ -54,30 +54,30 @@ def read_role(path: str) -> str:
     return Path(path).read_text(encoding="utf-8").strip()
 
 
-# ---- who they are ----
+# ---- partner models ----
 
 
 def open_partner(
     source: str, *, device: str | None = None, chat_template: str | None = None, **loading: Any
 ) -> DecodingModel:
-    """A language model, or an adapter over one, that only speaks; `chat_template` is a Jinja file, or plain."""
-    source = whole_name(source)  # an adapter keeps the name of its base
+    """Load a frozen language model, or an adapter over one; `chat_template` is a Jinja file, or `plain`."""
+    source = whole_name(source)  # an adapter stores the name of its base
     tokenizer = load_tokenizer(source, chat_template=chat_template, **loading)
     model = load_causal_lm(source, tokenizer, device=device, **loading)
     return decoding_model(model.requires_grad_(False), tokenizer)
 
 
 def sample_texts(who: DecodingModel, prompts: Sequence[Messages], seeds: Sequence[int], longest: int) -> list[str]:
-    """One completion to every prompt at temperature 1, of at most `longest` tokens; a seed decides it."""
+    """Generate one completion per prompt at temperature 1, of at most `longest` tokens, determined by its seed."""
     asked = [Request(prompt, seed=seed, max_new_tokens=longest) for prompt, seed in zip(prompts, seeds, strict=True)]
     return [completion.text for completion in decode(SeparateModels(who), asked, batch_size=BATCH_SIZE, progress=False)]
 
 
 def seeds_of(seed: int, asked: object, number: int) -> list[int]:
-    """Seeds that follow from the run's, from what is asked (a JSON value) and from the place.
+    """Derive seeds from the run's seed, the request (a JSON value) and the index.
 
-    For those that do not get the step: a run that goes on asks the same and is answered the same, and another step's
-    completions are asked about with other noise.
+    For callers that do not know the step: a resumed run makes the same requests and gets the same replies, and requests
+    of another step have other seeds.
     """
     step = int(content_hash(asked), 16)
     return [derived(seed, step, index) for index in range(number)]
@@ -87,28 +87,28 @@ def seeds_of(seed: int, asked: object, number: int) -> list[int]:
 
 
 class Exchange(NamedTuple):
-    """What two agents said, row by row: the policy's first, its partner's second."""
+    """Turns of two agents by row: the policy's first, its partner's second."""
 
     prompts: tuple[Messages, ...]
     completions: tuple[list[str], list[str]]
     critiques: tuple[list[str], list[str]]
-    """Each of the other's completion."""
+    """Each agent's critique of the other's completion."""
     rewrites: tuple[list[str], list[str]]
-    """Each of its own completion, after the other's critique."""
+    """Each agent's rewrite of its own completion, after the other's critique."""
 
 
 class Side:
-    """One agent's conversations: the tokens behind each prompt, and which of them it wrote itself."""
+    """One agent's conversations: the tokens after each prompt, and a mask of those that it generated."""
 
     def __init__(self, who: DecodingModel, prompts: Sequence[Messages], **drawn: Any):
         self.who, self.prompts, self.drawn = who, prompts, drawn
-        """`drawn` is how tokens are drawn: arguments of `Request`."""
+        """`drawn` are sampling arguments of `Request`."""
         self.tokens: list[list[int]] = [[] for _ in prompts]
         self.own: list[list[int]] = [[] for _ in prompts]
-        """1 where the agent wrote the token, 0 where it was told."""
+        """1 for tokens that the agent generated, 0 for tokens of the other's turns."""
 
     def speak(self, seeds: Sequence[int]) -> list[str]:
-        """Its next turn in every conversation, behind exactly the tokens that stand there."""
+        """Generate the agent's next turn in every conversation, as a continuation of exactly its tokens."""
         asked = [
             Request(prompt, prefix=tuple(tokens), seed=seed, **self.drawn)
             for prompt, tokens, seed in zip(self.prompts, self.tokens, seeds, strict=True)
@@ -120,18 +120,18 @@ class Side:
         return [completion.text for completion in completions]
 
     def hear(self, texts: Sequence[str]) -> None:
-        """A user's turn in every conversation, up to where the agent's next one begins."""
+        """Append a user turn to every conversation, up to the beginning of the agent's next turn."""
         ends = end_tokens(self.who)
         for index, (prompt, text) in enumerate(zip(self.prompts, texts, strict=True)):
             next_prompt = turn_behind(self.who, prompt, text)
             if self.tokens[index][-1] in ends and next_prompt[:1] and next_prompt[0] in ends:
-                next_prompt = next_prompt[1:]  # the agent ended its turn itself
+                next_prompt = next_prompt[1:]  # the agent has generated the end of its turn itself
             self.tokens[index] += next_prompt
             self.own[index] += [0] * len(next_prompt)
 
 
 def turn_behind(who: DecodingModel, prompt: Messages, text: str) -> list[int]:
-    """The tokens between one reply and the next, as the template writes them: the end of the first, and the turn."""
+    """Return the tokens between one reply and the next in the chat template: the end of the first, and a user turn."""
     turns = [*prompt, Message(role="assistant", content=MARK), Message(role="user", content=text)]
     encoder = who.encoder
     written = encoder.render_turns(turns, add_generation_prompt=True)

@@ -1,4 +1,4 @@
-"""A solver's completions behind a thinker's thoughts, and as many without."""
+"""CCPO rollouts: a solver's completions with a thinker's thoughts, and as many without."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,17 +21,17 @@ def ccpo(
     chat_template: str | None = None,
     seed: int = 0,
 ) -> Rollouts:
-    """The policy is CCPO's solver: it answers after it has read a thought            CCPO 2026, arXiv:2603.21563
+    """The policy is CCPO's solver: it completes the prompt after reading a thought      CCPO 2026, arXiv:2603.21563
 
-    Every completion has a thought of its own, by the language model `thinker` (path or Hub id), in its prompt, and is
-    trained on with it there; rewards see the prompt as it is. With `alone` that is the first half of a group, and the
-    second half is drawn and trained on without a thought (`transforms/ccpo_solver.py`); else all of them
-    (`advantages/ccpo.py`). Evaluation does the same. A thought has at most `longest` tokens and is drawn at temperature
-    1 from a seed that follows from the seed, the step and the place. `role` is a file with the thinker's system
-    message, in place of the prompt's own.
+    Every completion has its own thought, by the language model `thinker` (path or Hub id), in its prompt, and is
+    trained on with it; rewards get the prompt without it. With `alone` that is the first half of a group, and the
+    second half is generated and trained on without a thought (`transforms/ccpo_solver.py`); otherwise it is all of them
+    (`advantages/ccpo.py`). Evaluation does the same. A thought has at most `longest` tokens and is sampled at
+    temperature 1 with a seed derived from the seed, the step and the index. `role` is a file with the thinker's system
+    message, which replaces the prompt's own.
 
-    Roles alternate: the other phase trains the thinker by the reward `ccpo(solver=PATH, reward=SOURCE)`, each from the
-    other's last `policy/`.
+    Phases alternate: the other phase trains the thinker with the reward `ccpo(solver=PATH, reward=SOURCE)`, each from
+    the other's last `policy/`.
     """
     if longest < 1:
         raise ValueError(f"ccpo: a thought has 1 token or more, got longest={longest}")
@@ -68,7 +68,7 @@ def ccpo(
 
 
 def _fitting(shown: Sequence[Messages], trainer: Any) -> list[list[int]]:
-    """Token ids, with room for a completion behind each."""
+    """Return token ids; raise `UsageError` if one leaves no room for a completion."""
     ids = [trainer.encoder.encode_prompt(prompt) for prompt in shown]
     capacity = positions(DecodingModel(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
     if (most := max(map(len, ids))) > capacity:

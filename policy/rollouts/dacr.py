@@ -1,4 +1,4 @@
-"""Two agents answer, criticise each other's completion and rewrite their own; the policy is one of them."""
+"""DACR rollouts: two agents complete the prompt, criticise each other and rewrite; the policy is one of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,15 +21,15 @@ def dacr(
     """A completion, a critique of the partner's completion, and a rewrite after the partner's   DACR 2026,
     arXiv:2603.21574
 
-    All three are one completion, with what the policy was told between them: it is read, and only what the policy wrote
-    is trained on. So all of it is credited with the one advantage of the row, as in the paper (`advantages/dacr.py`).
-    The partner, the language model `partner` (path or Hub id), has a conversation of its own in each row, under the
-    system message in the file `role` if there is one, and does not learn. A turn of the policy has at most
-    --max_completion_length tokens and is drawn as the run says, one of the partner at most `longest` at temperature 1;
-    seeds follow from the seed, the step, the turn and the place. Evaluation does the same.
+    All three form one completion, with the partner's turns between them: these are read, and only the policy's tokens
+    are trained on. All of it gets the one advantage of the row, as in the paper (`advantages/dacr.py`). The partner,
+    the language model `partner` (path or Hub id), has its own conversation in each row, with the system message in the
+    file `role` if given, and is not trained. A turn of the policy has at most --max_completion_length tokens and uses
+    the run's sampling settings, one of the partner at most `longest` at temperature 1; seeds are derived from the seed,
+    the step, the turn and the index. Evaluation does the same.
 
-    Needs `--reward 'dacr(reward=SOURCE)'`, which rates what was said. Agents take turns in learning: the next run
-    trains the other one beside this one's `policy/`.
+    Needs `--reward 'dacr(reward=SOURCE)'`, which rates the turns. Agents are trained alternately: the next run trains
+    the other one with this one's `policy/` as partner.
     """
     if longest < 1:
         raise ValueError(f"dacr: the partner's turns have 1 token or more, got longest={longest}")
@@ -57,7 +57,7 @@ def dacr(
             _log_samples(sides, REWRITE, critiques)
             dialogue = Exchange(asked, completions, critiques, turn(FINAL))
         finally:
-            trainer.model.train(training)  # decoding left it in evaluation mode
+            trainer.model.train(training)  # decoding has set evaluation mode
         for listener in listening:
             listener.listen(dialogue)
         return {
@@ -81,13 +81,13 @@ def _drawn(trainer: Any) -> dict[str, Any]:
 
 
 def _log_samples(sides: tuple[Side, Side], words: str, rewrites: tuple[list[str], list[str]]) -> None:
-    """Each what the other said."""
+    """Append each side's texts to the other side's conversations."""
     for side, texts in zip(sides, reversed(rewrites), strict=True):
         side.hear([words.format(text) for text in texts])
 
 
 def _listeners(trainer: Any) -> list[Any]:
-    """The rewards that rate talks."""
+    """Return the reward sources that rate dialogues."""
     listeners = [source for source in trainer.sources.sources.values() if hasattr(source, "listen")]
     if not listeners:
         raise UsageError("dacr: no reward listens to what the two say; give --reward 'dacr(reward=SOURCE)'")

@@ -1,4 +1,4 @@
-"""Some of a group's completions are searched step by step, the others are drawn as ever."""
+"""SAGE rollouts: some of a group's completions are found by beam search over steps, the others are sampled."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,16 +13,16 @@ from ..scaffolds._scaffold import Rollouts
 
 
 def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64, seed: int = 0) -> Rollouts:
-    """r of a group's G completions are `step_beam`'s: m prefixes, 2m steps behind each, kept by Φ; the objective stays
+    """r of a group's G completions are found by `step_beam`: m prefixes, 2m continuations each, ranked by Φ
 
     Φ(y) = 1/T Σ_t log π(y_t | x, y_<t)                                               SAGE-RL: arXiv:2602.08354
 
-    r = 2, m = 2 and G = 8 are the paper's. The searched completions are a group's first rows, best first; where fewer
-    than r whole ones are found the others are drawn, and in evaluation all are. Nothing is said of how likely they
-    were: the trainer reads them anew, so that every ratio begins at 1. A search is no draw from the policy, though: the
-    completions are likelier than its own, for which nothing corrects. Ours: a chain is finished where its text ends,
-    not at the end of its thought, and instead of one that is cut off a completion is drawn. Steps are drawn at the
-    run's temperature, top_p, top_k and min_p, from seeds that follow from the seed, the step and the prompt's place.
+    r = 2, m = 2 and G = 8 are the paper's; the objective is unchanged. Searched completions are a group's first rows,
+    best first; if fewer than r complete ones are found the rest is sampled, as are all in evaluation. Their
+    log-probabilities are not returned: the trainer recomputes them, so that every ratio starts at 1. Searched
+    completions are more likely than samples of the policy, which is not corrected for. Ours: a chain is finished at the
+    end of its text, not of its thought, and a completion is sampled in place of a truncated chain. Steps are sampled at
+    the run's temperature, top_p, top_k and min_p, with seeds derived from the seed, the step and the prompt's index.
     """
     if r < 1 or m < 1 or max_steps < 1 or not step_end:
         raise ValueError(
@@ -64,7 +64,7 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         )
 
     def _searched(trainer: Any, requests: Sequence[Request]) -> list[list[list[int]]]:
-        """The tokens of each prompt's whole completions, best first."""
+        """Return the tokens of each prompt's complete completions, best first."""
         engine = SeparateModels(DecodingModel(trainer.language_model, trainer.encoder))
         try:
             ranked = [
@@ -72,7 +72,7 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
                 for request in requests
             ]
         finally:
-            trainer.model.train()  # decoding left it in evaluation mode
+            trainer.model.train()  # decoding has set evaluation mode
         return [
             [[*completion.tokens] for completion in ranking.completions if completion.finished == "eos"]
             for ranking in ranked

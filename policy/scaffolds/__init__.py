@@ -1,1 +1,1 @@
-"""How much help each completion of a group is written with; one file per formula."""
+"""Scaffold schedules: the share of hints for each completion of a group; one module per formula."""

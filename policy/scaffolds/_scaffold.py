@@ -1,4 +1,4 @@
-"""Hints in the prompts of some completions while they are written; what is trained on is the prompt without them."""
+"""Scaffolding: hints in the prompts of some completions during generation, which are removed for training."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -8,7 +8,7 @@ from ...rm.data.pairs import as_prompt
 from ...rm.types import Message, Messages
 
 Schedule = Callable[[float, int], Sequence[float]]
-"""(share of training that is over, size of a group) -> the share of its hints that each completion is shown."""
+"""(progress of training in [0, 1], size of a group) -> the share of hints for each completion."""
 Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
 """A rollout function of TRL's trainers."""
 
@@ -16,13 +16,13 @@ Rollouts = Callable[[Sequence[Any], Any], dict[str, Any]]
 
 
 class Hints(NamedTuple):
-    """What completions to a prompt are to say, and what not."""
+    """Points that completions of a prompt should include, and others to avoid."""
 
     include: tuple[str, ...]
     avoid: tuple[str, ...] = ()
 
     def some(self, share: float, draw: Random) -> "Hints":
-        """round(λ n) of all n at random, in their order.
+        """Return round(λ n) of all n hints, chosen at random, in order.
 
         >>> Hints(("a", "b"), ("c", "d")).some(0.0, Random(0))
         Hints(include=(), avoid=())
@@ -36,7 +36,7 @@ class Hints(NamedTuple):
 
 
 def hinted(prompt: Messages, hints: Hints) -> Messages:
-    """The prompt with the hints behind its system message, or as one; as it is where there are none.
+    """Return the prompt with the hints appended to its system message, or as one; unchanged without hints.
 
     >>> print(hinted(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
     Points that the completion should make:
@@ -70,16 +70,15 @@ def scaffolded(
     seed: int = 0,
     written_by: Rollouts | None = None,
 ) -> Rollouts:
-    """A rollout function: completions are written with hints in their prompts, and handed over with the prompts
-    without.
+    """Create a rollout function that generates with hints in the prompts and returns the prompts without them.
 
-    Old log-probabilities, ratios, KL and gradients are then all of the prompt without hints, which the policy is to
-    completion in the end; that another prompt wrote the completion is not corrected for          RuscaRL:
+    Old log-probabilities, ratios, KL and gradients are then all for the prompt without hints, which the policy should
+    complete in the end; the different prompt at generation is not corrected for          RuscaRL:
     arXiv:2508.16949
 
     Completion i of a group is the i-th row of its prompt. A prompt that would have more than `longest` tokens with its
-    hints is shown without any, and evaluation has none. `written_by` is another rollout function, such as
-    `server_rollouts`; by default the trainer's own generation. The draws follow from the seed, the step and the row.
+    hints gets none, as do all prompts in evaluation. `written_by` is another rollout function, such as
+    `server_rollouts`; by default the trainer's own generation. Random draws depend on the seed, the step and the row.
     """
 
     def rollout(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:

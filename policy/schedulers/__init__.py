@@ -1,1 +1,1 @@
-"""Which completions a step trains on; one file per rule."""
+"""Schedulers: weights of a step's completions in training; one module per rule."""

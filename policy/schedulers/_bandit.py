@@ -1,5 +1,4 @@
-"""A contextual bandit over completions: what is known of each, what training on it brought, and which are trained
-on."""
+"""Contextual bandit over completions: features, models of the gain, and selection."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +16,18 @@ from ..types import Rollout, State
 FEATURES, BOUND = 10, 3.0
 
 
-# ---- what is known of a completion ----
+# ---- features ----
 
 
 class History(NamedTuple):
-    """Of every completion, how it was used before; all 0 for one that has just been written."""
+    """Previous use of every completion; all 0 for new ones."""
 
     age: Float[Tensor, " N"]
-    """Batches ago."""
+    """Age in batches."""
     uses: Float[Tensor, " N"]
-    """How often it was chosen."""
+    """Number of times it was chosen."""
     clipped: Float[Tensor, " N"]
-    """Share of its tokens whose ratio was out of bounds when it was last trained on."""
+    """Share of its tokens whose ratio was clipped when it was last trained on."""
 
 
 def contexts(
@@ -39,10 +38,10 @@ def contexts(
     longest: int,
     history: History | None = None,
 ) -> Float[Tensor, "N 10"]:
-    """Ten features of every completion, each within ±3; 0 where the reward is missing.
+    """Compute ten features of every completion, clamped to ±3; 0 if the reward is missing.
 
-    z(r) in its group, |A|, sign A, mean entropy, mean log π_old, clipped, tokens / `longest`, cut off, log(1 + age),
-    log(1 + uses). The kinds are the paper's, the list is ours.
+    z(r) in its group, |A|, sign A, mean entropy, mean log π_old, clipped, tokens / `longest`, truncated, log(1 + age),
+    log(1 + uses). The types of features are the paper's, the list is ours.
     """
     if rollout.entropy is None or rollout.logprobs is None:
         raise ValueError("cbs: the rollout has no entropies or no log-probabilities of its tokens")
@@ -69,21 +68,21 @@ def contexts(
     return torch.where(rewards.isnan()[:, None], 0, torch.stack(columns, 1).clamp(-BOUND, BOUND))
 
 
-# ---- what a completion is expected to bring ----
+# ---- models of the gain ----
 
 
 class Predictor(NamedTuple):
-    """Contexts -> the gain that training on them is expected to bring; its state is JSON-able, {} at the start."""
+    """Predicts the gain of training on completions from their features; its JSON-serializable state starts as {}."""
 
     score: Callable[[State, Float[Tensor, "N 10"]], Float[Tensor, " N"]]
     learn: Callable[[State, Float[Tensor, "N 10"], float], State]
-    """(state, the contexts that were trained on, the gain that they share) -> the next state."""
+    """(state, features of the completions trained on, their shared gain) -> the next state."""
     explores: Callable[[int], float]
-    """The chance of any completion in the place of the best, at a step behind the warm-up."""
+    """Probability of choosing a random completion instead of the best, by steps after the warm-up."""
 
 
 def ridge(*, shrink: float, bonus: float) -> Predictor:
-    """θᵀx + α sqrt(xᵀ M⁻¹ x),   θ = M⁻¹ b,  M = λ I + Σ x xᵀ,  b = Σ gain x;   x with a 1 behind
+    """θᵀx + α sqrt(xᵀ M⁻¹ x),   θ = M⁻¹ b,  M = λ I + Σ x xᵀ,  b = Σ gain x;   x with a constant 1 appended
 
     LinUCB: Li et al. 2010, arXiv:1003.0146. λ = `shrink` > 0, α = `bonus` >= 0 in units of the gain.
     """
@@ -115,10 +114,10 @@ def _with_one(x: Float[Tensor, "N 10"]) -> Float[Tensor, "N 11"]:
 def mlp(
     *, learning_rate: float, over: int, hidden: int = 32, first: float = 0.1, last: float = 0.01, weights: int = 0
 ) -> Predictor:
-    """v·tanh(W x + u) + c, one step of gradient descent on ½ mean (f(x) - gain)² after every batch
+    """v·tanh(W x + u) + c, with one step of gradient descent on ½ mean (f(x) - gain)² after every batch
 
-    Any completion in the place of the best with a chance that goes from `first` to `last` in `over` steps (ε-greedy).
-    `weights` is the seed of what it starts from.
+    A random completion is chosen instead of the best with a probability that goes from `first` to `last` in `over`
+    steps (ε-greedy). `weights` is the seed of the initial weights.
     """
     if not learning_rate > 0 or over < 1 or hidden < 1 or not 0 <= last <= first <= 1:
         raise ValueError(
@@ -154,7 +153,7 @@ PREDICTORS: dict[str, Callable[..., Predictor]] = {"ridge": ridge, "mlp": mlp}
 
 
 def predictor(name: str, settings: Mapping[str, Any]) -> Predictor:
-    """One of them by its name; a `ValueError` says what is wrong with the name or the settings."""
+    """Create a predictor by name; raise `ValueError` for an unknown name or wrong settings."""
     if name not in PREDICTORS:
         raise ValueError(f"cbs: model is one of {', '.join(PREDICTORS)}, got {name!r}")
     try:
@@ -169,7 +168,7 @@ def predictor(name: str, settings: Mapping[str, Any]) -> Predictor:
 
 
 class Bandit(NamedTuple):
-    """Its state: {"step", "performance": V, "gain": the last, "chosen": their contexts, "model": the predictor's}."""
+    """State: {"step", "performance": V, "gain": the last one, "chosen": their features, "model": the predictor's}."""
 
     predictor: Predictor
     penalty: float
@@ -179,9 +178,9 @@ class Bandit(NamedTuple):
     seed: int
 
     def observed(self, state: State, mean: float, entropy: float) -> dict[str, Any]:
-        """A batch has come: what was chosen before it has brought `gain`, and the estimate moves, V += rate (mean - V).
+        """Observe a new batch: learn the gain of the completions chosen before it, and update V += rate (mean - V).
 
-        A mean that is NaN tells nothing.
+        A NaN mean has no effect.
         """
         held = dict(state)
         chosen, before = held.get("chosen", []), held.get("performance")
@@ -199,7 +198,7 @@ class Bandit(NamedTuple):
     def choose(
         self, state: State, x: Float[Tensor, "N 10"], sets: Sequence[Int[Tensor, " _"]], number: int
     ) -> tuple[dict[str, Any], list[list[int]]]:
-        """The next state, and `number` rows of each set, or all where it has no more; at random while it warms up."""
+        """Return the next state and `number` rows of each set (or all); random rows during the warm-up."""
         step = int(state.get("step", 0))
         explore = 1.0 if step < self.warm_up else self.predictor.explores(step - self.warm_up)
         scores, draw = (
@@ -217,7 +216,7 @@ class Bandit(NamedTuple):
 def bandit(
     model: str, settings: Mapping[str, Any], *, penalty: float, ceiling: float, rate: float, warm_up: int, seed: int
 ) -> Bandit:
-    """By a predictor's name and settings, checked."""
+    """Create a bandit from a predictor's name and settings, after checking them."""
     if not penalty >= 0 or not 0 < rate <= 1 or warm_up < 0 or math.isnan(ceiling):
         raise ValueError(
             "cbs: penalty and warm_up are 0 or more, rate lies in (0, 1] and ceiling is a number of nats, got "
@@ -236,7 +235,7 @@ def gain(mean: float, before: float, entropy: float, penalty: float, ceiling: fl
 
 
 def picked(scores: Sequence[float], number: int, explore: float, draw: np.random.Generator) -> list[int]:
-    """Places of `number` scores, each the best that is left, or with a chance of `explore` any that is left.
+    """Pick indices of `number` scores, each the best remaining one, or with probability `explore` a random one.
 
     >>> picked([1.0, 3.0, 2.0], 2, 0.0, np.random.default_rng(0))
     [1, 2]
@@ -248,7 +247,7 @@ def picked(scores: Sequence[float], number: int, explore: float, draw: np.random
 
 
 def mean_entropy(rollout: Rollout) -> float:
-    """Of all the completions' tokens, in nats a token; 0 without any."""
+    """Return the mean entropy over all completion tokens, in nats per token; 0 without tokens."""
     if rollout.entropy is None:
         raise ValueError("cbs: the rollout has no entropies of its tokens")
     return (torch.where(rollout.response, rollout.entropy, 0).sum() / rollout.response.sum().clamp_min(1)).item()

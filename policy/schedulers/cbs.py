@@ -1,4 +1,4 @@
-"""A bandit chooses which completions of a group count, by what such completions have brought so far."""
+"""CBS scheduler: a contextual bandit selects the completions of each group to train on, by their predicted gain."""
 
 from typing import Any
 
@@ -23,15 +23,15 @@ def cbs(
     seed: int = 0,
     **of_model: Any,
 ) -> Scheduler:
-    """The `keep` completions of each group with the highest predicted gain; the others weigh nothing
+    """The `keep` completions of each group with the highest predicted gain; the others have weight 0
 
     gain = μ_{t+1} - V_t - c max(0, H_{t+1} - H_max), shared by all that was chosen at t      CBS 2026, arXiv:2602.08499
 
-    μ is a batch's mean reward, V the estimate before it (V += `rate` (μ - V); at 1, the batch before), H its entropy in
-    nats a token, c = `penalty`, H_max = `ceiling`. A is that of `dr_grpo`. `model` is `bandit.ridge` or `bandit.mlp`
-    with their settings; features and models are ours, for the paper's could not be read, nor its constants. The first
-    `warm_up` batches are chosen at random. `longest` is the limit of a completion's tokens, `keep` at most the group's
-    size. Weights have mean 1 in each group.
+    μ is a batch's mean reward, V the previous estimate of it (V += `rate` (μ - V); at 1, the previous batch), H its
+    entropy in nats per token, c = `penalty`, H_max = `ceiling`. A is that of `dr_grpo`. `model` is `_bandit.ridge` or
+    `_bandit.mlp` with their settings; features and models are ours, since the paper's and its constants are not known
+    to us. The first `warm_up` batches are chosen at random. `longest` is the maximum completion length in tokens,
+    `keep` at most the group's size. Weights have mean 1 in each group.
     """
     if keep < 1 or longest < 1:
         raise ValueError(f"cbs: keep and longest are 1 or more, got {keep} and {longest}")

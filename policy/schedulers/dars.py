@@ -1,4 +1,4 @@
-"""Hard prompts train as much as medium ones."""
+"""DARS: hard prompts get the same total weight as medium ones."""
 
 import math
 
@@ -13,11 +13,12 @@ from ..types import Rollout, Scheduler, State
 def dars(*, cap: float = 4.0) -> Scheduler:
     """w_g ∝ min(cap, S(1/2) / S(p̂)) for p̂ < 1/2, else 1;  S(p) = 2 p (1 - p)
 
-    DARS: Yang et al. 2025, arXiv:2508.13755. S is a group's mean |r - p̂|, so that a hard prompt's advantages add up to
-    those of a medium one: the paper's equal treatment, which writes `rollouts` completions to it. Ours: a weight in
-    their place, with mean 1 over the step, since the loop's groups have one size. It is the same on average, with the
-    completions that are there; a group without a right completion stays at 1, as no weight gives it one. Scores are
-    shares of right completions in [0, 1]; `cap` >= 1 is the paper's most completions over the group's size, 32 / 8.
+    DARS: Yang et al. 2025, arXiv:2508.13755. S is a group's mean |r - p̂|, so that a hard prompt's advantages sum to
+    those of a medium one: the paper's equal treatment, which generates `rollouts` completions for it. Our version uses
+    weights instead, with mean 1 over the step, since all groups of the trainer have one size. It is equal in
+    expectation, with the available completions; a group without a correct completion stays at 1, since no weight can
+    give it one. Scores are shares of correct completions in [0, 1]; `cap` >= 1 is the paper's maximum number of
+    completions over the group's size, 32 / 8.
     """
     if cap < 1:
         raise ValueError(f"dars: cap is 1 or more, got {cap}")
@@ -38,7 +39,7 @@ def dars(*, cap: float = 4.0) -> Scheduler:
 
 
 def rollouts(share: float, size: int, most: int) -> int:
-    """Completions that a prompt gets in all, of which `size` have been tried and a `share` was right.
+    """Return the total number of completions for a prompt of which `size` were generated and a `share` was correct.
 
     >>> [rollouts(right / 8, 8, 32) for right in range(5)]
     [32, 18, 11, 9, 8]

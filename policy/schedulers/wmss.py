@@ -1,4 +1,4 @@
-"""Train more on completions that the policy has become surer of, or less sure of, than a weaker model is."""
+"""WMSS: weights of completions from the change of the policy's certainty relative to a weaker model."""
 
 import torch
 from jaxtyping import Float
@@ -11,9 +11,9 @@ def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Schedu
     """w ∝ p = α H_weak / Σ + β [-ΔH]₊ / Σ + γ [ΔH]₊ / Σ,   ΔH = H_strong - H_weak        WMSS 2026, arXiv:2602.08222
 
     α = `weak`, β = `gained`, γ = `lost`, the paper's; each term is divided by its own sum, as in its code, and a term
-    that is 0 for all is left out. The paper draws training examples by p. Ours: a step's completions weigh N p, and H
-    is what a completion costs in nats a token, -mean_t log π(y_t) under the policy that wrote it and under the weaker
-    model, which is `--reference`, an earlier checkpoint, or else the policy as it started.
+    that is 0 for all is left out. The paper samples training examples by p. Our version weights a step's completions by
+    N p, and H is a completion's cost in nats per token, -mean_t log π(y_t), under the policy that generated it and
+    under the weaker model, which is `--reference`, an earlier checkpoint, or else the initial policy.
     """
     if min(weak, gained, lost) < 0 or weak + gained + lost == 0:
         raise ValueError(f"wmss: weak, gained and lost are 0 or more and not all 0, got {weak}, {gained} and {lost}")
@@ -34,7 +34,7 @@ def wmss(*, weak: float = 0.1, gained: float = 0.8, lost: float = 0.1) -> Schedu
 def shares(
     strong: Float[Tensor, " N"], weak: Float[Tensor, " N"], alpha: float, beta: float, gamma: float
 ) -> Float[Tensor, " N"]:
-    """p, which sums to 1, from H_strong and H_weak in nats >= 0; 1 / N where every term is 0.
+    """Return p, which sums to 1, from H_strong and H_weak in nats >= 0; 1 / N if every term is 0.
 
     >>> shares(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), 0.0, 0.75, 0.25).tolist()
     [0.75, 0.25]

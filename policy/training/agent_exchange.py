@@ -1,4 +1,4 @@
-"""Agents that train at the same time completion the same prompts, and learn from what each of them wrote."""
+"""Exchange of completions between agents that train simultaneously on the same prompts (HACPO)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,23 +19,23 @@ from ..decoding.search import derived
 from ..scaffolds._scaffold import Rollouts
 from .forward import CompletionBatch
 
-PAUSE, PATIENCE = 0.1, 5.0  # seconds between looks for a partner's file, and before waiting is told of
-NEAR = 1e-3  # nats by which a log-probability that is read again may differ
+PAUSE, PATIENCE = 0.1, 5.0  # seconds between checks for a partner's file, and before waiting is logged
+NEAR = 1e-3  # tolerance of recomputed log-probabilities, in nats
 
 
 class Written(NamedTuple):
-    """What one agent wrote in a step: its completions to each prompt, one prompt after the other."""
+    """Completions that one agent generated in a step, ordered by prompt."""
 
     completions: list[list[int]]
     logprobs: list[list[float]]
-    """Of every token under the agent that wrote it, nats, when it was written."""
+    """Log-probability of every token under the agent that generated it, in nats, at generation time."""
 
 
 class Asked(NamedTuple):
-    """What a step's completions have to be completions to, for agents to learn from each other."""
+    """Prompts and tokenizer of a step, which must be equal for agents to learn from each other."""
 
     prompts: str
-    """Hash of the prompts' tokens in their order."""
+    """Hash of the prompts' tokens, in order."""
     tokenizer: str
     """Hash of the vocabulary."""
 
@@ -49,18 +49,17 @@ def exchanged(
     seed: int = 0,
     log: Callable[[str], None] = lambda message: None,
 ) -> Rollouts:
-    """A rollout function: the first G of a prompt's n G completions are the policy's own, the others its n - 1
-    partners'.
+    """Create a rollout function: of n G completions per prompt the first G are the policy's, the rest its partners'.
 
-    Each agent trains in a process of its own, on the same prompts in the same order and with the same tokenizer; models
-    may differ. In each step it leaves its completions and their log-probabilities in `folder`, in one file that appears
-    whole, and waits for its partners' of that step, at most `timeout` seconds; `log` gets a message about longer
-    waiting. Partners' completions are in the order of their numbers. Ratios are against the log-probabilities of the
-    model that wrote the completion. In an evaluation all completions are the policy's own.
+    Each of the n agents trains in its own process, on the same prompts in the same order and with the same tokenizer;
+    models may differ. In each step an agent writes its completions and their log-probabilities atomically to a file in
+    `folder`, and waits at most `timeout` seconds for its partners' files; `log` gets a message about long waits.
+    Partners' completions are ordered by agent number. Ratios are relative to the log-probabilities of the model that
+    generated the completion. In evaluation all completions are the policy's own.
     HACPO: arXiv:2603.02604
 
-    Draws follow from the seed, the step and the agent, so that equal agents write different completions, and an agent
-    that goes on from a checkpoint writes those of before: a file of its own that is there has to be equal, and is kept.
+    Sampling depends on the seed, the step and the agent, so that equal agents generate different completions, and an
+    agent resumed from a checkpoint generates the same ones again: its own existing file must be equal and is kept.
     """
     if not 0 <= agent < agents:
         raise UsageError(f"agents are numbered from 0 to {agents - 1}, got {agent}")
@@ -95,7 +94,7 @@ def exchanged(
     return rollout
 
 
-# ---- own completions ----
+# ---- the agent's own completions ----
 
 
 def _draw(trainer: Any, prompts: list[list[int]]) -> list[list[int]]:
@@ -103,7 +102,7 @@ def _draw(trainer: Any, prompts: list[list[int]]) -> list[list[int]]:
 
 
 def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
-    """One completion to each, and how likely the policy finds it."""
+    """Generate one completion per prompt, and compute its log-probabilities under the policy."""
     device = trainer.accelerator.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -121,7 +120,7 @@ def _write(trainer: Any, prompts: list[list[int]], seed: int) -> Written:
 
 
 def keep(path: Path, written: Written, asked: Asked) -> Written:
-    """The agent's file of this step: written, or as it is where it is equal; another one is a `DataError`."""
+    """Write the agent's file of this step, or return the existing one; raise `DataError` if its contents differ."""
     if not path.exists():
         tensors = {
             "tokens": torch.tensor([*chain(*written.completions)], dtype=torch.int32),
@@ -129,6 +128,7 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
             "logprobs": torch.tensor([*chain(*written.logprobs)], dtype=torch.float32),
         }
         path.parent.mkdir(parents=True, exist_ok=True)
+        # rename after writing, so that partners never read a partial file
         unfinished = path.with_name(f".{path.name}.unfinished")
         save_file(tensors, unfinished, metadata=asked._asdict())
         unfinished.replace(path)
@@ -145,7 +145,7 @@ def keep(path: Path, written: Written, asked: Asked) -> Written:
 
 
 def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str], None]) -> None:
-    """Until the partner's file is there; a `DataError` where it takes longer than `timeout` seconds."""
+    """Wait until the partner's file exists; raise `DataError` after `timeout` seconds."""
     started, later = time.monotonic(), PATIENCE
     while not path.exists():
         waited = time.monotonic() - started
@@ -161,7 +161,7 @@ def wait(path: Path, partner: int, step: int, timeout: float, log: Callable[[str
 
 
 def read(path: Path, asked: Asked, number: int) -> Written:
-    """A step's file; one that cannot be learnt from is a `DataError`."""
+    """Read a step's file; raise `DataError` if it is damaged or does not match prompts, tokenizer or size."""
     try:
         with safe_open(path, "pt") as file:
             of = Asked(**file.metadata())

@@ -1,4 +1,4 @@
-"""Settings of a policy's training: TRL's for sampling, batches and engines, and what we add."""
+"""Arguments of policy training: TRL's for sampling, batches and engines, and additional ones."""
 
 import math
 from dataclasses import MISSING, dataclass, field, fields
@@ -20,7 +20,7 @@ TAKEN_OVER = {
 
 @dataclass
 class PolicyArguments(GRPOConfig):
-    """TRL's settings of sampling, batches and engines; formulas are the algorithm's."""
+    """TRL's arguments for sampling, batches and engines; the `Algorithm` replaces those of the loss."""
 
     output_dir: str = field(default="", metadata={"help": "Same as --output."})
     bf16: bool | None = field(default=None, metadata={"help": "Train in bfloat16; by default where CUDA has it."})
@@ -38,7 +38,7 @@ class PolicyArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        """Refuse TRL's settings that would silently do nothing."""
+        """Raise `UsageError` for TRL arguments that would silently have no effect."""
         if self.bf16 is None:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         self.save_total_limit = max(2, self.save_total_limit or 2)
@@ -56,18 +56,18 @@ class PolicyArguments(GRPOConfig):
 
     @property
     def cycle(self) -> int:
-        """Micro-batches from one generation to the next."""
+        """Number of micro-batches from one generation to the next."""
         return int(self.steps_per_generation or 1) * self.num_iterations
 
     def cycles(self, prompts: int) -> int:
-        """How often a whole run over that many prompts writes completions."""
+        """Return how often completions are generated in a run over that many prompts."""
         if self.max_steps > 0:
             return math.ceil(self.max_steps * self.gradient_accumulation_steps / self.cycle)
         an_epoch = prompts // (int(self.generation_batch_size or 1) // int(self.num_generations or 1))
         return math.ceil(self.num_train_epochs * an_epoch)
 
     def _align(self) -> None:
-        """A checkpoint holds no half-used completions, so it is taken where a cycle ends."""
+        """Round `save_steps` up to whole cycles: a checkpoint cannot hold completions that are only partly used."""
         steps, rest = divmod(self.cycle, self.gradient_accumulation_steps)
         if rest:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""What a policy's training remembers beside the policy, in a checkpoint's folder."""
+"""Checkpoints of everything that is trained beside the policy."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ FORMULAS, TENSORS = "algorithm.json", "beside.pt"
 
 
 def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
-    """What formulas, critic, replay, curriculum and learning rewards remember."""
+    """Save the state of formulas, critic, replay, curriculum and online reward models."""
     replay_buffer = trainer.replay_buffer
     tensors = {
         "learner": trainer.learner.state() if trainer.learner else None,
@@ -28,7 +28,7 @@ def save_beside(trainer: "PolicyTrainer", folder: Path) -> None:
 
 
 def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
-    """The same back."""
+    """Load the state that `save_beside` saved."""
     formulas, tensors = load_state(folder)
     trainer.algorithm.load(formulas["algorithm"])
     if trainer.learner:
@@ -40,13 +40,13 @@ def load_beside(trainer: "PolicyTrainer", folder: Path) -> None:
 
 
 def save_state(folder: Path, formulas: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """The formulas' state as JSON; critic, optimizers and batches in a file that loads without running code."""
+    """Save the formulas' state as JSON; critic, optimizers and batches in a file that loads without running code."""
     (folder / FORMULAS).write_text(json.dumps(formulas, indent=1) + "\n", encoding="utf-8")
     torch.save(dict(tensors), folder / TENSORS)
 
 
 def load_state(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same back; a checkpoint of another kind of training is a `DataError`."""
+    """Load both states; raise `DataError` for a checkpoint of another kind of training."""
     try:
         formulas = json.loads((folder / FORMULAS).read_text(encoding="utf-8"))
         return formulas, torch.load(folder / TENSORS, map_location="cpu", weights_only=True)

@@ -1,4 +1,4 @@
-"""What the policy's completions are expected to earn, token by token: PPO's critic, its loss, and how good it is."""
+"""PPO's critic: value head, targets, clipped value loss, and explained variance."""
 
 import math
 from collections.abc import Mapping
@@ -17,25 +17,25 @@ from ..types import Rollout
 
 @dataclass(frozen=True)
 class CriticArguments:
-    """How PPO's critic learns."""
+    """Hyperparameters of PPO's critic."""
 
     learning_rate: float = 1e-3
     lam: float = 0.95
-    """λ of its targets, the GAE returns with the γ of the advantages."""
+    """λ of its targets, which are GAE returns with the γ of the advantages."""
     clip: float = math.inf
-    """How far a value may move from the old one before it gets no more gradient; inf is any."""
+    """Maximum distance of a value from its old value beyond which it gets no gradient; inf disables clipping."""
     max_grad_norm: float = 1.0
     hidden: int = 0
-    """Width of a hidden layer; 0 is none."""
+    """Width of a hidden layer; 0 for none."""
     passes: int = 1
-    """Steps of its own that it makes on the completions of each of the policy's."""
+    """Number of critic steps on the completions of each policy step."""
 
 
 class Critic(nn.Module):
-    """V = wᵀ f(h) + b on hidden states that are constants to it: the critic never moves the policy's trunk.
+    """V = wᵀ f(h) + b on detached hidden states: the critic's loss does not change the policy's trunk.
 
-    f is the identity, or a hidden layer with SiLU. It starts at V = 0, so that the first step's advantages are those
-    without a critic.
+    f is the identity, or a hidden layer with SiLU. V is initialised to 0, so that the first step's advantages equal
+    those without a critic.
     """
 
     def __init__(self, width: int, hidden: int = 0):
@@ -46,25 +46,25 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, states: Float[Tensor, "N L D"]) -> Float[Tensor, "N L"]:
-        """float32, whatever the states' dtype."""
+        """Return values in float32 for states of any dtype."""
         return self.head(self.inner(states.detach().to(self.head.weight.dtype))).squeeze(-1)
 
 
 class Targets(NamedTuple):
-    """What a critic learns from on some completions."""
+    """Training targets of the critic for a batch of completions."""
 
     values: Float[Tensor, "N L"]
-    """Its own, when the completions were scored."""
+    """The critic's values at scoring time."""
     returns: Float[Tensor, "N L"]
     response: Bool[Tensor, "N L"]
     share: float
-    """What the sum of losses over tokens is multiplied by."""
+    """Factor of the sum of token losses."""
 
 
 def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -> Float[Tensor, "N L"]:
-    """R = V + GAE(γ, λ) of the rewards that advantages are estimated from: those of steps and a KL included.
+    """R = V + GAE(γ, λ) of the rewards that advantages are estimated from, step rewards and KL included.
 
-    γ = `gamma` is that of the advantages, whose δ = r + γ V' - V is biased under values with another one; λ = `lam` may
+    γ = `gamma` is that of the advantages: δ = r + γ V' - V is biased if the values use another one. λ = `lam` may
     differ from theirs.
     """
     assert rollout.values is not None
@@ -73,7 +73,7 @@ def critic_returns(scored: Scored, rollout: Rollout, gamma: float, lam: float) -
 
 
 class CriticLearner:
-    """A critic with its own optimizer, beside the policy's: never inside the policy, whose parameters others walk."""
+    """Critic with its own optimizer, kept outside the policy module, whose parameters TRL saves and synchronises."""
 
     def __init__(self, width: int, arguments: CriticArguments, device: torch.device):
         self.arguments = arguments
@@ -83,7 +83,7 @@ class CriticLearner:
         self.seen: list[tuple[Tensor, Targets]] = []
 
     def learn(self, states: Float[Tensor, "N M D"], targets: Targets) -> float:
-        """Add a micro-batch's gradient; its mean loss."""
+        """Accumulate the gradient of a micro-batch; return its mean loss."""
         if self.arguments.passes > 1:
             self.seen.append((states, targets))
         return self._add(states, targets)
@@ -95,7 +95,7 @@ class CriticLearner:
         return (loss / response.sum().clamp_min(1)).item()
 
     def step(self) -> None:
-        """Move, as often as there are passes, with the gradients of all processes."""
+        """Take `passes` optimizer steps with the gradients of all processes."""
         self._move()
         for _ in range(self.arguments.passes - 1):
             for states, targets in self.seen:
@@ -110,11 +110,11 @@ class CriticLearner:
         self.optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Any]:
-        """Of a checkpoint."""
+        """Return the state for a checkpoint."""
         return {"critic": self.critic.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint's state."""
+        """Load the state from a checkpoint."""
         self.critic.load_state_dict(state["critic"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -127,10 +127,10 @@ def value_loss(
     *,
     clip: float,
 ) -> Float[Tensor, "N L"]:
-    """½ max((V - R)², (clip(V, V_old ± ε) - R)²) of every token, 0 outside the completions; the caller reduces.
+    """½ max((V - R)², (clip(V, V_old ± ε) - R)²) of every token, 0 outside completions; the caller reduces.
 
     The clipped value loss of PPO's released code: a value that has moved by more than ε towards its target gets no
-    further gradient. ε = `clip` > 0; inf is none. R = A + V_old are the critic's targets.
+    further gradient. ε = `clip` > 0; inf disables clipping. R = A + V_old are the critic's targets.
     """
     if not clip > 0:
         raise ValueError(f"value_loss: clip is a distance > 0, or inf for none, got {clip}")
@@ -142,7 +142,7 @@ def value_loss(
 def explained_variance(
     values: Float[Tensor, "N ..."], returns: Float[Tensor, "N ..."], mask: Bool[Tensor, "N ..."]
 ) -> float:
-    """1 - Var(R - V) / Var(R) where `mask`: 1 is perfect, 0 is no better than a constant; NaN if R is one."""
+    """Return 1 - Var(R - V) / Var(R) over `mask`: 1 is perfect, 0 no better than a constant; NaN if R is constant."""
     v, r = values[mask].double(), returns[mask].double()
     if len(r) < 2 or bool(r.min() == r.max()):
         return float("nan")

@@ -1,5 +1,4 @@
-"""A policy's forward over whole completions: log-probabilities, entropies and hidden states, never all logits at
-once."""
+"""Policy forward passes over completions: log-probabilities, entropies and hidden states in chunks of the logits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,27 +13,27 @@ from ...rm.backbones.logprobs import head_logprobs, head_reads_last_states
 from ...rm.backbones.tokenization import Encoder, pad, right_padded
 from ...rm.types import Example
 
-STATE_DTYPE = torch.bfloat16  # of states on the CPU: moves R2M's rewards by at most 1 % of the largest
+STATE_DTYPE = torch.bfloat16  # of states on the CPU: changes R2M's rewards by at most 1 % of the largest
 
 
 class CompletionBatch(NamedTuple):
-    """Prompts and completions as rows, padded on the right, and where the completions are in them."""
+    """Prompts and completions as right-padded rows, with the start of each completion."""
 
     tokens: Int[Tensor, "N W"]
     attention: Bool[Tensor, "N W"]
     start: Int[Tensor, " N"]
-    """Tokens of the prompt."""
+    """Number of prompt tokens."""
     response: Bool[Tensor, "N L"]
-    """Which tokens, counted from `start`, are the completion's own."""
+    """Mask of the completion's own tokens, with columns counted from `start`."""
 
 
 class Reading(NamedTuple):
-    """What a policy says of completions; log-probabilities and entropies are 0 outside them."""
+    """Outputs of a policy on completions; log-probabilities and entropies are 0 outside them."""
 
     logprob: Float[Tensor, "N L"]
     entropy: Float[Tensor, "N L"]
     states: Float[Tensor, "N W D"]
-    """Last hidden states, prompts included; `at_completions` has those that completions are read at."""
+    """Last hidden states, prompts included; `at_completions` selects those that predict completion tokens."""
 
 
 def completion_batch(
@@ -44,25 +43,25 @@ def completion_batch(
     said_mask: Int[Tensor, "N L"],
     response: Bool[Tensor, "N L"],
 ) -> CompletionBatch:
-    """Prompts padded on the left and completions on the right -> rows whose positions do not depend on the padding."""
+    """Join left-padded prompts and right-padded completions into rows with positions independent of the padding."""
     rows = right_padded(torch.cat([prompt, completions], 1), torch.cat([prompt_mask, said_mask], 1))
     return CompletionBatch(*rows, prompt_mask.sum(1), response)
 
 
 def batch_of(batch: Mapping[str, Any]) -> CompletionBatch:
-    """Of a batch of TRL's; tokens that tools or environments wrote are read but are not the completion's own."""
+    """Convert a batch of TRL's; tokens written by tools or environments are read but not in `response`."""
     mask = batch["completion_mask"]
     response = (mask * batch["tool_mask"] if "tool_mask" in batch else mask).bool()
     return completion_batch(batch["prompt_ids"], batch["prompt_mask"], batch["completion_ids"], mask, response)
 
 
 def install(model: Any, *, temperature: float = 1.0) -> None:
-    """Let `model(completions=CompletionBatch(...))` return a `Reading`; every other call is as before.
+    """Make the model return a `Reading` for a `CompletionBatch` passed by keyword; other calls are unchanged.
 
-    Logits are divided by the temperature that completions are drawn at. `model` is the causal language model itself,
-    before anything wraps it: see `rm.backbones.forward_hooks`.
+    Logits are divided by the sampling temperature. `model` is the unwrapped causal language model: see
+    `rm.backbones.forward_hooks`.
     """
-    head_reads_last_states(model)  # tried now, and remembered
+    head_reads_last_states(model)  # test now and cache the result, before the model is wrapped
 
     def read(inner: Any, rows: CompletionBatch) -> Reading:
         return (_by_states if head_reads_last_states(inner) else _by_logits)(inner, rows, temperature)
@@ -80,7 +79,7 @@ def _by_states(model: Any, rows: CompletionBatch, temperature: float) -> Reading
 
 
 def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> Reading:
-    """Through the model's own logits, where the head does more than a product."""
+    """Compute from the model's own logits, for heads that do more than a linear layer."""
     output = model.forward(
         input_ids=rows.tokens, attention_mask=rows.attention.long(), use_cache=False, output_hidden_states=True
     )
@@ -92,23 +91,23 @@ def _by_logits(model: Any, rows: CompletionBatch, temperature: float) -> Reading
 
 
 def at_completions(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> Float[Tensor, "N M D"]:
-    """[N, L + 1, D]: column t is where token t is chosen, column n stands behind n tokens."""
+    """Return states [N, L + 1, D]: column t predicts token t, column n follows n tokens."""
     return states.gather(1, _state_positions(rows)[..., None].expand(-1, -1, states.shape[-1]))
 
 
 def _state_positions(rows: CompletionBatch) -> Int[Tensor, "N M"]:
-    """Return the positions of a completion's states: the one before each of its tokens, and its last token's own."""
+    """Return the positions of a completion's states: the one before each of its tokens, and that of its last token."""
     columns = torch.arange(rows.response.shape[1] + 1, device=rows.tokens.device)
     return (rows.start[:, None] - 1 + columns).clamp_max(rows.tokens.shape[1] - 1)
 
 
 def own_states(states: Float[Tensor, "N W D"], rows: CompletionBatch) -> list[Float[Tensor, "S D"]]:
-    """Of every row the states at positions that predict one of its tokens, prompt included; in bfloat16, on a CPU."""
+    """Return each row's states at the positions that predict a token, prompt included; in bfloat16, on the CPU."""
     return _before_last(states, rows.attention)
 
 
 def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"]) -> list[Float[Tensor, "S D"]]:
-    """Copies, so that the padding is freed."""
+    """Copy the states without padding and last position; copies let the padded tensor be freed."""
     lengths = attention.sum(1).tolist()
     return [
         state[: length - 1].to("cpu", STATE_DTYPE, copy=True) for state, length in zip(states, lengths, strict=True)
@@ -119,7 +118,7 @@ def _before_last(states: Float[Tensor, "N W D"], attention: Bool[Tensor, "N W"])
 def states_of(
     model: Any, encoder: Encoder, examples: Sequence[Example], *, batch_size: int = 256
 ) -> list[Float[Tensor, "S D"]]:
-    """Return what `own_states` does, for prompts and completions given as text, each completion read as finished."""
+    """Return the same as `own_states` for prompts and completions given as text; completions are read as finished."""
     rows, hidden_states = [encoded.ids for encoded in encoder.encode_all(examples)], []
     device = next(model.parameters()).device
     for index in range(0, len(rows), batch_size):

@@ -1,5 +1,4 @@
-"""What a step's log says of its completions and its loss: rewards, texts, ratios, entropy, KL, how good the critic
-is."""
+"""Metrics of a training step: rewards, texts, ratios, entropy, KL, and quality of the critic."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,11 +20,12 @@ from .monitoring import watched
 def step_metrics(
     scored: Scored, rollout: Rollout, faults: int, is_own: Bool[Tensor, " N"] | None = None
 ) -> Iterator[tuple[str, float]]:
-    """Names and numbers of one step's completions; `faults` counts the rewards that could not be used.
+    """Yield names and values of one step's metrics; `faults` is the number of rewards that could not be used.
 
-    Where only some completions are the policy's `own`, those of partners count among the rewards and are not watched.
-    Components are logged as the last transform left them. The critic is measured by how much of the variance of the
-    total its values at the first token explain, beside what the mean of a prompt's other completions explains.
+    If only some completions are the policy's own (`is_own`), all count for the rewards but only these for the
+    monitoring. Components are logged after the last transform. The critic is measured by the share of the total
+    reward's variance that its values at the first token explain, and for comparison that of the mean of the group's
+    others.
     """
     yield "reward", scored.total.nanmean().item()
     yield "reward_std", nanstd(scored.total).item()
@@ -46,21 +46,21 @@ def step_metrics(
 
 
 class Means(NamedTuple):
-    """Of a micro-batch's completions in all processes; the KL is to the base, 0 where there is none."""
+    """Means over a micro-batch's completions in all processes; the KL is to the reference policy, 0 without one."""
 
     clipped: float
-    """The share of tokens whose ratio is out of bounds."""
+    """Share of tokens whose ratio is clipped."""
     ratio: float
     entropy: float
-    """Nats a token."""
+    """Nats per token."""
     kl: float
-    """Nats a token."""
+    """Nats per token."""
     completion_kl: float
-    """Nats a completion."""
+    """Nats per completion."""
 
 
 def means(loss: PolicyLoss, entropy: Float[Tensor, "N L"], response: Bool[Tensor, "N L"], accelerator: Any) -> Means:
-    """From the loss's sums over each completion, and the policy's entropy at every token, 0 outside the completions."""
+    """Compute the means from the loss's sums per completion and the entropy at every token (0 outside completions)."""
     answered = loss.sums[:, 3:4] > 0
     facts = torch.cat([loss.sums[:, 1:], answered], 1).detach().sum(0)
     gap, clipped, live, ratio, number = accelerator.reduce(facts, reduction="sum").tolist()

@@ -1,4 +1,4 @@
-"""What is watched while a policy learns: how far it has moved, how its texts change, and what best-of-n would bring."""
+"""Monitoring of policy training: KL from the reference, repetition and diversity, and estimates of best-of-n."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from ..types import Rollout
 
 
 def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str, float]]:
-    """Yield one step's statistics; KL needs `logprobs` and `base`, repetition and variety need `tokens`."""
+    """Yield one step's statistics; the KL needs `logprobs` and `base`, repetition and diversity need `tokens`."""
     if rollout.logprobs is not None and rollout.base is not None:
         divergence = sequence_kl(rollout)
         yield "watch/kl", divergence.mean().item()
@@ -27,13 +27,14 @@ def watched(rollout: Rollout, total: Float[Tensor, " N"]) -> Iterator[tuple[str,
     yield "watch/reward_spread", reward_spread(total, rollout.group)
 
 
-# ---- how far the policy has moved ----
+# ---- distance from the reference policy ----
 
 
 def sequence_kl(rollout: Rollout) -> Float[Tensor, " N"]:
-    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats; its mean over completions of π is KL(π | base).
+    """k1 = Σ_t log π(y_t) - log base(y_t) of every completion, in nats; its mean over samples of π estimates KL(π |
+    base).
 
-    Unbiased, and below 0 for some completions                          http://joschu.net/blog/kl-approx.html
+    Unbiased, and negative for some completions                         http://joschu.net/blog/kl-approx.html
     """
     if rollout.logprobs is None or rollout.base is None:
         raise ValueError("the KL needs the rollout's log-probabilities under the policy and under its base")
@@ -42,7 +43,7 @@ def sequence_kl(rollout: Rollout) -> Float[Tensor, " N"]:
 
 
 def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """Of the mean over completions, where those to one of the G prompts resemble each other; NaN for one prompt.
+    """Return the standard error of the mean, clustered by the G prompts; NaN for one prompt.
 
     s² = G/(G-1) Σ_g (Σ_{i∈g} (x_i - mean))² / N²                   Liang & Zeger 1986, doi:10.1093/biomet/73.1.13
     """
@@ -55,16 +56,16 @@ def standard_error(values: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> flo
 
 
 def reward_spread(total: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> float:
-    """The std (n - 1) of rewards within a group, mean over the groups with two or more; NaN where there is none.
+    """Return the std (n - 1) of rewards within a group, averaged over groups with two or more; NaN without any.
 
-    Without spread nothing is learnt; a reward that is NaN has no effect.
+    Without spread there is no learning signal; NaN rewards have no effect.
     """
     statistics = groups(total, group)
-    share = torch.where(statistics.valid, 1 / statistics.number, 0)  # a group's rows weigh 1 together
+    share = torch.where(statistics.valid, 1 / statistics.number, 0)  # the rows of a group have total weight 1
     return ((share * statistics.variance.sqrt()).sum() / share.sum()).item()
 
 
-# ---- how its texts change ----
+# ---- text statistics ----
 
 
 def repetition(rollout: Rollout, n: int = 3) -> float:
@@ -74,7 +75,7 @@ def repetition(rollout: Rollout, n: int = 3) -> float:
 
 
 def distinct(rollout: Rollout, n: int) -> float:
-    """`rm.data.text_diversity.distinct` of all completions together."""
+    """Return `rm.data.text_diversity.distinct` over all completions."""
     return texts.distinct(_completions(rollout), n)
 
 
@@ -85,16 +86,16 @@ def _completions(rollout: Rollout) -> list[list[int]]:
     return [tokens[mask].tolist() for tokens, mask in rows]
 
 
-# ---- what best-of-n would bring ----
+# ---- best-of-n ----
 
 
 def best_of_n(rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: Sequence[int]) -> Float[Tensor, " S"]:
-    """The mean value of the completion that has the best reward among n of a prompt's M completions, for every n.
+    """Estimate the mean value of the completion with the best reward among n of a prompt's M completions, for every n.
 
     E = 1/P Σ_p Σ_i v_i (C(le_i, n) - C(lt_i, n)) / (eq_i C(M, n)),   le_i, lt_i, eq_i = |{j: r_j <=, <, = r_i}|
 
-    Exact over all draws of n without replacement; the best share where they tie. Without ties it is the estimator of
-    Nakano et al. 2021, arXiv:2112.09332, appendix I.
+    Exact expectation over all draws of n without replacement; ties share the place of the best. Without ties it is the
+    estimator of Nakano et al. 2021, arXiv:2112.09332, appendix I.
     """
     total = rewards.shape[1]
     if not (rewards.isfinite() & values.isfinite()).all():
@@ -112,7 +113,7 @@ def best_of_n(rewards: Float[Tensor, "P M"], values: Float[Tensor, "P M"], ns: S
 
 
 def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
-    """C(k, n) / C(M, n) for k = 0 ... M: the chance that n draws are all among k given ones."""
+    """C(k, n) / C(M, n) for k = 0 ... M: the probability that n draws all fall into a given set of k."""
     drawn = torch.arange(n)
     left = (torch.arange(total + 1)[:, None] - drawn).clamp_min(0)
     return (left.double() / (total - drawn)).prod(1)
@@ -121,7 +122,7 @@ def _all_among(total: int, n: int) -> Float[Tensor, " K"]:
 def best_of_n_kl(n: int) -> float:
     """log n - (n-1)/n, in nats                                     Stiennon et al. 2020, arXiv:2009.01325, appendix G.3
 
-    An upper bound of the KL from the policy to its best-of-n, far above it where likely completions repeat
+    An upper bound of the KL from the policy to its best-of-n, and a loose one where likely completions repeat
     (Beirami et al. 2024, arXiv:2401.01879).
     """
     if n < 1:

@@ -1,4 +1,4 @@
-"""Prompts by their kinds, and a curriculum that says how often each kind comes next."""
+"""Prompt sampling by kind: a curriculum sets each kind's share of the next prompts."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -6,17 +6,17 @@ from typing import Any
 
 from ..types import Curriculum, Cycle
 
-CURRICULUM = "curriculum"  # its name in logs and checkpoints, among those of the rewards that learn
+CURRICULUM = "curriculum"  # its name in logs and checkpoints, beside the names of online reward models
 
 
 class DrawnPrompts:
-    """The prompts of a training in one process, drawn when completions are to be written: in place of the sampler's.
+    """Training prompts of one process, drawn when completions are generated, instead of by the data loader's sampler.
 
-    A sampler cannot draw them: Transformers takes the batches of a whole optimizer step and one more before it learns
-    from the first, so that its draws would not know what the step before has taught.
+    A sampler cannot draw them: Transformers fetches the batches of a complete optimizer step plus one more before it
+    trains on the first, so that a sampler's draws could not depend on the previous step.
 
-    Every group's kind is drawn by the shares, with replacement. The prompts of a kind come in an order of their own,
-    all of them before one comes again. All draws follow from the seed and from how many prompts were given before.
+    Every group's kind is drawn with replacement by the shares. Prompts of a kind are shuffled, and all are used once
+    before any repeats. All draws depend only on the seed and on the number of prompts drawn before.
     """
 
     def __init__(self, curriculum: Curriculum, rows: Mapping[str, Sequence[Any]], *, seed: int = 0):
@@ -26,7 +26,7 @@ class DrawnPrompts:
         self._asked: list[str] = []
 
     def drawn(self, rows: Sequence[Any], size: int) -> list[Any]:
-        """As many rows as these, `size` of a prompt one after the other."""
+        """Return as many rows as given, with `size` consecutive copies of each prompt."""
         draw = Random(f"{self.seed} {sum(self._given.values())}")
         self._asked = draw.choices([*self.shares], [*self.shares.values()], k=len(rows) // size)
         return [row for kind in self._asked for row in [self._next(kind)] * size]
@@ -52,9 +52,9 @@ class DrawnPrompts:
         return {f"share/{kind}": share for kind, share in self.shares.items()} | asked
 
     def state(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return the JSON-serializable state."""
         return {"formula": self._formula, "shares": self.shares, "given": self._given}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint; another file's kinds are none of its."""
+        """Load the state from a checkpoint."""
         self._formula, self.shares, self._given = state["formula"], dict(state["shares"]), dict(state["given"])

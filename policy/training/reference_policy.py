@@ -1,4 +1,4 @@
-"""What a policy is kept near: the model it started from, or a mixture of models."""
+"""Reference policies: a frozen copy of the initial model, or an average of two models' weights."""
 
 import copy
 from typing import Any
@@ -9,7 +9,7 @@ from ...rm.errors import DataError
 
 
 def frozen_copy(model: Any) -> Any:
-    """The model as it is now, that is not trained. A copy: twice the memory."""
+    """Return a frozen deep copy of the model; it doubles the memory for weights."""
     reference = copy.deepcopy(model)
     reference.requires_grad_(False)
     return reference.eval()
@@ -19,8 +19,8 @@ def frozen_copy(model: Any) -> Any:
 def soup(model: Any, other: Any, share: float) -> Any:
     """θ = (1 - λ) θ_model + λ θ_other, frozen; λ = `share` in [0, 1]     SALSA: Chegini et al. 2024, arXiv:2411.01798
 
-    Both are fine-tuned from one pretrained model; other pairs average to nothing sensible. The policy may then move
-    further from its start than a KL to the start alone would let it.
+    Both must be fine-tuned from the same pretrained model; averages of other pairs are meaningless. The policy can move
+    further from its start than with a KL to the start alone.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"soup: share lies in [0, 1], got {share}")

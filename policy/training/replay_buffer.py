@@ -1,4 +1,4 @@
-"""Batches of completions that were trained on, and what a replay trains on once more."""
+"""Replay buffer: previous batches of completions, and the selection that is trained on again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,19 +17,19 @@ Batch = dict[str, Any]
 
 
 class StoredBatch(NamedTuple):
-    """A batch, and what became of it."""
+    """A batch with its advantages and clipping statistics."""
 
     batch: Batch
     advantage: Float[Tensor, "N L"]
     rollout: Rollout
     clipped: Float[Tensor, " N"]
-    """Share of tokens out of bounds when the completion was last trained on; written to as that happens."""
+    """Share of clipped tokens when the completion was last trained on; updated during training."""
 
 
 class ReplayBuffer:
     """Stores previous batches; the first pass of every cycle trains on those that the replay selects.
 
-    The rows of the present batch are 0 to N - 1; those of the i-th remembered one, the oldest first, are i N higher.
+    Row indices: the current batch has 0 to N - 1, and the i-th stored batch, oldest first, is offset by i N.
     """
 
     def __init__(self, replay: Replay, parts: int):
@@ -55,29 +55,29 @@ class ReplayBuffer:
         self.micro_batches = split_tensor_dict(shuffle_sequence_dict(again), self.parts)
 
     def record_clipped(self, row: Int[Tensor, " B"], sums: Float[Tensor, "B 5"]) -> None:
-        """Rows were trained on; `sums` are those of `kernels.policy_loss`."""
+        """Record the clipped shares of rows that were trained on; `sums` are those of `kernels.policy_loss`."""
         shares = (sums[:, 2] / sums[:, 3].clamp_min(1)).tolist()
         for position, share in zip(row.tolist(), shares, strict=True):
             which, column = divmod(position, len(self._clipped[0]))
             self._clipped[which][column] = share
 
     def stored_batches(self) -> Any:
-        """The batches, of a checkpoint; `state` is the rest."""
+        """Return the batches for a checkpoint; `state` is saved separately."""
         return [(entry.batch, entry.advantage, tuple(entry.rollout), entry.clipped) for entry in self._batches]
 
     def load(self, state: Mapping[str, Any], stored: Any) -> None:
-        """Go on from a checkpoint."""
+        """Load state and batches from a checkpoint."""
         self.state = state
         self._batches = [
             StoredBatch(batch, advantage, Rollout(*fields), clipped) for batch, advantage, fields, clipped in stored
         ]
 
 
-# ---- several batches as one ----
+# ---- concatenation of batches ----
 
 
 def remembered(entries: Sequence[StoredBatch], device: torch.device) -> Past:
-    """All completions, the oldest first; groups of different batches have different numbers."""
+    """Concatenate all stored completions, oldest first; group numbers of different batches do not overlap."""
     fields, offset = [], 0
     for kept_entry in entries:
         fields.append(kept_entry.rollout._asdict() | {"group": kept_entry.rollout.group + offset})
@@ -94,9 +94,9 @@ def remembered(entries: Sequence[StoredBatch], device: torch.device) -> Past:
 
 
 def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
-    """`size` rows of all batches: those with an advantage, weighing as much together as a whole batch does on average.
+    """Select `size` rows of all batches: those with an advantage, with the total weight of an average batch.
 
-    The others that make up the size weigh nothing.
+    Rows that fill up the size have weight 0.
     """
     live = ~advantages.isnan().flatten(1).any(1) if advantages.dim() > 1 else ~advantages.isnan()
     if live.sum() > size:
@@ -120,7 +120,7 @@ def chosen(batches: Sequence[Batch], advantages: Tensor, size: int) -> Batch:
 
 
 def _stacked(parts: Sequence[Tensor], device: torch.device, left: bool = False) -> Tensor:
-    """Rows below each other, as wide as the widest: filled up with 0 behind them, or before them."""
+    """Concatenate rows, padded with 0 to the widest, on the right or on the left."""
     widest = max((part.shape[1] for part in parts if part.dim() > 1), default=0)
     gaps = [widest - part.shape[1] if part.dim() > 1 else 0 for part in parts]
     return torch.cat([

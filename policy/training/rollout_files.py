@@ -1,5 +1,4 @@
-"""The completions of a step as a Parquet file: tokens, log-probabilities, rewards, and how each advantage came
-about."""
+"""Rollout files: one step's completions as Parquet, with tokens, log-probabilities, rewards and advantages by stage."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,14 +22,14 @@ def write_rollouts(
     versions: Mapping[str, Mapping[str, Any]] | None = None,
     writers: Sequence[str] | None = None,
 ) -> None:
-    """One row a completion, written whole or not at all.
+    """Write one row per completion, atomically.
 
-    `rewards` and `advantages` are by stage, in order: what sources and each transform said, what the estimator and each
-    transform made of it (the advantage waterfall). An advantage is a list: one number, or one for each of the
-    completion's tokens. `logprobs` are under the model that wrote the completion, which `logprobs_of` names
-    (`writers`, such as "server" or "agent 1"; by default the policy that learns), with the policy's for tokens of
-    which the writer gave none; `policy_logprobs` are under the policy. NaN is stored as null: an absent reward is no
-    number. `versions` say which one a reward model that learns was.
+    `rewards` and `advantages` are by stage, in order: the output of the sources and of each reward transform, then of
+    the estimator and of each advantage transform (the advantage waterfall). An advantage is a list: one number, or one
+    per completion token. `logprobs` are those of the model that generated the completion, named in `logprobs_of`
+    (`writers`, such as "server" or "agent 1"; by default the policy), with the policy's for tokens of which that model
+    returned none; `policy_logprobs` are those of the policy. NaN is stored as null: an absent reward is no number.
+    `versions` are the versions of online reward models.
     """
     response = rollout.response
     log_of = (response, pa.float32())
@@ -65,7 +64,7 @@ def write_rollouts(
 
 
 def _of_completions(values: Tensor | None, response: Tensor, kind: pa.DataType) -> pa.Array:
-    """[N, L] as lists of the completion's own positions; nulls where it was not asked for."""
+    """Convert [N, L] to lists over the completion's own tokens; nulls if the values were not requested."""
     lists = [None] * len(response) if values is None else _rows(values, response)
     return pa.array(lists, pa.list_(kind))
 

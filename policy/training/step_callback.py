@@ -1,4 +1,4 @@
-"""The moments around an optimizer step, which Transformers' loop tells to callbacks alone."""
+"""Callback for the phases of an optimizer step for which Transformers' Trainer has no overridable method."""
 
 from typing import TYPE_CHECKING
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
 
 class AroundSteps(TrainerCallback):
-    """Calls the trainer where Transformers' loop has no method of its own; ends a run that has spent its KL budget."""
+    """Forwards the events of a step to the trainer, and stops a run that has exhausted its KL budget."""
 
     def __init__(self, trainer: "PolicyTrainer"):
         self.trainer = trainer
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        """Gradients are complete."""
+        """Handle complete gradients before the optimizer steps."""
         self.trainer.before_step(self.trainer.optimizer)
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        """The policy has moved, its gradients are still there."""
+        """Handle the updated policy, before its gradients are zeroed."""
         self.trainer.after_step()
 
     def on_step_end(self, args, state, control, **kwargs):
-        """The step is counted."""
+        """Handle the end of a step, after `global_step` was incremented."""
         self.trainer.after_cycle()
         control.should_training_stop |= self.trainer.kl > self.trainer.args.kl_budget

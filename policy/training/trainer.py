@@ -1,4 +1,4 @@
-"""TRL's GRPO loop with our rewards, formulas, critic and checkpoints; sampling, engines and the rest stay TRL's."""
+"""Policy trainer: TRL's GRPOTrainer with our rewards, formulas, critic and checkpoints; sampling stays TRL's."""
 
 import math
 from collections.abc import Sequence
@@ -42,10 +42,10 @@ UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
 
 class PolicyTrainer(GRPOTrainer, SteadySteps):
-    """Trains a policy on our reward models. Read beside `GRPOTrainer`: each method with a name of TRL's replaces it.
+    """Trains a policy on reward models. Methods with a name of `GRPOTrainer` override it; read the two side by side.
 
-    `reference` is what the policy is kept near and compared with; by default the policy as it started: the adapter
-    switched off, or a frozen copy.
+    `reference` is the reference policy of the KL; by default the initial policy: the model with its adapter disabled,
+    or a frozen copy.
     """
 
     loss_name = "the policy's loss"
@@ -86,6 +86,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             reference = frozen_copy(model)
         super().__init__(
             model=model,
+            # TRL requires a reward function; `_generate_and_score_completions` computes the rewards instead
             reward_funcs=[_later],
             args=args,
             train_dataset=train_dataset,
@@ -111,14 +112,14 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         self.add_callback(AroundSteps(self))
 
     def _run_inputs(self) -> RunInputs:
-        """Return what this run has for its formulas."""
+        """Return which inputs this run provides to its formulas."""
         fields = {"tokens"} | ({"base"} if self._compares else set()) | ({"values", "after"} if self.learner else set())
         fields |= {"logprobs", "entropy"} if self._annotates else set()
         sizes = [self.num_generations, *([self.num_generations_eval] if self.eval_dataset is not None else [])]
         fields |= self.algorithm.reads & {"states"}
         return RunInputs(self.sources.names, sizes, fields, self.sources.ensembles)
 
-    # ---- what models say of completions ----
+    # ---- forward passes over completions ----
 
     @property
     def _compares(self) -> bool:
@@ -126,7 +127,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
 
     @property
     def _annotates(self) -> bool:
-        """Whether something needs log-probabilities, states or values before the loss."""
+        """Whether log-probabilities, states or values are needed before the loss is computed."""
         later = self.args.gradient_accumulation_steps % self.args.cycle != 0
         annotates = self.learner or self.replay_buffer or self.sources.reads_states or self.algorithm.penalty.in_reward
         return bool(later or annotates or self.rollout_func or self.algorithm.reads & {"logprobs", "entropy", "states"})
@@ -139,7 +140,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, compute_entropy=False, **_
     ):
-        """Log-probabilities where TRL asks for them itself: to weigh completions of another engine."""
+        """Override TRL's log-probabilities, which it uses to correct for the sampling engine."""
         P = input_ids.shape[1] - logits_to_keep
         completion_mask = attention_mask[:, P:]
         computed = self._read(
@@ -152,7 +153,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
 
     @torch.no_grad()
     def _read(self, model: Any, rows: CompletionBatch) -> Reading:
-        """Some completions at a time, as in training."""
+        """Run the model in chunks of the training batch size."""
         parts = zip(*(row.split(self.args.per_device_train_batch_size) for row in rows), strict=True)
         outputs = [model(completions=CompletionBatch(*part)) for part in parts]
         return Reading(*(torch.cat(column) for column in zip(*outputs, strict=True)))
@@ -161,17 +162,18 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if self.reference is not None:
             return self._read(self.reference, rows)
         model = self.accelerator.unwrap_model(self.model)
+        # without a frozen copy the reference is the same model with its adapter disabled (or replaced by "ref")
         with use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None):
             return self._read(self.model, rows)
 
-    # ---- completions, and what they are worth ----
+    # ---- completions and their rewards ----
 
     def _tokenize_prompts(self, prompts: list):
-        """As reward models and guided decoding have them."""
+        """Tokenise prompts as reward models and guided decoding do, instead of with TRL's own template call."""
         return [self.encoder.encode_prompt(as_prompt(prompt)) for prompt in prompts], None, {}
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Nothing yet: a reward may read what is only known later."""
+        """Return zeros: rewards are computed later, when hidden states are available that some reward models read."""
         texts = self.processing_class.batch_decode(
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
@@ -179,7 +181,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
-        """TRL's completions with our rewards; advantages, weights and what else the loss reads are this process's."""
+        """Generate with TRL and add our rewards; returns advantages, weights and loss inputs of this process's rows."""
         if self.curriculum and self.model.training:
             inputs = self.curriculum.drawn(inputs, self.num_generations)
         batch = super()._generate_and_score_completions(inputs)
@@ -194,6 +196,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
             written = torch.where(written.isnan(), rollout.logprobs, written) * rollout.response
             rollout = rollout._replace(written=written)
+        # evaluation must not change the state of the formulas
         before = self.algorithm.state
         scored = self.algorithm(self._rewards_everywhere(rewards), rollout)
         if not training:
@@ -215,13 +218,13 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return batch
 
     def _writers(self, inputs: list, batch: Batch) -> list[str]:
-        """Return who computed the log-probabilities that `Rollout.written` holds, for each of this process's rows."""
+        """Return the model whose log-probabilities `Rollout.written` holds, for each of this process's rows."""
         if "sampling_per_token_logps" not in batch:
             return ["policy"] * len(inputs)
         return [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
 
     def _everywhere(self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None) -> Rollout:
-        """The completions of all processes: a group may span them."""
+        """Gather the completions of all processes, because a group may be spread over them."""
         reads = self.algorithm.reads
         ends = torch.isin(batch["completion_ids"], torch.tensor(self.eos_token_ids, device=rows.tokens.device))
         values = after = None
@@ -247,13 +250,13 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         )
 
     def _gather(self, x: Tensor) -> Tensor:
-        """Rows of all processes, as wide as the widest."""
-        if x.dtype == torch.bool:  # padding would make it int64, in some processes only
+        """Gather rows of all processes, padded to the widest."""
+        if x.dtype == torch.bool:  # padding would convert to int64, and only in the processes that need padding
             return self._gather(x.byte()).bool()
         return self.accelerator.gather(self.accelerator.pad_across_processes(x, dim=1) if x.dim() > 1 else x)
 
     def _sum(self, number: Any) -> float:
-        """Over all processes."""
+        """Sum a number over all processes."""
         return self.accelerator.reduce(torch.as_tensor(number, device=self.accelerator.device).float()).item()
 
     def _rewards_everywhere(self, local: Rewards) -> Rewards:
@@ -265,7 +268,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return Rewards(values, local.names, steps, members)
 
     def _trained_on(self, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
-        """What the loss reads; the weights of an optimizer step's completions sum to 1 over all processes."""
+        """Return this process's loss inputs; weights of an optimizer step's completions sum to 1 over all processes."""
         windows = self.args.cycle / (self.args.num_iterations * self.args.gradient_accumulation_steps)
         batch = {
             "advantages": scored.advantage.float(),
@@ -273,7 +276,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         }
         if rollout.base is not None:
             batch["base"] = rollout.base
-        if rollout.logprobs is not None:  # vLLM's are corrected by an importance weight instead
+        if rollout.logprobs is not None:  # those of vLLM are corrected by an importance weight instead
             old = rollout.logprobs if self.use_vllm or rollout.written is None else rollout.written
             batch["old_per_token_logps"] = old
         if self.learner and rollout.values is not None:
@@ -285,7 +288,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
 
     def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
-        """Replace TRL's statistics of rewards by ours; `own` completions are by this policy, the others by partners."""
+        """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
         metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
         for name in ("reward", "reward_std"):
             metrics[name].pop()
@@ -313,13 +316,14 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         self._metrics[self._mode][name].append(float(value))
 
     def _prepare_inputs(self, generation_batch):
-        """TRL's micro-batch, or in a replay's pass one of the previous completions."""
+        """Return TRL's micro-batch, or one of previous completions in the first pass of a cycle with replay."""
         if isinstance(generation_batch, Piece):
             return generation_batch
         inputs = super()._prepare_inputs(generation_batch)
         turn, index = divmod(self._step % self.args.cycle, self.args.steps_per_generation or 1)
         past = self.replay_buffer.micro_batches if self.replay_buffer and turn == 0 and self.model.training else None
         inputs = past[index] if past else inputs
+        # slopes couple completions of different micro-batches, so all are read before a step trains on the first
         if compares_completions(self.algorithm.rule):
             micro_batches: Any = past or (self._buffered_inputs if self.model.training else [inputs])
             if index == 0 or self._step % self.args.gradient_accumulation_steps == 0 or not self.model.training:
@@ -328,13 +332,13 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         return inputs | ({"all_known": self._sum(inputs["known"].sum())} if "known" in inputs else {})
 
     def rows_of(self, inputs):
-        """Yield the metrics of completions; several processes average theirs."""
+        """Return the number of completions; None with several processes, since splitting breaks collective calls."""
         return len(inputs["weights"]) if self.accelerator.num_processes == 1 else None
 
     # ---- the loss ----
 
     def _compute_loss(self, model, inputs):
-        """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; the critic learns beside it."""
+        """Σ w (L + β KL) - entropy Σ w H over the micro-batch's tokens; also trains the critic."""
         rows, algorithm = batch_of(inputs), self.algorithm
         read = model(completions=rows)
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
@@ -344,7 +348,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         loss = policy_loss(
             read.logprob.flatten(),
             (read.logprob.detach() if old is None else old).flatten(),
-            (inputs["advantages"] * importance * (not by_completion)).flatten(),  # not in the weights: the KL has none
+            (inputs["advantages"] * importance * (not by_completion)).flatten(),  # the weights also scale the KL
             weights.flatten(),
             bounds_of_rows(read.logprob),
             rule=UNBOUNDED if by_completion else algorithm.rule,
@@ -376,10 +380,10 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             loss := learner.learn(at_completions(read.states.detach(), rows), targets), "the critic's loss"
         )
         self._note("critic/loss", loss)
-        inputs["valued"] = True  # a piece whose policy gradient runs out of memory is not learnt from twice
+        inputs["valued"] = True  # not again if the piece is repeated for lack of memory
 
     def _account(self, loss: PolicyLoss, read: Reading, rows: CompletionBatch) -> None:
-        """Means over the micro-batch's tokens."""
+        """Log means over the micro-batch's tokens."""
         seen = means(loss, read.entropy, rows.response, self.accelerator)
         for name, value in (("clip_ratio/region_mean", seen.clipped), ("ratio", seen.ratio), ("entropy", seen.entropy)):
             self._note(name, value)
@@ -389,20 +393,20 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
                 self._watch_kl(seen.completion_kl)
 
     def _watch_kl(self, kl: float) -> None:
-        """Σ_t of a completion's tokens, mean over completions, nats: what the budget is about."""
+        """Record the mean KL per completion in nats, which the KL budget limits."""
         self.kl = kl
         self._note("watch/kl", kl)
 
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """TRL's, and what formulas, critic, replay, curriculum and learning rewards remember."""
+        """Save TRL's checkpoint, and the state of formulas, critic, replay, curriculum and online reward models."""
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
             save_beside(self, Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}")
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """TRL's, and ours."""
+        """Load TRL's optimizer state and ours."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             load_beside(self, Path(checkpoint))
@@ -410,19 +414,19 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
     # ---- around an optimizer step ----
 
     def before_step(self, optimizer: Any) -> None:
-        """Where nothing was to learn, nothing moves: a zero gradient would still move AdamW."""
+        """Drop all-zero gradients if there is nothing to learn: AdamW would still move the weights."""
         if not self._sum(self.live):
             optimizer.zero_grad(set_to_none=True)
             self._note("skipped_steps", 1.0)
         self.live = False
 
     def after_step(self) -> None:
-        """The critic's step, and at the end of a cycle that of reward models that learn."""
+        """Step the critic's optimizer."""
         if self.learner:
             self.learner.step()
 
     def after_cycle(self) -> None:
-        """The completions were learnt from; reward models may learn from them now."""
+        """Train online reward models and the curriculum after the last micro-batch of a cycle."""
         if self._cycle is None or self._step % self.args.cycle:
             return
         states = gather_object([self._states[row] for row in sorted(self._states)]) if self._states else None
@@ -433,5 +437,5 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
 
 
 def _later(**_: Any) -> list[float]:
-    """TRL wants a reward function; ours are asked when everything about the completions is known."""
+    """Placeholder for TRL, which requires a reward function; never called, see `_calculate_rewards`."""
     raise AssertionError("rewards are given in _generate_and_score_completions")

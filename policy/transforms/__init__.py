@@ -1,1 +1,1 @@
-"""Rewards, changed before they become advantages; one file per formula."""
+"""Transforms of rewards and advantages; one module per formula."""

@@ -1,4 +1,4 @@
-"""A reward as the chance of beating a baseline completion."""
+"""Calibrated reward: the probability of beating a baseline completion."""
 
 from ..types import Rewards, Rollout, State, Transform
 
@@ -6,7 +6,7 @@ from ..types import Rewards, Rollout, State, Transform
 def calibrated(*, reward: str, baseline: str) -> Transform:
     """r' = σ(r - r_baseline), in (0, 1)                                  CGPO: Xu et al. 2024, arXiv:2409.20370
 
-    `baseline` is the reward of a fixed completion to the same prompt, from the same model.
+    `baseline` is the reward of a fixed completion of the same prompt, from the same model.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

@@ -1,4 +1,4 @@
-"""A solver by its completions with a thought and without, in proportion to how much thoughts have helped so far."""
+"""CCPO, solver phase: rewards with and without a thought, gated by how much thoughts have helped so far."""
 
 import math
 
@@ -15,12 +15,12 @@ def ccpo_solver(
 ) -> Transform:
     """r = g z_joint + (1 - g) z_solo,  g = σ(η μ_Δ / (σ_Δ + ε))                   CCPO 2026, arXiv:2603.21563, v1
 
-    For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's completions read a thought, the second half did
-    not, and the i-th of each make a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z is in units of
-    the steps before (`ccpo_thinker`). Until `least` pairs were seen every completion keeps its own reward.
+    For `--rollouts 'ccpo(thinker=PATH)'`: the first half of a group's completions are generated with a thought, the
+    second half without, and the i-th of each form a pair with rewards R_joint and R_solo; Δ = R_joint - R_solo, and z
+    is in units of the previous steps (`ccpo_thinker`). Until `least` pairs were seen rewards are unchanged.
 
-    Ours: both completions of a pair have its r, so that on average the policy climbs g z_joint with thoughts and
-    (1 - g) z_solo alone. The released code trains the joint completion only, to which z_solo is mere noise.
+    Ours: both completions of a pair get its r, so in expectation the policy ascends g z_joint with thoughts and
+    (1 - g) z_solo without. The released code trains only the joint completion, for which z_solo is just noise.
     """
     check_settings("ccpo_solver", decay, least)
 
@@ -38,7 +38,7 @@ def ccpo_solver(
 
 
 def gate(delta: tuple[float, float] | list[float], eta: float, epsilon: float) -> float:
-    """g of Δ's mean and variance, in (0, 1): above 1/2 where thoughts have helped.
+    """Return g from Δ's mean and variance, in (0, 1): above 1/2 if thoughts have helped.
 
     >>> round(gate((0.5, 0.25), 1.0, 1e-6), 4), gate((0.0, 0.25), 1.0, 1e-6)
     (0.7311, 0.5)
@@ -47,7 +47,7 @@ def gate(delta: tuple[float, float] | list[float], eta: float, epsilon: float) -
 
 
 def halves(group: Int[Tensor, " N"]) -> tuple[Bool[Tensor, " N"], Int[Tensor, " N"]]:
-    """Whether a row is in its group's first half, and the place of the row that it makes a pair with.
+    """Return whether a row is in its group's first half, and the index of its partner.
 
     >>> [one.tolist() for one in halves(torch.tensor([0, 0, 0, 0, 1, 1]))]
     [[True, True, False, False, True, False], [2, 3, 0, 1, 5, 4]]

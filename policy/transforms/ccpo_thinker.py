@@ -1,4 +1,4 @@
-"""What a thought added to the outcome, in units of what thoughts added so far."""
+"""CCPO, thinker phase: the gain due to a thought, normalised by the gains so far."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..types import AdvantageEstimator, Rewards, Rollout, State, Transform
 
-DECAY, LEAST, EPSILON = 0.99, 10, 1e-6  # of the released code, like α = 1 and η = 1
+DECAY, LEAST, EPSILON = 0.99, 10, 1e-6  # defaults of the released code, like α = 1 and η = 1
 
 
 def ccpo_thinker(
@@ -16,9 +16,9 @@ def ccpo_thinker(
 ) -> Transform:
     """r = tanh(α (Δ - μ_Δ) / (σ_Δ + ε)),  Δ = R_joint - R_solo                    CCPO 2026, arXiv:2603.21563, v1
 
-    R_joint and R_solo are the rewards named `joint` and `solo`; r takes the place of `joint`, and `solo` needs a
-    --weight of 0. μ and σ are of the steps before this one (`remembered`). Until `least` outcomes were seen r is Δ, as
-    in the released code.
+    R_joint and R_solo are the rewards named `joint` and `solo`; r replaces `joint`, and `solo` needs a --weight of 0.
+    μ and σ are those of the previous steps (`remembered`). Until `least` outcomes were seen r is Δ, as in the released
+    code.
     """
     check_settings("ccpo_thinker", decay, least)
 
@@ -35,14 +35,14 @@ def ccpo_thinker(
     return Transform("reward", change, start={"seen": 0}, check=check)
 
 
-# ---- what is remembered ----
+# ---- running statistics ----
 
 
 def remembered(state: State, seen: dict[str, Float[Tensor, " N"]], decay: float) -> State:
     """μ <- d μ + (1 - d) mean(x),  v <- d v + (1 - d) var(x) over this step's rows that have all of them
 
-    The first step's own mean and variance are where it begins; var has N below it, and is about the step's own mean, as
-    in the released code. A step without such a row changes nothing.
+    Initialised with the first step's mean and variance; var uses N, and is about the step's own mean, as in the
+    released code. A step without such a row changes nothing.
     """
     known = ~torch.stack([*seen.values()]).isnan().any(0)
     if not known.any():
@@ -63,7 +63,7 @@ def standing(moments: Sequence[float], x: Float[Tensor, " N"], epsilon: float) -
 
 
 def deviation(moments: Sequence[float], epsilon: float) -> float:
-    """σ = √v, and 1 where nothing varied.
+    """Return σ = √v, or 1 if there was no variation.
 
     >>> deviation((0.3, 0.25), 1e-6), deviation((0.3, 0.0), 1e-6)
     (0.5, 1.0)
@@ -72,6 +72,6 @@ def deviation(moments: Sequence[float], epsilon: float) -> float:
 
 
 def check_settings(name: str, decay: float, least: int) -> None:
-    """A `ValueError` where they make no sense."""
+    """Raise a `ValueError` for values out of range."""
     if not 0 <= decay < 1 or least < 1:
         raise ValueError(f"{name}: decay lies in [0, 1) and least is 1 or more, got {decay} and {least}")

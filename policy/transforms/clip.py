@@ -1,4 +1,4 @@
-"""Steps' rewards that can only cost, so that more steps never earn more."""
+"""Clip mechanism for process rewards: steps only cost, so that more steps never earn more."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Steps' rewards as differences, which add up to the first one's."""
+"""Delta mechanism for process rewards: differences of consecutive steps, which sum to the first reward."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def delta() -> Transform:
-    """r'_k = r_k - r_{k+1}, the last step keeps its own                   Gao et al. 2024, arXiv:2410.15115
+    """r'_k = r_k - r_{k+1}, the last step is unchanged                    Gao et al. 2024, arXiv:2410.15115
 
     Σ_k r'_k = r_1: repeating good steps earns nothing.
     """
@@ -24,7 +24,7 @@ def delta() -> Transform:
 
 
 def following(steps: Float[Tensor, "N L"]) -> Float[Tensor, "N L"]:
-    """At every step the reward of the row's next step, 0 at the last."""
+    """Return the reward of the row's next step at every step, 0 at the last."""
     differences, ahead = torch.zeros_like(steps), torch.zeros_like(steps[:, 0])
     for index in reversed(range(steps.shape[1])):
         differences[:, index] = ahead

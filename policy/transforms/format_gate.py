@@ -1,4 +1,4 @@
-"""A fixed reward for what does not even have the right form."""
+"""Format gate: a fixed reward for completions with an invalid format."""
 
 import torch
 
@@ -6,9 +6,9 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def format_gate(*, reward: str, by: str, bad: float = -1.0) -> Transform:
-    """r' = r if the form is right (f > 0) else `bad`                      SWE-RL: Wei et al. 2025, arXiv:2502.18449
+    """r' = r if the format is valid (f > 0) else `bad`                    SWE-RL: Wei et al. 2025, arXiv:2502.18449
 
-    `by` is f. A completion without the form gets `bad` even where its reward is missing: that may be why it is.
+    `by` is f. An invalid completion gets `bad` even if its reward is missing, which the format may have caused.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

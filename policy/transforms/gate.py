@@ -1,4 +1,4 @@
-"""A reward that counts only where another one is high enough."""
+"""Gate: a reward that counts only if another one reaches a threshold."""
 
 import torch
 
@@ -8,7 +8,7 @@ from ..types import Rewards, Rollout, State, Transform
 def gate(*, reward: str, by: str, threshold: float) -> Transform:
     """r' = r if g >= τ else 0                                            G-RA, gated reward accumulation
 
-    `reward` is r, `by` is g, `threshold` is τ. r' is NaN where r or g is missing.
+    `reward` is r, `by` is g, `threshold` is τ. r' is NaN if r or g is missing.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

@@ -1,4 +1,4 @@
-"""Hard prompts' right completions count more, easy prompts' less, by what the policy could do so far."""
+"""HA-DW: advantages reweighted by the prompt's difficulty relative to the policy's running accuracy."""
 
 import torch
 from jaxtyping import Float
@@ -11,12 +11,12 @@ from ..types import Rollout, State, Transform
 def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
     """A' = λ exp(-sgn(A) d) A,  d = p̂ - C;   C <- (1 - η σ) C + η σ p̄       HA-DW: Yang et al. 2026, arXiv:2601.08521
 
-    p̂ is the mean reward of the completion's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C is
-    how much the policy is expected to get right and σ the standard deviation (N - 1) of the last `window` values of C.
-    λ is 1.0 or 1.3 in others' runs of it, η 0.1, `window` 50. Where d = 0 this is λ A.
+    p̂ is the mean reward of the completion's group and p̄ that of the step, of rewards in [0, 1] (`rollout.total`); C
+    is the expected accuracy of the policy and σ the standard deviation (N - 1) of the last `window` values of C. λ is
+    1.0 or 1.3 in others' runs of it, η 0.1, `window` 50. For d = 0 the result is λ A.
 
-    Ours: C is that of the steps before and begins as the first step's p̄; with fewer than two values of it σ is 1,
-    since C would else never move.
+    Ours: C is that of the previous steps and starts as the first step's p̄; with fewer than two values σ is 1, since C
+    would otherwise never change.
     """
     if lam <= 0 or not 0 <= eta <= 1 or window < 2:
         raise ValueError(
@@ -45,7 +45,7 @@ def ha_dw(*, lam: float = 1.0, eta: float = 0.1, window: int = 50) -> Transform:
 
 
 def moved(anchors: list[float], accuracy: float, eta: float, window: int) -> list[float]:
-    """The last `window` anchors with the next one."""
+    """Append the next anchor and return the last `window` of them."""
     if not anchors:
         return [accuracy]
     spread = torch.tensor(anchors, dtype=torch.float64).std().item() if len(anchors) > 1 else 1.0

@@ -1,4 +1,4 @@
-"""Several agents' completions to a prompt, each against what the learner could expect, weighed by who wrote it."""
+"""HACPO: advantages over the completions of several agents, rescaled by the agents' capabilities."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ from ..types import Rollout, State, Transform
 def hacpo(*, floor: float, window: int = 5, epsilon: float = 1e-4, agents: int = 1) -> Transform:
     """`pooled_advantages` with P_j = max(floor, mean over the last `window` steps of agent j's mean reward).
 
-    The present step is the last of them, as in the authors' code; agent 0 is the learner, and an agent's completions
-    are known by their places in their group (`writers`). `floor` > 0 has to be given, as the paper names none: where an
-    agent got nothing right its P would be 0, so that a learner's partners weighed infinitely much, or a partner made
-    the learner's baseline infinite. With rewards in [0, 1] ratios lie within [floor, 1 / floor]; the authors' code has
-    them within [0.1, 10]. As they are ratios, rewards are 0 or more. A reward that is NaN has no effect, and an
-    agent that never had one counts as the mean of the others. What the estimator said is replaced. One agent: `grpo`.
+    The current step is included, as in the authors' code; agent 0 is the learner, and the agent of a completion is
+    given by its index in the group (`writers`). `floor` > 0 has no default, as the paper states none: an agent without
+    a correct completion would have P = 0, so that a learner's partners had infinite weight, or a partner made the
+    learner's baseline infinite. With rewards in [0, 1] ratios lie within [floor, 1 / floor]; the authors' code limits
+    them to [0.1, 10]. Because of the ratios rewards must be >= 0. A NaN reward has no effect, and an agent that never
+    had a reward counts as the mean of the others. Replaces the estimator's result. For one agent it equals `grpo`.
     """
     if floor <= 0 or window < 1 or agents < 1:
         raise ValueError(
@@ -53,10 +53,10 @@ def pooled_advantages(
     learner: int,
     epsilon: float = 1e-4,
 ) -> Float[Tensor, " N"]:
-    """A_i = P_j/P_k (r_i - μ) / (std + ε), where k learns and j wrote completion i; μ is `pooled_baseline`.
+    """A_i = P_j/P_k (r_i - μ) / (std + ε), where k is the learner and j generated completion i; μ is `pooled_baseline`.
 
-    HACPO: arXiv:2603.02604. std is of all agents' rewards, its denominator that of `grpo`, which this is for one agent
-    or equal capabilities. A group of equal rewards has advantage exactly 0, whatever μ.
+    HACPO: arXiv:2603.02604. std is over all agents' rewards with the denominator of `grpo`, which this equals for one
+    agent or equal capabilities. Groups of equal rewards have advantage exactly 0, for any μ.
     """
     statistics, baseline = groups(rewards, group), pooled_baseline(rewards, group, agent, P, learner)
     scaled = (rewards - baseline) / (statistics.variance.sqrt() + epsilon) * (P[agent] / P[learner])
@@ -68,14 +68,14 @@ def pooled_baseline(
 ) -> Float[Tensor, " N"]:
     """μ = mean over a group's completions of P_k/P_j r: partners' rewards rescaled to learner k's mean.
 
-    HACPO: arXiv:2603.02604. Right on average over prompts. Where the gap between agents depends on the prompt it is not
-    right for each prompt, since P is one number for all of them.
+    HACPO: arXiv:2603.02604. Unbiased on average over prompts, but not for each prompt if the agents' ratio depends on
+    the prompt, since P is one number for all of them.
     """
     return groups(rewards * (P[k] / P[agent]), group).mean
 
 
 def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
-    """Whose completion each is: the first n of a group are agent 0's, the next n agent 1's, and so on."""
+    """Return the agent of each completion: the first n of a group are agent 0's, the next n agent 1's, and so on."""
     agents_of_rows = torch.zeros_like(group)
     for group_id in group.unique():
         rows = (group == group_id).nonzero().squeeze(1)
@@ -85,13 +85,13 @@ def writers(group: Int[Tensor, " N"], agents: int) -> Int[Tensor, " N"]:
 
 
 def agents_means(rewards: Float[Tensor, " N"], agent: Int[Tensor, " N"], agents: int) -> list[float | None]:
-    """Each agent's mean reward; None where it has no reward."""
+    """Return each agent's mean reward; None if it has no reward."""
     rewards_by_agent = [rewards[(agent == index) & ~rewards.isnan()].double() for index in range(agents)]
     return [agent_rewards.mean().item() if len(agent_rewards) else None for agent_rewards in rewards_by_agent]
 
 
 def capabilities(means: Sequence[Sequence[float | None]], floor: float) -> list[float]:
-    """P of every agent from its mean rewards by step.
+    """Return P of every agent from its mean rewards by step.
 
     >>> capabilities([[0.5, 0.0], [1.0, None]], floor=0.1)
     [0.75, 0.1]

@@ -1,4 +1,4 @@
-"""A bonus for the shortest completions of a group and a malus for the longest."""
+"""Length reward: a bonus for the shortest completions of a group and a penalty for the longest."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,9 +10,9 @@ from ..types import Rewards, Rollout, State, Transform
 def length(*, correct: str, name: str = "length") -> Transform:
     """λ_i = 1/2 - (n_i - min n) / (max n - min n);  r = λ if the completion is right, else min(0, λ)
 
-    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens, min and max those of the group's completions whose
-    `correct` is known; where all of them are equally long the reward is 0. It becomes a component `name` of its own.
-    `correct` > 0 is right; NaN where that is missing.
+    Kimi k1.5, arXiv:2501.12599, sec. 2.3.3. n_i are tokens; min and max are over the group's completions whose
+    `correct` is known; if all have the same length the reward is 0. It becomes a new component `name`. `correct` > 0
+    is right; NaN if it is missing.
     """
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:

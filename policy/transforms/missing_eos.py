@@ -1,4 +1,4 @@
-"""Completions that were cut off cost something."""
+"""Missing-EOS penalty: a cost for truncated completions."""
 
 import torch
 
@@ -6,7 +6,7 @@ from ..types import Rewards, Rollout, State, Transform
 
 
 def missing_eos(*, reward: str, cost: float) -> Transform:
-    """r' = r - c for a completion without an end of text                    as in released PPO code"""
+    """r' = r - c for a completion without end of text                       as in released PPO code"""
 
     def change(state: State, rewards: Rewards, rollout: Rollout) -> tuple[State, Rewards]:
         r = rewards[reward]

@@ -1,4 +1,4 @@
-"""A verifier's verdict without the errors it is known to make, on average."""
+"""Backward noise correction: verdicts that are unbiased under a verifier's known error rates."""
 
 from collections.abc import Sequence
 
@@ -15,11 +15,11 @@ def noise_backward(
     """r' = (r - ρ0) / (1 - ρ0 - ρ1), whose mean over the noise is the true verdict    Cai et al. 2025, arXiv:2510.00915
 
     r is 0 or 1, ρ0 = P(1 | wrong) is `false_positive` and ρ1 = P(0 | right) is `false_negative`, both in [0, 1]:
-    numbers, or names of rewards that give every completion its own rate (of its kind of completion; with a --weight of
-    0). r' grows as the rates do; ours: the denominator is kept at `least` or more. Rates of 0 change nothing.
+    numbers, or names of rewards that give every completion its own rate (with a --weight of 0). Our addition: the
+    denominator is at least `least`, since r' grows with the rates. Rates of 0 change nothing.
 
-    With the same rates everywhere r' is an affine map of r: advantages in units of a standard deviation do not see it
-    at all (`check_estimator`), and a group's mean alone only sees a factor. It is for a fixed baseline
+    With constant rates r' is an affine function of r: advantages normalised by the standard deviation do not change at
+    all (`check_estimator`), and those centred by the group's mean only by a factor. It is meant for a fixed baseline
     (`advantages.fixed_baseline`), thresholds, sums with other rewards, or rates that differ within a group.
     """
     for name, rate in (("false_positive", false_positive), ("false_negative", false_negative)):
@@ -49,14 +49,14 @@ def noise_backward(
 def backward(
     r: Float[Tensor, " N"], fp: Float[Tensor, " N"], fn: Float[Tensor, " N"], least: float
 ) -> Float[Tensor, " N"]:
-    """(r - ρ0) / max(1 - ρ0 - ρ1, least); NaN where one of the three is."""
+    """(r - ρ0) / max(1 - ρ0 - ρ1, least); NaN if one of the three is."""
     return (r - fp) / (1 - fp - fn).clamp_min(least)
 
 
 def check_estimator(estimator: AdvantageEstimator, false_positive: float, false_negative: float) -> None:
-    """A `ValueError` if the estimator makes the same advantages of corrected verdicts as of the raw ones.
+    """Raise a `ValueError` if the estimator's advantages are the same for corrected verdicts as for raw ones.
 
-    Two groups of four made-up verdicts are tried. Rates of 0 correct nothing and pass.
+    Tested on two groups of four made-up verdicts. Rates of 0 correct nothing and pass.
     """
     if not false_positive and not false_negative:
         return

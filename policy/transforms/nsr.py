@@ -1,4 +1,4 @@
-"""What was good counts less than what was bad."""
+"""NSR: positive advantages have less weight than negative ones."""
 
 import torch
 from jaxtyping import Float
@@ -11,8 +11,9 @@ def nsr(*, positive: float = 0.1) -> Transform:
     """A' = λ A for A > 0, else A                                         Zhu et al. 2025, arXiv:2506.01347
 
     λ = `positive` >= 0: 0.1 is the paper's W-REINFORCE, 0 its negative sample reinforcement, 1 changes nothing. The
-    paper's advantages are rewards of ±1 without a baseline (`advantages.fixed_baseline`); under a group's mean an
-    completion that all got wrong has none. Negatives alone may drift: watch length and entropy.
+    paper's advantages are rewards of ±1 without a baseline (`advantages.fixed_baseline`); relative to a group's mean,
+    completions of a prompt without a correct one have none. Training on negatives alone may drift: watch length and
+    entropy.
     """
     if positive < 0:
         raise ValueError(f"nsr: positive is 0 or more, got {positive}")

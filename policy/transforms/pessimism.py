@@ -1,4 +1,4 @@
-"""An ensemble's reward, moved towards its most doubtful member."""
+"""Pessimism: an ensemble's reward, shifted towards its lowest member."""
 
 import torch
 
@@ -8,8 +8,8 @@ from ..types import Rewards, Rollout, State, Transform
 def pessimism(*, reward: str, share: float) -> Transform:
     """r' = λ r + (1 - λ) min_m r_m                                       Reward-robust RLHF (BRME), arXiv:2409.15360
 
-    λ = `share` in [0, 1] has to be given: the paper's value could not be read. r is what the ensemble says as a whole,
-    r_m are its members. Where r is missing r' is, and so it is where no member has a score.
+    λ = `share` in [0, 1] has no default because the paper's value is not known to us. r is the ensemble's reward, r_m
+    those of its members. r' is NaN if r is missing or no member has a score.
     """
     if not 0 <= share <= 1:
         raise ValueError(f"pessimism: share lies in [0, 1], got {share}")

@@ -1,4 +1,4 @@
-"""A reward against what a probe expects of the group's other completions, for the way the policy wrote them."""
+"""POISE: a baseline from a linear probe on statistics of the group's other completions."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from ..types import Rollout, State, Transform
 def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int = 0) -> Transform:
     """A_i = r_i - mean_{j≠i} g(z_j),  g(z) = wᵀz,  w = (Σ z zᵀ + λ I)⁻¹ Σ z r_others           POISE: arXiv:2605.07579
 
-    z_j describes completion j: 1, the logarithm of its length, mean and standard deviation of its tokens' surprisal
-    -log π (nats), and `states` numbers of the policy's hidden states, see `of_states`. The probe learns from a
-    completion what the *others* of its group got, so that no reward is in its own baseline. The sums run over the
-    steps before, each step's share falling by `decay` in (0, 1]; λ = `ridge` > 0 spares the constant. Before the first
-    step has been learnt the baseline is the others' mean, `rloo`. What the estimator said is replaced.
+    z_j are features of completion j: 1, the logarithm of its length, mean and standard deviation of its tokens'
+    surprisal -log π (nats), and `states` numbers from the policy's hidden states, see `of_states`. The probe is fitted
+    to predict, from a completion, the rewards of the *others* of its group, so that no reward is in its own baseline.
+    The sums are over the previous steps, discounted by `decay` in (0, 1] per step; λ = `ridge` > 0 does not apply to
+    the constant. In the first step the baseline is the others' mean, as in `rloo`. Replaces the estimator's result.
 
     Reads `rollout.total`, `rollout.logprobs` and, for `states` above 0, `rollout.states`. Groups may have two
-    completions; the paper's have.
+    completions, as in the paper.
     """
     if ridge <= 0 or not 0 < decay <= 1:
         raise ValueError(f"poise: ridge is above 0 and decay lies in (0, 1], got {ridge} and {decay}")
@@ -46,7 +46,7 @@ def poise(*, ridge: float = 1.0, decay: float = 1.0, states: int = 0, seed: int 
 
 
 def described(rollout: Rollout) -> Float[Tensor, "N D"]:
-    """z of every completion, float64."""
+    """Return the features z of every completion, in float64."""
     assert rollout.logprobs is not None
     tokens = rollout.response.sum(1).double()
     surprisal = torch.where(rollout.response, -rollout.logprobs, 0).double()
@@ -57,11 +57,10 @@ def described(rollout: Rollout) -> Float[Tensor, "N D"]:
 
 
 def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
-    """P h of each completion's mean hidden state h [D], brought to a mean square of 1; P is K x D, normal of variance
-    1/D.
+    """P h of each completion's mean hidden state h [D] with mean square 1; P [K, D] is normal with variance 1/D.
 
-    Ours: a projection that is drawn once from `seed`, which keeps distances as principal components do (Johnson and
-    Lindenstrauss 1984) and is the same for every step, as a sum over steps wants; the paper has principal components.
+    Ours: a random projection drawn once from `seed`, which preserves distances as principal components do (Johnson and
+    Lindenstrauss 1984) and is the same for every step, as sums over steps require; the paper uses principal components.
     """
     if rollout.states is None:
         raise ValueError("poise: the rollout has no hidden states of its tokens; leave states at 0")
@@ -74,22 +73,22 @@ def of_states(rollout: Rollout, number: int, seed: int) -> Float[Tensor, "N K"]:
 
 
 def of_others(values: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
-    """The mean of the group's other known values; 0 where there is none."""
+    """Return the mean of the group's other known values; 0 if there is none."""
     statistics = groups(values, rollout.group)
     mean = (statistics.number * statistics.mean - values) / (statistics.number - 1).clamp_min(1)
     return torch.where(statistics.valid, mean, 0)
 
 
 def fit(state: State, ridge: float) -> Float[Tensor, " D"]:
-    """w of the sums so far."""
+    """Return w from the sums so far."""
     moments = torch.tensor(state["moments"], dtype=torch.float64)
     penalty = torch.full((len(moments),), ridge, dtype=torch.float64)
-    penalty[0] = 1e-9  # of the constant: only for one step of a single completion
+    penalty[0] = 1e-9  # for the constant: only to make the matrix regular after a single completion
     return torch.linalg.solve(moments + penalty.diag(), torch.tensor(state["answered"], dtype=torch.float64))
 
 
 def learnt(state: State, z: Float[Tensor, "M D"], r: Float[Tensor, " M"], decay: float) -> dict[str, Any]:
-    """Σ z zᵀ and Σ z r with one step more."""
+    """Return Σ z zᵀ and Σ z r including one more step."""
     moments, answered = z.T @ z, z.T @ r
     if state:
         moments = moments + decay * z.new_tensor(state["moments"])

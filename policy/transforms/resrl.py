@@ -1,4 +1,4 @@
-"""Tokens of bad completions that look like those of good ones are hardly pushed down."""
+"""ResRL: smaller penalty on tokens of bad completions whose states resemble those of good ones."""
 
 import torch
 from jaxtyping import Float
@@ -6,8 +6,8 @@ from torch import Tensor
 
 from ..types import Rollout, State, Transform
 
-FEWEST = 4  # good tokens of a prompt that principal components are fitted to, as in the released code
-NOTHING = 1e-6  # of singular values and residuals of states with variance 1: rounding
+FEWEST = 4  # minimum number of good tokens to fit principal components to, as in the released code
+NOTHING = 1e-6  # rounding threshold of singular values and residuals, for states with variance 1
 
 
 def resrl(
@@ -21,12 +21,12 @@ def resrl(
 ) -> Transform:
     """A'_t = A_t · `positive` for A > 0, A_t w_t for A < 0                ResRL 2026, arXiv:2605.00380
 
-    w_t rises from `floor` to 1 between the `low` and the `high` quantile of ‖h_t - projection of h_t‖² / D, where h_t
-    is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper's is of the layer
-    before the last) and the projection is on the `rank` first principal components of the states of the same prompt's
-    good completions, of at most `most` of them, evenly drawn. Components and quantiles are each prompt's own, and the
-    settings are those of the released code. Where a prompt has fewer than 4 good tokens, and where all its residuals
-    are equal, w is 1.
+    w_t increases from `floor` to 1 between the `low` and `high` quantiles of ‖h_t - projection of h_t‖² / D, where h_t
+    is the policy's hidden state (`rollout.states`, normalised to mean 0 and variance 1; the paper uses the layer before
+    the last) and the projection is on the first `rank` principal components of the states of the same prompt's good
+    completions, of at most `most` of them, evenly spaced. Components and quantiles are computed per prompt; the
+    settings are those of the released code. w is 1 if a prompt has fewer than 4 good tokens, or all its residuals are
+    equal.
     """
     if rank < 1 or not 0 <= low < high <= 1 or not 0 <= floor <= 1 or positive < 0 or most < 1:
         raise ValueError(
@@ -58,7 +58,7 @@ def resrl(
 def residual_weight(
     bad: Float[Tensor, "M D"], good: Float[Tensor, "K D"], rank: int, low: float, high: float, floor: float
 ) -> Float[Tensor, " M"]:
-    """w of every bad state, in [floor, 1]."""
+    """Return w of every bad state, in [floor, 1]."""
     bad, good = (torch.nn.functional.layer_norm(states, states.shape[1:]) for states in (bad, good))
     centre = good.mean(0)
     decomposition = torch.linalg.svd(good - centre, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Advantages of a step's tokens with mean 0 and standard deviation 1."""
+"""Whitening: advantages of a step's tokens with mean 0 and standard deviation 1."""
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,7 @@ from ..types import Rollout, State, Transform
 def whiten(*, epsilon: float = 1e-8) -> Transform:
     """A' = (A - mean A) / (std A + ε) over the completions' tokens           as in released PPO code
 
-    Tokens of completions without a reward (`rollout.total` is NaN) do not count and stay 0.
+    Tokens of completions without a reward (`rollout.total` is NaN) are not counted and stay 0.
     """
 
     def change(state: State, advantages: Float[Tensor, "N ..."], rollout: Rollout) -> tuple[State, Tensor]:

@@ -1,6 +1,6 @@
-"""Adapters under a preference: plain LoRA (GenARM), PBLoRA (PARM) and MoSLoRA (UniARM) under one interface.
+"""Adapters conditioned on a preference: plain LoRA (GenARM), PBLoRA (PARM) and MoSLoRA (UniARM) with one interface.
 
-All three are an ordinary PEFT LoRA whose rank-r features u = A x pass through a modulation on the way to B:
+All three are an ordinary PEFT LoRA whose rank-r features u = A x are modulated before B:
 
     y = W0 x + s B (M(α) A x + δ(α))
 
@@ -8,8 +8,8 @@ All three are an ordinary PEFT LoRA whose rank-r features u = A x pass through a
     pblora   M = blockdiag(W1, Σ_i α_i V_i)            Lin et al. 2025, arXiv:2505.06274
     moslora  M = diag(γ(α)), δ = δ(α)                  UniARM, arXiv:2602.09538; not the MoSLoRA of arXiv:2406.11909
 
-PEFT finds the layers, holds A and B and computes s B (.); a forward hook on A does the rest. So at a fixed α each is a
-plain LoRA with B' = B M(α) and a bias s B δ(α).
+PEFT selects the layers, holds A and B and computes s B (.); a forward hook on A does the rest. At a fixed α each is
+therefore a plain LoRA with B' = B M(α) and a bias s B δ(α).
 """
 
 import json
@@ -44,7 +44,7 @@ NAME = "default"
 
 
 class PreferenceAdapter:
-    """A causal language model with an adapter that follows a preference vector, one per row or one for all rows."""
+    """A causal language model with an adapter conditioned on a preference vector, per row or for all rows."""
 
     def __init__(self, model: PeftModel, settings: AdapterSettings, mixer: nn.Module):
         self.model = model
@@ -68,21 +68,21 @@ class PreferenceAdapter:
         for name, layer in self.layers.items():
             layer.lora_A[NAME].register_forward_hook(self._hook(name))
             layer.merge = _refuse_merge
-        # so that the parameters are trained, moved and counted with the model
+        # registered as submodules, so that their parameters are trained, moved and counted with the model
         model.base_model.preference_mixer = self.mixer
         model.base_model.preference_heads = nn.ModuleList(self.heads.values())
 
-    # ---- which preference ----
+    # ---- preferences ----
 
     def set_preference(self, alpha: Preference | Sequence[Preference] | Tensor, names: Sequence[str] = ()) -> None:
-        """α for all rows (a mapping, [K]) or one per row (mappings, [N, K]); a tensor needs the objectives' names.
+        """Set α for all rows (a mapping, [K]) or per row (mappings, [N, K]); a tensor needs the objectives' names.
 
-        Differentiable: what α becomes is computed here, once, and read by every forward until the next call.
+        Differentiable: the modulations of α are computed here once, and used by every forward until the next call.
         """
         self.use(self.modulations(self._matrix(alpha, names)))
 
     def modulations(self, alpha: Tensor) -> dict[str, Modulation]:
-        """What every layer reads for α [N, K]; to be computed once per request."""
+        """Compute every layer's modulation for α [N, K]; to be computed once per request."""
         alpha = alpha.to(next(self.model.parameters()).device, torch.float32)
         if not self.heads:
             return dict.fromkeys(self.layers, Modulation())
@@ -90,12 +90,12 @@ class PreferenceAdapter:
         return {name: head(mixed) for name, head in self.heads.items()}
 
     def use(self, rows: dict[str, Modulation]) -> None:
-        """Read these from now on."""
+        """Use these modulations from now on."""
         self._rows = rows
 
     @contextmanager
     def silenced(self) -> Iterator[None]:
-        """The base model's own outputs, as if there were no adapter."""
+        """Disable the adapter within the context, so that outputs are the base model's."""
         self._silent = True
         try:
             yield
@@ -139,9 +139,9 @@ class PreferenceAdapter:
 
     @contextmanager
     def serving(self, rows: dict[str, Modulation], start: int = 0) -> Iterator[None]:
-        """For decoding: rows from `start` on are adapted by `rows`, those before it are the base model's own.
+        """Prepare for decoding: rows from `start` on are adapted by `rows`, earlier rows are the base model's.
 
-        PEFT's layers step aside for a lighter one that does the same sum with few small operations.
+        PEFT's layers are replaced by a lighter one that computes the same with few small operations.
         """
         restored, blocks = {}, {}
         for name, layer in self.layers.items():
@@ -159,10 +159,10 @@ class PreferenceAdapter:
     # ---- at a fixed preference ----
 
     def export_lora(self, alpha: Preference, folder: Path) -> None:
-        """The adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
+        """Export the adapter at one preference as a plain PEFT LoRA folder: B' = B M(α), and a LoRA bias B δ(α).
 
-        `PeftModel.from_pretrained(base, folder)` gives the same logits. The bias is there only where δ is; engines
-        that know no LoRA bias need an adapter without shift.
+        `PeftModel.from_pretrained(base, folder)` gives the same logits. The bias is present only if δ is; engines
+        without support for LoRA biases need an adapter without shift.
         """
         tensors, biased = {}, False
         for name, (weight, bias) in self._fixed(alpha).items():
@@ -178,10 +178,10 @@ class PreferenceAdapter:
 
     @torch.no_grad()
     def merge(self, alpha: Preference) -> nn.Module:
-        """The base model with W0 + s B M(α) A and a bias + s B δ(α), in place; the adapter is spent.
+        """Merge W0 + s B M(α) A and a bias + s B δ(α) into the base model, in place; the adapter is unusable then.
 
-        Transformers drops a bias that the architecture's config does not know, so save such a model with
-        `export_lora` instead.
+        Transformers drops a bias that the architecture's config does not have, so save such a model with `export_lora`
+        instead.
         """
         for name, (weight, bias) in self._fixed(alpha).items():
             layer, base = self.layers[name], self.layers[name].get_base_layer()
@@ -196,7 +196,7 @@ class PreferenceAdapter:
 
     @torch.no_grad()
     def _fixed(self, alpha: Preference) -> dict[str, tuple[Tensor, Tensor | None]]:
-        """B' = B M and B δ of every layer at one preference."""
+        """Return B' = B M and B δ of every layer at one preference."""
         settings = {}
         for name, rows in self.modulations(self._matrix(alpha, ())).items():
             weight = self.layers[name].lora_B[NAME].weight
@@ -207,14 +207,14 @@ class PreferenceAdapter:
     # ---- size and files ----
 
     def parameter_count(self) -> int:
-        """Trainable numbers: A, B, heads and mixer."""
+        """Return the number of trainable parameters: A, B, heads and mixer."""
         return sum(tensor.numel() for tensor in self.state().values()) - self._frozen()
 
     def _frozen(self) -> int:
         return sum(buffer.numel() for buffer in self.mixer.buffers())
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor of the adapter by name."""
+        """Return every tensor of the adapter by name."""
         tensors = {f"mixer.{key}": value for key, value in self.mixer.state_dict().items()}
         for name, layer in self.layers.items():
             tensors[f"{name}.A"], tensors[f"{name}.B"] = layer.lora_A[NAME].weight, layer.lora_B[NAME].weight
@@ -223,14 +223,14 @@ class PreferenceAdapter:
         return {key: value.detach() for key, value in tensors.items()}
 
     def save_pretrained(self, folder: Path) -> None:
-        """Weights and settings; not the base model."""
+        """Save weights and settings, but not the base model."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({key: gathered(value).cpu().contiguous() for key, value in self.state().items()}, folder / WEIGHTS)
         (folder / SETTINGS).write_text(json.dumps(asdict(self.settings), indent=2) + "\n", encoding="utf-8")
 
     @torch.no_grad()
     def load_weights(self, folder: Path) -> None:
-        """Put saved weights in place; a tensor that is missing, left over or of another shape is a `DataError`."""
+        """Load saved weights; raise `DataError` if a tensor is missing, unexpected or of another shape."""
         try:
             stored = load_file(folder / WEIGHTS)
         except (OSError, SafetensorError) as error:
@@ -243,13 +243,13 @@ class PreferenceAdapter:
 
 
 class _ServedLinear(nn.Module):
-    """A base layer and its adapter for decoding, without bookkeeping."""
+    """A base layer and its adapter for decoding, without PEFT's bookkeeping."""
 
     def __init__(self, layer: Any, rows: Modulation, factor: float, start: int, block: Block):
         super().__init__()
         base = layer.get_base_layer()
         self.base = base
-        # a GPU multiplies fastest in the base's precision, a CPU in float32 or more
+        # the fastest precision: the base's on a GPU, at least float32 on a CPU
         narrow = base.weight.is_cuda and base.weight.is_floating_point()
         dtype = base.weight.dtype if narrow else wide(base.weight.dtype)
         self.A, self.B = (adapter[NAME].weight.detach().to(dtype) for adapter in (layer.lora_A, layer.lora_B))
@@ -259,7 +259,7 @@ class _ServedLinear(nn.Module):
         self.block, self.place = block, block.add(self.A, factor * self.B, self.rows)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Base output, with the adapter's share added to the rows from `start` on."""
+        """Return the base output, with the adapter's contribution added to the rows from `start` on."""
         y = self.base(x)
         if not self.eager or x.shape[1] > 1:
             return lora_film(y, x, self.A, self.B, **self.rows._asdict(), factor=self.factor, start=self.start)
@@ -279,13 +279,13 @@ def _head(settings: AdapterSettings, width: int) -> nn.Module:
     return ScaleAndShift(width, settings.rank, scale=settings.scale, shift=settings.shift, bias=bias)
 
 
-# ---- making and loading ----
+# ---- creation and loading ----
 
 
 def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> PreferenceAdapter:
-    """A new adapter on a causal language model; at first the model gives the same logits for every preference.
+    """Add a new adapter to a causal language model; initially the logits are the same for every preference.
 
-    The model is changed in place. `tokenizer` is needed for descriptions of the objectives.
+    The model is changed in place. `tokenizer` is needed for text descriptions of the objectives.
     """
     settings = replace(
         settings, base=settings.base or whole_name(model.config.name_or_path), base_fingerprint=fingerprint(model)
@@ -297,7 +297,7 @@ def attach(model: Any, settings: AdapterSettings, tokenizer: Any = None) -> Pref
 
 
 def load_adapter(model: Any, folder: Path) -> PreferenceAdapter:
-    """A saved adapter on its base model, which is changed in place; another base is refused."""
+    """Load a saved adapter on its base model, which is changed in place; another base model is refused."""
     settings = load_settings(folder)
     if (actual := fingerprint(model)) != settings.base_fingerprint:
         raise DataError(
@@ -333,7 +333,7 @@ def _assemble(model: Any, settings: AdapterSettings, mixer: nn.Module) -> Prefer
 
 
 def _linear_names(model: Any) -> list[str]:
-    """What the model's linear layers are called, its output head aside."""
+    """Return the names of the model's linear layers, except its output head."""
     head = model.get_output_embeddings()
     layers = (
         name for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D)) and module is not head
@@ -356,7 +356,7 @@ def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:
 
 
 def _empty_mixer(model: Any, settings: AdapterSettings) -> nn.Module:
-    """Of the saved shape: the descriptions' vectors are read from the file, never computed again."""
+    """Create a mixer of the saved shape: vectors of descriptions are loaded from the file and not computed again."""
     if settings.kind != "moslora":
         return Preferences(len(settings.objectives))
     one_hot = settings.generator == "alpha" or settings.embedding == "one_hot"

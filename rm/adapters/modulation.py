@@ -1,4 +1,4 @@
-"""How a preference changes an adapter's rank-r features: by a core matrix (PBLoRA) or by scale and shift (MoSLoRA)."""
+"""Modulation of an adapter's rank-r features by a preference: core matrix (PBLoRA), or scale and shift (MoSLoRA)."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -15,7 +15,7 @@ Embedding = Literal["text", "one_hot", "random"]
 
 
 class Modulation(NamedTuple):
-    """u -> M u + δ for rank-r features u, a row each; M = diag(scale) or core, the identity where both are None."""
+    """u -> M u + δ for rank-r features u, one row each; M = diag(scale) or core, or the identity if both are None."""
 
     scale: Float[Tensor, "N r"] | None = None
     core: Float[Tensor, "N r r"] | None = None
@@ -23,16 +23,16 @@ class Modulation(NamedTuple):
 
     @property
     def rows(self) -> int | None:
-        """How many; None where nothing depends on the preference."""
+        """Number of rows; None if nothing depends on the preference."""
         return next((len(tensor) for tensor in self if tensor is not None), None)
 
     def map(self, change: Any) -> "Modulation":
-        """The same change to every tensor that is there."""
+        """Apply a function to every tensor that is present."""
         return Modulation(*(None if tensor is None else change(tensor) for tensor in self))
 
     @staticmethod
     def side_by_side(parts: "Sequence[Modulation]") -> "Modulation":
-        """Of several adapters' features in one row; all are of one kind."""
+        """Concatenate the modulations of several adapters' features; all must be of one kind."""
         scale, core, shift = zip(*parts, strict=True)
         return Modulation(
             scale=None if scale[0] is None else torch.cat(scale, 1),
@@ -41,29 +41,29 @@ class Modulation(NamedTuple):
         )
 
     def matrix(self, rank: int) -> Float[Tensor, "r r"]:
-        """M of a single row."""
+        """Return M of a single row."""
         if self.core is not None:
             return self.core[0]
         return torch.eye(rank) if self.scale is None else self.scale[0].diag()
 
 
-# ---- from α to what the layers read: once per request ----
+# ---- inputs of the layers' modulations: computed once per request ----
 
 
 class Preferences(nn.Module):
-    """α itself: what PBLoRA's cores are mixed by."""
+    """Identity: α itself mixes PBLoRA's cores."""
 
     def __init__(self, k: int):
         super().__init__()
         self.width = k
 
     def forward(self, alpha: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Unchanged."""
+        """Return α unchanged."""
         return alpha
 
 
 class MixedVector(nn.Module):
-    """p(α) = Σ_i α_i o_i from frozen descriptions o_i of the objectives, for `trunk` through h = SiLU(W p + b)."""
+    """p(α) = Σ_i α_i o_i of frozen vectors o_i of the objectives; for `trunk` followed by h = SiLU(W p + b)."""
 
     objectives: Tensor
 
@@ -74,18 +74,12 @@ class MixedVector(nn.Module):
         self.width = objectives.shape[1] if hidden is None else hidden
 
     def forward(self, alpha: Float[Tensor, "N K"]) -> Float[Tensor, "N H"]:
-        """What every layer's generator reads."""
+        """Return the input of every layer's generator."""
         mixed = alpha @ self.objectives
         return mixed if self.trunk is None else self.trunk(mixed)
 
 
-# ---- one per adapted layer ----
-
-
-# ---- decoding on a CPU, where a token's small products take less time than the calls for them ----
-
-
-# ---- what an objective is, as a vector ----
+# ---- objectives as vectors ----
 
 
 def one_hot_objectives(k: int) -> Float[Tensor, "K E"]:
@@ -94,7 +88,7 @@ def one_hot_objectives(k: int) -> Float[Tensor, "K E"]:
 
 
 def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]:
-    """Orthogonal directions of unit RMS, drawn from the seed; they know nothing of the objectives."""
+    """Return orthogonal directions of unit RMS, drawn from the seed, without information about the objectives."""
     if width < k:
         raise UsageError(f"{k} orthogonal directions need a width of at least {k}, got {width}")
     drawn = torch.randn(width, k, generator=torch.Generator().manual_seed(seed))
@@ -103,10 +97,10 @@ def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]
 
 @torch.no_grad()
 def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred: bool = True) -> Float[Tensor, "K E"]:
-    """o_i = the mean of the frozen model's last hidden states over a description of the objective.
+    """o_i = mean of the frozen model's last hidden states over a description of the objective.
 
-    Language models' embeddings point nearly the same way; `centred` subtracts the objectives' mean and brings each to
-    unit RMS, so that p(α) moves with α.
+    Embeddings of language models have nearly the same direction; `centred` subtracts the objectives' mean and scales
+    each to unit RMS, so that p(α) varies with α.
     """
     batch = pad(tokenizer(list(texts), add_special_tokens=False).input_ids)
     device = next(model.parameters()).device

@@ -1,4 +1,4 @@
-"""MoSLoRA of UniARM: an adapter whose rank-r features a preference scales and shifts.
+"""MoSLoRA of UniARM: an adapter whose rank-r features are scaled and shifted by a preference.
 
 UniARM: one autoregressive reward model for every preference, arXiv:2602.09538. Not the MoSLoRA of arXiv:2406.11909.
 """
@@ -12,8 +12,8 @@ from .modulation import Modulation
 class ScaleAndShift(nn.Module):
     """MoSLoRA: u -> γ(α) ⊙ u + δ(α),  γ = 1 + G_γ, δ = G_δ                                 UniARM, arXiv:2602.09538
 
-    That features are modulated affinely by a mixed vector is the paper's; tap point, 1 + G and generators are ours.
-    G starts at 0, so that training begins with a plain LoRA.
+    The affine modulation of features by a mixed vector is the paper's; the position, 1 + G and the generators are ours.
+    G is initialised to 0, so that training starts as a plain LoRA.
     """
 
     def __init__(self, width: int, rank: int, *, scale: bool, shift: bool, bias: bool):
@@ -28,7 +28,7 @@ class ScaleAndShift(nn.Module):
         return generator
 
     def forward(self, mixed: Float[Tensor, "N H"]) -> Modulation:
-        """γ and δ [N, r]."""
+        """Return γ and δ [N, r]."""
         return Modulation(
             scale=None if self.scale is None else 1 + self.scale(mixed),
             shift=None if self.shift is None else self.shift(mixed),

@@ -10,7 +10,8 @@ from .modulation import Modulation
 class BilinearCore(nn.Module):
     """PBLoRA: ΔW(α) = s (B1 W1 A1 + B2 W2(α) A2),  W2(α) = Σ_i α_i V_i             Lin et al. 2025, arXiv:2505.06274
 
-    As one core on r = r1 + r2 features: blockdiag(W1, W2(α)). W1 and V as in the public code: Kaiming uniform.
+    As one core on r = r1 + r2 features: blockdiag(W1, W2(α)). W1 and V are initialised as in the public code: Kaiming
+    uniform.
     """
 
     def __init__(self, k: int, shared_rank: int, rank: int):
@@ -19,7 +20,7 @@ class BilinearCore(nn.Module):
         self.shared: Tensor
         if shared_rank:
             self.shared = nn.Parameter(torch.empty(shared_rank, shared_rank))
-        else:  # FSDP cannot split a parameter without numbers
+        else:  # FSDP cannot shard a parameter without elements
             self.register_buffer("shared", torch.empty(0, 0))
         self.mixed = nn.Parameter(torch.empty(k, rank * rank))
         for weight in (self.shared, self.mixed):
@@ -27,7 +28,7 @@ class BilinearCore(nn.Module):
                 nn.init.kaiming_uniform_(weight, a=5**0.5)
 
     def forward(self, alpha: Float[Tensor, "N K"]) -> Modulation:
-        """The core [N, r1 + r2, r1 + r2]."""
+        """Return the core [N, r1 + r2, r1 + r2]."""
         mixed = (alpha @ self.mixed).view(-1, self.rank, self.rank)
         first = nn.functional.pad(self.shared, (0, self.rank, 0, self.rank))
         return Modulation(core=first + nn.functional.pad(mixed, (self.shared_rank, 0, self.shared_rank, 0)))

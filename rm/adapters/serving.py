@@ -1,4 +1,4 @@
-"""Adapters of several requests in one batch: which rows use which adapter, and the layers' weights for them."""
+"""Serving adapters in decoding: adapters with a shared input are computed together."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from .modulation import Modulation
 
 
 class SharedInputAdapters:
-    """Adapters that read one tensor; side by side they are one: A stacked, B and cores on a diagonal."""
+    """Adapters with the same input as one adapter: A stacked, B and cores block-diagonal."""
 
     def __init__(self, indices: Sequence[int], adapters: Sequence[tuple[Tensor, Tensor, Modulation]]):
         A, B, rows = zip(*adapters, strict=True)
@@ -20,14 +20,15 @@ class SharedInputAdapters:
         self.rows = Modulation.side_by_side(rows)._asdict()
 
     def shares(self, x: Float[Tensor, "N 1 m"]) -> dict[int, Tensor]:
-        """B (M A x + δ) of every adapter."""
+        """Return B (M A x + δ) of every adapter."""
         return dict(zip(self.indices, low_rank(x, self.A, self.B, **self.rows).split(self.widths, 2), strict=True))
 
 
 class Block:
-    """The adapters of a module's layers. Those that read one tensor, as q, k and v do, are called for at once.
+    """The adapters of a module's layers; those with the same input, such as q, k and v, are computed together.
 
-    Which those are shows at the first token. They read the same object, whose numbers stay while the module runs.
+    Which ones share their input is detected at the first token, by the identity of the tensor object, whose values do
+    not change while the module runs.
     """
 
     def __init__(self):
@@ -37,12 +38,12 @@ class Block:
         self.shares: dict[int, Tensor] = {}
 
     def add(self, A: Float[Tensor, "r m"], B: Float[Tensor, "n r"], rows: Modulation) -> int:
-        """One more adapter; its place."""
+        """Add an adapter and return its index."""
         self.adapters.append((A, B, rows))
         return len(self.adapters) - 1
 
     def share(self, index: int, x: Float[Tensor, "N 1 m"], start: int) -> Float[Tensor, "_ 1 n"]:
-        """What an adapter adds to the rows from `start` on."""
+        """Return an adapter's contribution to the rows from `start` on."""
         if x is not self.x:
             self.x, self.shares = x, self.by_index[index].shares(x[start:]) if index in self.by_index else {}
         if index not in self.shares:

@@ -1,4 +1,4 @@
-"""What decides an adapter besides its weights, kept as a small JSON file beside them."""
+"""Settings of a preference adapter, saved as a JSON file beside its weights."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +14,23 @@ Kind = Literal["lora", "pblora", "moslora"]
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """Everything that decides an adapter besides its weights; kept beside them."""
+    """Everything besides the weights that determines an adapter."""
 
     kind: Kind
     objectives: tuple[str, ...]
-    """Names in the order of α."""
+    """Names, in the order of α."""
     texts: tuple[str, ...] = ()
     """One description per objective, for `embedding="text"`; by default the names."""
     rank: int = 8
     shared_rank: int = 0
-    """PBLoRA: rank of the branch that no preference reaches (r1); `rank` is the other's (r2)."""
+    """PBLoRA: rank r1 of the branch that does not depend on the preference; `rank` is the other's, r2."""
     factor: float = 2.0
-    """s, what B's output is multiplied by."""
+    """s, the factor of B's output."""
     dropout: float = 0.0
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
     """Names of the linear layers, or `("all-linear",)`."""
     from_layer: int = 0
-    """The first decoder layer that is adapted; a late-branching ARM starts in the last quarter."""
+    """First adapted decoder layer; late-branching ARMs start in the last quarter."""
     generator: Generator = "linear"
     embedding: Embedding = "text"
     centred: bool = True
@@ -64,12 +64,12 @@ class AdapterSettings:
 
     @property
     def follows_preference(self) -> bool:
-        """Whether α changes anything."""
+        """Whether outputs depend on α."""
         return self.kind != "lora"
 
 
 def load_settings(folder: Path) -> AdapterSettings:
-    """What a folder says of its adapter."""
+    """Load the adapter settings from a folder."""
     try:
         values = from_json((folder / SETTINGS).read_text(encoding="utf-8"))
         lists = {name: tuple(values[name]) for name in ("objectives", "texts", "targets")}

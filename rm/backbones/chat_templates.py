@@ -1,8 +1,8 @@
-"""Chat templates are untrusted programs: what one costs is found out before Transformers runs it.
+"""Safety checks of chat templates, which are untrusted programs: their cost is measured before Transformers runs them.
 
-Transformers renders in Jinja's ImmutableSandboxedEnvironment, which keeps a template away from Python's insides but not
-from writing ten gigabytes or looping for a week. Here a template is first rendered for a few short conversations in the
-same kind of sandbox, in which every loop, call, operator, filter and output is counted.
+Transformers renders in Jinja's ImmutableSandboxedEnvironment, which keeps templates away from Python internals but not
+from writing ten gigabytes or looping for a week. Here a template is first rendered for a few short conversations in
+the same kind of sandbox, in which every loop, call, operator, filter and output is counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,13 @@ from ..errors import DataError
 from ..types import Message, message_text, tools_of, tools_text
 
 LARGEST = 1 << 16
-"""Characters of a template: three times the longest that public models have."""
+"""Maximum length of a template in characters: three times the longest one of public models."""
 STEPS = 20_000
-"""Rounds of loops, calls of macros, and other calls, for one short conversation."""
+"""Maximum number of loop iterations, macro calls and other calls for one short conversation."""
 SIZE = 1 << 20
-"""Characters that may be written, elements of any value, and the largest number that may be handed to a function."""
+"""Maximum number of characters written, of elements of all values, and largest number passed to a function."""
 GROWTH, SLACK = 8, 1 << 16
-"""A conversation of C characters may be rendered as GROWTH · C + SLACK characters."""
+"""A conversation of C characters may be rendered as at most GROWTH · C + SLACK characters."""
 TURNS = (
     ({"role": "user", "content": "a question " * 4},),
     ({"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}),
@@ -59,7 +59,7 @@ CALLING = (
     {"role": "tool", "content": "a result", "tool_call_id": "abc123def", "name": "look_up"},
     {"role": "assistant", "content": "an answer"},
 )
-"""With what only some templates know: rendered once with declared functions and once without."""
+"""Conversation with features that only some templates support: rendered with declared functions and without."""
 GIVEN = {
     "bos_token": "<s>",
     "eos_token": "</s>",
@@ -70,13 +70,14 @@ GIVEN = {
 
 
 class Costly(Exception):
-    """What a template did that it must not do."""
+    """Raised for a template that exceeds a limit; the message ends a sentence about the template."""
 
 
 def check_template(template: Any, source: str) -> None:
-    """Refuse a chat template that is too long, reaches for what the sandbox forbids, or takes more than a few steps.
+    """Raise `DataError` for a template that is too long, uses what the sandbox forbids, or takes too many steps.
 
-    `template` is a text, or texts by name as some tokenizers have. What else is wrong with it is said when it is used.
+    `template` is a text, or a mapping of names to texts as some tokenizers have. Other errors are raised when it is
+    used.
     """
     for text in template.values() if isinstance(template, Mapping) else [template]:
         if isinstance(text, str) and (fault := fault_of(text)):
@@ -84,7 +85,7 @@ def check_template(template: Any, source: str) -> None:
 
 
 def check_growth(text: str, turns: Sequence[Message]) -> None:
-    """Refuse a rendered conversation that is far longer than what was said in it."""
+    """Raise `Costly` if a rendered conversation is far longer than its messages."""
     given_length = sum(len(message_text(turn)) for turn in turns) + len(tools_text(tools_of(turns)))
     if len(text) > GROWTH * given_length + SLACK:
         raise Costly(f"it makes {len(text):,} characters of {given_length:,}")
@@ -92,7 +93,7 @@ def check_growth(text: str, turns: Sequence[Message]) -> None:
 
 @lru_cache(maxsize=64)
 def fault_of(template: str) -> str:
-    """What is wrong with a template, as the end of a sentence; empty if nothing is.
+    """Return what is wrong with a template, as the end of a sentence; empty if nothing is.
 
     >>> fault_of("{% for m in messages %}{{ m.content }}{% endfor %}")
     ''
@@ -114,27 +115,27 @@ def _costly(template: str, conversations: Sequence[tuple[Sequence[Any], bool, An
         return f"is refused: {error}"
     except RecursionError:
         return "is refused: it calls itself without an end"
-    except Exception:  # it may refuse roles and orders; what it raises for real ones is told then
+    except Exception:  # it may reject these roles or their order; errors on real conversations are raised in use
         return ""
     return ""
 
 
-# ---- the sandbox that counts ----
+# ---- counting sandbox ----
 
 
 class _Generation(Extension):
-    """`{% generation %}`, which Transformers' templates may mark a completion with."""
+    """Jinja tag `{% generation %}`, with which Transformers' templates may mark completions."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Any) -> list[nodes.Node]:
-        """Its body, as if the mark were not there."""
+        """Return the body of the tag, as if the tag were absent."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 class Counted(ImmutableSandboxedEnvironment):
-    """The sandbox that Transformers uses, with a limit on everything that costs."""
+    """The sandbox that Transformers uses, with limits on everything that costs time or memory."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -150,20 +151,20 @@ class Counted(ImmutableSandboxedEnvironment):
         }
 
     def counted(self, template: str, **given: Any) -> str:
-        """The template rendered, or `Costly`."""
+        """Render the template; raise `Costly` if it exceeds a limit."""
         tree = _Counting().visit(self.parse(template))
         code = self.compile(tree)
         return self.template_class.from_code(self, code, self.globals, None).render(**given)
 
     def tick(self) -> str:
-        """One more step."""
+        """Count one step."""
         self.steps += 1
         if self.steps > STEPS:
             raise Costly(f"it takes more than {STEPS:,} steps for a conversation of a few words")
         return ""
 
     def sized(self, value: Any) -> Any:
-        """The value, added to the sizes of those before."""
+        """Return the value after adding its size to the total."""
         large = isinstance(value, int) and value.bit_length() > 4096
         self.made += len(value) if hasattr(value, "__len__") else 0
         if large or self.made > SIZE:
@@ -171,14 +172,14 @@ class Counted(ImmutableSandboxedEnvironment):
         return value
 
     def put(self, value: Any) -> Any:
-        """What is written, added to what was before."""
+        """Return the value after adding its text to the characters written."""
         self.written += len(self.sized(str(value)))
         if self.written > SIZE:
             raise Costly(f"it writes more than {SIZE:,} characters for a conversation of a few words")
         return value
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """An operator, whose result is measured before there is one."""
+        """Apply an operator; the size of the result is bounded before it is computed."""
         if operator == "**" and not (abs(left) <= SIZE and abs(right) <= 64):
             raise Costly(f"it makes values of more than {SIZE:,} elements")
         if operator == "*":
@@ -189,14 +190,14 @@ class Counted(ImmutableSandboxedEnvironment):
         return self.sized(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`str.format`, whose form is looked at."""
+        """Wrap `str.format` after checking the widths in its format string."""
         owner = getattr(value, "__self__", None)
         if isinstance(owner, str) and getattr(value, "__name__", "").startswith("format"):
             self._form(owner)
         return super().wrap_str_format(value)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
-        """A call: what is handed over, and what comes back."""
+        """Call a function; the arguments and the result are measured."""
         if obj in (self.tick, self.sized, self.put):
             return obj(*args)
         self.tick()
@@ -204,7 +205,7 @@ class Counted(ImmutableSandboxedEnvironment):
         return self.sized(super().call(context, obj, *args, **kwargs))
 
     def _counting(self, filter_: Callable[..., Any]) -> Callable[..., Any]:
-        """The filter, counted; Jinja asks it by an attribute whether it wants the context."""
+        """Wrap a filter with counting; `update_wrapper` keeps the attribute by which Jinja passes the context."""
         return update_wrapper(partial(self._filtered, filter_), filter_)
 
     def _filtered(self, filter_: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -216,7 +217,7 @@ class Counted(ImmutableSandboxedEnvironment):
         return self.sized(filter_(*args, **kwargs))
 
     def _handed(self, values: Sequence[Any]) -> None:
-        """The product of all lengths and numbers bounds what padding, repeating, joining or replacing can make."""
+        """Bound the result of padding, repeating, joining or replacing by the product of all lengths and numbers."""
         product = 1
         for value in values:
             size = len(value) if isinstance(value, str | list | tuple) else abs(value) if isinstance(value, int) else 1
@@ -231,30 +232,30 @@ class Counted(ImmutableSandboxedEnvironment):
 
 
 class _Counting(NodeTransformer):
-    """Puts a step into every loop and macro, and a measure around every concatenation and all that is written.
+    """Insert a step into every loop and macro, and a measurement around every concatenation and output.
 
-    What it calls are attributes of the environment, which no template can give another meaning.
+    The inserted calls are attributes of the environment, which a template cannot redefine.
     """
 
     def visit_For(self, node: nodes.For) -> nodes.For:
-        """A step for each round."""
+        """Count a step for each iteration."""
         self.generic_visit(node)
         node.body = [_step(node), *node.body]
         return node
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Macro:
-        """A step for each call."""
+        """Count a step for each call."""
         self.generic_visit(node)
         node.body = [_step(node), *node.body]
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:
-        """`a ~ b`, measured."""
+        """Measure the result of `a ~ b`."""
         self.generic_visit(node)
         return _called("sized", [node], node.lineno)
 
     def visit_Output(self, node: nodes.Output) -> nodes.Output:
-        """Texts and expressions, counted as they are written."""
+        """Count texts and expressions as they are written."""
         self.generic_visit(node)
         plain = [nodes.Const(node.data) if isinstance(node, nodes.TemplateData) else node for node in node.nodes]
         node.nodes = [_called("put", [node_], node.lineno) for node_ in plain]

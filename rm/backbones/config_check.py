@@ -1,4 +1,4 @@
-"""Whether a config.json describes a model that the weights beside it can be: before memory is taken for it."""
+"""Plausibility checks of config.json against the weights beside it, before memory is allocated for the model."""
 
 from math import prod
 from pathlib import Path
@@ -10,15 +10,15 @@ from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
 
 FACTOR = 64
-"""How much larger than the weights one matrix may look: packed weights hold 8 numbers in one, ALBERT factors its."""
+"""Factor by which a matrix may exceed the weights: packed weights hold 8 numbers in one, ALBERT shares layers."""
 LAYERS = 10_000
 HEADS = ("num_attention_heads", "num_key_value_heads")
 
 
 def check_claims(config: Any, source: str) -> None:
-    """Refuse a folder whose config.json names far larger matrices, or more layers, than its safetensors hold.
+    """Raise `DataError` if config.json claims far larger matrices, or more layers, than the safetensors hold.
 
-    Every layer has at least one vector of the model's width. A folder without weights, or a Hub id, is not looked at.
+    Every layer has at least one vector of the model's width. Folders without weights and Hub ids are not checked.
     """
     numbers = stored_numbers(Path(source))
     if numbers and (name := larger(config.get_text_config(), numbers)):
@@ -29,20 +29,20 @@ def check_claims(config: Any, source: str) -> None:
 
 
 def check_layers(source: str) -> None:
-    """Refuse a folder whose config.json, or a part of it, has more layers than any model; libraries list them all."""
+    """Raise `DataError` if config.json has more layers than any model: Transformers builds a list of all of them."""
     path = Path(source) / "config.json"
     try:
         values = from_json(path.read_text(encoding="utf-8"))
         parts = [section for section in (values, *values.values()) if isinstance(section, dict)]
     except UNREADABLE:
-        return  # whoever reads it as a config says what is wrong
+        return  # loading the config raises the proper error
     for name, value in ((name, value) for part in parts for name, value in part.items()):
         if name.endswith(("layers", "n_layer")) and isinstance(value, int | float) and abs(value) > LAYERS:
             raise DataError(f"{path}: {name} = {value}, more than the {LAYERS:,} that any model has; restore the file")
 
 
 def stored_numbers(folder: Path) -> int:
-    """How many numbers the safetensors files of a folder hold; 0 where there are none, or one is damaged."""
+    """Return the number of elements in a folder's safetensors files; 0 if there are none, or one is damaged."""
     numbers = 0
     for path in folder.glob("*.safetensors"):
         try:
@@ -54,7 +54,7 @@ def stored_numbers(folder: Path) -> int:
 
 
 def larger(config: Any, numbers: int) -> str:
-    """The setting that does not go with that many numbers, as `name = value`; empty where all do.
+    """Return the first setting that is too large for that many numbers, as `name = value`; empty if none is.
 
     >>> from types import SimpleNamespace
     >>> larger(SimpleNamespace(vocab_size=2**40, hidden_size=8), 10_000)

@@ -1,4 +1,4 @@
-"""A model read inside its own forward, so that what wraps it (DDP, FSDP, autocast) sees every use of its weights."""
+"""Run code inside a model's own forward, so that wrappers (DDP, FSDP, autocast) see every use of its weights."""
 
 import functools
 from collections.abc import Callable
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> None:
-    """Let `model(word=x)` return `read(model, x)` inside the model's own forward; every other call is as before.
+    """Make `model(word=x)` return `read(model, x)` inside the model's own forward; other calls are unchanged.
 
-    `model` is the language model itself, before anything wraps it; `read` may call `model.forward`.
+    `model` is the unwrapped language model; `read` may call `model.forward`.
     """
-    original = model.forward.__func__  # of no instance, so that a copy of the model runs its own weights
+    original = model.forward.__func__  # unbound, so that a deep copy of the model runs its own weights
 
-    @functools.wraps(type(model).forward)  # `generate` looks at the signature
+    @functools.wraps(type(model).forward)  # `generate` inspects the signature
     def forward(self: Any, *args: Any, **options: Any) -> Any:
         asked = options.pop(word, None)
         return original(self, *args, **options) if asked is None else read(self, asked)
@@ -26,18 +26,18 @@ def handle_keyword(model: Any, word: str, read: Callable[[Any, Any], Any]) -> No
 
 
 def install(model: Any) -> None:
-    """Let `model(read=f)` return f(language model), with or without an adapter around it; see `handle_keyword`."""
+    """Make `model(read=f)` return f(language model), with or without an adapter around it; see `handle_keyword`."""
     language_model = _language_model(model)
     handle_keyword(language_model, "read", lambda inner, read: read(inner))
     language_model.read_inside = True
 
 
 def inside(model: Any, read: Callable[[Any], T]) -> T:
-    """`read(language model)`, within the forward of what wraps it; directly where nothing was installed."""
+    """Return `read(language model)`, within the forward of the wrapping model; call it directly without `install`."""
     language_model = _language_model(extract_model_from_parallel(model))
     return model(read=read) if getattr(language_model, "read_inside", False) else read(language_model)
 
 
 def _language_model(model: Any) -> Any:
-    """Without an adapter around it."""
+    """Return the model without its adapter wrapper."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -1,4 +1,4 @@
-"""Names on the Hugging Face Hub, pinned where wanted: `id@revision`; and which commit each of them was."""
+"""Names of models and data sets on the Hugging Face Hub with optional revision `id@revision`, and their commits."""
 
 import re
 from pathlib import Path
@@ -8,18 +8,18 @@ from ..errors import UsageError
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 RESOLVED: dict[str, str] = {}
-"""What this process has read from the Hub: the name as it was given -> the commit's SHA, for manifests."""
+"""Commits that this process has loaded from the Hub: name as given -> commit SHA, for manifests."""
 
 
 class Source(NamedTuple):
-    """Where a library finds a model: a folder or Hub id, and the revision, None for a folder or the newest."""
+    """Folder or Hub id of a model, and its revision (None for a folder or the newest)."""
 
     name: str
     revision: str | None = None
 
 
 def parse_source(source: str, *, trust_remote_code: bool = False) -> Source:
-    """A folder as it is, or a Hub id and its revision; code that comes along needs a full commit's SHA.
+    """Split a source into name and revision; folders stay as they are. Remote code requires a full commit SHA.
 
     >>> parse_source("org/model@v1.0")
     Source(name='org/model', revision='v1.0')
@@ -46,7 +46,7 @@ def _is_local(source: str) -> bool:
 
 
 def is_path(source: str) -> bool:
-    """Whether a name can only be a path: a Hub id is `name` or `org/name`.
+    """Return whether a name can only be a path: a Hub id is `name` or `org/name`.
 
     >>> is_path("./rm"), is_path("runs/a/rm"), is_path("org/model@v1.0")
     (True, True, False)
@@ -55,7 +55,7 @@ def is_path(source: str) -> bool:
 
 
 def absent(source: str, error: Exception) -> str:
-    """Why nothing could be loaded by a name: there is no such folder, and what the Hub said where it was asked."""
+    """Return why loading by a name failed: a missing folder, or the Hub's error if it was asked."""
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if Path(source).exists() or not isinstance(error, OSError | ValueError):
         return text
@@ -67,7 +67,7 @@ def absent(source: str, error: Exception) -> str:
 
 
 def note_model(source: str) -> None:
-    """Remember which commit of a model on the Hub was read: its config.json lies in a folder of that name."""
+    """Record the commit of a model loaded from the Hub: the cache folder of its config.json is named after it."""
     from transformers.utils import cached_file
 
     if _is_local(source):
@@ -80,9 +80,9 @@ def note_model(source: str) -> None:
 
 
 def note_data(source: str, dataset: Any) -> None:
-    """Remember which commit of a data set was read: its files' addresses are `hf://datasets/org/name@SHA/...`.
+    """Record the commit of a data set: the URLs of its files are `hf://datasets/org/name@SHA/...`.
 
-    A local one has none, and is identified by the hashes of its files.
+    A local data set has no commit; manifests identify it by the hashes of its files.
     """
     checksums = getattr(getattr(dataset, "info", None), "download_checksums", None) or {}
     matches = (re.search(r"@([0-9a-f]{40})(?:/|$)", str(address)) for address in checksums)

@@ -1,4 +1,4 @@
-"""Backbones: load any Hugging Face model safely, build a small one, and read one score per sequence from it."""
+"""Load backbones of any Hugging Face architecture safely, build small ones, and compute one score per sequence."""
 
 import copy
 import hashlib
@@ -43,14 +43,14 @@ Architecture = Literal["qwen3", "llama"]
 def load_tokenizer(
     source: str, *, chat_template: str | None = None, trust_remote_code: bool = False
 ) -> PreTrainedTokenizerBase:
-    """A tokenizer by path or Hub id, with its own chat template, one from a Jinja file, or `plain` (blank lines)."""
+    """Load a tokenizer by path or Hub id; its chat template may come from a Jinja file, or be `plain` (blank lines)."""
     location = parse_source(source, trust_remote_code=trust_remote_code)
     check_layers(source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             location.name, revision=location.revision, trust_remote_code=trust_remote_code
         )
-    except Exception as error:  # damaged files raise what their parser raises
+    except Exception as error:  # damaged files raise the errors of their parsers
         raise DataError(f"{source}: no tokenizer there ({absent(source, error)})") from error
     if chat_template is not None:
         tokenizer.chat_template = _template(chat_template)
@@ -70,11 +70,11 @@ def _template(name: str) -> str:
 
 
 def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
-    """Give the tokenizer a pad token that is not EOS, where the embedding of `rows` rows has one to spare.
+    """Give the tokenizer a pad token that is not EOS, if the embedding of `rows` rows has a spare one.
 
-    Others pool at the last token that is not the pad token. Where that token is EOS they read the one before it, so a
-    folder that we save must not pad with EOS. Without a spare row the pad token stays as it is: our own pooling goes by
-    the attention mask.
+    Other software pools at the last token that is not the pad token. If pad equals EOS it reads the token before EOS,
+    so saved folders must not pad with EOS. Without a spare row the pad token is unchanged: our own pooling uses the
+    attention mask.
     """
     last = edge_tokens(tokenizer)[1]
     if tokenizer.pad_token is not None and tokenizer.pad_token != last:
@@ -91,7 +91,7 @@ def ensure_pad(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
 
 
 def small_tokenizer(texts: Iterable[str], vocabulary: int = 4096) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer learnt from the texts, with a chat template of its own."""
+    """Train a byte-level BPE tokenizer on the texts, with a chat template."""
     from tokenizers import ByteLevelBPETokenizer
 
     special = ["<|pad|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
@@ -120,9 +120,9 @@ def small_config(
     heads: int = 4,
     positions: int = 2048,
 ) -> Any:
-    """A small configuration of a real architecture, for a vocabulary.
+    """Return a small configuration of a real architecture, for the tokenizer's vocabulary.
 
-    Qwen 3 rather than Qwen 2: AutoTokenizer reads any tokenizer that lies beside a Qwen 2 config as Qwen 2's own.
+    Qwen 3 rather than Qwen 2: AutoTokenizer loads any tokenizer beside a Qwen 2 config as Qwen 2's own.
     """
     return AutoConfig.for_model(
         architecture,
@@ -142,7 +142,7 @@ def small_config(
 
 
 def classifier_from_config(config: Any, objectives: tuple[str, ...], seed: int) -> PreTrainedModel:
-    """A sequence classifier with random weights."""
+    """Create a sequence classifier with random weights."""
     torch.manual_seed(seed)
     _name_labels(config, objectives)
     return AutoModelForSequenceClassification.from_config(config)
@@ -157,11 +157,11 @@ def load_classifier(
     seed: int = 0,
     trust_remote_code: bool = False,
 ) -> tuple[PreTrainedModel, list[str]]:
-    """Any causal or encoder backbone as a sequence classifier with K = len(objectives) outputs, and what is new in it.
+    """Load a backbone as a sequence classifier with K = len(objectives) outputs; return it and its new tensors.
 
-    With `fresh_head` tensors outside the trunk that the weights lack are drawn from the seed, which is right at the
-    start of training only; their names are returned. Without it a missing or mismatched tensor is a `DataError`. A
-    value head, and a head's bias, are read where they are kept (`value_heads.stored_head`).
+    With `fresh_head` tensors outside the trunk that the weights lack are initialised from the seed, which is right only
+    at the start of training; their names are returned. Otherwise a missing or mismatched tensor raises `DataError`.
+    Value heads and biases of heads are loaded from where they are stored (`value_heads.stored_head`).
     """
     torch.manual_seed(seed)
 
@@ -196,7 +196,7 @@ def load_causal_lm(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> PreTrainedModel:
-    """A causal language model (or a PEFT adapter over one) with all of its weights, for a tokenizer."""
+    """Load a causal language model (or a PEFT adapter on one) with all of its weights, for a tokenizer."""
     if (Path(source) / FILE).exists() and (kind := load_contract(Path(source)).kind) != "autoregressive":
         raise DataError(f"{source}: a reward model of kind '{kind}', no language model; give a causal language model")
     model, absent = _or_data_error(
@@ -220,17 +220,17 @@ def load_causal_lm(
 
 @torch.inference_mode()
 def _looks_ahead(model: Any) -> bool:
-    """Encoders load as language models too; there the first position changes with the second token."""
+    """Return whether later tokens change earlier logits: encoders load as causal language models without an error."""
     first, second = (model(input_ids=torch.tensor([[0, other]], device=model.device)).logits[0, 0] for other in (0, 1))
     return not torch.allclose(first, second, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tuple[Any, list[str]]:
-    """A model from safetensors, and the tensors that its weights lack or have in another shape."""
+    """Load a model from safetensors; return it and the names of missing and mismatched tensors."""
     location = parse_source(source, trust_remote_code=bool(options.get("trust_remote_code")))
     if Path(source).is_dir():
         refuse_pickles(Path(source))
-    if (Path(source) / "config.json").exists():  # an adapter's folder has none
+    if (Path(source) / "config.json").exists():  # the folder of an adapter has none
         check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
     model, facts = auto.from_pretrained(
         location.name,
@@ -246,7 +246,7 @@ def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tupl
 
 
 def load_config(source: str, *, trust_remote_code: bool = False) -> Any:
-    """The config.json of a folder or of `id[@revision]`."""
+    """Load the config.json of a folder or of `id[@revision]`."""
     location = parse_source(source, trust_remote_code=trust_remote_code)
     check_layers(source)
     return AutoConfig.from_pretrained(location.name, revision=location.revision, trust_remote_code=trust_remote_code)
@@ -276,7 +276,7 @@ def _name_labels(config: Any, objectives: tuple[str, ...]) -> None:
 
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, source: str) -> None:
-    """Refuse a tokenizer that has ids for which the model has no embedding."""
+    """Raise `DataError` if the tokenizer has ids for which the model has no embedding."""
     rows = embedding_rows(model)
     if len(tokenizer) > rows:
         raise DataError(
@@ -286,27 +286,27 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: nn.Module, sourc
 
 
 def embedding_rows(model: Any) -> int:
-    """For how many token ids the model has an embedding."""
+    """Return the number of rows of the input embedding."""
     return model.get_input_embeddings().weight.shape[0]
 
 
 def folded(model: PeftModel) -> PreTrainedModel:
-    """A copy of an adapted model with the adapter inside its weights, W + s B A, and the adapted head in place."""
+    """Return a copy of an adapted model with the adapter merged into its weights, W + s B A, and the adapted head."""
     return copy.deepcopy(model).merge_and_unload()
 
 
 def sharing(model: Any) -> Any:
-    """A second model over the same weights, so that it can be adapted without a second copy of them."""
+    """Return a second model that shares the weights, so that it can be adapted without copying them."""
     tensors = (*model.parameters(), *model.buffers())
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
 @torch.no_grad()
 def fingerprint(model: nn.Module, values: int = 64) -> str:
-    """Sixteen hexadecimal digits that name a model by its weights, in whatever precision it was loaded.
+    """Return sixteen hexadecimal digits that identify a model by its weights, independent of the loaded precision.
 
-    Read are the names and shapes of all parameters, and of each up to `values` evenly spaced numbers rounded to
-    bfloat16: a fine-tuned copy differs in nearly every tensor.
+    Hashes names and shapes of all parameters, and of each up to `values` evenly spaced elements rounded to bfloat16: a
+    fine-tuned copy differs in nearly every tensor.
     """
     digest = hashlib.sha256()
     for name, weight in sorted(model.named_parameters()):
@@ -318,7 +318,7 @@ def fingerprint(model: nn.Module, values: int = 64) -> str:
 
 
 def whole_name(source: str) -> str:
-    """A folder by its absolute path, which another working directory finds too; anything else as it is."""
+    """Return the absolute path of a folder, which is valid in any working directory; other names unchanged."""
     return str(Path(source).resolve()) if source and Path(source).exists() else source
 
 
@@ -330,18 +330,18 @@ def _first_line(error: Exception) -> str:
 
 
 def decoder_head(model: nn.Module) -> nn.Module | None:
-    """The head that a decoder applies at every position; None for an encoder, whose head pools by itself."""
+    """Return the head that a decoder applies at every position; None for an encoder, whose head does the pooling."""
     return next((module for name, module in model.named_modules() if name.rpartition(".")[2] == HEAD), None)
 
 
 def sequence_scores(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N K"]:
-    """The model's own forward and head, read at the last real token: by the mask, never by a token's id.
+    """Return the head's output of the model's own forward at the last token, found by mask and not by token id.
 
-    transformers reads at the last token that is not the pad token, which is the wrong one when pad is EOS, and refuses
-    to batch without a pad token. Its head runs at every position anyway; we take the position that the mask names.
-    Padding is moved to the right first, so that the side on which the caller padded cannot matter.
+    Transformers reads at the last token that is not the pad token, which is the wrong one if pad equals EOS, and
+    refuses batches without a pad token. Its head runs at every position anyway; we select the position given by the
+    mask. Padding is moved to the right first, so that the caller's padding side does not matter.
     """
     tokens, attention = right_padded(tokens, attention)
     if decoder_head(model) is None:
@@ -353,7 +353,7 @@ def sequence_scores(
 def head_outputs(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N L K"]:
-    """What a decoder's head says at every position; `decoder_head` has to be there."""
+    """Return the outputs of a decoder's head at every position; the model must have a `decoder_head`."""
     head = decoder_head(model)
     assert head is not None
     everywhere: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""How likely a causal language model finds a completion, token by token."""
+"""Log-probabilities of completions under a causal language model, token by token."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +12,7 @@ from ..training.distributed import is_partitioned
 from .loading import embedding_rows
 from .tokenization import right_padded
 
-LOGITS = 2**24  # numbers in one chunk of logits: 64 MB in float32
+LOGITS = 2**24  # elements in one chunk of logits: 64 MB in float32
 _READABLE: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
 
 
@@ -24,13 +24,13 @@ def completion_logprobs(
     *,
     logits: int = LOGITS,
 ) -> Float[Tensor, "N L"]:
-    """log π(y_t | x, y_<t) in nats for every token of the completion, and 0 everywhere else; differentiable.
+    """Return log π(y_t | x, y_<t) in nats for every token of the completion, and 0 elsewhere; differentiable.
 
     log π(y_t | x, y_<t) = z_t[y_t] - log Σ_v exp z_t[v],   z_t the logits that the model gives at t - 1
 
-    Column t belongs to token t of `tokens`, padded on either side. `start` counts real tokens: the completion is all
-    from there to the end. The very first token of a sequence has nothing before it and counts 0. Where the head is a
-    linear layer on the last hidden states, logits exist for `logits` numbers at a time and only for the completion's
+    Column t belongs to token t of `tokens`, padded on either side. `start` counts tokens without padding: the
+    completion is everything from there to the end. The first token of a sequence has no prediction and gets 0. If the
+    head is a linear layer on the last hidden states, only `logits` logits exist at a time, and only for completion
     tokens.
     """
     real = right_padded(tokens, attention)
@@ -47,7 +47,7 @@ def completion_logprobs(
     else:
         values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
     logprobs = values.new_zeros(tokens.shape).masked_scatter(in_completion, values)
-    return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # the caller's side
+    return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # undo right-padding
 
 
 def head_logprobs(
@@ -58,7 +58,7 @@ def head_logprobs(
     temperature: float = 1.0,
     chunk: int | None = None,
 ) -> LinearLogprob:
-    """log π(target) and entropy from last hidden states, where the head is a linear layer on them (see below)."""
+    """Return log π(target) and entropy from last hidden states; requires `head_reads_last_states`."""
     head = model.get_output_embeddings()
     softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
     return linear_logprob(
@@ -68,10 +68,11 @@ def head_logprobs(
 
 @torch.no_grad()
 def head_reads_last_states(model: Any, rows: int = 1) -> bool:
-    """Whether the logits are head(last hidden state), tried once on a few tokens: some models scale them.
+    """Return whether the logits are head(last hidden state), tested once on a few tokens: some models scale them.
 
-    `rows` is for an adapter that has a preference for that many.
+    `rows` is the batch size of the test, for an adapter whose preference is set for that many rows.
     """
+    # partitioned weights are empty outside of a forward pass, so the head cannot be applied by itself
     if any(is_partitioned(parameter) for parameter in model.parameters()):
         return False
     if model not in _READABLE:
@@ -95,7 +96,7 @@ def head_reads_last_states(model: Any, rows: int = 1) -> bool:
 def _materialised(
     model: Any, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"], logits: int
 ) -> Float[Tensor, "N L"]:
-    """Through the model's own logits, for that many rows at a time that a chunk holds `logits` numbers or one row."""
+    """Compute from the model's own logits, in chunks of as many rows as `logits` elements allow, at least one."""
     rows = max(1, logits // (tokens.shape[1] * embedding_rows(model)))
     chunks = zip(tokens.split(rows), attention.split(rows), strict=True)
     return torch.cat([_next_token_logprobs(model, *chunk) for chunk in chunks])

@@ -1,4 +1,4 @@
-"""A LoRA's folder as a sequence classifier: base, adapter and head, none of which may be missing or another's."""
+"""Load a LoRA folder as a sequence classifier: base model, adapter and head, each checked to be present and fitting."""
 
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from .loading import load_classifier
 from .value_heads import HEAD, Head, put_head, refuse_pickles, stored_head
 
 ADAPTER = "adapter_config.json"
-RANK = 65_536  # more than any layer is wide; a file that says more would take all memory
+RANK = 65_536  # larger than any layer is wide; a damaged file with a larger rank would exhaust memory
 
 
 def check_targets(model: Any, targets: Any) -> None:
-    """Refuse names of layers that the model does not have; `all-linear` is every linear layer."""
+    """Raise `UsageError` for layer names that the model does not have; `all-linear` is every linear layer."""
     if targets is None or isinstance(targets, str):
         return
     layers = {name for name, _ in model.named_modules()}
@@ -29,7 +29,7 @@ def check_targets(model: Any, targets: Any) -> None:
 
 
 def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **loading: Any) -> PeftModel:
-    """The base that the folder names, with its adapter and its head; another base and a lost head are `DataError`s."""
+    """Load the base model that the folder names, with adapter and head; raise `DataError` if they do not fit."""
     weights = folder / "adapter_model.safetensors"
     refuse_pickles(folder)
     if not weights.exists():
@@ -68,7 +68,7 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
             adapted = PeftModel.from_pretrained(model, folder, is_trainable=trainable)
         else:
             adapted = _with_head(model, config, load_file(weights), trainable)
-    except Exception as error:  # tensors of another shape, settings and patterns that PEFT does not understand
+    except Exception as error:  # mismatched shapes, and settings or patterns that PEFT does not understand
         raise _other_base(folder, config) from error
     if not _fits(adapted, keys):
         raise _other_base(folder, config)
@@ -76,7 +76,7 @@ def load_lora(folder: Path, objectives: tuple[str, ...], *, trainable: bool, **l
 
 
 def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Tensor], trainable: bool) -> PeftModel:
-    """An adapter that was saved without a head, which from now on keeps the model's."""
+    """Add an adapter that was saved without a head; the model's head becomes part of the adapter when it is saved."""
     config.task_type, config.inference_mode = TaskType.SEQ_CLS, not trainable
     head = {
         f"base_model.model.{HEAD}.{name}": tensor for name, tensor in model.get_submodule(HEAD).state_dict().items()
@@ -87,7 +87,7 @@ def _with_head(model: PreTrainedModel, config: LoraConfig, tensors: dict[str, Te
 
 
 def _fits(model: PeftModel, keys: list[str]) -> bool:
-    """Whether the adapter has as many layers as it finds places for in the model."""
+    """Return whether every LoRA layer in the file has a target layer in the model."""
     targets = [name for name, _ in model.named_parameters() if ".lora_A." in name]
     return len(targets) == sum(".lora_A." in name for name in keys)
 

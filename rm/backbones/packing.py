@@ -1,12 +1,12 @@
-"""Many sequences in one row: nothing is padded, a shared beginning is computed once, and no score changes.
+"""Packing: many sequences in one row without padding, with shared prefixes computed once and scores unchanged.
 
-Sorted, every sequence begins with what it shares with the one before it, and only the rest is computed:
+In sorted order, every sequence starts with a prefix shared with the previous one, and only the rest is computed:
 
     x_i = x_{i-1}[:s_i] + rest_i            Σ_i |rest_i| tokens instead of N max_i |x_i|
 
-A token's position counts from the start of its own sequence, and it attends to its own sequence up to itself, so that
-all its numbers are those that it has alone. (Packing without contamination: Krell et al. 2021, arXiv:2107.02027; shared
-prefixes: Juravsky et al. 2024, arXiv:2402.05099.)
+Positions count from the start of each sequence, and tokens attend only to their own sequence up to themselves, so that
+all hidden states are the same as without packing. (Packing without contamination: Krell et al. 2021, arXiv:2107.02027;
+shared prefixes: Juravsky et al. 2024, arXiv:2402.05099.)
 """
 
 import inspect
@@ -29,13 +29,13 @@ from .loading import decoder_head, embedding_rows
 
 NAME = "rewardlab_packed"
 LEAST = 16
-"""Tokens that a shared beginning has at least: it is copied for each sequence in every layer."""
+"""Minimum length of a shared prefix in tokens: its keys and values are copied for each sequence in every layer."""
 QUERIES = 256
-"""Tokens of a sequence that attend at once to a shared beginning; with the batch's tokens it bounds the mask."""
+"""Maximum number of queries per sequence that attend to a shared prefix at once; bounds the size of the mask."""
 SLACK = {"cpu": 2**12}
-"""Pairs of query and key that may be computed in vain to save one call, by device; elsewhere 2^20."""
+"""Padded query-key pairs that may be computed to save one attention call, by device; 2^20 for other devices."""
 HARMLESS = {"dropout", "is_causal", "sliding_window", "position_ids", "use_cache", "output_attentions"}
-"""Options of an attention function that change nothing for sequences within the sliding window."""
+"""Options of an attention function that have no effect on sequences within the sliding window."""
 LAYERS = {"full_attention", "sliding_attention"}
 STRETCHED = {"dynamic", "longrope"}
 """Rotary embeddings that depend on the longest sequence in the batch."""
@@ -45,11 +45,11 @@ Ids = Sequence[int]
 Row = TypeVar("Row", bound=Ids)
 
 
-# ---- which sequences, and in which batch ----
+# ---- batches of sequences ----
 
 
 def shared(first: Ids, second: Ids, least: int = LEAST) -> int:
-    """How many tokens two sequences begin with in common; 0 where they are fewer than `least`.
+    """Return the length of the common prefix of two sequences; 0 if it is shorter than `least`.
 
     >>> shared([5, 6, 7], [5, 6, 8, 9], least=2)
     2
@@ -60,7 +60,7 @@ def shared(first: Ids, second: Ids, least: int = LEAST) -> int:
 
 
 def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -> list[list[Row]]:
-    """The sequences, which are sorted and distinct, in batches of at most `batch_tokens` computed tokens, or one each.
+    """Split sorted, distinct sequences into batches of at most `batch_tokens` computed tokens, or a single sequence.
 
     >>> prefix_batches([[1, 2, 3], [1, 2, 4], [1, 2, 5], [7]], 4, least=2)
     [[[1, 2, 3], [1, 2, 4]], [[1, 2, 5], [7]]]
@@ -78,32 +78,32 @@ def prefix_batches(rows: Sequence[Row], batch_tokens: int, least: int = LEAST) -
     return batches
 
 
-# ---- one batch as one row ----
+# ---- layout of one batch ----
 
 
 class Span(NamedTuple):
-    """Neighbouring tokens of one sequence: the last `queries` of `path`, the places of all tokens up to them."""
+    """Consecutive tokens of one sequence: the last `queries` of `path`, the indices of all its tokens up to them."""
 
     path: np.ndarray
     queries: int
 
     @property
     def is_whole_sequence(self) -> bool:
-        """Whether it begins with its sequence."""
+        """Whether the span starts at the beginning of its sequence."""
         return self.queries == len(self.path)
 
 
 class Part(NamedTuple):
-    """Spans that attend in one call, padded on the right; places in the packed row."""
+    """Spans that attend in one call, right-padded; values are indices into the packed row."""
 
     queries: Int[Tensor, "N S"]
     keys: Int[Tensor, "N K"]
     positions: Int[Tensor, "N S"] | None
-    """Of the queries in their sequences; None where spans are whole sequences, which need no mask."""
+    """Positions of the queries in their sequences; None if the spans are whole sequences, which need no mask."""
 
 
 class Packed:
-    """Sorted, distinct sequences as one row of T tokens, and which of them attend to which."""
+    """Sorted, distinct sequences as one row of T tokens, with the attention calls that cover them."""
 
     def __init__(self, rows: Sequence[Ids], device: torch.device, least: int = LEAST):
         tokens, positions, last, spans = _lay_out(rows, least)
@@ -111,20 +111,20 @@ class Packed:
         self.tokens = torch.tensor([tokens], device=device)
         self.positions = torch.tensor([positions], device=device)
         self.last = torch.tensor(last, device=device)
-        """Place of every sequence's last token."""
+        """Index of every sequence's last token."""
         order, offset = np.empty(len(tokens), dtype=np.int64), 0
         self.parts = []
         for group in groups:
             self.parts.append(_part(group, offset, order, device))
             offset += self.parts[-1].queries.numel()
         self.order = torch.from_numpy(order).to(device)
-        """Where a token's output stands among those of all parts."""
+        """Index of each token's output among the outputs of all parts."""
         self.layers = 0
-        """How many layers attended to it."""
+        """Number of layers that have attended to the row."""
 
 
 def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], list[int], list[Span]]:
-    """Tokens and positions of the row, the place of every sequence's last token, and the spans."""
+    """Return tokens and positions of the row, the index of every sequence's last token, and the spans."""
     tokens: list[int] = []
     positions: list[int] = []
     last: list[int] = []
@@ -143,7 +143,7 @@ def _lay_out(rows: Sequence[Ids], least: int) -> tuple[list[int], list[int], lis
 
 
 def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
-    """Spans of like size together: never more keys than the row has tokens, at most `slack` pairs in vain."""
+    """Group spans of similar size, with at most `total` keys and at most `slack` padded query-key pairs per group."""
     groups: list[list[Span]] = []
     widest = exact = 0
     for span in sorted(spans, key=lambda segment: (segment.is_whole_sequence, len(segment.path), segment.queries)):
@@ -161,7 +161,7 @@ def _groups(spans: Sequence[Span], total: int, slack: int) -> list[list[Span]]:
 
 
 def _part(group: Sequence[Span], offset: int, order: np.ndarray, device: torch.device) -> Part:
-    """One call for the group, whose outputs stand from `offset` on: that is noted in `order`."""
+    """Return the attention call of a group, and record in `order` where its outputs are, starting at `offset`."""
     number, width, depth = len(group), max(segment.queries for segment in group), len(group[-1].path)
     queries, positions = np.zeros((2, number, width), dtype=np.int64)
     keys = np.zeros((number, depth), dtype=np.int64)
@@ -187,9 +187,9 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Float[Tensor, "1 T H E"], None]:
-    """Attention of a packed row, part by part through Transformers' own function.
+    """Compute attention of a packed row, part by part with Transformers' own function.
 
-    Query p of a sequence sees its keys 0 to p. What is not plain softmax attention is refused with a ValueError.
+    Query p of a sequence attends to its keys 0 to p. Raises ValueError for anything but plain softmax attention.
     """
     packed = _PACKED.get()
     strange = [name for name, option in options.items() if option is not None and name not in HARMLESS]
@@ -214,7 +214,7 @@ AttentionInterface.register(NAME, attend)
 
 @contextmanager
 def packed_attention(model: Any) -> Iterator[None]:
-    """The model reads packed rows while this lasts, and nothing else; another thread has to wait."""
+    """Switch the model to packed attention within the context; other inputs, also from other threads, must wait."""
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
     try:
@@ -224,14 +224,14 @@ def packed_attention(model: Any) -> Iterator[None]:
 
 
 def packed_scores(model: Any, packed: Packed) -> Float[Tensor, "N K"]:
-    """What the head says at the last token of every sequence; under `packed_attention`."""
+    """Return the head's output at the last token of every sequence; call within `packed_attention`."""
     head = decoder_head(model)
     assert head is not None
     return head(_states(model, packed)[packed.last])
 
 
 def _states(model: Any, packed: Packed) -> Float[Tensor, "T D"]:
-    """What the head is given of a packed row, after every layer has attended to it."""
+    """Return the head's input for a packed row; raise ValueError unless every layer used packed attention."""
     token = _PACKED.set(packed)
     try:
         states = _head_inputs(model, input_ids=packed.tokens, position_ids=packed.positions)[0]
@@ -257,16 +257,16 @@ def _head_inputs(model: Any, **inputs: Tensor) -> Float[Tensor, "N L D"]:
     return given[0]
 
 
-# ---- which models ----
+# ---- supported models ----
 
 
 def packing_limit(model: Any) -> int:
-    """The longest sequence, in tokens, that the model may read packed with others; 0 where it may read none.
+    """Return the longest sequence, in tokens, that may be packed with others; 0 if the model does not support packing.
 
-    It has to be a decoder of Transformers' attention interface, every layer of which is softmax attention by positions
-    that are handed in; with a sliding window, up to the window. Everything else is read as it always was: encoders,
-    recurrent or convolving layers, chunks, soft caps, sinks, positional biases, rotary embeddings that depend on the
-    batch. What the model's config does not tell is tried once on a few tokens.
+    Supported are decoders with Transformers' attention interface, in which every layer is softmax attention with given
+    positions; with a sliding window, up to its size. Not supported are encoders, recurrent or convolutional layers,
+    chunked attention, soft caps, sinks, positional biases, and rotary embeddings that depend on the batch. What the
+    config does not tell is tested once on a few tokens.
     """
     if not _may_take(model):
         return 0
@@ -276,7 +276,7 @@ def packing_limit(model: Any) -> int:
 
 
 def _may_take(model: Any) -> bool:
-    """By what the classes and the config say."""
+    """Return whether classes and config allow packing."""
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return False
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -298,7 +298,7 @@ def _may_take(model: Any) -> bool:
 
 
 def _rotary_kinds(parameters: dict[str, Any]) -> set[str]:
-    """Of all layers, or of every kind of layer."""
+    """Return the rotary types of the model, or of each kind of layer."""
     inner = [_rotary_kinds(parameter) for parameter in parameters.values() if isinstance(parameter, dict)]
     return {str(parameters.get("rope_type"))}.union(*inner)
 
@@ -311,7 +311,7 @@ def _window(config: Any) -> int:
 
 @torch.no_grad()
 def _takes(model: Any) -> bool:
-    """Whether three short sequences, two with a common beginning, give packed the states that they have alone."""
+    """Return whether three short sequences, two with a common prefix, have the same states packed as alone."""
     device = next(model.parameters()).device
     a, b, c, d, e, f = torch.linspace(0, embedding_rows(model) - 1, 6).long().tolist()
     rows = [[b, c, d], [b, c, e, f], [d, a]]
@@ -321,7 +321,7 @@ def _takes(model: Any) -> bool:
     try:
         with packed_attention(model):
             packed_states = _states(model, packed)[packed.last]
-    except Exception:  # a model that cannot may say so in any way
+    except Exception:  # unsupported models fail in various ways
         return False
     truth = torch.stack(alone)
     tolerance = 1e-4 if truth.dtype.itemsize > 2 else 5e-2

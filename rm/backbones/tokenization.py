@@ -1,4 +1,4 @@
-"""The one way from text to tokens: train, evaluate, reinforce and serve with the same encoder."""
+"""Encoder from conversations to token ids, shared by training, evaluation, reinforcement learning and serving."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -18,41 +18,39 @@ from .unrendered_parts import has_parts, left_out, lost, write_out
 
 
 class Encoded(NamedTuple):
-    """Token ids after truncation, and how many tokens there were before it."""
+    """Token ids after truncation, and the number of tokens before it."""
 
     ids: list[int]
     length: int
 
 
 class EncodedCompletion(NamedTuple):
-    """Token ids after truncation, how many there were before it, and the place of the completion's first token in
-    them."""
+    """Token ids after truncation, the number of tokens before it, and the index of the completion's first token."""
 
     ids: list[int]
     length: int
     start: int
     tool_results: tuple[range, ...] = ()
-    """Places of the completion's tokens that the assistant did not write: results of its tool calls."""
+    """Index ranges of completion tokens that the assistant did not write: results of its tool calls."""
 
 
 class Batch(NamedTuple):
-    """Right-padded tokens [N, L] and which of them are real [N, L]."""
+    """Right-padded tokens [N, L] and their attention mask [N, L]."""
 
     tokens: Int[Tensor, "N L"]
     attention: Bool[Tensor, "N L"]
 
 
 def edge_tokens(tokenizer: Any) -> tuple[str | None, str | None]:
-    """What stands before and after a text: BOS and EOS, or an encoder's CLS and SEP."""
+    """Return the tokens before and after a text: BOS and EOS, or an encoder's CLS and SEP."""
     return tokenizer.bos_token or tokenizer.cls_token, tokenizer.eos_token or tokenizer.sep_token
 
 
 def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | None]:
-    """The contract's fields that a tokenizer decides: vocabulary, template, BOS and EOS policy.
+    """Return the contract fields that a tokenizer determines: vocabulary, template, BOS and EOS policy.
 
-    BOS is put in front once where the tokenizer would do so by itself (Llama, Gemma), and never twice. EOS is appended
-    once where the template closes a completion with nothing (plain text); a template that closes its turns is left
-    alone.
+    BOS is prepended once if the tokenizer would do so itself (Llama, Gemma), and never twice. EOS is appended once if
+    the template does not close completions (plain text); templates that close their turns are unchanged.
     """
     before, after = edge_tokens(tokenizer)
     adds_bos = before is not None and tokenizer("a").input_ids[:1] == [tokenizer.convert_tokens_to_ids(before)]
@@ -65,18 +63,18 @@ def describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> dict[str, str | No
 
 
 def _closes_turns(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the chat template puts something after a completion that marks its end."""
+    """Return whether the chat template writes something after a completion that marks its end."""
     turns = [Message(role="user", content="question"), Message(role="assistant", content="answer")]
     check_template(tokenizer.chat_template, tokenizer.name_or_path)
     try:
         text = str(tokenizer.apply_chat_template(turns, tokenize=False)) if tokenizer.chat_template else "answer"
-    except Exception as error:  # Jinja's errors, and whatever the template raises itself
+    except Exception as error:  # Jinja's errors, and anything that the template itself raises
         raise DataError(f"the chat template of '{tokenizer.name_or_path}' does not render a reply: {error}") from error
     return not text.rstrip().endswith("answer")
 
 
 def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:
-    """Pad on the right. The filler's value is never read: the attention mask tells what is real."""
+    """Pad rows on the right. The filler's value has no effect, since positions are selected by the attention mask."""
     width = max((len(row) for row in rows), default=0)
     tokens = torch.full((len(rows), width), filler, dtype=torch.long)
     attention = torch.zeros((len(rows), width), dtype=torch.bool)
@@ -87,7 +85,7 @@ def pad(rows: Sequence[Sequence[int]], filler: int = 0) -> Batch:
 
 
 def right_padded(tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -> Batch:
-    """The same sequences with all padding on the right, so that no score depends on the side.
+    """Return the same sequences with all padding on the right, so that no score depends on the padding side.
 
     >>> right_padded(torch.tensor([[9, 9, 5, 6]]), torch.tensor([[0, 0, 1, 1]])).tokens.tolist()
     [[5, 6, 9, 9]]
@@ -98,7 +96,7 @@ def right_padded(tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]) -
 
 
 class Encoder:
-    """Text to tokens under a contract."""
+    """Encodes conversations as token ids under a scoring contract."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, contract: ScoringContract):
         described = describe_tokenizer(tokenizer)
@@ -126,18 +124,18 @@ class Encoder:
         ]
 
     def render(self, example: Example) -> str:
-        """The conversation as the text that the model reads."""
+        """Return the text of a conversation that the model reads."""
         return self.render_turns(example.turns)
 
     @cached_property
     def left_out(self) -> frozenset[str]:
-        """Parts of a conversation that the chat template does not render, and that are written as text."""
+        """Parts of a conversation that the chat template does not render, and that are written as text instead."""
         return left_out(self._template)
 
     def render_turns(self, turns: Sequence[Message], **options: Any) -> str:
-        """The turns through the chat template; tools, tool calls and reasoning that it leaves out are written as text.
+        """Render messages with the chat template; tools, calls and reasoning that it omits are written as text.
 
-        What is lost all the same is a `DataError`. `options` are those of `apply_chat_template`.
+        Raises `DataError` if a part is lost nevertheless. `options` are those of `apply_chat_template`.
         """
         plain, tools = list(turns), []
         if has_parts(turns):
@@ -148,7 +146,7 @@ class Encoder:
             text = self._template(plain, tools, **options)
             check_growth(text, turns)
             return text
-        except Exception as error:  # templates raise what they like, on roles and orders that they do not know
+        except Exception as error:  # templates raise arbitrary errors for roles and orders that they do not support
             roles = [turn["role"] for turn in turns]
             raise DataError(
                 f"the chat template of '{self.tokenizer.name_or_path}' refuses roles {roles}: {error}"
@@ -170,21 +168,20 @@ class Encoder:
             )
 
     def encode(self, example: Example) -> Encoded:
-        """Token ids of one example."""
+        """Return the token ids of one example."""
         return self.encode_all([example])[0]
 
     def encode_all(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Token ids of many examples, each the same as alone."""
+        """Return the token ids of many examples, each encoded independently."""
         texts = [self.render(example) for example in examples]
         rows = self.tokenizer(texts, add_special_tokens=False, verbose=False).input_ids if texts else []
         return [self._finish(ids) for ids in rows]
 
     def encode_completion(self, example: Example) -> EncodedCompletion:
-        """The ids of `encode`, and where the completion begins in them: everything from there to the end is the
-        completion.
+        """Return the ids of `encode` and the index of the completion's first token; the completion extends to the end.
 
-        It begins where the rendered prompt (with the generation prompt) ends; EOS and what the template puts behind an
-        completion count as part of it. A token that spans the border belongs to the completion.
+        It starts where the rendered prompt (with the generation prompt) ends; EOS and what the template writes after a
+        completion belong to it. A token that spans the boundary belongs to the completion.
         """
         text, prompt = self.render(example), self.render_turns(example.prompt, add_generation_prompt=True)
         if not text.startswith(prompt):
@@ -197,7 +194,7 @@ class Encoder:
         sequence, *heads = map(self._begin, rows)
         shared, *cuts = (len(commonprefix([sequence, head])) for head in heads)
         ids, length = self._finish(rows[0])
-        first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # a leading BOS stays in front of what is cut
+        first_kept = min(shared, int(ids[:1] == [self._edges[0]]))  # left truncation keeps a leading BOS
 
         def moved(token_position: int) -> int:
             right = self.contract.truncation == "right"
@@ -207,7 +204,7 @@ class Encoder:
         return EncodedCompletion(ids, length, moved(shared), spans)
 
     def _bounds_of_results(self, example: Example, text: str) -> list[str]:
-        """Return the heads of a rendered conversation that end before and behind each run of tool results."""
+        """Return the prefixes of a rendered conversation that end before and after each run of tool results."""
         completion = completion_turns(example.completion)
         results, heads = [turn["role"] == "tool" for turn in completion], []
         for index in range(1, len(completion)):
@@ -223,10 +220,9 @@ class Encoder:
         return heads
 
     def encode_prompt(self, prompt: Messages) -> list[int]:
-        """The ids before the completion of `encode_completion`: the prompt, and what the template opens the completion
-        with.
+        """Return the ids before the completion in `encode_completion`: the prompt and the generation prompt.
 
-        Never truncated. A prompt of which the template leaves nothing is a `DataError`.
+        Never truncated. Raises `DataError` if the template renders nothing of the prompt.
         """
         text = self.render_turns(prompt, add_generation_prompt=True)
         ids = self._begin(self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
@@ -239,7 +235,7 @@ class Encoder:
         return [before, *ids] if self.contract.bos == "once" and ids[:1] != [before] else ids
 
     def finished(self, ids: list[int]) -> list[int]:
-        """Ids of a rendered text with the contract's BOS and EOS, whole."""
+        """Return the ids of a rendered text with the contract's BOS and EOS, before truncation."""
         after = self._edges[1]
         ids = self._begin(ids)
         return [*ids, after] if self.contract.eos == "once" and ids[-1:] != [after] else ids
@@ -249,7 +245,7 @@ class Encoder:
         return Encoded(self.truncated(finished), len(finished))
 
     def truncated(self, ids: list[int]) -> list[int]:
-        """What the contract leaves of whole ids."""
+        """Truncate ids as the contract requires; left truncation keeps a leading BOS."""
         limit = self.contract.max_length
         if limit is None or len(ids) <= limit:
             return ids

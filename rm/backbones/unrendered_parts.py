@@ -1,7 +1,7 @@
-"""Parts of a conversation that a chat template leaves out, written as text so that a model reads them all the same.
+"""Write parts of a conversation that a chat template omits as text, so that the model reads them nevertheless.
 
-Plain models' templates know roles and contents. A declared function, a tool call, a tool's result or reasoning that
-such a template would drop in silence goes into the contents instead, in the form that Hermes and Qwen models read.
+Templates of plain models know only roles and contents. Declared functions, tool calls, tool results and reasoning that
+such a template would silently drop are added to the contents, in the format of Hermes and Qwen models.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,19 +10,19 @@ from typing import Any
 from ..types import Message, message_text, tools_text
 
 Render = Callable[[Sequence[Message], Sequence[dict[str, Any]]], str]
-"""Messages and declared functions through a chat template; it may raise anything."""
+"""Renders messages and declared functions with a chat template; may raise any exception."""
 TOOLS, CALLS, RESULTS, REASONING = "declared tools", "tool calls", "tool results", "reasoning"
 ID = "zq1234567"
-"""Of a call: templates of Mistral's ask for nine letters and digits."""
+"""Id of a test call: Mistral's templates require nine letters and digits."""
 
 
 def has_parts(turns: Sequence[Message]) -> bool:
-    """Whether a conversation is more than roles and contents of system, user and assistant."""
+    """Return whether a conversation has more than roles and contents of system, user and assistant."""
     return any(turn.keys() - {"role", "content", "name"} or turn["role"] in ("tool", "developer") for turn in turns)
 
 
 def left_out(render: Render) -> frozenset[str]:
-    """Return the parts that a chat template does not render, tried with a conversation of marked words."""
+    """Return the parts that a chat template does not render, found by rendering unique words."""
     question = Message(role="user", content="question")
     tool = _tool("zqtool")
     tools = [] if "zqtool" in _tried(render, [question], [tool]) else [TOOLS]
@@ -43,7 +43,7 @@ def left_out(render: Render) -> frozenset[str]:
 def _tried(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     try:
         return render(turns, tools)
-    except Exception:  # templates raise what they like; a part that is refused is written out
+    except Exception:  # templates raise arbitrary errors; a part that is refused is written as text
         return ""
 
 
@@ -57,15 +57,15 @@ def _call(name: str, arguments: Any, id: str) -> dict[str, Any]:
     return {"type": "function", "id": id, "function": {"name": name, "arguments": arguments}}
 
 
-# ---- writing out ----
+# ---- writing omitted parts as text ----
 
 
 def write_out(
     turns: Sequence[Message], tools: Sequence[dict[str, Any]], parts: frozenset[str], developer: bool
 ) -> tuple[list[Message], list[dict[str, Any]]]:
-    """Return messages and tools for a template that leaves out `parts`, and knows a `developer` or not.
+    """Return messages and tools for a template that omits `parts`; `developer`: whether it knows that role.
 
-    Tools are in the first message, calls and reasoning in their own, results in a turn of the user's.
+    Tools are written into the first message, calls and reasoning into their own message, results into a user turn.
     """
     messages: list[Message] = []
     for turn in turns:
@@ -98,20 +98,21 @@ def _written(turn: Message, parts: frozenset[str]) -> Message:
 
 
 def _joins(before: Message, plain: Message, turn: Message, parts: frozenset[str]) -> bool:
-    """Whether it belongs into the message before it: one of several results, or a second system turn."""
+    """Return whether a message is merged into the previous one: a further tool result, or a second system turn."""
     if before["role"] != plain["role"]:
         return False
     result = turn["role"] == "tool" and RESULTS in parts and before["content"].startswith("<tool_response>")
     return result or (turn["role"] == "developer" and plain["role"] == "system")
 
 
-# ---- nothing is left out ----
+# ---- check for lost parts ----
 
 
 def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-    """Return what a template leaves out of a conversation of this shape, for a sentence; empty if that is nothing.
+    """Return what a template omits of a conversation of this shape, for an error message; empty if nothing.
 
-    Every text is replaced by a marked word. Reasoning before the last message may go: some models never read it again.
+    Every text is replaced by a unique word. Reasoning before the last message may be omitted: some models never read
+    it.
     """
     marked, marks = [], {}
     for turn_index, turn in enumerate(turns):
@@ -124,7 +125,7 @@ def lost(render: Render, turns: Sequence[Message], tools: Sequence[dict[str, Any
     marks |= {f"zqtool{index}z": TOOLS for index in range(len(tools))}
     try:
         text = render(marked, named)
-    except Exception:  # what it raises for the conversation itself is told instead
+    except Exception:  # rendering the conversation itself raises the same error with its real contents
         return ""
     return next((part for mark, part in marks.items() if mark not in text), "")
 

@@ -1,4 +1,4 @@
-"""Heads that Transformers' sequence classifiers do not read by themselves: TRL's value head, and any head's bias."""
+"""Heads that Transformers' sequence classifiers do not load by themselves: TRL's value head, and biases of heads."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
 from .hub import parse_source
 
-HEAD = "score"  # the name of the head of every decoder with a sequence classifier in transformers
+HEAD = "score"  # the head's name in every decoder with a sequence classifier in Transformers
 VALUE = "v_head.summary"
 BESIDE = "value_head.safetensors"
 SINGLE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -30,11 +30,11 @@ class Head(NamedTuple):
 
 
 def stored_head(source: str) -> Head | None:
-    """The head in a folder's (or Hub id's) safetensors that a sequence classifier would leave out; None without one.
+    """Load the head in the safetensors of a folder or Hub id that a sequence classifier would ignore; None without one.
 
-    A head of rewardlab may have a bias, which decoders of Transformers have no place for. Without such a head it is
-    TRL's `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors
-    beside them or beside a LoRA.
+    Heads of rewardlab may have a bias, for which Transformers' decoders have no parameter. Otherwise it is TRL's
+    `v_head.summary`, among a causal model's weights or, as LLaMA-Factory writes it, in value_head.safetensors beside
+    them or beside a LoRA.
     """
     files = (BESIDE, SINGLE_FILE)
     score_head = stored(source, [f"{HEAD}.weight", f"{HEAD}.bias"], (SINGLE_FILE,))
@@ -49,7 +49,7 @@ def stored_head(source: str) -> Head | None:
 
 
 def stored(source: str, names: Iterable[str], files: Iterable[str]) -> dict[str, Tensor]:
-    """Those of the named tensors that the safetensors files hold, in shards too."""
+    """Load those of the named tensors that the safetensors files contain, sharded or not."""
     paths = [path for name in files if (path := _file(source, name))]
     if not paths and (index := _file(source, INDEX)):
         try:
@@ -73,13 +73,13 @@ def _file(source: str, name: str) -> Path | None:
     location = parse_source(source)
     try:
         path = cached_file(location.name, name, revision=location.revision)
-    except OSError:  # the Hub does not have it, or is not there
+    except OSError:  # not on the Hub, or the Hub cannot be reached
         return None
     return Path(path) if path else None
 
 
 def put_head(model: nn.Module, head: Head, source: str) -> None:
-    """Give a decoder this head, bias included; its weights take the model's precision."""
+    """Replace a decoder's head, bias included; the weights are converted to the model's precision."""
     old: Any = model.get_submodule(HEAD)
     if head.weight.shape != old.weight.shape:
         raise DataError(
@@ -96,7 +96,7 @@ def put_head(model: nn.Module, head: Head, source: str) -> None:
 
 
 def refuse_pickles(folder: Path) -> None:
-    """Weights that lie there as a pickle only are a `DataError` that says how to convert them."""
+    """Raise `DataError` for weights that exist only as a pickle, with the command that converts them."""
     safe = [path.name for path in folder.glob("*.safetensors")]
     for path in sorted(path for suffix in ("bin", "pt", "pth") for path in folder.glob(f"*.{suffix}")):
         target = _safe_name(path, bool(safe))
@@ -105,10 +105,10 @@ def refuse_pickles(folder: Path) -> None:
 
 
 def _safe_name(path: Path, safe: bool) -> str:
-    """The safetensors file that the pickle's weights belong in; empty for what trainers leave beside the weights."""
+    """Return the safetensors file for the pickle's weights; empty for files that trainers save beside the weights."""
     stem = path.stem.partition("-")[0]
     if stem == "pytorch_model" and (path.parent / "adapter_config.json").exists():
-        return "value_head"  # TRL writes the head of an adapted model so
+        return "value_head"  # TRL's name for the head of an adapted model
     if stem in PICKLES:
         return PICKLES[stem]
     return "" if safe or stem.startswith(TRAINERS) else "model"

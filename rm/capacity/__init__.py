@@ -1,1 +1,1 @@
-"""What a piece of work asks of GPUs, by formula: operations, bytes, and from them a plan."""
+"""Capacity planning: operations, memory and time of training and decoding on GPUs, by formula."""

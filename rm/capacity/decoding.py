@@ -1,4 +1,4 @@
-"""Decoding with a key-value cache, alone or guided: bytes held, bytes read for a token, and operations."""
+"""Decoding with a KV cache, guided or not: memory, bytes read per token, and operations."""
 
 from typing import Literal, NamedTuple
 
@@ -8,34 +8,34 @@ from .memory import WIDE, Step, cache_bytes, reading_bytes
 from .shapes import Shape
 
 Guiding = Literal["none", "shared", "late", "separate"]
-SAMPLING = 3  # float32 copies of a row's logits while a token is drawn: base, guide, mixture
+SAMPLING = 3  # float32 copies of a row's logits during sampling: base, guide, mixture
 
 
 class Decoding(NamedTuple):
-    """A batch of completions, all of one length."""
+    """A batch of completions of equal length."""
 
     shape: Shape
     rows: int
     prompt: int
     completion: int
     size: int
-    """Bytes of a number."""
+    """Bytes per number."""
     guiding: Guiding = "none"
     adapters: Adapters | None = None
     """The guide's. On a shared backbone: one forward of 2 N rows, below `from_layer` of N if it branches late."""
     guide: Shape | None = None
-    """A guide with weights of its own."""
+    """A guide with separate weights."""
     held: bool = True
-    """Whether the weights are counted here, or are there already."""
+    """Whether the weights are counted here, or elsewhere."""
 
     @property
     def positions(self) -> int:
-        """Of a finished completion, its prompt included."""
+        """Positions of a finished completion, prompt included."""
         return self.prompt + self.completion
 
     @property
     def branches_at(self) -> int:
-        """The first layer that a guide on the same backbone sees as well; all of them, where there is none."""
+        """The first layer that a guide on the same backbone runs too; the number of layers if there is none."""
         if self.guiding == "shared":
             return 0
         return self.adapters.from_layer if self.guiding == "late" and self.adapters else self.shape.layers
@@ -47,32 +47,32 @@ class Decoding(NamedTuple):
 
     @property
     def models(self) -> tuple[Shape, ...]:
-        """Those that have weights of their own."""
+        """Models with separate weights."""
         return (self.shape, self.guide) if self.guide else (self.shape,)
 
     @property
     def n_models(self) -> int:
-        """Whose logits each row gets."""
+        """Number of models whose logits each row gets."""
         return 1 if self.guiding == "none" else 2
 
 
 def all_cache_bytes(work: Decoding, positions: int) -> int:
-    """Keys and values of base and guide:  2 G d c S (rows · layers), of each model."""
+    """Return the bytes of keys and values of base and guide:  2 G d c S (rows · layers), for each model."""
     total = cache_bytes(work.shape, work.row_layers, positions, work.size, layers=1)
     return total + (cache_bytes(work.guide, work.rows, positions, work.size) if work.guide else 0)
 
 
 def held_bytes(work: Decoding) -> int:
-    """Weights: a shared backbone's once, with its adapter; those of a separate guide beside them."""
+    """Return the bytes of weights: a shared backbone once, with its adapter; a separate guide in addition."""
     adapter_bytes = adapter_parameters(work.guide or work.shape, work.adapters) * WIDE if work.adapters else 0
     return work.shape.parameters * work.size + adapter_bytes + (work.guide.parameters * work.size if work.guide else 0)
 
 
 def decoding_bytes(work: Decoding) -> dict[str, int]:
-    """At the widest of two moments.
+    """Return the bytes by part at the larger of two peaks.
 
-    prefill   the prompts' cache and a layer's widest moment over all prompts
-    end       the whole cache, logits, and the copy in which a layer's keys grow by one position
+    prefill   the prompts' cache and a layer's peak over all prompts
+    end       the full cache, logits, and the copy in which a layer's keys grow by one position
     """
     doubled = work.rows * (2 if work.branches_at < work.shape.layers else 1)
     read = Step(doubled, work.prompt, Answered(doubled), Precision(work.size, work.size))
@@ -88,19 +88,19 @@ def decoding_bytes(work: Decoding) -> dict[str, int]:
 
 
 def decoding_read_bytes(work: Decoding) -> int:
-    """What a token of every row reads: each weight but the embedding's other rows once, and the cache at half-way."""
-    weights = sum(work.size * model.trunk for model in work.models)  # of embedding and head one is read, tied or not
+    """Return the bytes read per token of every row: all weights but unused embedding rows, and the half-full cache."""
+    weights = sum(work.size * model.trunk for model in work.models)  # only one of embedding and head is read in full
     return weights + all_cache_bytes(work, work.prompt + work.completion // 2)
 
 
 def decoding_flops(work: Decoding) -> tuple[int, int]:
-    """Of all prompts, and of one token of every row at half-way."""
+    """Return the operations of all prompts, and of one token of every row with a half-full cache."""
     half = work.prompt + work.completion // 2
     return _passed(work, work.prompt, 0), _passed(work, 1, half)
 
 
 def _passed(work: Decoding, length: int, cached: int) -> int:
-    """Rows of a number of new positions through base and guide; each reads the head at the last one."""
+    """Return the operations of new positions of all rows in base and guide, with the head at the last position."""
     tokens = length * work.rows
     layer = length * linear_flops(work.shape) + attention_flops(work.shape, length, cached + length)
     heads = 2 if work.branches_at < work.shape.layers else 1

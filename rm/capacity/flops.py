@@ -1,7 +1,7 @@
 """Floating-point operations of a decoder, by formula: a multiplication and an addition count 2.
 
-Counted are matrix products, as `torch.utils.flop_counter` counts them: attention over all pairs of positions (a causal
-kernel may skip half), nothing elementwise. Letters: N rows, L positions, D width, F of the MLP, H heads of d, V words.
+Counts matrix products, as `torch.utils.flop_counter` does: attention over all pairs of positions (a causal kernel may
+skip half), no elementwise operations. Letters: N rows, L positions, D width, F of the MLP, H heads of d, V words.
 """
 
 from typing import NamedTuple
@@ -10,63 +10,63 @@ from .shapes import MIXES, NARROWS, READS, Linear, Shape
 
 
 class Adapters(NamedTuple):
-    """Low-rank adapters on some matrices of the layers from `from_layer` on; everything else is frozen."""
+    """Low-rank adapters on matrices of the layers from `from_layer` on; all other weights are frozen."""
 
     rank: int
-    """r, for PBLoRA r1 + r2."""
+    """r; for PBLoRA r1 + r2."""
     targets: tuple[str, ...] = ()
-    """Names of matrices; none means all."""
+    """Names of matrices; empty means all."""
     from_layer: int = 0
     kind: str = "lora"
     """lora, pblora or moslora."""
     objectives: int = 1
-    """K, of PBLoRA's mixed cores."""
+    """K, for PBLoRA's mixed cores."""
     generator: int = 0
-    """E, width of what MoSLoRA's generators read."""
+    """E, input width of MoSLoRA's generators."""
 
     def on(self, linear: Linear) -> bool:
-        """Whether a matrix is adapted."""
+        """Return whether a matrix is adapted."""
         return not self.targets or linear.name in self.targets
 
     def linears(self, shape: Shape) -> list[Linear]:
-        """The adapted ones of a layer."""
+        """Return the adapted matrices of a layer."""
         return [linear for linear in shape.linears if self.on(linear)]
 
 
 class Answered(NamedTuple):
-    """What stands on top of the trunk: a language model's head at some positions, or K scores at every position."""
+    """Head on the trunk: a language model's head at some positions, or K scores at every position."""
 
     head_tokens: int = 0
-    """Positions that the output head reads, all rows together."""
+    """Number of positions at which the output head is applied, over all rows."""
     scores: int = 0
     """K."""
 
 
 def linear_flops(shape: Shape) -> int:
-    """Of one layer's matrices, per token:  Σ 2 m n."""
+    """Return the operations of one layer's matrices per token:  Σ 2 m n."""
     return sum(2 * linear.inputs * linear.outputs for linear in shape.linears)
 
 
 def attention_flops(shape: Shape, queries: int, keys: int) -> int:
-    """Of one layer's q kᵀ and its product with v, per row:  4 H d Q S   for Q queries on S keys."""
+    """Return those of one layer's q kᵀ and the product with v, per row:  4 H d Q S   for Q queries on S keys."""
     return 4 * shape.heads * shape.head_dim * queries * keys
 
 
 def adapter_flops(adapters: Adapters, linears: list[Linear]) -> int:
-    """Of adapters on these matrices, per token:  Σ 2 r (m + n), and 2 r² for a core between A and B."""
+    """Return those of adapters on these matrices per token:  Σ 2 r (m + n), and 2 r² for a core between A and B."""
     core = 2 * adapters.rank**2 if adapters.kind == "pblora" else 0
     return sum(2 * adapters.rank * (linear.inputs + linear.outputs) + core for linear in linears)
 
 
 def top_flops(shape: Shape, answered: Answered, tokens: int) -> int:
-    """Of the output head, 2 D V a position that it reads, and of a score head, 2 D K a token."""
+    """Return those of the output head, 2 D V per position that it is applied to, or a score head, 2 D K per token."""
     return 2 * shape.width * (shape.vocabulary * answered.head_tokens + answered.scores * tokens)
 
 
 def forward_flops(
     shape: Shape, rows: int, length: int, answered: Answered, adapters: Adapters | None = None, *, cached: int = 0
 ) -> int:
-    """N rows of L new positions behind `cached` ones:
+    """Return those of N rows of L new positions after `cached` ones:
 
     N L layers Σ 2 m n + N layers 4 H d L (cached + L) + adapters + head
     """
@@ -89,21 +89,21 @@ def training_flops(
     fused: bool = True,
     checkpointing: bool = False,
 ) -> int:
-    """Forward and backward of N rows of L positions.
+    """Return the operations of forward and backward of N rows of L positions.
 
-    all weights   3 linear + (2 + 1.5) attention + heads: a product's two gradients cost as much as it twice
-    adapters      2 linear from the first adapted layer on, as frozen matrices have no gradient of their own; there,
-                  nothing before the first adapter has any
+    all weights   3 linear + (2 + 1.5) attention + heads: the two gradients of a product cost twice as much as it
+    adapters      2 linear from the first adapted layer on, since frozen matrices have no gradient of their own; nothing
+                  before the first adapter has a gradient
 
-    A fused attention makes its scores again, so its backward is 2.5 of its forward, otherwise 2. An output head makes
-    its logits again too: 4 heads where it is trained, else 3. `checkpointing` makes each layer's products again but
-    its last one, behind which nothing is kept.
+    Fused attention recomputes its scores, so its backward costs 2.5 times its forward, otherwise 2 times. An output
+    head recomputes its logits too: 4 heads if it is trained, else 3. `checkpointing` recomputes each layer's products
+    except its last one, after which nothing is kept.
     """
     tokens = rows * length
     flops = forward_flops(shape, rows, length, answered, adapters)
     attention = rows * attention_flops(shape, length, length)
     attention_back = (5 * attention) // 2 if fused else 2 * attention
-    trained_top = 2 if answered.scores else 3  # a score head is small, and trained beside adapters too
+    trained_top = 2 if answered.scores else 3  # a score head is small, and trained together with adapters too
     if adapters is None:
         flops += shape.layers * (2 * tokens * linear_flops(shape) + attention_back)
         flops += trained_top * top_flops(shape, answered, tokens)
@@ -117,34 +117,34 @@ def training_flops(
 
 
 def _adapted_backward(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
-    """Through frozen matrices to what they read, from the last layer to the first adapter; and of the adapters."""
+    """Return those of adapters and of the backward through frozen matrices, from the top to the first adapter."""
     linears = adapters.linears(shape)
     first = min((linear.stage for linear in linears), default=READS)
     layers = shape.layers - adapters.from_layer
     each = linear_flops(shape) + 2 * adapter_flops(adapters, linears)
     unread = sum(
         2 * linear.inputs * linear.outputs for linear in shape.linears if linear.stage <= first
-    )  # no one asks for dx
+    )  # their input gradient is not needed
     unread += sum(2 * adapters.rank * linear.inputs for linear in linears if linear.stage == first)
     attention = layers * attention_back - (attention_back if first >= MIXES else 0)
     return layers * each * tokens - unread * tokens + attention
 
 
 def _adapted_backward_to_the_embedding(shape: Shape, adapters: Adapters, tokens: int, attention_back: int) -> int:
-    """The same where the embedding's output is made to want a gradient, as PEFT does for checkpointing."""
+    """Return the same if the embedding's output requires a gradient, as with PEFT and checkpointing."""
     added = 2 * adapter_flops(adapters, adapters.linears(shape))
     frozen = linear_flops(shape) * tokens + attention_back
     return shape.layers * frozen + (shape.layers - adapters.from_layer) * added * tokens
 
 
 def _again(shape: Shape, adapters: Adapters | None, tokens: int, attention: int) -> int:
-    """What checkpointing computes twice."""
+    """Return the operations that checkpointing repeats."""
     last = [linear for linear in shape.linears if linear.stage == NARROWS]
     product = tokens * sum(2 * linear.inputs * linear.outputs for linear in last)
     flops = shape.layers * (tokens * linear_flops(shape) + attention - product)
     if adapters:
         added = adapter_flops(adapters, adapters.linears(shape)) * tokens
-        if reached := [linear for linear in last if adapters.on(linear)]:  # then it is the adapter's own last product
+        if reached := [linear for linear in last if adapters.on(linear)]:  # the last product is then the adapter's
             added += product - tokens * sum(2 * adapters.rank * linear.outputs for linear in reached)
         flops += (shape.layers - adapters.from_layer) * added
     return flops
@@ -154,7 +154,7 @@ def _again(shape: Shape, adapters: Adapters | None, tokens: int, attention: int)
 
 
 def adapter_parameters(shape: Shape, adapters: Adapters, shared_rank: int = 0) -> int:
-    """Numbers that are trained:  Σ r (m + n), and per adapted matrix
+    """Return the number of trained parameters:  Σ r (m + n), and per adapted matrix
 
     pblora    K r2² + r1²    r1 the shared rank, r2 = r - r1                       Lin et al. 2025, arXiv:2505.06274
     moslora   2 r E          a scale and a shift of r features from E numbers      UniARM, arXiv:2602.09538

@@ -1,4 +1,4 @@
-"""What a GPU has and does, by published figures, and how long work takes on it at an assumed share of them."""
+"""Memory, peak operations and bandwidth of GPUs from published data, and run times at an assumed utilisation."""
 
 from typing import NamedTuple
 
@@ -6,17 +6,17 @@ from ..errors import UsageError, did_you_mean
 
 
 class Gpu(NamedTuple):
-    """Peaks of one GPU, without sparsity."""
+    """Peak values of one GPU, without sparsity."""
 
     title: str
     memory: float
-    """GB, 10⁹ bytes each; what the driver shows is often a little more."""
+    """GB, 10⁹ bytes each; drivers often report a little more."""
     bfloat16: float
-    """Tera-operations a second (10¹²), dense."""
+    """Tera-operations per second (10¹²), dense."""
     float32: float
-    """The same without tensor cores, which PyTorch does not use for float32 by itself."""
+    """The same without tensor cores, which PyTorch does not use for float32 by default."""
     bandwidth: float
-    """GB a second."""
+    """GB per second."""
 
 
 GPUS = {
@@ -32,11 +32,11 @@ GPUS = {
     "rtx4090": Gpu("NVIDIA GeForce RTX 4090", 24, 165, 82.6, 1008),
     "mi300x": Gpu("AMD Instinct MI300X", 192, 1307, 163, 5300),
 }
-"""As commonly published for these products; variants differ, so what is offered for rent has its own data sheet."""
+"""As commonly published for these products; variants differ, so check the data sheet of rented GPUs."""
 
 
 def find_gpu(name: str) -> Gpu:
-    """A GPU of the table."""
+    """Return a GPU of the table."""
     if name.lower() not in GPUS:
         raise UsageError(f"no GPU '{name}' in the table; {did_you_mean(name.lower(), GPUS)}")
     return GPUS[name.lower()]

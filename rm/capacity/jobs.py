@@ -1,4 +1,4 @@
-"""Training, policy training, guided decoding and scoring as phases: what each holds on a GPU, and its seconds."""
+"""Phases of training, policy training, guided decoding and scoring: memory on a GPU, and seconds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from .memory import WIDE, Step, reading_bytes
 from .shapes import Shape
 from .steps import Parts, resident_parts, step_parts, weight_bytes
 
-MOST = 2**20  # rows beyond which nobody asks
+MOST = 2**20  # upper limit of the search for a number of rows
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A kind of GPU, how many, what is on them, and the assumed shares of their peaks."""
+    """GPU type, number and strategy, with assumed utilisation."""
 
     gpu: Gpu
     spread: Spread
     mfu: float
-    """Model FLOPs utilisation: the share of the peak operations a second that work reaches."""
+    """Model FLOPs utilisation: share of the peak operations per second that is reached."""
     mbu: float
-    """Model bandwidth utilisation: the same of the memory's bandwidth, for decoding."""
+    """Model bandwidth utilisation: the same for memory bandwidth, for decoding."""
     reserve: float
-    """Share of the memory left to CUDA's context, communication and fragments."""
+    """Share of memory reserved for the CUDA context, communication and fragmentation."""
 
     def __post_init__(self) -> None:
-        """Refuse shares that are none."""
+        """Raise `ValueError` for shares out of range."""
         for name in ("mfu", "mbu"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} lies in (0, 1], got {getattr(self, name)}")
@@ -38,16 +38,16 @@ class Machine:
 
     @property
     def available(self) -> float:
-        """Bytes that tensors may take:  memory (1 - reserve)."""
+        """Bytes available to tensors:  memory (1 - reserve)."""
         return self.gpu.memory * 1e9 * (1 - self.reserve)
 
     def computing(self, flops: float, step: Step) -> float:
-        """Seconds."""
+        """Return the seconds for a number of operations."""
         return compute_seconds(flops, self.gpu, self.mfu, narrow=step.precision.compute < WIDE)
 
 
 class Phase(NamedTuple):
-    """A part of the work, on one GPU."""
+    """A phase of the work, on one GPU."""
 
     name: str
     parts: Parts
@@ -57,7 +57,7 @@ class Phase(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """At its widest moment."""
+        """Peak memory."""
         return sum(self.parts.values())
 
 
@@ -66,27 +66,27 @@ class Plan(NamedTuple):
 
     phases: tuple[Phase, ...]
     items: float
-    """Pairs, prompts or conversations of a round, all GPUs together."""
+    """Pairs, prompts or conversations per round, over all GPUs."""
     host: int = 0
-    """Bytes beside the GPU that grow with the batch, a process."""
+    """Host memory that grows with the batch, in bytes per process."""
 
     @property
     def widest(self) -> Phase:
-        """The phase that decides what fits."""
+        """The phase with the largest peak memory."""
         return max(self.phases, key=lambda phase: phase.bytes)
 
     @property
     def seconds(self) -> float:
-        """Of a round."""
+        """Seconds per round."""
         return sum(phase.seconds for phase in self.phases)
 
     def fits(self, machine: Machine) -> bool:
-        """On each GPU."""
+        """Return whether every GPU has enough memory."""
         return self.widest.bytes <= machine.available
 
 
 def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
-    """The largest number up to `most` that fits, 0 where none does; what fits n fits every smaller number.
+    """Return the largest number up to `most` that fits, or 0; if n fits, all smaller numbers must fit too.
 
     >>> largest(lambda n: n * n <= 50), largest(lambda n: False), largest(lambda n: True, most=64)
     (7, 0, 64)
@@ -105,7 +105,7 @@ def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
 
 
 def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accumulation: int = 1) -> Plan:
-    """An optimizer step of a reward model; `step` is a micro-batch, chosen and rejected completions as rows."""
+    """Plan an optimizer step of a reward model; rows of `step` are the chosen and rejected completions."""
     parts = step_parts(shape, step, machine.spread, optimizer, accumulated=accumulation > 1)
     flops = accumulation * _training(shape, step)
     update = Phase("step", parts, flops, machine.computing(flops, step))
@@ -113,24 +113,24 @@ def train_plan(shape: Shape, step: Step, machine: Machine, optimizer: str, accum
 
 
 def score_plan(shape: Shape, step: Step, machine: Machine) -> Plan:
-    """A batch through a scalar reward model; every GPU has the whole model and rows of its own."""
+    """Plan a batch through a scalar reward model; every GPU has the complete model and different rows."""
     return Plan((_reading("score", {}, shape, step, step.rows, machine),), step.rows * machine.spread.gpus)
 
 
 def decode_plan(work: Decoding, machine: Machine) -> Plan:
-    """A batch of completions; every GPU has the whole models and prompts of its own."""
+    """Plan a batch of completions; every GPU has the complete models and different prompts."""
     phase = _decoding("decode", {}, work, machine, narrow=work.size < WIDE)
     return Plan((phase,), work.rows * machine.spread.gpus)
 
 
 class Rl(NamedTuple):
-    """What stands around a policy that is trained."""
+    """Other models and settings of policy training."""
 
     prompt: int
     group: int
     rewards: Sequence[Shape] = ()
     reward_size: int = WIDE
-    """Bytes of a reward model's weight."""
+    """Bytes per weight of a reward model."""
     reference: bool = True
     critic: bool = False
     feedback: bool = False
@@ -139,11 +139,11 @@ class Rl(NamedTuple):
 
 
 def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str) -> Plan:
-    """An optimizer step of a policy: completions, their rewards, the reference's word, the update.
+    """Plan an optimizer step of a policy: completions, rewards, reference log-probabilities, update.
 
-    Reward models are whole on every GPU. The reference is a frozen copy, or nothing beside adapters, which are switched
-    off for it. Sharded weights are gathered whole to write completions, under autocast the float32 ones; keys and
-    values are taken to be as wide.
+    Every GPU has complete reward models. The reference is a frozen copy, or the policy with disabled adapters. Sharded
+    weights are gathered for generation, under autocast in float32; keys and values are assumed to have the same
+    precision.
     """
     spread, rollouts = machine.spread, step.rows * work.accumulation
     own_parts = resident_parts(shape, step, spread, optimizer)
@@ -166,7 +166,7 @@ def rl_plan(shape: Shape, step: Step, work: Rl, machine: Machine, optimizer: str
 
 
 def others_bytes(shape: Shape, step: Step, work: Rl, spread: Spread) -> dict[str, int]:
-    """What is held beside the policy.
+    """Return the bytes held beside the policy.
 
     critic    4 (D + 1) numbers: weight, gradient and AdamW's two states, in float32
     R2M       4 (2 D_r d + 2 D d) numbers with d = D: W_q, W_o [D_r, d] and W_k, W_v [D, d]        arXiv:2601.22664
@@ -191,7 +191,7 @@ def _training(shape: Shape, step: Step) -> int:
 def _reading(
     name: str, around: Parts, shape: Shape, step: Step, rows: int, machine: Machine, *, times: int = 1
 ) -> Phase:
-    """A forward without gradients over `rows` rows, as many at a time as the step has; the weights are around."""
+    """Return a forward phase without gradients over `rows` rows, a step's rows at a time; `around` has the weights."""
     parts = {"weights": weight_bytes(shape, step)} if not around else dict(around)
     share = rows / step.rows
     top = step.top._replace(head_tokens=int(step.top.head_tokens * share))
@@ -201,13 +201,13 @@ def _reading(
 
 def _rewarding(reward: Shape, around: Parts, step: Step, rollouts: int, work: Rl, machine: Machine) -> Phase:
     precision = PRECISIONS["bfloat16" if work.reward_size < WIDE else "float32"]
-    rows = min(rollouts, max(1, 16_384 // step.length))  # as `ScalarRewardModel.rate` has them
+    rows = min(rollouts, max(1, 16_384 // step.length))  # as in `ScalarRewardModel.rate`
     read = Step(rows, step.length, Answered(scores=1), precision)
     return _reading(f"rewards of {reward.name}", around, reward, read, rollouts, machine)
 
 
 def _decoding(name: str, around: Parts, work: Decoding, machine: Machine, *, narrow: bool) -> Phase:
-    """Prefill, and then for every token the longer of computing it and reading what it reads."""
+    """Return a phase of prefill, and for every token the longer of computing it and reading memory for it."""
     prefill, each = decoding_flops(work)
     parts = dict(around)
     for part, size in decoding_bytes(work).items():

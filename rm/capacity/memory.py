@@ -1,8 +1,8 @@
-"""Bytes that a decoder's training and decoding hold, by formula: Transformers' own layers, as autograd saves them.
+"""Bytes of a decoder's training and decoding, by formula: Transformers' own layers, as autograd saves their tensors.
 
-Letters: N rows, L positions, D width, F of the MLP, H heads of d, G of them with keys of their own, V words; c bytes of
-a number in products, w of a weight. Counted are tensors: what a CUDA context, a communication library and a fragmented
-allocator take comes on top.
+Letters: N rows, L positions, D width, F of the MLP, H heads of d, G of them with separate keys, V words; c bytes per
+number in products, w per weight. Counts tensors only: the CUDA context, communication libraries and fragmentation
+come on top.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ WIDE = 4  # bytes: norms, log-probabilities and adapters are float32 whatever th
 
 
 class Step(NamedTuple):
-    """One micro-batch of training, and how."""
+    """One micro-batch of training, and its settings."""
 
     rows: int
     length: int
@@ -25,11 +25,11 @@ class Step(NamedTuple):
     precision: Precision
     adapters: Adapters | None = None
     padded: bool = True
-    """Rows of different lengths: a mask, and with it keys and values repeated for all H heads."""
+    """Rows of different lengths: these need a mask, with which keys and values are repeated for all H heads."""
     checkpointing: bool = False
     device: str = "cuda"
     wide_adapters: bool = True
-    """Adapters on bfloat16 weights are float32, as PEFT makes them."""
+    """Adapters on bfloat16 weights are float32, as PEFT creates them."""
 
     @property
     def tokens(self) -> int:
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 def cache_bytes(shape: Shape, rows: int, positions: int, size: int, layers: int | None = None) -> int:
-    """Of keys and values:  2 layers G d c N S."""
+    """Return the bytes of keys and values:  2 layers G d c N S."""
     return 2 * (shape.layers if layers is None else layers) * shape.kv_heads * shape.head_dim * size * rows * positions
 
 
@@ -46,16 +46,16 @@ def cache_bytes(shape: Shape, rows: int, positions: int, size: int, layers: int 
 
 
 def layer_bytes(shape: Shape, step: Step) -> int:
-    """What one decoder layer saves for its backward, all rows.
+    """Return the bytes that one decoder layer saves for its backward, over all rows.
 
     N L times
-        norms       2 · 4 D, each one's input in float32; 2 w D more where their weights are trained
-        matrices    what they read, where they or an adapter on them are trained: c a number, 4 for PEFT's float32
+        norms       2 · 4 D, each one's input in float32; 2 w D more if their weights are trained
+        matrices    their inputs, if they or an adapter on them are trained: c per number, 4 for PEFT's float32
                     adapters on bfloat16 weights; autocast makes a copy for each matrix
-        attention   c d (2 H + 2 G) for q, k, v and its output, G = H where there is a mask; 4 H log-sums
-        head norms  (4 + c) d (H + G) in Qwen 3, without the c where nothing but adapters is trained
+        attention   c d (2 H + 2 G) for q, k, v and its output, G = H with a mask; 4 H log-sums
+        head norms  (4 + c) d (H + G) in Qwen 3, without the c if only adapters are trained
         MLP         3 c F if gated: gate, its SiLU, up;  else c F
-        mask        c L where rows are padded, which attention makes anew in every layer
+        mask        c L if rows are padded, which attention creates in every layer
     """
     c, D, d = step.precision.compute, shape.width, shape.head_dim
     all_weights = step.adapters is None
@@ -70,7 +70,7 @@ def layer_bytes(shape: Shape, step: Step) -> int:
 
 
 def _read_bytes(shape: Shape, step: Step) -> int:
-    """Per token: what matrices and adapters read, and the adapters' features."""
+    """Return the bytes per token of inputs of matrices and adapters, and of the adapters' features."""
     c = step.precision.compute
     if step.adapters is None:
         return sum(c * D * (len(some) if _autocast(step) else 1) for D, some in _modules_by_input(shape.linears))
@@ -78,14 +78,14 @@ def _read_bytes(shape: Shape, step: Step) -> int:
     narrow = step.precision == PRECISIONS["bfloat16"] and step.wide_adapters
     size, copies = WIDE if narrow else c, narrow or _autocast(step)
     reads = sum(size * D * (len(some) if copies else 1) for D, some in _modules_by_input(linears))
-    if narrow:  # attention's output in its own precision is there already; the copies for adapters are not
+    if narrow:  # attention's output is saved in its own precision anyway, but float32 copies for adapters are not
         reads += sum(WIDE * linear.inputs for linear in linears if linear.stage not in (READS, WIDENS, NARROWS))
     features = (1 if step.adapters.kind == "lora" else 2) * (c if _autocast(step) else WIDE)
     return reads + features * step.adapters.rank * len(linears)
 
 
 def _modules_by_input(linears: tuple[Linear, ...] | list[Linear]) -> list[tuple[int, list[Linear]]]:
-    """Tensors that only matrices read, with their widths and those matrices; attention keeps its output anyway."""
+    """Return widths of tensors that only matrices read, with these matrices; attention saves its output anyway."""
     stages = [[linear for linear in linears if linear.stage == stage] for stage in (READS, WIDENS, NARROWS)]
     return [(some[0].inputs, some) for some in stages if some]
 
@@ -95,18 +95,18 @@ def _autocast(step: Step) -> bool:
 
 
 def kept_bytes(shape: Shape, step: Step) -> int:
-    """What all layers and the last norm save; with checkpointing each layer's input alone, w D."""
+    """Return the bytes that all layers and the last norm save; with checkpointing only each layer's input, w D."""
     D = shape.width
     last = step.tokens * D * (WIDE + (0 if step.adapters else step.precision.weights))
     if step.checkpointing:
         return shape.layers * step.tokens * D * step.precision.weights + last
     adapted = shape.layers - (step.adapters.from_layer if step.adapters else 0)
-    unread = WIDE * D * step.tokens if step.adapters else 0  # what the first adapted layer's norm reads
+    unread = WIDE * D * step.tokens if step.adapters else 0  # the first adapted layer's norm saves no input
     return adapted * layer_bytes(shape, step) - unread + last
 
 
 def cast_bytes(shape: Shape, step: Step) -> int:
-    """Of the copies that autocast makes of layers' matrices, those without a gradient on their way aside:  c Σ m n."""
+    """Return the bytes of autocast's copies of layers' matrices through which gradients flow:  c Σ m n."""
     if not _autocast(step):
         return 0
     layers = shape.layers - (step.adapters.from_layer if step.adapters else 0)
@@ -115,12 +115,12 @@ def cast_bytes(shape: Shape, step: Step) -> int:
 
 
 def backward_bytes(shape: Shape, step: Step) -> int:
-    """What a layer's backward holds at its widest, in its MLP:  N L c (D + 2 F)."""
+    """Return the peak bytes of a layer's backward, in its MLP:  N L c (D + 2 F)."""
     return step.tokens * step.precision.compute * (shape.width + (2 if shape.gated else 1) * shape.mlp)
 
 
 def top_bytes(shape: Shape, step: Step) -> int:
-    """What stands on the trunk holds at most:  N L w D of last states, and
+    """Return the peak bytes of the head on the trunk:  N L w D of last states, and
 
     scores    N L (c D + 4 K)
     head      T D (c + 4) of chosen states and their gradient, 4 min(T, chunk / V) V of logits, and 4 V D of the head's
@@ -142,9 +142,9 @@ def top_bytes(shape: Shape, step: Step) -> int:
 
 
 def reading_bytes(shape: Shape, step: Step) -> int:
-    """What a forward without gradients holds: a layer's widest moment, and the top.
+    """Return the bytes of a forward without gradients: a layer's peak, and the head.
 
-    N L (w D + c (2 D + 3 F) + 4 D) + (1 + c) N L² where rows are padded: residual, norm in float32, MLP, mask
+    N L (w D + c (2 D + 3 F) + 4 D) + (1 + c) N L² if rows are padded: residual, norm in float32, MLP, mask
     """
     c, D = step.precision.compute, shape.width
     layer = step.tokens * (D * (step.precision.weights + 2 * c + WIDE) + (3 if shape.gated else 2) * c * shape.mlp)

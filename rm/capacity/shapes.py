@@ -1,4 +1,4 @@
-"""The shape of a language model: from its configuration alone, built without memory on PyTorch's `meta` device."""
+"""Shapes of language models from their configuration alone, built without memory on PyTorch's `meta` device."""
 
 import re
 from collections import defaultdict
@@ -14,9 +14,9 @@ from ..backbones.loading import load_config
 from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
 
 READS, MIXES, WIDENS, NARROWS = range(4)
-"""Stages of a layer's matrices: into attention (q, k, v), out of it, into the MLP (gate, up), out of it."""
+"""Stages of a layer's matrices: attention input (q, k, v), its output, MLP input (gate, up), its output."""
 OUT = "^(o_proj|out|dense|c_proj)"
-"""What architectures call the matrix out of attention; else it is the last one there."""
+"""Names of the attention's output matrix in different architectures; else it is the last one of the attention."""
 
 
 class Linear(NamedTuple):
@@ -29,14 +29,14 @@ class Linear(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the formulas need of a decoder-only model; all of its layers are alike."""
+    """Dimensions of a decoder-only model, as needed by the formulas; all layers are equal."""
 
     name: str
     family: str
     parameters: int
-    """Of the causal language model, a tied output head counted once."""
+    """Parameters of the causal language model, counting a tied output head once."""
     layer_parameters: int
-    """Of one decoder layer, its norms and biases included."""
+    """Parameters of one decoder layer, norms and biases included."""
     layers: int
     width: int
     heads: int
@@ -56,12 +56,12 @@ class Shape(NamedTuple):
 
     @property
     def embedding(self) -> int:
-        """Numbers of the embedding, and of the output head where that is not the same matrix."""
+        """Parameters of the embedding; the output head has as many unless it is tied."""
         return self.vocabulary * self.width
 
     @property
     def trunk(self) -> int:
-        """Parameters without an output head of their own: what a scalar reward model keeps."""
+        """Parameters without a separate output head, which a scalar reward model keeps."""
         return self.parameters - (0 if self.tied else self.embedding)
 
 
@@ -91,18 +91,18 @@ SIZES = {  # layers, width, heads, KV heads, MLP width, tied
     "llama3-8b": (32, 4096, 32, 8, 14336, False),
     "llama3-70b": (80, 8192, 64, 8, 28672, False),
 }
-"""Qwen 3 (arXiv:2505.09388, table 1), Qwen 2.5 (arXiv:2412.15115, table 1), Llama 3.1 and 3.2, as their configs say."""
+"""Qwen 3 (arXiv:2505.09388, table 1), Qwen 2.5 (arXiv:2412.15115, table 1), Llama 3.1 and 3.2, from their configs."""
 MOST_LAYERS = 1000
 SMALL_VOCABULARY = 151936  # Qwen 2.5 up to 3B
 
 
 def choices() -> list[str]:
-    """Names of the table, and sizes alone."""
+    """Return the names in the table, and sizes without a family."""
     return [*SIZES, *dict.fromkeys(name.partition("-")[2] for name in SIZES)]
 
 
 def full_name(name: str) -> str | None:
-    """The table's name for a name or a size alone: the first of that size; None where there is none.
+    """Return the table's name for a name or a size: the first one of that size, or None.
 
     >>> full_name("7b"), full_name("Llama3-8B"), full_name("9b")
     ('qwen2.5-7b', 'llama3-8b', None)
@@ -112,7 +112,7 @@ def full_name(name: str) -> str | None:
 
 
 def table_config(name: str) -> Any:
-    """The configuration of a name of the table."""
+    """Return the configuration of a name in the table."""
     family = name.partition("-")[0]
     layers, width, heads, kv_heads, mlp, tied = SIZES[name]
     settings = dict(FAMILIES[family])
@@ -131,7 +131,7 @@ def table_config(name: str) -> Any:
 
 
 def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
-    """The shape of a size (`7b`, `qwen3-8b`), a folder or a Hugging Face id; only config.json is read."""
+    """Return the shape of a size (`7b`, `qwen3-8b`), a folder or a Hugging Face id; reads only config.json."""
     known = full_name(model)
     if known is not None and not Path(model).exists():
         return shape_of(table_config(known), known)
@@ -151,11 +151,11 @@ def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
     return shape_of(config, model, trust_remote_code=trust_remote_code)
 
 
-# ---- from a configuration to a shape ----
+# ---- shapes from configurations ----
 
 
 def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shape:
-    """The shape of a causal language model of this configuration; its layers have to be alike."""
+    """Return the shape of a causal language model with this configuration; its layers must be equal."""
     text = config.get_text_config()
     if not 1 <= getattr(text, "num_hidden_layers", 0) <= MOST_LAYERS:
         raise UsageError(f"{name}: no decoder of 1 to {MOST_LAYERS} layers ({config.model_type}); give one")
@@ -194,13 +194,13 @@ def _error_text(error: Exception) -> str:
 
 
 def _of_layer(key: str) -> int | None:
-    """The number in a dotted name."""
+    """Return the layer number in a dotted name, or None."""
     match = re.search(r"(?:^|\.)(\d+)\.", key)
     return int(match[1]) if match else None
 
 
 def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
-    """The matrices of one decoder layer."""
+    """Return the matrices of one decoder layer."""
     if any(parameter.dim() > 2 and _of_layer(key) is not None for key, parameter in model.named_parameters()):
         raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
     sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)

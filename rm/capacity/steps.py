@@ -1,4 +1,4 @@
-"""The bytes of a step at its widest moment, part by part, on one of several GPUs."""
+"""Peak memory of a training step by part, on one of several GPUs."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,12 @@ from .memory import WIDE, Step, backward_bytes, cast_bytes, kept_bytes, layer_by
 from .shapes import Shape
 
 Parts = Mapping[str, int]
-"""Bytes by what they are for."""
+"""Bytes by purpose."""
 ALONE = Spread()
 
 
 def trained_parameters(shape: Shape, step: Step) -> int:
-    """How many numbers learn: the adapters' and a score head's, or all; a score head takes the output head's place."""
+    """Return the number of trained parameters; a score head takes the place of the output head."""
     head = step.top.scores * shape.width
     if step.adapters:
         return adapter_parameters(shape, step.adapters) + head
@@ -21,7 +21,7 @@ def trained_parameters(shape: Shape, step: Step) -> int:
 
 
 def weight_bytes(shape: Shape, step: Step) -> int:
-    """Of all weights; PEFT keeps adapters in float32."""
+    """Return the bytes of all weights; PEFT keeps adapters in float32."""
     trunk = (shape.trunk if step.top.scores else shape.parameters) * step.precision.weights
     if step.adapters is None:
         return trunk + step.top.scores * shape.width * step.precision.weights
@@ -29,10 +29,10 @@ def weight_bytes(shape: Shape, step: Step) -> int:
 
 
 def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> dict[str, int]:
-    """What stays from step to step: weights and optimizer states, each 1/gpus of it where it is sharded.
+    """Return the bytes that persist between steps: weights and optimizer states, divided by the GPUs if sharded.
 
-    ZeRO trains float32 masters of the narrower weights that it computes with, and keeps both. The buckets that DDP
-    sends are a second copy of all gradients (`gradient_as_bucket_view` in PyTorch's documentation).
+    ZeRO trains float32 masters of the narrower weights that it computes with, and keeps both. DDP's communication
+    buckets are a second copy of all gradients (`gradient_as_bucket_view` in PyTorch's documentation).
     """
     size = WIDE if step.adapters else step.precision.weights
     states = optimizer_bytes(trained_parameters(shape, step), size, optimizer)
@@ -46,7 +46,7 @@ def resident_parts(shape: Shape, step: Step, spread: Spread, optimizer: str) -> 
 
 
 def inside(step: Step, spread: Spread) -> Step:
-    """The step as a sharded model computes it: gathered in the precision of products; autocast has nothing to copy."""
+    """Return the step as computed with sharding: gathered in the precision of products, without autocast copies."""
     if spread.shares == 1:
         return step
     c = step.precision.compute
@@ -55,9 +55,9 @@ def inside(step: Step, spread: Spread) -> Step:
 
 
 def gathered_bytes(shape: Shape, step: Step, spread: Spread) -> int:
-    """What sharding gathers for a moment:  embedding, output head and 2 layers, and a layer's gradient, whole.
+    """Return the bytes gathered at once with sharding:  embedding, output head and 2 layers, and a layer's gradient.
 
-    FSDP keeps its root, where embedding and head are, and fetches the next layer ahead.
+    FSDP keeps its root module gathered, which has embedding and head, and prefetches the next layer.
     """
     if spread.shares == 1:
         return 0
@@ -69,11 +69,11 @@ def gathered_bytes(shape: Shape, step: Step, spread: Spread) -> int:
 def step_parts(
     shape: Shape, step: Step, spread: Spread = ALONE, optimizer: str = "adamw", *, accumulated: bool = False
 ) -> dict[str, int]:
-    """Bytes of a step after the optimizer's first, at the widest of its three moments.
+    """Return the bytes by part of a step after the optimizer's first one, at the largest of three peaks.
 
-    top       the forward is done and the head at work: everything is kept, gradients only where they are accumulated
-    last      the last layer's backward: everything is kept but the head's work, the head's gradient is there
-    first     the first layer's backward: one layer is kept, all gradients are there, and of a tied embedding two
+    top       end of the forward, in the head: all activations are kept, gradients only if they are accumulated
+    last      backward of the last layer: all activations are kept except the head's, and the head's gradient exists
+    first     backward of the first layer: one layer's activations and all gradients, of a tied embedding twice
     """
     size = WIDE if step.adapters else step.precision.weights
     gradients = trained_parameters(shape, step) * size // spread.shares
@@ -83,7 +83,7 @@ def step_parts(
     saved, back, casts = kept_bytes(shape, step), backward_bytes(shape, step), cast_bytes(shape, step)
     cast = casts // shape.layers
     layer = layer_bytes(shape, step)
-    made = layer if step.checkpointing else 0  # computed again
+    made = layer if step.checkpointing else 0  # recomputed activations
     all_weights = step.adapters is None
     of_head = shape.embedding * size // spread.shares if all_weights and step.top.head_tokens else 0
     twice = of_head if shape.tied else 0

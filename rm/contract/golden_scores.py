@@ -1,4 +1,4 @@
-"""Open a reward model's folder by what it says it is, and prove that it still gives the numbers it gave."""
+"""Load reward models by the kind in their scoring contract, and check checksums and golden scores."""
 
 import json
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from .scoring_contract import FILE, load_contract
 
 GOLDEN, SUMS = "golden.jsonl", "checksums.json"
 HASHED = 2_000_000_000
-"""Bytes of weights that are hashed whenever a model is opened, a second or two; of larger ones sizes are compared and
-golden scores read, and `rewardlab verify` hashes them."""
+"""Weights of at most this many bytes are hashed whenever a model is loaded (one to two seconds). For larger ones only
+file sizes and golden scores are checked; `rewardlab verify` hashes them."""
 
 
 def load_reward_model(source: str, *, check: bool = True, **options: Any) -> RewardModel:
-    """The reward model in a folder, of the kind its contract names; any other path or Hub id as a scalar one.
+    """Load the reward model in a folder by the kind its contract names; other paths and Hub ids load as `scalar`.
 
-    With `check` a folder's weights have to be the bytes that were saved and to give its golden scores still, else it
-    is a `CheckFailed`.
+    With `check`, weights that differ from the saved bytes or that no longer reproduce the golden scores raise
+    `CheckFailed`.
     """
     folder = Path(source)
     try:
@@ -34,7 +34,7 @@ def load_reward_model(source: str, *, check: bool = True, **options: Any) -> Rew
     if is_folder and not any((folder / name).exists() for name in (FILE, "config.json", "adapter_config.json")):
         raise DataError(f"{source}: neither {FILE} nor config.json in it; give the folder of a trained reward model")
     kind = load_contract(folder).kind if (folder / FILE).exists() else "scalar"
-    if kind not in names("rm.models"):  # a name from a file chooses among our files and runs nothing else
+    if kind not in names("rm.models"):  # only registered kinds are imported: a name from a file must not run other code
         raise DataError(f"{folder / FILE}: no kind '{kind}' of reward model; {did_you_mean(kind, names('rm.models'))}")
     if check:
         check_files(folder)
@@ -45,7 +45,7 @@ def load_reward_model(source: str, *, check: bool = True, **options: Any) -> Rew
 
 
 def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) -> None:
-    """Keep a few conversations with their rewards beside the weights."""
+    """Save examples with their rewards (golden scores), and checksums of the weights, in the model's folder."""
     rewards = model.rate(examples)
     if not np.isfinite(rewards).all():
         raise CheckFailed("the trained model gives rewards that are not finite; lower --learning_rate and train again")
@@ -58,9 +58,9 @@ def write_golden(model: RewardModel, examples: Sequence[Example], folder: Path) 
 
 
 def check_files(folder: Path, *, read_all: bool = False) -> int | None:
-    """How many files with weights or a vocabulary are the bytes that were saved; None if no sums were kept.
+    """Return the number of weight and tokenizer files that match their checksums; None if no checksums were saved.
 
-    A file that is not is a `CheckFailed`. Without `whole` more than `HASHED` bytes are not read, only measured.
+    Raises `CheckFailed` for a file that differs. Unless `read_all`, more than `HASHED` bytes are compared by size only.
     """
     if not (folder / SUMS).is_file():
         return None
@@ -75,7 +75,7 @@ def check_files(folder: Path, *, read_all: bool = False) -> int | None:
 
 
 def read_golden(folder: Path) -> tuple[list[Example], np.ndarray]:
-    """The kept conversations, and the rewards [N, K] that they had."""
+    """Return the stored examples and their rewards [N, K]."""
     try:
         rows = [from_json(line) for line in (folder / GOLDEN).read_text(encoding="utf-8").split("\n") if line]
         rewards = np.array([row["rewards"] for row in rows], float)
@@ -93,10 +93,10 @@ def _damaged(folder: Path, why: object) -> DataError:
 
 
 def check_golden(model: RewardModel, folder: Path) -> float:
-    """The largest difference to the kept rewards, which must not be more than the dtype explains.
+    """Return the largest difference from the stored rewards; raise `CheckFailed` if the dtype does not explain it.
 
-    That is 1e-5 of the rewards' size in float32 and float64, 0.05 of it in half precision, which adds up differently
-    from machine to machine.
+    The tolerance is relative to the size of the rewards: 1e-5 in float32 and float64, 0.05 in half precision, where
+    the order of summation differs between machines.
     """
     examples, stored = read_golden(folder)
     try:

@@ -1,4 +1,4 @@
-"""What makes a reward model's score another number: each fault repeated with our model, and called by its name."""
+"""Known faults of reward scoring: apply each to our model, and name the one that explains another backend's scores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,27 +13,27 @@ from ..types import Example
 from .scoring_contract import PLAIN_TEMPLATE
 
 EXPLAINED = 0.1
-"""A fault is named if it leaves at most this share of the difference."""
+"""A fault is named if at most this share of the difference remains after it is applied."""
 SCALED = 1e-4
-"""The same for scores that were multiplied and shifted, which has two free numbers."""
+"""The same for scores that were scaled and shifted: stricter, because the fit has two free parameters."""
 ROUNDING = 0.1
-"""Differences up to that many standard deviations of the scores may be rounding, where nothing else explains them."""
+"""Unexplained differences up to this many standard deviations of the scores may be rounding."""
 Ids = list[list[int]]
 
 
 class Scored(NamedTuple):
-    """What another way made of the conversations."""
+    """Scores of the same conversations from another backend."""
 
     scores: np.ndarray
     """[N, K]"""
     tokens: Sequence[Sequence[int]] | None = None
-    """What it read, where it tells."""
+    """Token ids that the backend read, if it reports them."""
     because: str = ""
-    """Why it differs or gave no scores, where it says so itself."""
+    """Why the scores differ or are missing, if the backend reports a reason."""
 
 
 def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequence[int]] | None) -> str:
-    """Where the other way first reads another token than ours; empty where it reads the same or does not tell."""
+    """Describe the first token that differs from ours; empty if all are equal or the backend reports no tokens."""
     if tokens is None:
         return ""
     for index, (encoded, theirs) in enumerate(zip(model.encoder.encode_all(examples), tokens, strict=True)):
@@ -46,9 +46,9 @@ def first_token(model: Any, examples: Sequence[Example], tokens: Sequence[Sequen
 
 
 def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: Scored) -> str:
-    """The fault that turns our scores into theirs, the likeliest first; what no fault explains is said to be so.
+    """Return the name of the most likely fault that turns our scores into theirs, or a sentence that none does.
 
-    A fault explains them if repeating it with our model leaves at most a tenth of the difference.
+    A fault explains the scores if at most a tenth of the difference remains after applying it to our model.
     """
     if theirs.because:
         return theirs.because
@@ -71,7 +71,7 @@ def culprit(model: Any, examples: Sequence[Example], ours: np.ndarray, theirs: S
 
 
 def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Scores that were multiplied and shifted afterwards."""
+    """Describe scores that are a linear function of ours; empty if they are not."""
     if len(ours) < 4 or np.ptp(ours[:, 0]) == 0:
         return ""
     factor, shift = np.polyfit(ours[:, 0], theirs[:, 0], 1)
@@ -80,7 +80,7 @@ def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
 
 
 def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Names of faults, and the scores [N, K] that our model would give with each."""
+    """Yield names of faults, and the scores [N, K] that our model gives with each."""
     yield "sigmoid activation", expit(ours)
     if ours.shape[1] > 1:
         yield "softmax activation", softmax(ours, axis=1)
@@ -98,7 +98,7 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
 
 
 def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tuple[str, Ids]]:
-    """Other token ids that others would read for the same conversations."""
+    """Yield names of tokenization faults, and the token ids that each would produce for the same conversations."""
     before, after = edge_id(model, 0), edge_id(model, 1)
     if before is not None:
         yield "double BOS", [[before, *ids] for ids in right]
@@ -115,7 +115,7 @@ def readings(model: Any, examples: Sequence[Example], right: Ids) -> Iterator[tu
 
 
 def _unclosed(model: Any, examples: Sequence[Example], right: Ids) -> Ids:
-    """Without what the template closes a completion with: where two different completions end alike."""
+    """Remove the template's closing tokens: the longest suffix shared by two different completions of a prompt."""
     other = [Example(example.prompt, f"{example.completion} x") for example in examples]
     closings = []
     for ids, theirs in zip(right, (encoded.ids for encoded in model.encoder.encode_all(other)), strict=True):
@@ -137,7 +137,7 @@ def _cut_elsewhere(model: Any, examples: Sequence[Example]) -> Ids:
 
 
 def whole_ids(model: Any, example: Example) -> list[int]:
-    """Token ids before truncation."""
+    """Return token ids before truncation."""
     ids = model.encoder.tokenizer(model.encoder.render(example), add_special_tokens=False, verbose=False).input_ids
     return model.encoder.finished(ids)
 
@@ -168,7 +168,7 @@ def _padding_read(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def score_ids(model: Any, ids: Ids) -> np.ndarray:
-    """Scores [N, K] of token ids as they are, each alone."""
+    """Return scores [N, K] of rows of token ids, in batches of one and without further processing."""
     return np.concatenate([run(model, lambda row=row: model.score(*_row(model, row))) for row in ids])
 
 
@@ -182,18 +182,18 @@ def _row(model: Any, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def run(model: Any, call: Callable[[], torch.Tensor]) -> np.ndarray:
-    """What a call on the model gives, without gradients and in float64."""
+    """Return the output of `call` in float64, computed in eval mode without gradients."""
     model.model.eval()
     with torch.inference_mode():
         return call().double().cpu().numpy()
 
 
 def device_of(model: Any) -> torch.device:
-    """Where the model computes."""
+    """Return the device of the model's parameters."""
     return next(model.model.parameters()).device
 
 
 def edge_id(model: Any, index: int) -> int | None:
-    """Id of what stands before (place 0) or after (place 1) a text; None where the tokenizer has none."""
+    """Return the token id that is put before (index 0) or after (index 1) a text; None if the tokenizer has none."""
     token = edge_tokens(model.encoder.tokenizer)[index]
     return None if token is None else model.encoder.tokenizer.convert_tokens_to_ids(token)

@@ -1,4 +1,4 @@
-"""Is it one number? A reward model's scores beside those of another way to get them, and what makes a difference."""
+"""Parity checks: compare a reward model's scores with those of other backends and name the cause of a difference."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,41 +15,41 @@ from ..types import Example, Message, RewardModel, user_turn
 from .known_faults import Scored, culprit, device_of, edge_id, first_token, run
 
 HALF = 2e-2
-"""Largest difference in half precision, in standard deviations of the scores."""
+"""Largest allowed difference in half precision, in standard deviations of the scores."""
 FULL = 1e-4
-"""The same in single precision."""
+"""Largest allowed difference in single precision, in the same unit."""
 BATCH_SIZE = 8
 """Conversations in a padded batch."""
 Way = Callable[[Sequence[Example]], Scored]
 
 
 class Parity(NamedTuple):
-    """One way beside our scores; differences in units of the reward."""
+    """Comparison of one backend's scores with ours; differences in units of the reward."""
 
     way: str
     conversations: int
     largest: float
     mean: float
     deviation: float
-    """Standard deviation of our scores over the conversations, of the objective where it is largest."""
+    """Standard deviation of our scores over the conversations, for the objective where it is largest."""
     tolerance: float
     flips: float
-    """Share of pairs of conversations that it puts in the other order, in [0, 1]."""
+    """Share of pairs of conversations that are in the opposite order, in [0, 1]."""
     token: str
-    """Where it first reads another token; empty where it reads the same or does not tell."""
+    """First token that differs from ours; empty if all are equal or the backend reports no tokens."""
     culprit: str
-    """What explains a difference beyond the tolerance; empty where there is none."""
+    """Cause of a difference beyond the tolerance; empty if there is none."""
     report_only: bool = False
-    """A way that promises nothing: its difference is reported and never fails."""
+    """Report the difference without failing, for a backend that promises no equality."""
 
     @property
     def same(self) -> bool:
-        """Whether it is the same number."""
+        """Whether the largest difference is within the tolerance."""
         return self.largest <= self.tolerance
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the scores are the same, or only reported."""
         return self.same or self.report_only
 
 
@@ -61,10 +61,11 @@ def parity(
     half: Sequence[str] = (),
     report_only: Sequence[str] = (),
 ) -> Iterator[Parity]:
-    """Compare each way's scores with the model's own; `half` ways compute in half precision, `report_only` never fail.
+    """Compare each backend's scores with the model's own; `half` backends compute in half precision.
 
-    Same is a largest difference of 1e-4 standard deviations of the model's scores over the conversations, 2e-2 in half
-    precision. A score that is missing or not finite is infinitely far.
+    Scores are the same if they differ by at most 1e-4 standard deviations of the model's scores over the conversations
+    (2e-2 in half precision). A score that is missing or not finite counts as an infinite difference. Backends in
+    `report_only` never fail.
     """
     ours = model.rate(examples)
     coarse = model.contract.dtype not in ("float32", "float64")
@@ -77,7 +78,7 @@ def parity(
 def compared(
     model: RewardModel, examples: Sequence[Example], ours: np.ndarray, way: str, theirs: Scored, tolerance: float
 ) -> Parity:
-    """One way beside `ours` [N, K]; where they differ, what explains it."""
+    """Compare one backend's scores with `ours` [N, K], and name the cause if they differ."""
     if theirs.scores.shape != ours.shape:
         because = theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
         theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, because)
@@ -97,7 +98,7 @@ def compared(
 
 
 def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Share of pairs of rows, over all objectives, that are in the other order; equal scores flip nothing.
+    """Return the share of pairs of rows, over all objectives, that are in the opposite order; ties never count.
 
     >>> flipped(np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [3.0], [2.0]]))
     0.33...
@@ -108,11 +109,11 @@ def flipped(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(((ours[first] - ours[second]) * (theirs[first] - theirs[second]) < 0).mean())
 
 
-# ---- the model's own ways ----
+# ---- variants of the model itself ----
 
 
 def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
-    """Alone, shuffled, padded on either side, with any pad token, its adapter merged: none of it may change a score."""
+    """Return variants that must not change a score: batch size 1, shuffled, padded left or right, adapter merged."""
     ways: dict[str, Way] = {
         "alone": lambda examples: Scored(np.concatenate([model.rate([example]) for example in examples])),
         "shuffled": lambda examples: Scored(_shuffled(model, examples, seed)),
@@ -130,9 +131,9 @@ def own_ways(model: Any, seed: int = 0) -> dict[str, Way]:
 
 
 def other_precision(model: Any) -> dict[str, Way]:
-    """The same weights in bfloat16, or in single precision where the contract says half; nothing for other kinds.
+    """Score in the other precision: bfloat16 for a float32/float64 contract, else float32; empty without a tokenizer.
 
-    The contract promises one precision only, so this is reported and does not fail.
+    The contract promises one precision only, so the result is reported and never fails.
     """
     if not _has_tokens(model):
         return {}
@@ -158,19 +159,20 @@ def _shuffled(model: RewardModel, examples: Sequence[Example], seed: int) -> np.
 
 
 def with_weights(model: Any, weights: torch.nn.Module) -> Any:
-    """The same reward model on another network."""
+    """Return a shallow copy of the reward model with another network."""
     other = copy.copy(model)
     other.model = weights
     return other
 
 
 def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0) -> np.ndarray:
-    """Scores of batches in the order given."""
+    """Score padded batches in the given order."""
     rows = [encoded.ids for encoded in model.encoder.encode_all(examples)]
     rewards = []
     for start in range(0, len(rows), BATCH_SIZE):
         tokens, attention = (tensor.to(device_of(model)) for tensor in pad(rows[start : start + BATCH_SIZE], filler))
         if side == "left":
+            # rotate each row so that its padding moves from the right to the left
             moves = (~attention).sum(1)
             positions = (torch.arange(tokens.shape[1], device=tokens.device) - moves[:, None]) % tokens.shape[1]
             tokens, attention = tokens.gather(1, positions), attention.gather(1, positions)
@@ -178,13 +180,13 @@ def _padded(model: Any, examples: Sequence[Example], side: str, filler: int = 0)
     return np.concatenate(rewards)
 
 
-# ---- conversations that find faults ----
+# ---- conversations that expose faults ----
 
 
 def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
-    """Conversations of the kinds that the examples lack: very short, several turns, not ASCII, beyond the limit.
+    """Build conversations of the kinds that the examples lack: very short, multi-turn, not ASCII, over the limit.
 
-    A kind that the model's template refuses is left out.
+    A kind that the model's chat template refuses is left out.
     """
     question = user_turn("What is two and two?")
     turns = (*question, Message(role="assistant", content="Four."), *user_turn("And once more two?"))
@@ -202,7 +204,7 @@ def edge_cases(model: Any, examples: Sequence[Example]) -> list[Example]:
 
 
 def _too_long(model: Any, example: Example) -> bool:
-    """Whether truncation takes something; True where nothing is ever cut."""
+    """Return whether truncation removes tokens; True if the model never truncates."""
     limit = model.contract.max_length
     return limit is None or not hasattr(model, "encoder") or model.encoder.encode(example).length > limit
 

@@ -1,4 +1,4 @@
-"""The scoring contract: everything that decides which number a completion gets, kept beside the weights."""
+"""The scoring contract: everything besides the weights that determines a completion's reward."""
 
 import json
 import math
@@ -16,41 +16,41 @@ PLAIN_TEMPLATE = "{% for m in messages %}{{ m.content }}{% if not loop.last %}{{
 
 @dataclass(frozen=True)
 class ScoringContract:
-    """How text becomes a reward. Two models with one weights file and two contracts are two reward models.
+    """How text becomes a reward. The same weights with two different contracts are two different reward models.
 
-    `kind` is the file of `rm/models` that reads the folder. A field that does not apply to a kind is None.
+    `kind` names the module of `rm.models` that loads the folder. A field that does not apply to a kind is None.
     """
 
     kind: str
     objectives: tuple[str, ...] = ("reward",)
     """Names of the K numbers, in order."""
     dtype: str = "float32"
-    """The precision in which the model computes; rewards leave it as float64."""
+    """The precision of the computation; rewards are returned as float64."""
     tokenizer: str | None = None
     """Content hash of the vocabulary."""
     template: str | None = None
     """Content hash of the chat template."""
     date_string: str = "26 Jul 2024"
-    """The date that dated templates (Llama 3) are rendered with, so that a score is the same tomorrow."""
+    """The date for templates that print one (Llama 3), fixed so that scores do not change from day to day."""
     bos: Literal["template", "once"] | None = None
-    """`template`: as the template renders it. `once`: put in front unless the template did."""
+    """`template`: as the template renders it. `once`: prepended unless the template already did."""
     eos: Literal["template", "once"] | None = None
-    """`template`: as the template renders it. `once`: appended unless the text ends with it."""
+    """`template`: as the template renders it. `once`: appended unless the text already ends with it."""
     truncation: Literal["left", "right"] | None = None
-    """Which end of an over-long sequence goes. Left keeps the completion's end; a leading BOS stays."""
+    """The side from which too long sequences are cut. `left` keeps the end of the completion; a leading BOS stays."""
     max_length: int | None = None
-    """In tokens, special tokens included."""
+    """Maximum number of tokens, special tokens included."""
     pooling: Literal["last", "first", "mean", "model"] | None = None
-    """Where the head reads: by the attention mask, never by a token's id. `model`: inside an encoder's own head."""
+    """Position that the head reads, by attention mask and not by token id. `model`: pooling of an encoder's head."""
     beta: float | None = None
-    """The factor of a reward that sums log-probabilities."""
+    """Factor of a reward that sums log-probabilities."""
     backbone: str | None = None
-    """Content hash of a frozen model that is not in the folder."""
+    """Content hash of a frozen model that is not stored in the folder."""
 
     def hash(self) -> str:
-        """Sixteen hexadecimal digits; equal contracts have equal hashes, in every process.
+        """Return sixteen hexadecimal digits; equal contracts have equal hashes, in every process.
 
-        Fields at their default do not enter, so that a field which a later version adds leaves old hashes as they are.
+        Fields with their default value are left out, so that fields added in later versions do not change old hashes.
         """
         stated = {field.name: getattr(self, field.name) for field in fields(self)}
         return content_hash({name: stated[name] for name in stated if stated[name] != _DEFAULTS.get(name)})
@@ -64,12 +64,12 @@ _DEFAULTS = {field.name: field.default for field in fields(ScoringContract)}
 
 
 RENAMED_KINDS = {"feedback": "r2m"}
-"""Kinds under their names in folders of earlier versions, and their names now."""
+"""Old names of kinds in folders of earlier versions, and their current names."""
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 def _check(contract: ScoringContract) -> None:
-    """Refuse a field of another kind than the class says: a file from elsewhere may hold anything."""
+    """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
     texts = (contract.kind, contract.date_string, *contract.objectives)
     optional = (contract.tokenizer, contract.template, contract.backbone)
     length, beta = contract.max_length, contract.beta
@@ -88,7 +88,7 @@ def _check(contract: ScoringContract) -> None:
 
 
 def load_contract(folder: Path) -> ScoringContract:
-    """The contract in a model folder; a file that was edited by hand no longer has its hash and is refused."""
+    """Load the contract of a model folder; refuse a file that was edited by hand, which no longer matches its hash."""
     path = folder / FILE
     try:
         values = from_json(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Prompts that are in a benchmark, word for word or nearly: a reward model must not have been trained on them."""
+"""Contamination: training prompts that also occur in a benchmark, exactly or as near-duplicates."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,38 +11,38 @@ from ..types import Messages
 from .pairs import normal_prompt
 
 WORDS = 3
-"""Words of a shingle."""
+"""Words per shingle."""
 FEWEST = 6
-"""Shingles of a text below which nothing is called near: short texts are alike by chance."""
+"""Texts with fewer shingles are never near-duplicates: short texts are similar by chance."""
 BLOCK = 2_000
 
 
 class Overlap(NamedTuple):
-    """A prompt that a benchmark has too."""
+    """A user turn of a prompt that also occurs in a benchmark."""
 
     row: int
     benchmark: str
     text: str
     """The benchmark's prompt."""
     likeness: float
-    """1 for the same words in the same order, else the share below."""
+    """1 if the words and their order are the same, else the similarity below."""
     turn: int
-    """Which of the prompt's user turns it is, from 0."""
+    """Index of the user turn within the prompt, from 0."""
 
 
 def overlaps(
     prompts: Sequence[Messages], benchmarks: Mapping[str, Iterable[str]], near: float = 0.7
 ) -> Iterator[Overlap]:
-    """Every prompt whose user turns have one that a benchmark has too, once for each benchmark, the likest of them and
-    of equally like ones the first.
+    """Yield the prompts with a user turn that also occurs in a benchmark: at most one per row and benchmark, the most
+    similar turn, the first of equally similar ones.
 
-    Same: equal without case, punctuation and runs of blanks (`rm.data.pairs.normal_prompt`). Near: of the two sets of
-    3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
+    Same: equal without case, punctuation and repeated blanks (`rm.data.pairs.normal_prompt`). Near-duplicate: for the
+    sets of 3-word shingles A (a user turn) and B (a benchmark's prompt), the larger of
 
         |A ∩ B| / |A ∪ B|   and, where B is a part of a longer turn,   |A ∩ B| / |B|      (resemblance, containment:
         Broder 1997, "On the resemblance and containment of documents")
 
-    is at least `near`, in (0, 1]; both sets hold 6 shingles or more.
+    is at least `near`, in (0, 1]; both sets need at least 6 shingles.
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")
@@ -66,21 +66,21 @@ def _users(prompt: Messages) -> list[str]:
 
 
 class Shared(NamedTuple):
-    """How much of a benchmark is in the data."""
+    """Contamination counts of one benchmark."""
 
     benchmark: str
     rows: int
-    """With a user turn that is one of its prompts, word for word."""
+    """Rows with a user turn that is exactly one of its prompts."""
     prompts: int
-    """Different ones among these."""
+    """Distinct benchmark prompts among these."""
     beginning: int
-    """Different ones that are the first user turn of a row: what two lists of first turns have in common."""
+    """Distinct benchmark prompts that are the first user turn of a row, for comparison with lists of first turns."""
     near: int
-    """Further rows, with a user turn that is nearly one of its prompts."""
+    """Further rows, with a user turn that is a near-duplicate of one of its prompts."""
 
 
 def shared(overlaps: Iterable[Overlap], benchmarks: Iterable[str]) -> list[Shared]:
-    """What was found, counted for each of the benchmarks; prompts that `normal_prompt` makes equal are one."""
+    """Count the overlaps per benchmark; prompts that `normal_prompt` makes equal count once."""
     of_all = list(overlaps)
     return [_shared(name, [overlap for overlap in of_all if overlap.benchmark == name]) for name in benchmarks]
 
@@ -97,7 +97,7 @@ def _shared(benchmark: str, overlaps: Sequence[Overlap]) -> Shared:
 def _alike(
     texts: Sequence[str], shingled: sparse.csr_matrix, known: Sequence[str], near: float
 ) -> Iterator[tuple[int, str, float]]:
-    """(place of the text, the known text, likeness) of all that are the same or near."""
+    """Yield (index of the text, known text, similarity) of all exact and near-duplicates."""
     same = {*known}
     yield from ((index, text, 1.0) for index, text in enumerate(texts) if text in same)
     others = _shingles(known)
@@ -114,7 +114,7 @@ def _alike(
 
 
 def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
-    """[N, 2^22] of 0 and 1."""
+    """Return a binary matrix of shingles [N, 2^22]."""
     if not texts:
         return sparse.csr_matrix((0, 2**22), dtype=np.float32)
     hashed = HashingVectorizer(

@@ -1,17 +1,17 @@
-"""Reward models as labellers: who is asked which of two completions is better, and completions by their rewards."""
+"""Reward models as preference labellers."""
 
 import math
 
 from ..errors import UsageError
 from ..types import Example, Labeller, Messages, RewardModel
 
-TIE = 1e-9  # differences of rounding error are ties
+TIE = 1e-9  # differences of the size of rounding errors are ties
 
 
 def by_reward(model: RewardModel, *, objective: str = "", temperature: float = 0.0) -> Labeller:
-    """P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0 it is 1, 0, or 0.5 for a tie.
+    """Label with P(first better) = σ(Δ / temperature), Δ = r(first) - r(second); at temperature 0: 1, 0, or 0.5 (tie).
 
-    `objective` may be left out for a model that has one. A reward that is NaN is an abstention.
+    `objective` may be omitted if the model has only one. A reward that is NaN is an abstention.
     """
     objectives = model.contract.objectives
     if objective not in objectives and (objective or len(objectives) > 1):

@@ -1,4 +1,4 @@
-"""Signs by which one could guess the better completion of every pair without reading the prompt: a data set's leaks."""
+"""Label leakage: features (length, position, single words) that predict the label without reading the prompt."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,38 +11,38 @@ from sklearn.feature_extraction.text import CountVectorizer
 from ..types import PreferencePair
 
 SURE = 1e-6
-"""Largest p, of a binomial test with Bonferroni's correction over all signs, at which a sign is reported."""
+"""Largest p-value at which a feature is reported: binomial test, Bonferroni-corrected over all features."""
 FIRST, LAST = "first=", "last="
 
 
 class Leak(NamedTuple):
-    """A sign that stands on one side of some pairs, and how often that is the chosen side."""
+    """A feature of one side of a pair, and how often it predicts the label."""
 
     kind: str
     """`length`, `position`, `marker`, `opening` or `ending`."""
     sign: str
     pairs: int
-    """In which it tells the completions apart."""
+    """Number of pairs whose completions differ in the feature."""
     right: float
-    """How often the better guess by it is right, in [0.5, 1]."""
+    """Accuracy of the better of the two predictions from the feature, in [0.5, 1]."""
     rows: tuple[int, ...]
-    """Of those pairs, in order."""
+    """Indices of those pairs, ascending."""
 
     @property
     def sentence(self) -> str:
-        """For a reader."""
+        """Sentence for reports."""
         return f"{self.sign}: right in {self.right:.1%} of {self.pairs:,} pairs"
 
 
 def leaks(
     pairs: Sequence[PreferencePair], first: Sequence[bool | None] = (), *, right: float = 0.8, share: float = 0.005
 ) -> list[Leak]:
-    """The signs that tell the label in at least `right` of the pairs that have them, and are in `share` of all.
+    """Find features that predict the label in at least `right` of the pairs that have them and occur in `share` of all.
 
-    `first` says of each pair whether its chosen completion stood first in the data, where they say. Signs are: which
-    completion is longer (by words), which stood first, and every word that is in one of the two completions alone,
-    anywhere, as its first word or as its last. The label is the completion more likely to win in the pair's first
-    objective that has a preference; a pair without any tells nothing.
+    `first` states for each pair whether its chosen completion came first in the data, if known. Features: which
+    completion is longer (in words), which came first, and every word that occurs in only one of the two completions
+    anywhere, as its first word, or as its last word. The label is the preferred completion in the first objective
+    that has a preference; pairs without any are not counted.
     """
     if not 0.5 < right <= 1:
         raise ValueError(f"right is a share in (0.5, 1], got {right}")
@@ -57,12 +57,12 @@ def leaks(
 
 
 def _chance(leak: Leak) -> float:
-    """Probability of that many right guesses or more, if each is right with 1/2; two-sided."""
+    """Return the two-sided p-value of the number of correct predictions, if each is correct with probability 1/2."""
     return float(stats.binomtest(round(leak.right * leak.pairs), leak.pairs).pvalue)
 
 
 def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
-    """[N]: 1 where the completion called chosen is preferred, -1 where the other one is, 0 where neither is."""
+    """Return [N]: 1 if the chosen completion is preferred, -1 if the rejected one is, 0 if neither is."""
     better = [next(filter(None, map(pair.preferred, pair.wins)), None) for pair in pairs]
     return np.array(
         [0 if choice is None else 1 if choice is pair else -1 for choice, pair in zip(better, pairs, strict=True)],
@@ -85,7 +85,7 @@ def _position(first: Sequence[bool | None], sides: np.ndarray) -> Iterator[Leak]
 
 
 def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Leak]:
-    """Signs [N]: 1 where they point to the chosen completion, -1 to the rejected one, 0 where they do not tell."""
+    """Yield the leak of signs [N]: 1 where they point to chosen, -1 to rejected, 0 if they do not discriminate."""
     rows = np.flatnonzero(signs)
     if len(rows):
         chosen = int((signs > 0).sum())
@@ -116,9 +116,9 @@ def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> 
 
 
 def _with_edges(completion: str) -> str:
-    """The words, and the first and the last one once more, marked: `first=sure`, `last=day`.
+    """Return the words, followed by the first and the last word with a prefix: `first=sure`, `last=day`.
 
-    A word is of letters or of punctuation, never of both, so none can be taken for a marked one.
+    A word consists of letters or of punctuation, never of both, so no plain word equals a prefixed one.
     """
     words = re.findall(r"\w+|[^\w\s]+", completion.lower())
     return " ".join([*words, FIRST + words[0], LAST + words[-1]] if words else [])

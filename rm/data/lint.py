@@ -1,4 +1,4 @@
-"""What is wrong with preference data before anything is trained on them: findings by row, and leaks of the whole."""
+"""Checks of preference data before training: findings by row, contamination, and label leakage of the data set."""
 
 import json
 import re
@@ -22,39 +22,39 @@ TOKENS = re.compile(
     r"<\|[A-Za-z0-9_]+\|>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]|<</?SYS>>"
     r"|(?:^|\n\n)(?:Human|Assistant): "
 )
-"""What chat templates put between turns."""
+"""Tokens and markers that chat templates put between turns."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with one row."""
+    """One problem of one row."""
 
     row: int
     reason: str
     detail: str
     other: int | None = None
-    """The row that the detail speaks of."""
+    """Index of another row that the detail refers to."""
 
 
 Encode = Callable[[Sequence[Example]], Sequence[Any]]
-"""How a reward model reads completions: `rm.backbones.tokenization.Encoder.encode_all`."""
+"""Tokenizes completions as a reward model does: `rm.backbones.tokenization.Encoder.encode_all`."""
 
 
 class Linted(NamedTuple):
-    """Everything that was found, by row and in the whole."""
+    """Result of `lint`: findings by row, label leakage, and contamination by benchmark."""
 
     findings: tuple[Finding, ...]
     leaks: tuple[Leak, ...]
     shared: tuple[Shared, ...] = ()
-    """With each benchmark."""
+    """One entry per benchmark."""
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Rows with each reason, most frequent first."""
+        """Number of rows with each reason, most frequent first."""
         rows = {(finding.reason, finding.row) for finding in self.findings}
         return dict(Counter(reason for reason, _ in sorted(rows)).most_common())
 
     def left_out(self, reasons: Iterable[str] = (TIE,)) -> dict[int, str]:
-        """Row -> the first reason to leave it out; rows with the reasons `kept` alone stay."""
+        """Map each row to exclude to its first reason; rows that only have `reasons` are kept."""
         rows: dict[int, str] = {}
         for finding in self.findings:
             if finding.reason not in reasons:
@@ -73,12 +73,13 @@ def lint(
     near: float = 0.7,
     alike: float = 0.9,
 ) -> Linted:
-    """Every check, row by row and over the whole; rows are places in `pairs`.
+    """Run every check on the rows and on the data set; rows are indices into `pairs`.
 
-    `encode` and `max_length` are a reward model's: without them nothing is said of truncation. `special` are further
-    tokens that no text should hold. `benchmarks` are prompts by benchmark (`rm.data.contamination`), `near` how
-    like one of them a prompt may be, `alike` how like each other two completions may be, both in (0, 1]. `first` says
-    of each pair whether the chosen completion stood first (`rm.data.leakage`).
+    `encode` and `max_length` are a reward model's; without them truncation is not checked. `special` are additional
+    tokens that no text should contain. `benchmarks` are prompts by benchmark (`rm.data.contamination`). `near` is the
+    similarity to a benchmark prompt from which a prompt is reported, `alike` that of two completions from which
+    a pair is reported, both in (0, 1]. `first` states for each pair whether the chosen completion came first
+    (`rm.data.leakage`).
     """
     benchmarks = benchmarks or {}
     alike_prompts = list(overlaps([pair.prompt for pair in pairs], benchmarks, near))
@@ -96,17 +97,17 @@ def lint(
     return Linted(tuple(findings), tuple(leaks(pairs, first)), tuple(shared(alike_prompts, benchmarks)))
 
 
-# ---- row by row ----
+# ---- checks by row ----
 
 
 def near_identical(pairs: Sequence[PreferencePair], alike: float) -> Iterator[Finding]:
-    """Completions that differ in case, punctuation and blanks alone, or whose 3-word shingles are mostly the same.
+    """Yield pairs whose completions differ only in case, punctuation and blanks, or share most 3-word shingles.
 
     |A ∩ B| / |A ∪ B| >= alike                       resemblance of Broder 1997, of the completions of one pair
     """
     for row, pair in enumerate(pairs):
         if _calls(pair.chosen) != _calls(pair.rejected):
-            continue  # one letter of an argument is another call
+            continue  # calls that differ in one letter of an argument are different completions
         chosen, rejected = normal_prompt(pair.chosen).split(), normal_prompt(pair.rejected).split()
         if chosen == rejected:
             yield Finding(row, NEAR_IDENTICAL, "they differ in case, punctuation and blanks alone")
@@ -119,7 +120,7 @@ def _calls(completion: str) -> list[str]:
 
 
 def _normal(completion: str) -> str:
-    """A completion by its words, and its tool calls to the letter."""
+    """Return the completion's normalised words, and its tool calls verbatim."""
     return "\n".join([normal_prompt(completion), *_calls(completion)])
 
 
@@ -129,7 +130,7 @@ def _resemblance(texts: Sequence[str], other: Sequence[str]) -> float:
 
 
 def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None) -> Iterator[Finding]:
-    """Conversations of more tokens than the model reads, and pairs of which it then reads the same."""
+    """Yield conversations over the token limit, and pairs whose token ids are identical after truncation."""
     encoded = encode([example for pair in pairs for example in pair.examples])
     for row, (chosen, rejected) in enumerate(zip(encoded[::2], encoded[1::2], strict=True)):
         longest = max(chosen.length, rejected.length)
@@ -140,17 +141,17 @@ def cut(pairs: Sequence[PreferencePair], encode: Encode, max_length: int | None)
 
 
 def ties(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
-    """Pairs without a preference in any objective: P(chosen is better) = 1/2."""
+    """Yield pairs without a preference in any objective: P(chosen is better) = 1/2."""
     for row, pair in enumerate(pairs):
         if pair.wins and all(chance == 0.5 for chance in pair.wins.values()):
             yield Finding(row, TIE, "no completion is preferred")
 
 
 def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
-    """Duplicate pairs (reported for all but the first), and pairs with opposite preferences.
+    """Yield duplicate pairs (all but the first), and pairs with opposite preferences.
 
-    What a pair says is which completion each objective prefers, independent of which is called chosen. Compared without
-    case, punctuation and runs of blanks; an opposite row is reported for every row on both sides.
+    Pairs are compared by which completion each objective prefers, regardless of which one is called chosen, and without
+    case, punctuation and repeated blanks. Of opposite preferences every row on both sides is reported.
     """
     seen: dict[tuple[str, frozenset[str]], dict[int, Opinion]] = defaultdict(dict)
     for row, pair in enumerate(pairs):
@@ -163,7 +164,7 @@ def repeated(pairs: Sequence[PreferencePair]) -> Iterator[Finding]:
 
 
 Opinion = Mapping[str, str]
-"""Objective -> the completion that it prefers, normalised."""
+"""Maps an objective to the completion that it prefers, normalised."""
 
 
 def _opinion(pair: PreferencePair) -> Opinion:
@@ -193,7 +194,7 @@ def _opposite(opinions: Mapping[int, Opinion]) -> Iterator[Finding]:
 
 
 def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[Finding]:
-    """Texts that hold what a chat template puts between turns: a model would read an end that is none."""
+    """Yield texts with markers that chat templates put between turns: a model would read a false end of turn."""
     known = [re.escape(token) for token in special if token.strip()]
     pattern = re.compile("|".join([TOKENS.pattern, *known]))
     for row, pair in enumerate(pairs):
@@ -207,7 +208,7 @@ def markup(pairs: Sequence[PreferencePair], special: Iterable[str]) -> Iterator[
 
 
 def _raw(turn: Message) -> str:
-    """What the data say in a message, without the marks that show a tool call as text."""
+    """Return a message's text as in the data, without the markers that render a tool call as text."""
     functions = [call["function"] for call in turn.get("tool_calls", ())]
     called = [f"{function['name']} {json.dumps(function['arguments'], ensure_ascii=False)}" for function in functions]
     thoughts = [turn["reasoning_content"]] if "reasoning_content" in turn else []
@@ -215,7 +216,7 @@ def _raw(turn: Message) -> str:
 
 
 def in_benchmarks(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
-    """Prompts that a benchmark has too, the same or nearly (`rm.data.contamination`)."""
+    """Yield prompts that also occur in a benchmark, exactly or nearly (`rm.data.contamination`)."""
     for overlap in overlaps:
         if overlap.likeness == 1:
             yield Finding(overlap.row, OVERLAP, overlap.benchmark)
@@ -224,11 +225,11 @@ def in_benchmarks(overlaps: Iterable[Overlap]) -> Iterator[Finding]:
             yield Finding(overlap.row, NEAR_OVERLAP, detail)
 
 
-# ---- for a reader ----
+# ---- report ----
 
 
 def markdown(linted: Linted, describe_row: Callable[[int], str], rows: int, shown: int = 10) -> str:
-    """Counts by reason with the first places of each, what is shared with benchmarks, and the leaks."""
+    """Return a Markdown report: counts and first rows by reason, contamination by benchmark, and label leakage."""
     reasons = [[reason, f"{n:,}", _first(linted, reason, describe_row, shown)] for reason, n in linted.reasons.items()]
     text = table(["reason", "rows", "first places"], reasons, right=["rows"])
     parts = [text if reasons else f"Nothing is wrong with any of {rows:,} rows."]

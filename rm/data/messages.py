@@ -1,4 +1,4 @@
-"""Messages, tool calls and declared functions from rows of every common form."""
+"""Parse messages, tool calls and tool schemas from rows of the common formats."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from ..types import ROLES, Message, Messages, tools_of
 
 FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_content", "tools")
 MEDIA = ("image", "images", "audio", "audios", "video", "videos")
-"""Columns, and fields of messages, that no text can stand for."""
+"""Columns and message fields that cannot be represented as text."""
 
 
 def as_message(raw: Any, name: str) -> Message:
-    """Return a message of the column `name` with the fields that are set; a `ValueError` says what is wrong with it.
+    """Return a message of the column `name` with the fields that are set; raise `ValueError` if it is malformed.
 
     Content is text, a list of text parts (joined by line breaks), or absent beside tool calls. Arguments of a tool call
-    are an object or its JSON text; what is no JSON stays text.
+    are an object or its JSON text; text that is not valid JSON is kept as text.
 
     >>> as_message({"role": "user", "content": [{"type": "text", "text": "Hi"}], "name": None}, "prompt")
     {'role': 'user', 'content': 'Hi'}
@@ -60,7 +60,7 @@ def _part(part: Mapping[str, Any], name: str) -> str:
 
 
 def _listed(value: Any, name: str) -> Sequence[Any]:
-    """Return a list that may be absent, or stand there as JSON text."""
+    """Return a list; absent values give an empty list and JSON text is parsed."""
     items = _json(value, name) if isinstance(value, str) and value.strip() else value
     if items in (None, "", [], ()):
         return []
@@ -91,7 +91,7 @@ def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
     if isinstance(stated, str):
         try:
             arguments = from_json(stated)
-        except ValueError:  # a model may have written such a call
+        except ValueError:  # a model may have generated an invalid call
             return stated
         return arguments if isinstance(arguments, dict) else stated
     if not isinstance(stated, Mapping):
@@ -100,7 +100,7 @@ def _arguments(function: Mapping[str, Any], name: str) -> dict[str, Any] | str:
 
 
 def as_tools(value: Any) -> list[dict[str, Any]]:
-    """Return the functions that a column `tools` declares: schemas in a list, or its JSON text; none if it is empty."""
+    """Return the tool schemas of a column `tools`: a list, or its JSON text; an empty list if it is empty."""
     tools = []
     for tool in _listed(value, "'tools'"):
         schema = _json(tool, "an item of 'tools'") if isinstance(tool, str) else tool
@@ -121,7 +121,7 @@ def refuse_media(values: Mapping[str, Any], where: str = "the row") -> None:
 
 
 def with_columns(prompt: Messages, values: Mapping[str, Any]) -> Messages:
-    """Return the prompt with what its row's columns `system` and `tools` say; a row with images is a `ValueError`."""
+    """Return the prompt with the row's columns `system` and `tools` applied; raise `ValueError` if it has images."""
     refuse_media(values)
     return with_tools(_with_system(prompt, values.get("system")), as_tools(values.get("tools")))
 
@@ -147,12 +147,12 @@ def with_tools(prompt: Messages, tools: list[dict[str, Any]]) -> Messages:
 
 
 def as_columns(turn: Message) -> dict[str, str]:
-    """Return a message whose fields are all text, for a table: calls and tools as JSON, which `as_message` reads."""
+    """Return a message with text fields only, for a table: calls and tools become JSON, which `as_message` parses."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in turn.items()}
 
 
 def _unread_fields(values: Mapping[str, Any], columns: Sequence[str]) -> Iterator[str]:
-    """Yield `column[].field` for fields of messages that mean nothing here."""
+    """Yield `column[].field` for message fields that are not used."""
     for column in columns:
         turns = values[column] if isinstance(values[column], list) else []
         named = [turn for turn in turns if isinstance(turn, Mapping) and "role" in turn]
@@ -164,7 +164,7 @@ def _is_unread(turn: Mapping[str, Any], key: Any) -> bool:
 
 
 class Tracked(Mapping[str, Any]):
-    """A row that knows which of its columns were read."""
+    """A row that records which of its columns were read."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values_, self.read = values, set[str]()
@@ -181,6 +181,6 @@ class Tracked(Mapping[str, Any]):
 
     @property
     def ignored(self) -> list[str]:
-        """Columns with a value that were not read, and unknown fields in messages of those that were."""
+        """Non-empty columns that were not read, and unknown fields in messages of columns that were."""
         unread = [str(name) for name, value in self.values_.items() if name not in self.read and value is not None]
         return [*unread, *_unread_fields(self.values_, [name for name in self.values_ if name in self.read])]

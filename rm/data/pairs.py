@@ -1,4 +1,4 @@
-"""Preference data of every common shape become pairs; a row that cannot is refused with file, line and reason."""
+"""Parse preference data of all common formats into pairs; refuse unusable rows with file, line and reason."""
 
 import json
 import sys
@@ -29,42 +29,42 @@ from .readers import Row, read_rows
 T = TypeVar("T")
 OnBadRow = Literal["refuse", "skip"]
 SHOWN = 3
-"""How many places an error names for each reason."""
+"""Number of rows that an error lists for each reason."""
 
 
 @dataclass
 class RowReport:
-    """What was read, and what was dropped for which reason. Nothing is dropped without standing here."""
+    """Number of rows read, and every dropped row with its reason."""
 
     read: int = 0
     dropped: list[tuple[str, str]] = field(default_factory=list)
-    """(place, reason) of each."""
+    """(location, reason) of each dropped row."""
     ignored: Counter[str] = field(default_factory=Counter)
-    """Columns, and fields of messages, that mean nothing here, and in how many rows they stand."""
+    """Unused columns and message fields, and the number of rows in which they occur."""
 
     def __add__(self, other: "RowReport") -> "RowReport":
-        """The report of both readings."""
+        """Return the report of both readings together."""
         return RowReport(self.read + other.read, self.dropped + other.dropped, self.ignored + other.ignored)
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many rows were dropped for each reason, most frequent first."""
+        """Number of dropped rows for each reason, most frequent first."""
         return dict(Counter(reason.partition(":")[0] for _, reason in self.dropped).most_common())
 
     @property
     def ignored_columns(self) -> str:
-        """For a reader."""
+        """Text for reports: unused columns with their number of rows."""
         return ", ".join(f"{name} ({count} rows)" for name, count in sorted(self.ignored.items()))
 
     def as_json(self) -> dict[str, Any]:
-        """For a manifest."""
+        """Return a JSON object for the manifest."""
         return {"read": self.read, "dropped": len(self.dropped), "reasons": self.reasons, "places": self.dropped} | (
             {"ignored": dict(sorted(self.ignored.items()))} if self.ignored else {}
         )
 
 
 class PlacedExample(NamedTuple):
-    """An example, and where it was read: the file, and its line or row, counted from 1."""
+    """An example and its location: the file, and its line or row, counted from 1."""
 
     id: str
     example: Example
@@ -78,13 +78,13 @@ class PlacedExample(NamedTuple):
 def load_pairs(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse", allow_blank: bool = False
 ) -> tuple[list[PreferencePair], RowReport]:
-    """Every row of every source as a pair, in order, with the report of what was dropped.
+    """Load every row of every source as a pair, in order, with a report of dropped rows.
 
-    Understood by their columns: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
+    Recognised by column names: TRL's explicit and implicit prompts as text or messages, `margin`, `wins`, `subset`,
     `id`; HH dialogues; UltraFeedback's `score_chosen` and `score_rejected` (equal scores are a tie: P = 0.5);
-    RewardBench. With `on_bad_row="refuse"` bad rows are one `DataError` that counts them and names the first places of
-    each reason. A row whose id an earlier row of the same source and subset has is a bad row. A blank completion is one
-    too, unless `allow_blank`: a fixed benchmark is scored as it is.
+    RewardBench. With `on_bad_row="refuse"` all bad rows raise one `DataError` that counts them and lists the first
+    locations of each reason. A row with the id of an earlier row of the same source and subset is bad, and so is a
+    blank completion unless `allow_blank`: fixed benchmarks are scored unchanged.
     """
     return collect(sources, partial(parse_pair, allow_blank=allow_blank), on_bad_row, unique_ids=True)
 
@@ -92,7 +92,7 @@ def load_pairs(
 def load_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[tuple[str, Example]], RowReport]:
-    """(id, example) of everything that a file holds: both sides of a pair, `prompt` + `completion`, or `messages`."""
+    """Load (id, example) of every row: both sides of a pair, `prompt` + `completion`, or `messages`."""
     placed, report = load_placed_examples(sources, on_bad_row=on_bad_row)
     return [(placed_example.id, placed_example.example) for placed_example in placed], report
 
@@ -100,7 +100,7 @@ def load_examples(
 def load_placed_examples(
     sources: str | Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[list[PlacedExample], RowReport]:
-    """What `load_examples` reads, each with the file and the row that it comes from."""
+    """Load the same examples as `load_examples`, each with its file and row."""
 
     def parse(row: Row) -> list[PlacedExample]:
         file, _, number = row.location.rpartition(":")
@@ -118,10 +118,10 @@ def collect(
     *,
     unique_ids: bool = False,
 ) -> tuple[list[T], RowReport]:
-    """Parse every row of every source; `parse` raises a `ValueError` that says what is wrong with a row.
+    """Parse every row of every source with `parse`, which raises a `ValueError` for a bad row.
 
-    Bad rows are counted to the end of the sources and then refused together, or skipped. With `unique_ids` a row with
-    the id of an earlier row of the same source and subset is one of them.
+    Bad rows are counted over all sources and then refused together, or skipped. With `unique_ids` a row with the id of
+    an earlier row of the same source and subset is a bad row.
     """
     return _collect(sources, lambda row: parse(row.values), on_bad_row, unique_ids=unique_ids)
 
@@ -146,7 +146,7 @@ def _collect(
 
 
 def refuse_bad_rows(report: RowReport) -> None:
-    """Raise a `DataError` if rows were dropped: how many for each reason, and the first places of each."""
+    """Raise a `DataError` if rows were dropped, with the number of rows and the first locations of each reason."""
     if not report.dropped:
         return
     location, why = report.dropped[0]
@@ -169,12 +169,12 @@ def _reasons_with_places(report: RowReport) -> str:
 
 
 def row_id(values: Mapping[str, Any]) -> Any:
-    """Return the id that a row states, or None."""
+    """Return the id of a row, or None."""
     return values.get("id", values.get("unique_id"))
 
 
 def _check_id(row: Row, first: dict[tuple[str, str], str]) -> None:
-    """Refuse a row whose id an earlier row of the same subset has; RewardBench counts ids anew in some subsets."""
+    """Refuse a row with the id of an earlier row of its subset; in RewardBench some subsets restart their ids."""
     stated = row_id(row.values)
     if stated is None:
         return
@@ -190,9 +190,9 @@ def parsed(
     report: RowReport,
     first_by_id: dict[tuple[str, str], str] | None = None,
 ) -> Iterator[T]:
-    """What `parse` makes of rows, one after the other; those that it cannot use are refused, or added to the report.
+    """Yield the result of `parse` for each row; rows that it rejects are refused, or added to the report.
 
-    `first_by_id` collects the first place of each (subset, id); a row that repeats one cannot be used.
+    `first_by_id` collects the first location of each (subset, id); a row that repeats one is rejected.
     """
     for row in rows:
         report.read += 1
@@ -214,7 +214,7 @@ def parsed(
 
 
 def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> PreferencePair:
-    """One row, in any shape that `load_pairs` understands; a `ValueError` says what is wrong with it."""
+    """Parse one row in any format that `load_pairs` recognises; raise `ValueError` if it is unusable."""
     prompt, chosen, rejected = _split(values.get("prompt"), column(values, "chosen"), column(values, "rejected"))
     _check_filled(prompt, allow_blank, chosen=chosen, rejected=rejected)
     prompt = with_columns(prompt, values)
@@ -234,9 +234,9 @@ def parse_pair(values: Mapping[str, Any], *, allow_blank: bool = False) -> Prefe
 
 
 def pair_row(pair: PreferencePair) -> dict[str, Any]:
-    """The row that `parse_pair` reads back as the same pair."""
+    """Return the row that `parse_pair` parses into the same pair."""
     chosen, rejected = map(completion_json, (pair.chosen, pair.rejected))
-    if isinstance(chosen, str) != isinstance(rejected, str):  # a row with one of each is refused
+    if isinstance(chosen, str) != isinstance(rejected, str):  # a row that mixes text and messages would be refused
         chosen, rejected = (list(completion_turns(completion)) for completion in (pair.chosen, pair.rejected))
     row = {"id": pair.id, "prompt": list(pair.prompt), "chosen": chosen, "rejected": rejected}
     extras = {"subset": pair.subset or None, "wins": dict(pair.wins), "margin": pair.margin}
@@ -245,7 +245,7 @@ def pair_row(pair: PreferencePair) -> dict[str, Any]:
 
 
 def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
-    """One row as one or two named examples."""
+    """Parse one row into one or two (id, example)."""
     if "chosen" in values:
         pair = parse_pair(values)
         return [
@@ -263,7 +263,7 @@ def parse_examples(values: Mapping[str, Any]) -> list[tuple[str, Example]]:
 
 
 def column(values: Mapping[str, Any], name: str) -> Any:
-    """A column that has to be there."""
+    """Return a required column; raise `ValueError` if it is missing or null."""
     if name in values and values[name] is None:
         raise ValueError(f"column '{name}' is null")
     if name not in values:
@@ -272,7 +272,7 @@ def column(values: Mapping[str, Any], name: str) -> Any:
 
 
 def text_list(values: Mapping[str, Any], name: str) -> list[Any]:
-    """A column that holds a list of texts; a single text is refused, which would be read as its characters."""
+    """Return a column that holds a list of texts; a single text is refused, since it would be split into characters."""
     value = column(values, name)
     if isinstance(value, str):
         raise ValueError(f"'{name}' is a single text and not a list of texts: is this the benchmark's own file?")
@@ -280,7 +280,7 @@ def text_list(values: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value from outside is a finite number that float64 holds.
+    """Return whether an external value is a finite number within float64's range.
 
     >>> is_number(1), is_number(True), is_number(10**400), is_number(float("nan")), is_number("1")
     (True, False, False, False, False)
@@ -298,7 +298,7 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def _by_objective(values: Mapping[str, Any], name: str) -> dict[str, float] | None:
-    """A column {objective: number}; an objective without a number is left out."""
+    """Return a column {objective: number}; objectives without a number are left out."""
     stated = values.get(name)
     if stated is None:
         return None
@@ -322,7 +322,7 @@ def _wins(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _split(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
-    """Prompt, chosen and rejected completion, whether the prompt stands apart or at the head of both conversations."""
+    """Return prompt, chosen and rejected completion; a missing prompt is the common beginning of both conversations."""
     if isinstance(chosen, str) != isinstance(rejected, str):
         raise ValueError("one of chosen and rejected is text and the other is messages")
     if prompt is not None:
@@ -358,17 +358,17 @@ def _turns(value: Any, name: str) -> list[Message]:
 
 
 def as_prompt(value: Any) -> Messages:
-    """Text as one user turn, or a list of messages as it is."""
+    """Return text as one user turn, or a list of messages unchanged."""
     return user_turn(value) if isinstance(value, str) else tuple(_turns(value, "prompt"))
 
 
 def row_prompt(values: Mapping[str, Any]) -> Messages:
-    """The prompt of a row, with what its columns `system` and `tools` say."""
+    """Return the prompt of a row, with its columns `system` and `tools` applied."""
     return with_columns(as_prompt(column(values, "prompt")), values)
 
 
 def as_completion(value: Any, name: str) -> str:
-    """Text, or a list of messages, as a completion."""
+    """Return a text or a list of messages as a completion."""
     return value if isinstance(value, str) else _reply(_turns(value, name), name)
 
 
@@ -381,12 +381,12 @@ def _reply(turns: Sequence[Message], name: str) -> str:
 
 
 def completion_start(turns: Sequence[Message]) -> int:
-    """Where the last completion of a conversation begins, which ends with an assistant turn."""
+    """Return the index where the last completion starts, in a conversation that ends with an assistant turn."""
     return next(start for start in range(len(turns)) if _is_reply(turns[start:]))
 
 
 def _is_reply(turns: Sequence[Message]) -> bool:
-    """Assistant turns with tool results between them; the last one is the assistant's."""
+    """Return whether the turns are assistant turns separated by tool results, ending with an assistant turn."""
     roles = [turn["role"] for turn in turns]
     if not roles or not {*roles} <= {"assistant", "tool"} or roles[0] == "tool" or roles[-1] == "tool":
         return False
@@ -396,7 +396,7 @@ def _is_reply(turns: Sequence[Message]) -> bool:
 
 
 def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
-    """The turns without the prompt, where a data set repeats it at the head of each completion."""
+    """Return the turns without the prompt, which some data sets repeat at the start of each completion."""
     return turns[len(prompt) :] if tuple(turns[: len(prompt)]) == prompt else turns
 
 
@@ -405,7 +405,7 @@ def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messa
     if shared == -1:
         shared = min(len(chosen), len(rejected)) - 1
     while shared and "tool" in (chosen[shared]["role"], rejected[shared]["role"]):
-        shared -= 1  # a result belongs to the call before it
+        shared -= 1  # a tool result must stay with the call before it
     if not _is_reply(chosen[shared:]) or not _is_reply(rejected[shared:]):
         raise ValueError("chosen and rejected part before their last turn")
     return tuple(chosen[:shared]), completion(chosen[shared:]), completion(rejected[shared:])
@@ -420,7 +420,7 @@ def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
 
 
 def dialogue(text: str, name: str = "text") -> list[Message]:
-    r"""Turns of an HH dialogue.
+    r"""Parse an HH dialogue into messages.
 
     >>> dialogue("\n\nHuman: Hi\n\nAssistant: Hello!")
     [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hello!'}]
@@ -439,7 +439,7 @@ def dialogue(text: str, name: str = "text") -> list[Message]:
 
 
 def normal_prompt(text: str) -> str:
-    """A prompt without case, punctuation and runs of blanks: equal for copies of one prompt.
+    """Return a prompt without case, punctuation and repeated blanks; copies of one prompt become equal.
 
     >>> normal_prompt("How do I detail  a car?")
     'how do i detail a car'
@@ -448,14 +448,14 @@ def normal_prompt(text: str) -> str:
 
 
 def first_turn(prompt: Messages) -> str:
-    """The normalised first user turn: the key by which a data set is split and clustered."""
+    """Return the normalised first user turn, the key by which data are split and clustered."""
     return normal_prompt(next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"]))
 
 
 def without_prompts(
     pairs: Iterable[PreferencePair], prompts: Iterable[Messages]
 ) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """(kept, dropped): dropped are the pairs in which any user turn is one of the prompts' user turns."""
+    """Return (kept, dropped) pairs; a pair is dropped if one of its user turns is a user turn of the prompts."""
 
     def users(messages: Messages) -> set[str]:
         return {normal_prompt(turn["content"]) for turn in messages if turn["role"] == "user"}

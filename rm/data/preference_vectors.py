@@ -1,4 +1,4 @@
-"""Preference vectors: how much each named objective matters, checked by name and never by place alone."""
+"""Preference vectors: weights of named objectives, checked by name and not only by position."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Sampler = Callable[[int, torch.Generator], Float[Tensor, "N K"]]
 
 
 def parse_preference(text: str) -> dict[str, float]:
-    """`helpful=0.7,harmless=0.3` as a mapping.
+    """Parse `helpful=0.7,harmless=0.3` into a mapping.
 
     >>> parse_preference("helpful=0.7, harmless=0.3")
     {'helpful': 0.7, 'harmless': 0.3}
@@ -36,7 +36,7 @@ def parse_preference(text: str) -> dict[str, float]:
 
 
 def preference_vector(preference: Preference | None, objectives: Sequence[str]) -> np.ndarray:
-    """α [K] in the order of `objectives`: shares >= 0 that sum to 1; every objective is named, none is assumed.
+    """Return α [K] in the order of `objectives`: shares >= 0 that sum to 1; every objective must be named.
 
     >>> preference_vector({"harmless": 0.25, "helpful": 0.75}, ["helpful", "harmless"]).tolist()
     [0.75, 0.25]
@@ -57,12 +57,12 @@ def preference_vector(preference: Preference | None, objectives: Sequence[str]) 
 
 
 def preference_matrix(preferences: Sequence[Preference | None], objectives: Sequence[str]) -> np.ndarray:
-    """α [N, K], one row per request."""
+    """Return α [N, K], one row per request."""
     return np.stack([preference_vector(preference, objectives) for preference in preferences])
 
 
 def simplex_grid(objectives: int, steps: int) -> np.ndarray:
-    """All α [A, K] whose shares are multiples of 1/steps, in lexicographic order: the first objective's share ascends.
+    """Return all α [A, K] whose shares are multiples of 1/steps, in lexicographic order.
 
     A = C(steps + K - 1, K - 1): 11 for K = 2 in 10 steps, 21 for K = 3 in 5 steps.
 
@@ -75,13 +75,13 @@ def simplex_grid(objectives: int, steps: int) -> np.ndarray:
     return np.array([(*head, steps - sum(head)) for head in heads if sum(head) <= steps]) / steps
 
 
-# ---- how preferences are drawn in training, one per row ----
+# ---- samplers of training preferences, one per row ----
 
 
 def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Sampler:
-    """α ~ Dirichlet(a, ..., a), and with the chance `vertices` a single objective.
+    """Sample α ~ Dirichlet(a, ..., a), and with probability `vertices` a single objective (one-hot α).
 
-    PARM trains with a = 0.5 (arXiv:2505.06274); the share of vertices is ours: there α·l_i has one label only.
+    PARM trains with a = 0.5 (arXiv:2505.06274); the share of vertices is our addition: there α·l_i has one label only.
     """
     if not (concentration > 0 and math.isfinite(concentration) and 0 <= vertices <= 1):
         raise UsageError(f"concentration > 0 and vertices in [0, 1], got {concentration} and {vertices}")
@@ -96,7 +96,7 @@ def dirichlet(k: int, concentration: float = 0.5, vertices: float = 0.1) -> Samp
 
 
 def at_vertices(k: int) -> Sampler:
-    """One objective at a time."""
+    """Sample one-hot preferences uniformly."""
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:
         return torch.eye(k)[torch.randint(k, (n,), generator=generator)]
@@ -105,7 +105,7 @@ def at_vertices(k: int) -> Sampler:
 
 
 def on_grid(k: int, steps: int = 10) -> Sampler:
-    """A uniform draw from `simplex_grid`."""
+    """Sample uniformly from `simplex_grid`."""
     grid = torch.tensor(simplex_grid(k, steps), dtype=torch.float32)
 
     def draw(n: int, generator: torch.Generator) -> Float[Tensor, "N K"]:

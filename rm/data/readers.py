@@ -1,4 +1,4 @@
-"""Files and datasets as rows, each with the location where it stands."""
+"""Read files and datasets as rows with their locations."""
 
 import codecs
 import csv
@@ -16,12 +16,12 @@ from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import RepeatedKeyError, from_json_row
 
 RATIO, LEAST = 200, 64 << 20
-"""A gzip file may unpack to this multiple of its size, or to this many bytes."""
+"""A gzip file may unpack to this multiple of its size, or to this many bytes if that is more."""
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
 class Row(NamedTuple):
-    """One row as it was read, and where it stands. `error` says why there are no values."""
+    """One row and its location. `error` says why there are no values."""
 
     location: str
     values: Mapping[str, Any]
@@ -29,12 +29,12 @@ class Row(NamedTuple):
 
 
 def is_local(source: str) -> bool:
-    """Whether a source names a file or folder here rather than a dataset on the Hub."""
+    """Return whether a source is a local file or folder rather than a dataset on the Hub."""
     return os.path.exists(source) or source.removesuffix(".gz").endswith(SUFFIXES)
 
 
 def source_name(source: str) -> str:
-    """Return the last part of a path or Hub id without the suffixes of its file format; other dots belong to the name.
+    """Return the last part of a path or Hub id without the suffixes of its file format; other dots are kept.
 
     >>> source_name("scores/Llama-3.1-8B.jsonl.gz"), source_name("owner/scores:test")
     ('Llama-3.1-8B', 'test')
@@ -44,7 +44,7 @@ def source_name(source: str) -> str:
 
 
 def read_rows(source: str) -> Iterator[Row]:
-    """Rows of a JSONL, JSON or Parquet file (`.gz` too), or of a dataset: `folder-or-hub-id[@revision][:split]`."""
+    """Yield rows of a JSONL, JSON, Parquet or CSV file (`.gz` too) or dataset `folder-or-hub-id[@revision][:split]`."""
     if not is_local(source) or os.path.isdir(source):
         return _dataset_rows(source)
     if not os.path.exists(source):
@@ -76,7 +76,7 @@ def _content(path: str) -> bytes:
 
 def _jsonl_rows(path: str) -> Iterator[Row]:
     content = _content(path).removeprefix(codecs.BOM_UTF8)
-    for number, raw in enumerate(content.split(b"\n"), start=1):  # str.splitlines would also cut at U+2028
+    for number, raw in enumerate(content.split(b"\n"), start=1):  # str.splitlines would also split at U+2028
         if raw.strip():
             location = f"{path}:{number}"
             try:
@@ -110,7 +110,7 @@ def _json_rows(path: str) -> Iterator[Row]:
 
 
 def _columns(table: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the columns of a table that is written as an object of lists, else nothing: lists of rows are groups."""
+    """Return the columns of a table stored as an object of lists; empty if the lists are groups of rows."""
     columns = {name: value for name, value in table.items() if isinstance(value, list)}
     lengths = {len(column) for column in columns.values()}
     is_columnar = len(lengths) == 1 and "id" in columns and not all(isinstance(value, dict) for value in columns["id"])
@@ -144,15 +144,15 @@ def _parquet_rows(path: str) -> Iterator[Row]:
 
     try:
         rows = pq.ParquetFile(pa.BufferReader(_content(path))).read().to_pylist()
-    except (pa.ArrowException, *UNREADABLE) as error:  # a text in it may be no UTF-8
+    except (pa.ArrowException, *UNREADABLE) as error:  # a text column may be invalid UTF-8
         raise DataError(f"{path}: not a whole Parquet file ({error}); fetch it again") from error
     for number, values in enumerate(rows, start=1):
         yield Row(f"{path}: row {number}", without_padding(values))
 
 
 def without_padding(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of an Arrow table without the empty fields inside its columns: a table gives every message of a column,
-    and every tool call's arguments, the fields that any of them has."""
+    """Return a row of an Arrow table without null fields in nested values: Arrow adds the fields of any message or tool
+    call in a column to all of them."""
     return {name: _without_nulls(value) for name, value in values.items()}
 
 
@@ -170,7 +170,7 @@ def _dataset_rows(source: str) -> Iterator[Row]:
     try:
         dataset = load_dataset(name, split=split or None, revision=revision or None)
         note_data(source, next(iter(dataset.values()), None) if isinstance(dataset, dict) else dataset)
-    except Exception as error:  # the library has one error per transport and layout
+    except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
             f"no file and no dataset '{source}': {absent(name, error)}; give a .jsonl, .json or .parquet file, "
             "or hub-id[@revision][:split]"

@@ -1,4 +1,4 @@
-"""Rows that say how good a completion is by several objectives, beside rows that say which of two is better."""
+"""Load completions with scores by objective, together with preference pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from .pairs import OnBadRow, RowReport, collect, column, is_number, parse_exampl
 
 
 class ScoredCompletion(NamedTuple):
-    """A completion and its score by each objective that it was rated for, in the raters' units."""
+    """A completion and its score for each rated objective, in the raters' units."""
 
     id: str
     example: Example
@@ -16,7 +16,7 @@ class ScoredCompletion(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What data say of completions: alone, and against each other."""
+    """Preference pairs and scored completions of a data set."""
 
     pairs: list[PreferencePair]
     completions: list[ScoredCompletion]
@@ -25,9 +25,9 @@ class Judged(NamedTuple):
 def load_judged(
     sources: str | Sequence[str], objectives: Sequence[str], *, on_bad_row: OnBadRow = "refuse"
 ) -> tuple[Judged, RowReport]:
-    """Pairs as `load_pairs` reads them, and completions with scores, from the same or from other files.
+    """Load pairs like `load_pairs`, and scored completions, from the same or from different files.
 
-    A completion's scores are columns with the objectives' names (HelpSteer: prompt, response, helpfulness, ...) or one
+    A completion's scores are columns named after the objectives (HelpSteer: prompt, response, helpfulness, ...) or one
     column `scores` {objective: number}; a pair's are `scores_chosen` and `scores_rejected`. None is a missing score.
     """
     rows, report = collect(sources, _parser(objectives), on_bad_row, unique_ids=True)
@@ -58,7 +58,7 @@ def _parser(objectives: Sequence[str]) -> Callable[[Mapping[str, Any]], Judged]:
 
 
 def _scores(stated: Any, objectives: Sequence[str]) -> dict[str, float]:
-    """Those of the objectives that are stated."""
+    """Return the scores of those objectives that are present."""
     if stated is None:
         return {}
     if not isinstance(stated, Mapping):

@@ -1,4 +1,4 @@
-"""Training rows that are read, encoded and shuffled while training goes on, with a place to go on from exactly."""
+"""Streaming of training rows: read, encode and shuffle during training, and resume at the exact row."""
 
 import json
 import os
@@ -23,29 +23,29 @@ COUNTS = ("pairs", "over_length", "identical", "unlabelled")
 
 
 class StreamPosition(NamedTuple):
-    """Where a block of pairs begins."""
+    """Position at which a block of pairs begins."""
 
     epoch: int = 0
     source: int = 0
     inner: dict[str, Any] | None = None
-    """What `datasets` says of its place in the source; None is its beginning."""
+    """State of the `datasets` iterator in the source; None is the beginning."""
     row: int = 0
-    """Of the source."""
+    """Row number in the source."""
 
 
 class Block(NamedTuple):
-    """Number of rows given before a block's first."""
+    """Position of a block, and the number of rows yielded before it."""
 
     first: int
     place: StreamPosition
 
 
 class PairStream(IterableDataset):
-    """Rows of preference files, of any size, without end: epoch after epoch.
+    """Infinite stream of rows from preference files of any size, epoch after epoch.
 
-    `block` pairs at a time are read as `datasets` streams them, encoded, and given in an order that the seed, the epoch
-    and the block's beginning decide: so a shuffle reaches as far as a block, and `place_after` a number of rows is all
-    that it takes to give the same rows again. Sources are files, or `hub-id[@revision][:split]`.
+    Pairs are read with `datasets` streaming in blocks of `block`, encoded, and shuffled within the block by a generator
+    that is seeded with the seed, the epoch and the block's position. The state after any number of rows is therefore
+    small (`place_after`). Sources are files, or `hub-id[@revision][:split]`.
     """
 
     def __init__(
@@ -61,20 +61,21 @@ class PairStream(IterableDataset):
             raise UsageError(f"a block has at least one pair, got {block}")
         self.sources, self.encode, self.block, self.seed, self.on_bad_row = [*sources], encode, block, seed, on_bad_row
         self.report = RowReport()
-        """Of the rows that were read so far; one is read again in every epoch, and where a run goes on."""
+        """Report of the rows read so far; rows count again in every epoch and after resuming."""
         self.counts = dict.fromkeys(COUNTS, 0)
         self._rows = 0
         self._blocks = [Block(0, StreamPosition())]
         self._open: tuple[StreamPosition, Any, Iterator[Any]] | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """From the beginning, or from where it is to go on."""
+        """Yield rows from the beginning, or from the position that `go_on` set."""
         self._blocks = self._blocks[:1]
         first, position = self._blocks[0]
         skip = self._rows - first
         while True:
             pairs, after = self.read(position)
             rows = self._encoded(pairs)
+            # seeded by the position only, so that a resumed run shuffles the block that it was in as before
             draw = np.random.default_rng(
                 int(content_hash([self.seed, position.epoch, position.source, position.row]), 16)
             )
@@ -90,15 +91,15 @@ class PairStream(IterableDataset):
             self.counts[name] += getattr(encoding, name)
         return encoding.rows
 
-    # ---- where it stands ----
+    # ---- state ----
 
     def place_after(self, rows: int) -> dict[str, Any]:
-        """JSON-able: where to go on when that many rows, since the very beginning, were trained on."""
+        """Return the JSON-serializable state from which to resume after `rows` rows since the start of training."""
         block = next(block for block in reversed(self._blocks) if block.first <= rows)
         return {"rows": rows, "first": block.first, "place": block.place._asdict(), "of": self._made()}
 
     def go_on(self, state: Mapping[str, Any]) -> None:
-        """The next iteration begins there."""
+        """Set the state from which the next iteration starts."""
         if state["of"] != self._made():
             raise DataError(
                 f"the checkpoint's stream is of {state['of']} and this one of {self._made()}; resume with the sources, "
@@ -110,11 +111,11 @@ class PairStream(IterableDataset):
         return {"sources": self.sources, "seed": self.seed, "block": self.block}
 
     def save(self, folder: Path, rows: int) -> None:
-        """In a checkpoint."""
+        """Save the state after `rows` rows in a checkpoint folder."""
         (folder / FILE).write_text(json.dumps(self.place_after(rows)) + "\n", encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """From a checkpoint."""
+        """Load the state from a checkpoint folder."""
         try:
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -124,7 +125,7 @@ class PairStream(IterableDataset):
     # ---- reading ----
 
     def read(self, position: StreamPosition) -> tuple[list[PreferencePair], StreamPosition]:
-        """The pairs of the block that begins there, and where the next one begins: blocks do not span sources."""
+        """Return the pairs of the block at `position`, and the next block's position; blocks do not span sources."""
         source = self.sources[position.source]
         dataset, rows = self._at(position)
         number, rows_read = position.row, []
@@ -145,7 +146,7 @@ class PairStream(IterableDataset):
         return (rows_read, after) if rows_read else self.read(after)
 
     def _at(self, position: StreamPosition) -> tuple[Any, Iterator[Any]]:
-        """A source that was read up to there, and its next rows."""
+        """Return a source's dataset and an iterator over its rows from `position` on."""
         if self._open and self._open[0] == position:
             return self._open[1:]
         dataset = open_stream(self.sources[position.source])
@@ -157,17 +158,17 @@ class PairStream(IterableDataset):
 def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
     try:
         return [*islice(rows, number)]
-    except Exception as error:  # the library has one error per format
+    except Exception as error:  # the library raises a different error for each format
         raise DataError(f"{source}: damaged ({(str(error).splitlines() or [''])[0]}); mend or restore it") from error
 
 
 def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A stream gives every row every column that the first rows have: what a row lacks is None."""
+    """Return the row without None values: streaming adds the columns of the first rows to every row."""
     return {name: item for name, item in without_padding(values).items() if item is not None}
 
 
 def open_stream(source: str) -> Any:
-    """Rows of one source as `datasets` streams them."""
+    """Open one source as a streaming dataset."""
     from datasets import load_dataset
 
     suffix = Path(source.removesuffix(".gz")).suffix
@@ -183,7 +184,7 @@ def open_stream(source: str) -> Any:
         return dataset
     except UsageError:
         raise
-    except Exception as error:  # the library has one error per transport and layout
+    except Exception as error:  # the library raises a different error for each transport and layout
         raise UsageError(
             f"'{source}' cannot be streamed: {absent(source, error)}; give a .jsonl, "
             ".parquet or .csv file, or hub-id[@revision][:split]"

@@ -1,4 +1,4 @@
-"""How much a completion repeats itself, and how varied completions are together."""
+"""Repetition within a completion, and diversity of a set of completions."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -7,7 +7,7 @@ Ngram = tuple[Hashable, ...]
 
 
 def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
-    """The share of n-grams that the completion has said before, in [0, 1); NaN for fewer than n tokens.
+    """Return the share of n-grams that occurred before in the completion, in [0, 1); NaN for fewer than n tokens.
 
     seq-rep-n = 1 - |different n-grams| / |n-grams|                 Welleck et al. 2019, arXiv:1908.04319
 
@@ -18,10 +18,10 @@ def repetition(tokens: Sequence[Hashable], n: int = 3) -> float:
 
 
 def distinct(completions: Sequence[Sequence[Hashable]], n: int = 1) -> float:
-    """|different n-grams| / |n-grams| of all completions together, in (0, 1]; NaN where none has n tokens.
+    """Return |distinct n-grams| / |n-grams| over all completions, in (0, 1]; NaN if none has n tokens.
 
-    distinct-n of Li et al. 2016, arXiv:1510.03055. It falls as the text grows: compare equal numbers of completions of
-    like length.
+    distinct-n of Li et al. 2016, arXiv:1510.03055. It decreases with text length: compare equal numbers of completions
+    of similar length.
     """
     return _different([gram for completion in completions for gram in _ngrams(completion, n)])
 

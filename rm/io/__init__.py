@@ -1,1 +1,1 @@
-"""Files: checked JSON, TOML and YAML, checksums, full disks, escaping, Markdown tables."""
+"""File input and output: checked JSON, TOML and YAML, checksums, full disks, escaping, Markdown tables."""

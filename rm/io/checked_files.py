@@ -1,4 +1,4 @@
-"""JSON, TOML and YAML from outside: what cannot be read is a `ValueError`, however it is wrong."""
+"""Parse JSON, TOML and YAML from untrusted files: every failure is a `ValueError`."""
 
 import json
 import re
@@ -7,18 +7,18 @@ from typing import Any
 
 
 class RepeatedKeyError(ValueError):
-    """A JSON object names a key twice: of its values a parser would silently keep the last."""
+    """A JSON object with a duplicate key: a parser would silently keep only its last value."""
 
 
 BRACKET = re.compile(r"[\[\]{}]")
 DEPTH = 200
-"""Brackets in brackets of a YAML document; Python's own limit on JSON is of the same order."""
+"""Maximum nesting depth of a YAML document; Python's limit for JSON is of the same order."""
 LARGEST = 100_000
-"""Values of a YAML document, with those that are in several places counted in each."""
+"""Maximum number of values of a YAML document; aliased values count once per use."""
 
 
 def from_json(text: str | bytes) -> Any:
-    """A JSON value; a `ValueError` says what is wrong.
+    """Parse a JSON value; raise `ValueError` if it is invalid.
 
     >>> from_json("[" * 100_000)
     Traceback (most recent call last):
@@ -31,7 +31,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 def from_json_row(text: str) -> Any:
-    """A JSON value none of whose objects names a key twice; a `ValueError` says what is wrong.
+    """Parse a JSON value; raise `ValueError` if it is invalid or one of its objects has a duplicate key.
 
     >>> from_json_row('{"prompt": "a", "prompt": "b"}')
     Traceback (most recent call last):
@@ -53,7 +53,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """A TOML document; a `ValueError` says what is wrong."""
+    """Parse a TOML document; raise `ValueError` if it is invalid."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -61,9 +61,9 @@ def from_toml(text: str) -> dict[str, Any]:
 
 
 def from_yaml(text: str) -> Any:
-    """A YAML document of plain values; a `ValueError` says what is wrong.
+    """Parse a YAML document of plain values; raise `ValueError` if it is invalid.
 
-    Values that are in several places by an alias are counted in each: nine lines can name a billion of them.
+    Aliased values count once per use: nine lines can refer to a billion values.
 
     >>> from_yaml("a: [1, 2]")
     {'a': [1, 2]}
@@ -84,12 +84,12 @@ def from_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from error
     except RecursionError:
         raise ValueError("its brackets are nested too deeply") from None
-    except (ArithmeticError, TypeError, AttributeError, LookupError) as error:  # a date or number that is none
+    except (ArithmeticError, TypeError, AttributeError, LookupError) as error:  # an invalid date or number
         raise ValueError(f"a value that does not exist ({error})") from error
 
 
 def _check_depth(text: str) -> None:
-    """PyYAML takes the square of the number of open brackets, before it finds them too many."""
+    """Limit the nesting depth before PyYAML parses, whose time is quadratic in the number of open brackets."""
     depth = 0
     for bracket in BRACKET.finditer(text):
         depth += 1 if bracket[0] in "[{" else -1
@@ -98,9 +98,9 @@ def _check_depth(text: str) -> None:
 
 
 def _size(node: Any, known: dict[int, float]) -> float:
-    """Values below a node, each as often as it is named; infinite where one holds itself."""
+    """Return the number of values below a node, counted once per use; infinite for a node that contains itself."""
     if id(node) not in known:
-        known[id(node)] = float("inf")  # as long as it is being counted
+        known[id(node)] = float("inf")  # while it is being counted, so that cycles are infinite
         below = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
         known[id(node)] = 1 + sum(_size(child, known) for child in below) if isinstance(node.value, list) else 1
     return known[id(node)]

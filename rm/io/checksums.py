@@ -1,4 +1,4 @@
-"""The SHA-256 of files beside their sizes: what tells a file that was cut off or has changed from a whole one."""
+"""SHA-256 checksums and sizes of files, to detect truncated or changed files."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ PIECE = 1 << 20
 
 
 def sha256(path: Path, *, settle: bool = False) -> str:
-    """SHA-256 in hex, read piece by piece; with `settle` the file is forced to the disk first."""
+    """Compute the SHA-256 in hexadecimal digits, in chunks; with `settle` the file is flushed to disk first."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         if settle:
@@ -24,7 +24,7 @@ def sha256(path: Path, *, settle: bool = False) -> str:
 
 
 def write_sums(folder: Path, files: Iterable[Path], path: Path) -> None:
-    """Size and SHA-256 of each file, by its place in the folder; in one step, when all of them are on the disk."""
+    """Write size and SHA-256 of each file by its relative path; atomically, after all files are flushed to disk."""
     sums = {
         file.relative_to(folder).as_posix(): {"bytes": file.stat().st_size, "sha256": sha256(file, settle=True)}
         for file in sorted(files)
@@ -35,7 +35,7 @@ def write_sums(folder: Path, files: Iterable[Path], path: Path) -> None:
 
 
 def read_sums(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The same back; a ValueError if it is no such file."""
+    """Read a file of checksums; raise `ValueError` if it is invalid."""
     try:
         return {
             str(name): {"bytes": int(entry["bytes"]), "sha256": str(entry["sha256"])}
@@ -46,7 +46,7 @@ def read_sums(path: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def fault_of(folder: Path, sums: Mapping[str, Mapping[str, Any]], *, hashed: bool = True) -> str | None:
-    """What is wrong with the first file that is not as it was written; None if all are. Sizes come first."""
+    """Return what is wrong with the first file that has changed, or None; all sizes are compared before any hash."""
     for name, stored in sums.items():
         try:
             size = (folder / name).stat().st_size

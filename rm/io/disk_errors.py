@@ -1,4 +1,4 @@
-"""A disk without room for what is written: known by its errors, of any library, and reported in one sentence."""
+"""Errors of full disks and quotas: recognised for several libraries, and reported in one sentence."""
 
 import errno
 import re
@@ -16,11 +16,11 @@ WORDS = re.compile(
     rf"\bcode: ({errno.ENOSPC}|{errno.EDQUOT}|{errno.EFBIG})\b",
     re.IGNORECASE,
 )
-"""How PyArrow, safetensors and torch say it; torch does not say why its writer failed."""
+"""Messages of PyArrow, safetensors and torch; torch does not state why its writer failed."""
 
 
 def told_full(error: BaseException) -> str | None:
-    """Why there was no room, if that is what an error or one of its causes says."""
+    """Return why there was no space, if an error or one of its causes is about that; else None."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -34,7 +34,7 @@ def told_full(error: BaseException) -> str | None:
 
 
 def file_of(error: BaseException) -> str | None:
-    """The file that an error or one of its causes names."""
+    """Return the file that an error or one of its causes names."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -46,7 +46,7 @@ def file_of(error: BaseException) -> str | None:
 
 
 def no_room(path: Path, reason: str) -> str:
-    """One sentence about a file or folder that did not fit: why, how much room there is, and the way out.
+    """Return a sentence about a file or folder that did not fit: the reason, the free space, and the remedy.
 
     Sizes are in bytes, with decimal prefixes.
     """
@@ -57,7 +57,7 @@ def no_room(path: Path, reason: str) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes as people read them.
+    """Format a number of bytes with a decimal prefix.
 
     >>> size(999), size(65_400_000_000)
     ('999 B', '65.4 GB')

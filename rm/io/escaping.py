@@ -1,7 +1,7 @@
-"""Escaping of untrusted texts: to a terminal, a spreadsheet, a page of Markdown, a manifest.
+"""Escaping of untrusted texts for terminals, spreadsheets, Markdown and manifests.
 
-Names of models and subsets, prompts, completions and messages of errors come from files and models, and each place has
-characters that would be taken for more than text.
+Names of models and subsets, prompts, completions and error messages come from files and models, and each output has
+characters with a special meaning.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What moves a cursor, colours, hides or turns round; tabs and line ends are left."""
+"""Characters that move the cursor, set colours, hide or reverse text; tabs and line ends are kept."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 SCRIPTED = re.compile(r"\](?=[(:]\s*<?\s*(?:javascript|vbscript|data)\s*:)", re.IGNORECASE)
 SECRET = re.compile(
@@ -22,7 +22,7 @@ HIDDEN = "***"
 
 
 def terminal(text: str) -> str:
-    r"""Without what a terminal would obey; line ends stay.
+    r"""Replace control characters that a terminal would execute; line ends are kept.
 
     >>> terminal("\x1b[31mred\x1b[0m\n\u202etxt")
     '�[31mred�[0m\n�txt'
@@ -31,7 +31,7 @@ def terminal(text: str) -> str:
 
 
 def terminal_json(text: str) -> str:
-    r"""JSON of one line, whose values stay what they are: such characters are written as escapes.
+    r"""Escape control characters in a line of JSON, so that its values stay the same.
 
     >>> terminal_json('["\x9b31m"]')
     '["\\u009b31m"]'
@@ -40,7 +40,7 @@ def terminal_json(text: str) -> str:
 
 
 def harmless(value: Any) -> Any:
-    """A cell that no spreadsheet calculates; numbers stay numbers.
+    """Return a cell that no spreadsheet evaluates as a formula; numbers are unchanged.
 
     >>> harmless("=1+1"), harmless(" @SUM(A1)"), harmless("a = b"), harmless(-1.5)
     ("'=1+1", "' @SUM(A1)", 'a = b', -1.5)
@@ -51,7 +51,7 @@ def harmless(value: Any) -> Any:
 
 
 def inert(text: str) -> str:
-    """One line of Markdown without HTML, images and links that run something; other marks stay.
+    """Return one line of Markdown without HTML, images and script links; other markup is kept.
 
     >>> inert("a <b>x</b> ![p](http://x) [c](javascript:f) p < 0.05")
     'a &lt;b>x&lt;/b> !\\\\[p](http://x) [c\\\\](javascript:f) p < 0.05'
@@ -61,7 +61,7 @@ def inert(text: str) -> str:
 
 
 def redacted(words: Sequence[str]) -> list[str]:
-    """The words of a command without tokens, keys and passwords.
+    """Return the words of a command with tokens, keys and passwords replaced by asterisks.
 
     >>> redacted(["serve", "--token", "abc", "--max_tokens", "9", "--judge", "j(api_key=xyz, n=1)", "http://u:p@h/"])
     ['serve', '--token', '***', '--max_tokens', '9', '--judge', 'j(api_key=***, n=1)', 'http://***@h/']

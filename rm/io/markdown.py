@@ -1,4 +1,4 @@
-"""Tables for reports in Markdown."""
+"""Markdown tables for reports."""
 
 from collections.abc import Container, Sequence
 
@@ -6,9 +6,9 @@ from .escaping import inert
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]], *, right: Container[str] | None = None) -> str:
-    r"""A Markdown table; bars in cells are escaped, line ends in them are blanks, HTML and images are text.
+    r"""Return a Markdown table; bars in cells are escaped, line ends become blanks, HTML and images become text.
 
-    `right` names the columns that are set to the right, as numbers are; without it all but the first.
+    `right` names the right-aligned columns, such as numbers; by default all but the first.
 
     >>> print(table(["model", "score"], [["a|b", "1"]]))
     | model | score |

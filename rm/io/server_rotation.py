@@ -1,4 +1,4 @@
-"""Several servers of one thing: whose turn it is, and who is left alone after a failure, and for how long."""
+"""Rotation of requests over several equivalent servers, with growing pauses after failures."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -10,10 +10,10 @@ from ..errors import UsageError
 
 @dataclass
 class Rotation:
-    """Round robin over the servers 0 ... number - 1 that are up; times are seconds of any one clock.
+    """Round robin over the available servers 0 ... number - 1; times are seconds of any one clock.
 
-    After its kth failure in a row a server rests for min(longest, first 2^(k-1)), or for as long as it asked for if
-    that is longer. Requests that were on their way together when it failed count as one failure.
+    After its kth consecutive failure a server pauses for min(longest, first 2^(k-1)), or for as long as it requested if
+    that is longer. Failures of requests that were in flight at the same time count as one.
 
     >>> turns = Rotation(3, first=1.0)
     >>> [turns.choose(0.0) for _ in range(4)]
@@ -25,11 +25,11 @@ class Rotation:
 
     number: int
     first: float = 0.5
-    """Seconds; 0 rests only where a server asks for it."""
+    """Seconds; 0 pauses only if a server requests it."""
     longest: float = 60.0
     rests: list["Rest"] = field(init=False, repr=False)
     turn: int = field(default=0, init=False)
-    """Whose turn is next."""
+    """Index of the next server."""
 
     def __post_init__(self):
         if self.number < 1:
@@ -37,12 +37,12 @@ class Rotation:
         self.rests = [Rest() for _ in range(self.number)]
 
     def up(self, now: float, but: Collection[int] = ()) -> list[int]:
-        """Servers that may be asked, in the order of their turns; without those in `but`."""
+        """Return the available servers in the order of their turns, without those in `but`."""
         order = [(self.turn + step) % self.number for step in range(self.number)]
         return [index for index in order if index not in but and self.rests[index].until <= now]
 
     def choose(self, now: float, but: Collection[int] = ()) -> int:
-        """The next that is up and not in `but`; where none is, the one whose rest ends first, of the others if any."""
+        """Return the next available server not in `but`, or the one whose pause ends first."""
         available = self.up(now, but)
         others = [index for index in range(self.number) if index not in but] or range(self.number)
         chosen = available[0] if available else min(others, key=lambda index: self.rests[index].until)
@@ -50,11 +50,11 @@ class Rotation:
         return chosen
 
     def wait(self, now: float) -> float:
-        """Seconds until one of them is up."""
+        """Return the seconds until a server is available."""
         return max(0.0, min(rest.until for rest in self.rests) - now)
 
     def failed(self, index: int, now: float, *, asked: float = 0.0, since: float = math.inf) -> None:
-        """A request failed that was sent at `since`; the server `asked` to be left alone for that many seconds."""
+        """Record the failure of a request sent at `since`; the server may have `asked` for a pause in seconds."""
         rest = self.rests[index]
         if since >= rest.last:
             rest.failures, rest.last = rest.failures + 1, now
@@ -62,24 +62,24 @@ class Rotation:
         rest.until = max(rest.until, now + asked)
 
     def worked(self, index: int) -> None:
-        """A request brought its completion."""
+        """Record a successful request."""
         self.rests[index] = Rest()
 
 
 @dataclass
 class Rest:
-    """What is known of one server."""
+    """Failures and pause of one server."""
 
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     last: float = -math.inf
-    """When the last of them was told."""
+    """Time at which the last of them was reported."""
     until: float = -math.inf
-    """When it may be asked again."""
+    """End of the pause."""
 
 
 def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, ...]:
-    """One address, or several as a list or as `[first, second]`.
+    """Return one address as a tuple, or several given as a list or as `[first, second]`.
 
     >>> addresses("[http://a:1/v1, http://b:2/v1]"), addresses(["http://a:1"])
     (('http://a:1/v1', 'http://b:2/v1'), ('http://a:1',))
@@ -94,7 +94,7 @@ def addresses(text: str | Sequence[str], what: str = "base_url") -> tuple[str, .
 
 
 def check_address(text: str, what: str = "base_url", *, such_as: str = "http://127.0.0.1:8000", key: str = "") -> None:
-    """Refuse what is no http address, and one with a secret in it, which belongs into the environment variable `key`.
+    """Raise `UsageError` unless it is an http address without secrets, which belong in the environment as `key`.
 
     >>> check_address("127.0.0.1:8000", "--servers")
     Traceback (most recent call last):

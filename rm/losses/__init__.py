@@ -1,1 +1,1 @@
-"""One file per loss; each file exports one factory with the file's name."""
+"""Loss functions of reward models, one module per loss, each with a factory of the module's name."""

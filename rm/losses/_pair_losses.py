@@ -1,4 +1,4 @@
-"""Pair losses that ask for more than rewards and labels, or that learn something themselves."""
+"""Pair losses with additional inputs (margins, lengths, another model's gaps) or learned parameters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from ..types import PreferencePair
 
 LEARNT = "pair_loss.safetensors"
 OTHER = "other"
-"""The gap of a pair that a loss reads beside the reward model's own: that of another reward model, which stands."""
+"""Key of the reward gap of another, frozen reward model in a pair's `gaps`."""
 
 
 def learnt(losses: Sequence[Any]) -> nn.ModuleDict:
-    """The losses that learn, by their places: modules with a `learning_rate`, and `fit(longer)` before training."""
+    """Return the losses with learned parameters by index: modules with a `learning_rate` and `fit(longer)`."""
     modules = {str(index): loss for index, loss in enumerate(losses) if isinstance(loss, nn.Module)}
     for loss in modules.values():
         if not (hasattr(loss, "learning_rate") and hasattr(loss, "fit")):
@@ -30,7 +30,7 @@ def learnt(losses: Sequence[Any]) -> nn.ModuleDict:
 
 
 def fit_to(loss: Any, longer: Sequence[float]) -> None:
-    """Show a loss that learns how many tokens longer the chosen completions are."""
+    """Fit a loss with learned parameters to the length differences of the training pairs, in tokens."""
     if isinstance(loss, nn.Module) and len(longer):
         loss.fit(torch.tensor(longer, dtype=torch.float32))  # pyright: ignore[reportCallIssue]
 
@@ -44,9 +44,9 @@ def pair_values(
     longer: Float[Tensor, " B"],
     other: Float[Tensor, " B"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """Of every pair; a loss that `reads_length` gets how many tokens `longer` the chosen completion is.
+    """Compute the loss of every pair; `longer` is by how many tokens the chosen completion is longer.
 
-    One that `reads_other` gets by how much an `other` reward model puts the chosen completion higher.
+    A loss gets `longer` if it `reads_length`, and if it `reads_other`, the gaps of another reward model in `other`.
     """
     if getattr(loss, "reads_other", False):
         return loss(chosen, rejected, wins, margin, other=other)
@@ -56,7 +56,7 @@ def pair_values(
 
 
 def check_margins(loss: Any, margins: Sequence[float], what: str) -> None:
-    """Refuse pairs that do not say by how much the chosen completion is better to a loss that `needs_margin`."""
+    """Raise `DataError` if the loss `needs_margin` and some pairs have none."""
     absent = int(np.isnan(margins).sum()) if getattr(loss, "needs_margin", False) else 0
     if absent:
         raise DataError(
@@ -66,7 +66,7 @@ def check_margins(loss: Any, margins: Sequence[float], what: str) -> None:
 
 
 def with_other_gaps(loss: Any, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
-    """The pairs with the gaps of the reward model that a loss names in `other`, rated once; else as they are."""
+    """Return the pairs with reward gaps of the model that a loss names in `other`, computed once; else unchanged."""
     source = getattr(loss, "other", None)
     if source is None or not pairs:
         return list(pairs)
@@ -79,7 +79,7 @@ def with_other_gaps(loss: Any, pairs: Sequence[PreferencePair], **options: Any) 
 
 
 def check_other(loss: Any, gaps: Sequence[float]) -> None:
-    """Refuse pairs without another model's gap to a loss that `reads_other`."""
+    """Raise `DataError` if the loss `reads_other` and some pairs have no gap of another model."""
     absent = int(np.isnan(gaps).sum()) if getattr(loss, "reads_other", False) else 0
     if absent:
         raise DataError(
@@ -89,7 +89,7 @@ def check_other(loss: Any, gaps: Sequence[float]) -> None:
 
 
 def save_losses(modules: nn.ModuleDict, folder: Path) -> None:
-    """What losses learn, in a checkpoint."""
+    """Save the learned parameters of losses in a checkpoint."""
     if modules:
         save_file(
             {name: tensor.detach().cpu().clone() for name, tensor in modules.state_dict().items()}, folder / LEARNT
@@ -97,6 +97,6 @@ def save_losses(modules: nn.ModuleDict, folder: Path) -> None:
 
 
 def load_losses(modules: nn.ModuleDict, folder: Path) -> None:
-    """The same back."""
+    """Load the learned parameters of losses from a checkpoint."""
     if modules:
         modules.load_state_dict(load_file(folder / LEARNT))

@@ -1,4 +1,4 @@
-"""Pair losses beside another reward model, which stands and whose gaps they read."""
+"""Pair losses relative to another, frozen reward model, whose gaps they read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ OfGaps = Callable[[Tensor, Tensor, Labels, Labels], Tensor]
 
 @dataclass(frozen=True)
 class BesideAnother:
-    """`of_gaps` of both models' gaps + c (r_w + r_l)², c = `center`; no gradient reaches the other model's."""
+    """`of_gaps` of both models' gaps + c (r_w + r_l)², c = `center`; no gradient flows into the other model's."""
 
     reads_other: ClassVar[bool] = True
-    """Whether it gets another reward model's gaps."""
+    """Whether the loss gets another reward model's gaps."""
     of_gaps: OfGaps
     other: str | None
-    """That model's folder; None where the pairs have its gaps."""
+    """Folder of that model; None if the pairs have its gaps."""
     center: float = 0.0
 
     def __call__(
@@ -34,7 +34,7 @@ class BesideAnother:
         *,
         other: Float[Tensor, " B"],
     ) -> Float[Tensor, " B"]:
-        """Nats per pair, not reduced."""
+        """Return nats per pair, not reduced."""
         value = self.of_gaps(chosen - rejected, other.detach(), wins, margin)
         return value + self.center * (chosen + rejected) ** 2 if self.center else value
 
@@ -42,5 +42,5 @@ class BesideAnother:
 def of_gap(
     gap: Float[Tensor, " B"], wins: Float[Tensor, " B"] | None, margin: Float[Tensor, " B"] | None
 ) -> Float[Tensor, " B"]:
-    """`bradley_terry` of a gap that is no difference of two rewards."""
+    """Apply `bradley_terry` to a gap that is not the difference of two rewards."""
     return bradley_terry()(gap, gap.new_zeros(()).expand_as(gap), wins, margin)

@@ -1,4 +1,4 @@
-"""Squared error of predicted attribute scores: rewards in the units of those who rated the completions."""
+"""Squared error of predicted attribute scores, in the units of the raters."""
 
 from collections.abc import Callable
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def attribute_regression() -> Callable[[Float[Tensor, "N K"], Float[Tensor, "N K"]], Float[Tensor, "N K"]]:
-    """l = (r_k - s_k)² of every completion and objective, NaN where s_k is; the caller reduces over those that are not.
+    """l = (r_k - s_k)² of every completion and objective, NaN where s_k is NaN; the caller reduces over the others.
 
     Multi-attribute regression as in HelpSteer2, Wang et al. 2024 (arXiv:2406.08673), and in the first stage of ArmoRM,
-    Wang et al. 2024 (arXiv:2406.12845). Scores keep their own units; theirs are 0 to 4 and [0, 1].
+    Wang et al. 2024 (arXiv:2406.12845). Scores keep their own units; those of the papers are 0 to 4 and [0, 1].
     """
 
     def loss(rewards: Float[Tensor, "N K"], scores: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:

@@ -1,4 +1,4 @@
-"""Bradley-Terry: the chance that one completion is preferred is the logistic of the rewards' difference."""
+"""Bradley-Terry: the probability that a completion is preferred is the logistic function of the reward difference."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from ..errors import UsageError
 
 @runtime_checkable
 class PairLoss(Protocol):
-    """A loss per pair [B], in nats, from the rewards of both completions."""
+    """Interface of a loss per pair [B], in nats, computed from the rewards of both completions."""
 
     def __call__(
         self,
@@ -22,12 +22,12 @@ class PairLoss(Protocol):
         wins: Float[Tensor, " B"] | None = None,
         margin: Float[Tensor, " B"] | None = None,
     ) -> Float[Tensor, " B"]:
-        """Not reduced: the caller takes the mean."""
+        """Return losses without reduction: the caller takes the mean."""
         ...
 
 
 def bradley_terry(center: float = 0.0) -> PairLoss:
-    """The negative log-likelihood of the preferences, in nats; the caller reduces.
+    """Negative log-likelihood of the preferences, in nats; the caller reduces.
 
     l = -p log σ(Δ - m) - (1 - p) log σ(-Δ - m) + c (r_w + r_l)²,   Δ = r_w - r_l
 
@@ -55,7 +55,7 @@ def bradley_terry(center: float = 0.0) -> PairLoss:
 
 
 def relabelled(of_pair: PairLoss, label: Callable[[Tensor], Tensor]) -> PairLoss:
-    """The same loss at p' = `label`(p) instead of p = `wins`, by default 1."""
+    """Return the same loss at p' = `label`(p) instead of p = `wins`, by default 1."""
 
     def loss(
         chosen: Float[Tensor, " B"],

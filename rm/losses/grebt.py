@@ -1,4 +1,4 @@
-"""R2M's loss: Bradley-Terry between a group's extremes, and the entropy of the group's standardised rewards."""
+"""GREBT, R2M's loss: Bradley-Terry between a group's extremes, and the entropy of its standardised rewards."""
 
 import math
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -10,21 +10,21 @@ from torch import Tensor
 from .bradley_terry import bradley_terry
 
 SPREADS = ("full", "stopgrad")
-FLAT = 1e-8  # below this standard deviation all rewards of a group count as equal
+FLAT = 1e-8  # standard deviation below which all rewards of a group count as equal
 
 
 class Pairs(NamedTuple):
-    """Two completions of every group, and how surely the first is better."""
+    """Two completions of every group, and the probability that the first is better."""
 
     best: Int[Tensor, " G"]
-    """Their columns."""
+    """Columns of the completions."""
     worst: Int[Tensor, " G"]
     wins: Float[Tensor, " G"]
-    """P(best is better) in [0, 1]; NaN: the group has no pair."""
+    """P(best is better) in [0, 1]; NaN if the group has no pair."""
 
 
 class GroupLosses(NamedTuple):
-    """In nats for every group; NaN where the group has none."""
+    """Losses of every group in nats; NaN if the group has none."""
 
     loss: Float[Tensor, " G"]
     pair: Float[Tensor, " G"]
@@ -33,17 +33,17 @@ class GroupLosses(NamedTuple):
 
 @runtime_checkable
 class GroupLoss(Protocol):
-    """Rewards of groups of R completions, NaN where one is missing, and a pair of each -> losses, not reduced."""
+    """Interface of a loss from rewards of groups of R completions (NaN if missing) and a pair of each, not reduced."""
 
     def __call__(self, rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
-        """The caller takes the mean over the groups that have a loss."""
+        """Return losses; the caller takes the mean over groups that have one."""
         ...
 
 
 def omega(step: int, steps: int, floor: float) -> float:
-    """ω(t) = max(½ cos(π t / T) + ½, Ω): from 1 down to the floor, where it stays after T as well.
+    """ω(t) = max(½ cos(π t / T) + ½, Ω): from 1 down to the floor, which it keeps after T.
 
-    The share of the reward token itself, beside what it read       R2M: Huang et al. 2026, arXiv:2601.22664, eq. 4
+    Weight of the reward token relative to the attention's output   R2M: Huang et al. 2026, arXiv:2601.22664, eq. 4
     """
     if not (step >= 0 and steps >= 1 and 0 <= floor <= 1):
         raise ValueError(f"omega: step >= 0, steps >= 1 and floor in [0, 1]; got {step}, {steps}, {floor}")
@@ -51,7 +51,7 @@ def omega(step: int, steps: int, floor: float) -> float:
 
 
 def extremes(scores: Float[Tensor, "G R"]) -> Pairs:
-    """The highest and the lowest of every group, for certain; no pair where all are equal or fewer than two known."""
+    """Return the best and worst of every group with p = 1; no pair if all are equal or fewer than two are known."""
     unknown = scores.isnan()
     best = scores.masked_fill(unknown, -torch.inf).argmax(1)
     worst = scores.masked_fill(unknown, torch.inf).argmin(1)
@@ -64,12 +64,12 @@ def group_entropy(rewards: Float[Tensor, "G R"], *, spread: str = "full", epsilo
     """H = -Σ_j p_j log p_j,  p = softmax_j((r_j - mean) / (std + ε)), over the rewards that are not NaN, in nats
 
     R2M's group reward entropy, arXiv:2601.22664, eq. 6; std² = Σ_j (r_j - mean)² / R as in its appendix A.2. ε is ours.
-    NaN where all rewards are equal or fewer than two are known. To minimise it asks for one winner far above a tie:
+    NaN if all rewards are equal or fewer than two are known. Minimising it favours one winner far above ties:
 
-    - r -> a r + b with a > 0 changes nothing (but for ε). So with `spread` "full", as published, the gradient is
-      orthogonal to r - mean and never widens the spread; with "stopgrad", where std is a constant, a step does.
-    - Of eight completions it lies in [1.061 (one winner), 1.974 (one loser)], not in [0, log 8].
-    - Of two completions it is 0.3653, whatever they earned.
+    - r -> a r + b with a > 0 changes nothing (except for ε). With `spread` "full", as published, the gradient is
+      therefore orthogonal to r - mean and never widens the spread; with "stopgrad", where std is constant, it does.
+    - For eight completions it lies in [1.061 (one winner), 1.974 (one loser)], not in [0, log 8].
+    - For two completions it is 0.3653, whatever their rewards.
     """
     if spread not in SPREADS:
         raise ValueError(f"group_entropy: spread is one of {', '.join(SPREADS)}, got {spread!r}")
@@ -92,8 +92,8 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
     L_BT = -p log σ(Δ) - (1 - p) log σ(-Δ),   Δ = r_best - r_worst,   p = P(best is better), published with p = 1
     L_GRE = `group_entropy`
 
-    A group without a pair has no loss unless α = 1. Unless α = 0, neither has one whose rewards are all equal or of
-    which fewer than three are known, as the entropy then says nothing; groups have to be of three completions or more.
+    A group without a pair has no loss unless α = 1. Unless α = 0, the same holds for groups with equal rewards or with
+    fewer than three known ones, for which the entropy is constant; groups need at least three completions.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"grebt: alpha is a share in [0, 1], got {alpha}")

@@ -1,4 +1,4 @@
-"""Bradley-Terry beside a term that explains preferences by length, learnt with the rewards and left out of scores."""
+"""Bradley-Terry with a learned length term that absorbs preferences for length and is left out of scores."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ class LengthControlled(nn.Module):
     """See `length_controlled`; `weight` is a and `scale` is s."""
 
     reads_length: ClassVar[bool] = True
-    """Whether it gets how many tokens longer the chosen completion is."""
+    """Whether the loss gets by how many tokens the chosen completion is longer."""
 
     def __init__(self, center: float, learning_rate: float):
         super().__init__()
@@ -23,13 +23,13 @@ class LengthControlled(nn.Module):
         self.register_buffer("scale", torch.ones(()))
 
     def fit(self, longer: Float[Tensor, " B"]) -> None:
-        """s: the root mean square of the training pairs' differences of length, 1 where all are 0."""
+        """Set s to the root mean square of the training pairs' length differences, or 1 if all are 0."""
         self.scale = longer.float().square().mean().sqrt()
         if not self.scale > 0:
             self.scale = torch.ones(())
 
     def term(self, longer: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-        """φ [B], in units of reward."""
+        """Return φ [B], in units of reward."""
         return self.weight * torch.tanh(longer.to(self.weight.dtype) / self.scale)
 
     def forward(
@@ -41,7 +41,7 @@ class LengthControlled(nn.Module):
         *,
         longer: Float[Tensor, " B"],
     ) -> Float[Tensor, " B"]:
-        """Nats per pair, not reduced; `longer` is d, in tokens."""
+        """Return nats per pair, not reduced; `longer` is d, in tokens."""
         half = self.term(longer) / 2
         return self.of_pair(chosen + half, rejected - half, wins, margin)
 
@@ -50,12 +50,12 @@ def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> Lengt
     """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen completion - those of the
     rejected
 
-    The length term of length-controlled AlpacaEval, Dubois et al. 2024 (arXiv:2404.04475), in the training of a
-    reward as ODIN's length head is (Chen et al. 2024, arXiv:2402.07319): what length explains is left to φ, and a score
-    is r alone. s is the root mean square of d over the training pairs, about 0 because chosen comes first (theirs: the
-    standard deviation). a starts at 0 and has its own `learning_rate`, larger than the network's, so that it learns
-    length first; nothing else decides whether φ or r learns it, and what good completions gain by being longer goes
-    too.
+    The length term of length-controlled AlpacaEval, Dubois et al. 2024 (arXiv:2404.04475), used in reward training like
+    ODIN's length head (Chen et al. 2024, arXiv:2402.07319): φ absorbs what length explains, and the score is r alone. s
+    is the root mean square of d over the training pairs, about 0 because chosen comes first (in the paper: the standard
+    deviation). a starts at 0 and has its own `learning_rate`, larger than the network's, so that it is fitted first;
+    nothing else determines whether φ or r learns a length effect, and real advantages of longer completions are removed
+    as well.
     """
     if center < 0 or not learning_rate > 0:
         raise UsageError(f"center is a weight >= 0 and learning_rate is above 0, got {center} and {learning_rate}")

@@ -1,4 +1,4 @@
-"""Bradley-Terry corrected for labels that are wrong now and then: right on average over the noise."""
+"""Bradley-Terry corrected for label noise: unbiased in expectation over the noise."""
 
 from ..errors import UsageError
 from .bradley_terry import PairLoss, bradley_terry, relabelled
@@ -7,10 +7,10 @@ from .bradley_terry import PairLoss, bradley_terry, relabelled
 def robust_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
     """`bradley_terry` at p' = (p - ε) / (1 - 2 ε); for p = 1:  l = ((1 - ε) l(Δ) - ε l(-Δ)) / (1 - 2 ε)
 
-    The unbiased estimate of the loss under labels that are turned with chance ε, Natarajan et al. 2013 (Learning with
-    Noisy Labels, lemma 1); of preferences Chowdhury et al. 2024 (robust DPO, arXiv:2403.00409). Its mean over
-    the noise is the loss of the clean label. p' leaves [0, 1], so the loss falls for ever as the gap grows, by
-    ε / (1 - 2 ε) nats per unit; with `smoothed_bradley_terry` it has a minimum. `epsilon` is in [0, 0.5).
+    The unbiased estimate of the loss under labels that are flipped with probability ε, Natarajan et al. 2013 (Learning
+    with Noisy Labels, lemma 1); for preferences Chowdhury et al. 2024 (robust DPO, arXiv:2403.00409). Its mean over the
+    noise is the loss of the clean label. p' leaves [0, 1], so the loss decreases without bound as the gap grows, by
+    ε / (1 - 2 ε) nats per unit; `smoothed_bradley_terry` has a minimum. `epsilon` is in [0, 0.5).
     """
     if not 0 <= epsilon < 0.5:
         raise UsageError(f"epsilon is a share of turned labels in [0, 0.5), got {epsilon}")

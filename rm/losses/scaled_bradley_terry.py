@@ -1,4 +1,4 @@
-"""Scaled Bradley-Terry: a pair counts as much as its chosen completion is better."""
+"""Scaled Bradley-Terry: the weight of a pair is its margin."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,10 +12,10 @@ from .bradley_terry import bradley_terry
 
 @dataclass(frozen=True)
 class ScaledBradleyTerry:
-    """See `scaled_bradley_terry`."""
+    """Callable returned by `scaled_bradley_terry`."""
 
     needs_margin: ClassVar[bool] = True
-    """Whether every pair has to say by how much the chosen completion is better."""
+    """Whether every pair needs a margin."""
     center: float = 0.0
 
     def __call__(
@@ -25,7 +25,7 @@ class ScaledBradleyTerry:
         wins: Float[Tensor, " B"] | None = None,
         margin: Float[Tensor, " B"] | None = None,
     ) -> Float[Tensor, " B"]:
-        """Nats per pair, times its margin; not reduced."""
+        """Return nats per pair, times its margin; not reduced."""
         if margin is None:
             raise ValueError("scaled_bradley_terry weighs every pair by its margin and was given none")
         value = margin * bradley_terry()(chosen, rejected, wins)
@@ -36,7 +36,7 @@ def scaled_bradley_terry(center: float = 0.0) -> ScaledBradleyTerry:
     """l = m (-p log σ(Δ) - (1 - p) log σ(-Δ)) + c (r_w + r_l)²,   Δ = r_w - r_l
 
     Scaled Bradley-Terry, Wang et al. 2024 (HelpSteer2-Preference, arXiv:2410.01257), published with p = 1 and m in
-    {1, 2, 3} for slightly better, better and much better: as if the pair occurred m times. `bradley_terry` asks for a
+    {1, 2, 3} for slightly better, better and much better: as if the pair occurred m times. `bradley_terry` requires a
     larger gap instead. `margin` m >= 0 has no default; `wins` is p in [0, 1], by default 1; c is not scaled.
     """
     if center < 0:

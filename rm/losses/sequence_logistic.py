@@ -1,4 +1,4 @@
-"""The loss of autoregressive reward models: a logistic of the difference of two completions' log-probabilities."""
+"""Loss of autoregressive reward models: logistic loss of the difference of two completions' log-probabilities."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ FORMS = ("scalarised", "mixed_label", "vertices", "scores")
 
 @dataclass(frozen=True)
 class SequenceLogistic:
-    """See `sequence_logistic`."""
+    """Callable returned by `sequence_logistic`."""
 
     beta: float
     weight: float
@@ -24,12 +24,12 @@ class SequenceLogistic:
 
     @property
     def needs_vertices(self) -> bool:
-        """Whether every pair has to be seen at a single objective too."""
+        """Whether the loss needs Δ at a single objective for every pair too."""
         return self.weight > 0 and self.form == "vertices"
 
     @property
     def needs_scores(self) -> bool:
-        """Whether pairs must say by how much the chosen completion is better."""
+        """Whether pairs need score differences."""
         return self.weight > 0 and self.form == "scores"
 
     def __call__(
@@ -42,7 +42,7 @@ class SequenceLogistic:
         vertex: Float[Tensor, "B K"] | None = None,
         scores: Float[Tensor, "B K"] | None = None,
     ) -> Float[Tensor, " B"]:
-        """Nats per pair, not reduced: Δ, P(y0 better) per objective with NaN for unlabelled, and α.
+        """Return nats per pair, not reduced: from Δ, P(y0 better) per objective with NaN for unlabelled, and α.
 
         `vertex` and its Δ belong to the form `vertices`; `scores` [B, K], q_i(y0) - q_i(y1), to `scores`.
         """
@@ -60,7 +60,7 @@ class SequenceLogistic:
         return value + self.weight * torch.where(lean == 0, 0, -logsigmoid(self.beta * lean * gap))
 
     def _per_dimension(self, gap: Tensor, wins: Tensor, preference: Tensor) -> Tensor:
-        """Σ_i α_i l_i as one soft label: t = Σ_i α_i t_i over the labelled objectives, 1 - t likewise."""
+        """Compute Σ_i α_i l_i as one soft label: t = Σ_i α_i t_i over the labelled objectives, and likewise 1 - t."""
         smooth = (1 - self.label_smoothing) * wins + self.label_smoothing * (1 - wins)
         first = (preference * smooth.nan_to_num(0.0)).sum(dim=1)
         second = (preference * (1 - smooth).nan_to_num(0.0)).sum(dim=1)
@@ -86,12 +86,12 @@ def sequence_logistic(
 
     With λ = `weight` = 0 and one objective this is GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several
     PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i. UniARM (arXiv:2602.09538)
-    adds a global term whose form we could not read, so it is named here; with s = Σ_i α_i (2 t_i - 1):
+    adds a global term whose form is not known to us, so several are offered; with s = Σ_i α_i (2 t_i - 1):
 
         scalarised   -log σ(β_r s Δ)
-        mixed_label  -log σ(β_r sign(s) Δ), nothing where s = 0
-        vertices     the first sum again, at one objective drawn per pair
-        scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
+            mixed_label  -log σ(β_r sign(s) Δ), 0 if s = 0
+            vertices     the first sum again, at one objective drawn per pair
+            scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
 
     There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5).
     """

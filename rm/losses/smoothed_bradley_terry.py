@@ -1,4 +1,4 @@
-"""Bradley-Terry with label smoothing: no label is taken to be certain."""
+"""Bradley-Terry with label smoothing."""
 
 from ..errors import UsageError
 from .bradley_terry import PairLoss, bradley_terry, relabelled
@@ -7,9 +7,9 @@ from .bradley_terry import PairLoss, bradley_terry, relabelled
 def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
     """`bradley_terry` at p' = (1 - ε) p + ε (1 - p)
 
-    Label smoothing, Szegedy et al. 2016 (arXiv:1512.00567, section 7); of preferences Mitchell 2023 (conservative DPO,
-    ericmitchell.ai/cdpo.pdf). A certain label asks for the gap log((1 - ε) / ε) and no more: 2.197 at ε = 0.1.
-    `epsilon` is the share of labels taken to be wrong, in [0, 0.5).
+    Label smoothing, Szegedy et al. 2016 (arXiv:1512.00567, section 7); for preferences Mitchell 2023 (conservative DPO,
+    ericmitchell.ai/cdpo.pdf). The loss of a certain label is minimal at the gap log((1 - ε) / ε): 2.197 for ε = 0.1.
+    `epsilon` is the assumed share of wrong labels, in [0, 0.5).
     """
     if not 0 <= epsilon < 0.5:
         raise UsageError(f"epsilon is a share of wrong labels in [0, 0.5), got {epsilon}")

@@ -1,1 +1,1 @@
-"""One file per kind of reward model; the file's name is the kind's name."""
+"""Kinds of reward models, one module per kind, named after it."""

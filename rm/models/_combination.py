@@ -1,4 +1,4 @@
-"""Several rewards of one completion -> one: pure functions of what the members of an ensemble say."""
+"""Rules that combine the rewards of an ensemble's members into one reward."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -11,18 +11,18 @@ from ..errors import UsageError, did_you_mean
 
 Members = Float[np.ndarray, "M N K"]
 Combine = Callable[[Members, Members | None], Float[np.ndarray, "N K"]]
-"""The members' rewards, and each member's own standard deviation where it has one -> rewards [N, K]."""
+"""Maps the members' rewards, and their own standard deviations if they have any, to rewards [N, K]."""
 
 
 class Rule(NamedTuple):
-    """A way to combine, by name and arguments, as a folder keeps it."""
+    """A rule and its arguments, as stored in a model folder."""
 
     name: str = "mean"
     arguments: Mapping[str, float] = {}
 
 
 def deviation(members: Members) -> Float[np.ndarray, "N K"]:
-    """The members' spread: sqrt(Σ_m (r_m - mean)² / M), in units of reward."""
+    """Return the members' standard deviation, sqrt(Σ_m (r_m - mean)² / M), in units of reward."""
     return members.std(axis=0)
 
 
@@ -39,7 +39,7 @@ def lowest() -> Combine:
 def mean_std(weight: float) -> Combine:
     """r = mean_m r_m - λ std_m r_m: uncertainty-weighted; λ = `weight` >= 0   Coste et al. 2023, arXiv:2310.02743
 
-    They subtract the variance instead of the standard deviation, whose units are those of the reward.
+    Their paper subtracts the variance; the standard deviation has the units of the reward.
     """
     if not weight >= 0:
         raise UsageError(f"mean_std: weight is >= 0, got {weight}")
@@ -47,7 +47,7 @@ def mean_std(weight: float) -> Combine:
 
 
 def softmin(beta: float) -> Combine:
-    """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the lowest at β = inf, falling in between
+    """r = -(1/β) log (Σ_m exp(-β r_m) / M): the mean at β = 0, the minimum at β = inf, decreasing in β
 
     The pessimistic reward of arXiv:2606.09073 with equal weights; its β is our 1/β. Near 0 it is mean - β var / 2.
     `beta` >= 0, in 1 / units of reward.
@@ -61,7 +61,7 @@ def softmin(beta: float) -> Combine:
 
     def combine(members: Members, _: Members | None) -> Float[np.ndarray, "N K"]:
         least = members.min(axis=0)
-        with np.errstate(over="ignore"):  # a member that is infinitely far counts for nothing
+        with np.errstate(over="ignore"):  # exp(-inf) = 0: a member with an infinitely larger reward has no weight
             return least - np.log1p(np.expm1(-beta * (members - least)).mean(axis=0)) / beta
 
     return combine
@@ -70,8 +70,8 @@ def softmin(beta: float) -> Combine:
 def brme(share: float) -> Combine:
     """r = λ r_nominal + (1 - λ) min_m r_m,   λ = `share` in [0, 1]         Reward-robust RLHF, arXiv:2409.15360
 
-    r_nominal is the reward of the member that is surest, whose own standard deviation is the smallest; the mean of all
-    where members have none. The paper's λ could not be read, so it has no default.
+    r_nominal is the reward of the member with the smallest own standard deviation, or the mean of all members if they
+    have none. The paper's λ is not known to us, so `share` has no default.
     """
     if not 0 <= share <= 1:
         raise UsageError(f"brme: share lies in [0, 1], got {share}")
@@ -96,7 +96,7 @@ RULES: dict[str, Callable[..., Combine]] = {
 
 
 def combine_by(rule: Rule) -> Combine:
-    """The function that a rule names; a `UsageError` says what is wrong with its name or its arguments."""
+    """Return the function of a rule; raise `UsageError` for an unknown name or wrong arguments."""
     if rule.name not in RULES:
         raise UsageError(f"no rule '{rule.name}' to combine members; {did_you_mean(rule.name, RULES)}")
     factory: Any = RULES[rule.name]

@@ -1,4 +1,4 @@
-"""Bradley-Terry with features that are given: the weights of a linear reward, by scikit-learn."""
+"""Bradley-Terry on fixed features: fit the weights of a linear reward with scikit-learn."""
 
 import warnings
 from typing import Any
@@ -12,11 +12,11 @@ from ..errors import DataError
 
 
 def pairwise_logistic(differences: Any, wins: np.ndarray, *, C: float, max_iter: int = 1000) -> np.ndarray:
-    """The weights w [D] that minimise ½|w|² - C Σ p log σ(w·d) + (1 - p) log σ(-w·d).
+    """Return the weights w [D] that minimise ½|w|² - C Σ p log σ(w·d) + (1 - p) log σ(-w·d).
 
-    d = φ(chosen) - φ(rejected) are the features' differences of a pair.
-    `differences` [B, D] may be sparse; `wins` is p [B] in [0, 1], so that a tie (0.5) pulls w·d towards 0. Each pair
-    enters in both orders: the likelihood is the same, and scikit-learn sees the two classes that it asks for.
+    d = φ(chosen) - φ(rejected) is the difference of a pair's features.
+    `differences` [B, D] may be sparse; `wins` is p [B] in [0, 1]; a tie (0.5) pulls w·d towards 0. Each pair enters in
+    both orders: the likelihood is unchanged, and scikit-learn gets the two classes that it requires.
     """
     known = ~np.isnan(wins)
     if not known.any():

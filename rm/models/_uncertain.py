@@ -1,4 +1,4 @@
-"""A reward model that gives a completion several rewards: what they come to as one, and how far they lie apart."""
+"""Base class of reward models with several members: combined reward, and the members' disagreement."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from ._combination import Combine, Members, Rule, combine_by, deviation
 
 
 class MemberRewards(NamedTuple):
-    """What the members say of N completions."""
+    """Rewards of N completions by every member."""
 
     rewards: Members
     """[members, N, K]"""
     deviations: Members | None = None
-    """Each member's own standard deviation, where it has one."""
+    """Each member's own standard deviation, if it estimates one."""
 
 
 class UncertainRewardModel(ABC):
-    """Members that rate the same completions, and the rule by which their rewards become one."""
+    """Members that rate the same completions, and a rule that combines their rewards."""
 
     contract: ScoringContract
 
@@ -32,23 +32,22 @@ class UncertainRewardModel(ABC):
 
     @abstractmethod
     def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
-        """Every member's rewards."""
+        """Return the rewards of every member."""
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rewards [N, K]."""
+        """Return the combined rewards [N, K]."""
         rewards = self.member_rewards(examples)
         self._last = list(examples), rewards
         return self._combine(*rewards)
 
     def spread(self, examples: Sequence[Example]) -> np.ndarray:
-        """Every member's rewards [members, N, K]; those that `rate` was just asked about are not rated again."""
+        """Return every member's rewards [members, N, K]; cached if `rate` was just called with these examples."""
         if self._last is None or self._last[0] != list(examples):
             self._last = list(examples), self.member_rewards(examples)
         return self._last[1].rewards
 
     def facts(self) -> dict[str, float]:
-        """How far the members lay apart on the completions that were rated last: where they differ, the reward is a
-        guess.
+        """Return the members' disagreement on the examples rated last; a large one makes the reward unreliable.
 
         Mean and largest standard deviation over members, and the mean range, in units of reward.
         """

@@ -1,4 +1,4 @@
-"""Several uncertain rewards from one reward token: linear heads with a mean and a standard deviation each."""
+"""Linear heads on the reward token that each predict a mean and a standard deviation."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from ..errors import UsageError
 from ..losses.bradley_terry import bradley_terry
 
 FORMS = ("regression", "bradley_terry")
-SUREST = 1e-4  # the smallest standard deviation, in standard deviations of the target
+SUREST = 1e-4  # lower bound of the standard deviation, in standard deviations of the target
 
 
 class Gaussians(NamedTuple):
-    """What M heads say of N completions, in units of reward."""
+    """Predictions of M heads for N completions, in units of reward."""
 
     means: Float[Tensor, "N M"]
     deviations: Float[Tensor, "N M"]
@@ -25,7 +25,8 @@ class Gaussians(NamedTuple):
 class Heads(nn.Module):
     """μ_m = s (w_m · z + b_m) + c,   σ_m = s (softplus(v_m · z + d_m) + 1e-4),   z = (h - mean) / std
 
-    h is the reward token, D wide; its mean and std, and c and s of the target, are those of the training completions.
+    h is the reward token of width D. Its mean and std, and c and s of the target, are those of the training
+    completions.
     """
 
     center: Tensor
@@ -40,12 +41,12 @@ class Heads(nn.Module):
         self.mean, self.uncertainty = nn.Linear(width, heads), nn.Linear(width, heads)
 
     def forward(self, tokens: Float[Tensor, "N D"]) -> Gaussians:
-        """What every head says of every completion."""
+        """Return every head's prediction for every completion."""
         z = self._standardised(tokens)
         return self._in_units(self.mean(z), self.uncertainty(z))
 
     def each(self, tokens: Float[Tensor, "B M D"]) -> Gaussians:
-        """What head m says of its own completions [:, m]."""
+        """Return head m's predictions for its own completions [:, m]."""
         z = self._standardised(tokens)
         raw = [torch.einsum("bmd,md->bm", z, layer.weight) + layer.bias for layer in (self.mean, self.uncertainty)]
         return self._in_units(*raw)
@@ -60,7 +61,7 @@ class Heads(nn.Module):
 
 @dataclass(frozen=True)
 class HeadFit:
-    """How heads are fitted; what the paper's summaries leave open is a field here."""
+    """Hyperparameters of fitting the heads; settings that the paper leaves open are fields here."""
 
     heads: int = 5
     form: str = "regression"
@@ -68,11 +69,11 @@ class HeadFit:
     learning_rate: float = 1e-2
     batch: int = 64
     bootstrap: bool = True
-    """Every head sees its own draw of the training pairs, with replacement."""
+    """Each head is fitted to its own bootstrap sample of the training pairs."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be fitted."""
+        """Raise `UsageError` for invalid values."""
         if self.form not in FORMS:
             raise UsageError(f"the form of the heads' loss is one of {', '.join(FORMS)}, got '{self.form}'")
         if not (self.heads >= 2 and self.steps >= 1 and self.batch >= 1 and self.learning_rate > 0):
@@ -90,7 +91,7 @@ def sampled_loss(
     target: Float[Tensor, "2 B M"],
     wins: Float[Tensor, "B M"],
 ) -> Float[Tensor, "B M"]:
-    """Of every pair and head, on r = μ + σ ε of both completions.
+    """Compute the loss of every pair and head, on r = μ + σ ε of both completions.
 
     regression      ((r_w - t_w)² + (r_l - t_l)²) / 2, whose mean over ε is the means' error plus σ²
     bradley_terry   -p log σ(r_w - r_l) - (1 - p) log σ(r_l - r_w), in nats
@@ -109,9 +110,10 @@ def fit_heads(
     wins: Float[Tensor, " B"],
     how: HeadFit,
 ) -> Heads:
-    """Heads on the reward tokens of pairs; `target` are the rewards of a trained head, `wins` the labels.
+    """Fit heads on the reward tokens of pairs; `target` are the trained head's rewards, `wins` the labels.
 
-    The trunk stays as it is, as both come after it. Errors of a regression count in standard deviations of the target.
+    The trunk is not trained: heads are fitted to its stored outputs. Regression errors are measured in standard
+    deviations of the target.
     """
     generator = torch.Generator().manual_seed(how.seed)
     both = torch.cat([chosen, rejected])
@@ -127,7 +129,7 @@ def fit_heads(
     optimizer = torch.optim.Adam(heads.parameters(), how.learning_rate)
     unit = heads.target_scale.square() if how.form == "regression" else torch.ones(())
     for _ in range(how.steps):
-        rows = drawn[torch.randint(B, (min(how.batch, B),), generator=generator)]  # [b, M]: every head's own pairs
+        rows = drawn[torch.randint(B, (min(how.batch, B),), generator=generator)]  # [b, M]: pairs of each head's sample
         noise = torch.randn((2, *rows.shape), generator=generator)
         outputs = heads.each(chosen[rows]), heads.each(rejected[rows])
         loss = sampled_loss(how.form, *outputs, noise, target[:, rows], wins[rows])

@@ -1,4 +1,4 @@
-"""An autoregressive reward model: a causal language model whose log-probability of a completion is the reward."""
+"""Autoregressive reward model: the log-probability of a completion under a causal language model is its reward."""
 
 import json
 import math
@@ -33,10 +33,10 @@ class AutoregressiveRewardModel:
     """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), over the tokens of the completion          Xu et al. 2024,
     arXiv:2410.08193
 
-    The completion is everything behind the prompt, EOS or end of turn included. Nothing is divided by the completion's
-    length, so a longer completion has a lower reward unless training made up for it. Where an adapter follows a
-    preference (PARM, UniARM) there is one reward per objective, read with all weight on it, or one at the `preference`
-    given.
+    The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by the
+    completion's length, so longer completions have lower rewards unless training compensates. With an adapter that is
+    conditioned on a preference (PARM, UniARM) there is one reward per objective, computed with all weight on that
+    objective, or a single one for the given `preference`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class AutoregressiveRewardModel:
     def logprobs(
         self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
     ) -> list[np.ndarray]:
-        """log π_r of every token of each completion in nats, the last tokens of `encoder.encode(example).ids`."""
+        """Return log π_r in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
@@ -69,7 +69,7 @@ class AutoregressiveRewardModel:
         return model_logprobs(self.model, rows, batch_tokens)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
-        """Rewards [N, K] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
+        """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
         columns = [
             sums(self.logprobs(examples, preference=preference, batch_tokens=batch_tokens), self.beta)
             for preference in self._asked()
@@ -77,7 +77,7 @@ class AutoregressiveRewardModel:
         return np.concatenate(columns, axis=1)
 
     def at(self, preference: Preference) -> "AutoregressiveRewardModel":
-        """The same model read at one preference: one reward, named after it."""
+        """Return the model with a fixed preference: it has one reward, named after the preference."""
         if self.adapter is None or not self.adapter.settings.follows_preference:
             raise UsageError(f"this reward model follows no preference, got {dict(preference)}; leave it out")
         preference_vector(preference, self.adapter.objectives)
@@ -92,7 +92,7 @@ class AutoregressiveRewardModel:
         return [{name: float(name == objective) for name in names} for objective in names]
 
     def save(self, folder: Path) -> None:
-        """The language model as plain Transformers writes it, or the adapter alone; tokenizer, β and contract."""
+        """Save the language model as Transformers does, or only the adapter, with tokenizer, β and contract."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.adapter is None:
             self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
@@ -104,9 +104,9 @@ class AutoregressiveRewardModel:
 
 
 def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedCompletion], batch_tokens: int) -> list[np.ndarray]:
-    """What a language model says of each completion's tokens, in nats and float64; one array per row.
+    """Return log-probabilities of each completion's tokens in nats, as one float64 array per row.
 
-    Tokens of tool results, which the assistant did not write, count 0.
+    Tokens of tool results are 0, since the assistant did not write them.
     """
     device = next(model.parameters()).device
     values_by_row: list[np.ndarray] = [np.empty(0)] * len(rows)
@@ -126,7 +126,7 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedCompletion], ba
 
 
 def sums(logprobs: Sequence[np.ndarray], beta: float) -> np.ndarray:
-    """β times the sum of each completion's values, as rewards [N, 1]."""
+    """Return β times the sum of each completion's log-probabilities, as rewards [N, 1]."""
     return beta * np.array([values.sum() for values in logprobs], float)[:, None]
 
 
@@ -142,11 +142,11 @@ def autoregressive(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> AutoregressiveRewardModel:
-    """A causal language model from a folder or Hub id as a reward model, or a folder that we saved.
+    """Load a causal language model from a folder or Hub id as a reward model, or load a saved reward model.
 
-    A saved folder brings its β and its contract; any other has β = 1 unless told. With `adapter` the source is a base
-    model that gets a new adapter: kind `lora` is GenARM, `pblora` PARM, `moslora` UniARM. `base` is the base model if
-    it is loaded already; it is changed in place. `max_length` in tokens.
+    β and contract come from a saved folder; otherwise β defaults to 1. With `adapter` the source is a base model that
+    gets a new adapter: kind `lora` is GenARM, `pblora` PARM, `moslora` UniARM. `base` is an already loaded base model,
+    which is changed in place. `max_length` in tokens.
     """
     folder = Path(source)
     contract = load_contract(folder) if (folder / FILE).exists() else None
@@ -202,7 +202,7 @@ def completion_contract(
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The small JSON file that says what is not in the weights."""
+    """Read the JSON file with the settings that are not stored in the weights."""
     try:
         settings = from_json(path.read_text(encoding="utf-8"))
         return settings | {"beta": float(settings["beta"])}
@@ -211,14 +211,14 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def settled(source: str, name: str, asked: Any, saved: Any, otherwise: Any) -> Any:
-    """What a saved folder says, else what was asked for; asking for something else than the folder says is an error."""
+    """Return the saved value if there is one, else the requested value or the default; refuse a conflicting request."""
     if saved is not None and asked not in (None, saved):
         raise UsageError(f"{source} was saved with {name} {saved}, got {asked}; leave it out, or start from the base")
     return next((value for value in (saved, asked) if value is not None), otherwise)
 
 
 def check_beta(beta: float) -> float:
-    """β is a finite number above 0."""
+    """Return β; raise `UsageError` unless it is finite and positive."""
     if not (math.isfinite(beta) and beta > 0):
         raise UsageError(f"beta is a finite number above 0, got {beta}")
     return beta

@@ -1,4 +1,4 @@
-"""A boosted reward model: stages in a chain, each fitted to what those before got wrong, and their weighted sum."""
+"""Boosted reward model: a weighted sum of stages, each fitted to the errors of the previous ones."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Gaps = Float[np.ndarray, " B"]
 
 
 class BoostedRewardModel:
-    """r(x, y) = Σ_m λ_m r_m(x, y), the stages r_m on their own scales, λ_1 = 1 where `fitted` made it."""
+    """r(x, y) = Σ_m λ_m r_m(x, y), with stages r_m on their own scales; `fitted` sets λ_1 = 1."""
 
     def __init__(self, stages: Sequence[RewardModel], names: Sequence[str], weights: Sequence[float]):
         objectives = {stage.contract.objectives for stage in stages}
@@ -48,28 +48,28 @@ class BoostedRewardModel:
         objective: str = OVERALL,
         shrink: float = 1e-3,
     ) -> "BoostedRewardModel":
-        """The weights from pairs, stage by stage; see `stage_weight`.
+        """Fit the weights to pairs, stage by stage; see `stage_weight`.
 
-        Take pairs that no stage was trained on: on its own a stage looks better than it is.
+        Use pairs that no stage was trained on: on training pairs a stage looks better than it is.
         """
         labelled, wins = _labelled(pairs, objective)
         return cls(stages, names, stage_weights(stage_gaps(stages, labelled), wins, shrink))
 
     def losses(self, pairs: Sequence[PreferencePair], objective: str = OVERALL) -> list[float]:
-        """Mean Bradley-Terry loss of the first stage alone, of the first two, and so on, in nats."""
+        """Return the mean Bradley-Terry loss of the first stage, of the first two, and so on, in nats."""
         labelled, wins = _labelled(pairs, objective)
         gaps = np.stack(stage_gaps(self.members, labelled)) * np.array(self.weights)[:, None]
         return [float(pair_losses(total, wins).mean()) for total in gaps.cumsum(axis=0)]
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rewards [N, K]."""
+        """Return rewards [N, K]."""
         return sum(
             (weight * stage.rate(examples) for weight, stage in zip(self.weights, self.members, strict=True)),
             np.zeros((len(examples), len(self.contract.objectives))),
         )
 
     def save(self, folder: Path) -> None:
-        """The stages' paths, their weights, and the contract; not the stages."""
+        """Save the stages' paths, their weights, and the contract, but not the stages."""
         folder.mkdir(parents=True, exist_ok=True)
         settings = {"members": self.names, "weights": self.weights}
         (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -77,7 +77,7 @@ class BoostedRewardModel:
 
 
 def boosted(source: str, **options: Any) -> BoostedRewardModel:
-    """The boosted reward model in a folder."""
+    """Load the boosted reward model in a folder."""
     folder = Path(source)
     if not (folder / FILE).exists():
         raise DataError(f"{source}: no boosted reward model; make one with rewardlab train --kind boosted")
@@ -96,7 +96,7 @@ def boosted(source: str, **options: Any) -> BoostedRewardModel:
 
 
 def _labelled(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[PreferencePair], Gaps]:
-    """The pairs that are labelled for the objective, and P(chosen is better) of each."""
+    """Return the pairs that are labelled for the objective, and P(chosen is better) of each."""
     labelled = [pair for pair in pairs if objective in pair.wins]
     if not labelled:
         raise DataError(f"no pair has a label for '{objective}', which the stages' weights are fitted to")
@@ -104,7 +104,7 @@ def _labelled(pairs: Sequence[PreferencePair], objective: str) -> tuple[list[Pre
 
 
 def stage_gaps(stages: Sequence[RewardModel], pairs: Sequence[PreferencePair]) -> list[Gaps]:
-    """By how much each stage, of one objective, puts the chosen completions higher."""
+    """Return r(chosen) - r(rejected) of every pair for each stage; a stage has one objective."""
     examples = [example for pair in pairs for example in pair.examples]
     gaps = []
     for stage in stages:
@@ -116,7 +116,7 @@ def stage_gaps(stages: Sequence[RewardModel], pairs: Sequence[PreferencePair]) -
 
 
 def stage_weights(gaps: Sequence[Gaps], wins: Gaps, shrink: float) -> list[float]:
-    """λ_1 = 1, and then each stage's against the sum of those before."""
+    """Return λ_1 = 1, then each stage's weight given the sum of the previous stages."""
     weights, total = [1.0], gaps[0]
     for stage in gaps[1:]:
         weights.append(stage_weight(total, stage, wins, shrink))
@@ -127,8 +127,8 @@ def stage_weights(gaps: Sequence[Gaps], wins: Gaps, shrink: float) -> list[float
 def stage_weight(before: Gaps, stage: Gaps, wins: Gaps, shrink: float) -> float:
     """argmin_{λ >= 0} mean_b -p log σ(Δ + λδ) - (1 - p) log σ(-Δ - λδ) + ½ s λ²
 
-    Δ = `before`, δ = `own`, p = `wins`; the line search of boosting, Friedman 2001, doi:10.1214/aos/1013203451. s =
-    `shrink` > 0 keeps λ finite where a stage orders every pair rightly. 0 where the stage leads away from the labels.
+    Δ = `before`, δ = `stage`, p = `wins`; the line search of boosting, Friedman 2001, doi:10.1214/aos/1013203451. s =
+    `shrink` > 0 keeps λ finite if a stage orders every pair correctly. 0 if the stage contradicts the labels.
     """
     if not shrink > 0:
         raise ValueError(f"shrink is above 0, got {shrink}")

@@ -1,4 +1,4 @@
-"""An embedding reward model: a frozen encoder, mean-pooled, and a Bradley-Terry head that trains in seconds."""
+"""Embedding reward model: a frozen mean-pooled encoder and a linear Bradley-Terry head that trains in seconds."""
 
 import hashlib
 import sqlite3
@@ -26,9 +26,9 @@ DEFAULT_CACHE = Path.home() / ".cache" / "rewardlab" / "embeddings.sqlite"
 
 
 class Embedder:
-    """Mean-pooled last states of a frozen encoder, cached on disk.
+    """Mean-pooled last hidden states of a frozen encoder, cached on disk.
 
-    The cache's key is the hash of the encoder's weights, the length cap, the dtype and the text, so that an entry can
+    The cache key is a hash of the encoder's weights, the maximum length, the dtype and the text, so that an entry can
     be wrong only if the encoder is not deterministic.
     """
 
@@ -43,12 +43,12 @@ class Embedder:
             note_model(encoder)
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise DataError(f"{encoder}: cannot be loaded as an encoder ({str(error).splitlines()[0]})") from error
-        self.tokenizer.truncation_side = "left"  # the completion stands at the end
+        self.tokenizer.truncation_side = "left"  # keep the end of the text, which is the completion
         self.encoder, self.max_length, self.dtype, self.cache = encoder, max_length, dtype, cache
         self.fingerprint = _fingerprint(self.model, self.tokenizer)
 
     def __call__(self, texts: Sequence[str], *, batch_size: int = 32) -> np.ndarray:
-        """Embeddings [N, D] in float32; only texts that the cache lacks are computed."""
+        """Return embeddings [N, D] in float32; only texts missing from the cache are computed."""
         keys = [self._key(text) for text in texts]
         self.cache.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.cache, timeout=60)) as store:
@@ -61,11 +61,11 @@ class Embedder:
         return np.stack([np.frombuffer(vector, np.float32) for vector in vectors])
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text before the length cap."""
+        """Return the number of tokens of each text before truncation."""
         return [len(ids) for ids in self.tokenizer(list(texts), verbose=False).input_ids] if texts else []
 
     def over_length(self, texts: Sequence[str]) -> int:
-        """How many texts lose their beginning to the length cap."""
+        """Return the number of texts whose beginning is truncated."""
         return sum(length > self.max_length for length in self.lengths(texts))
 
     def _key(self, text: str) -> str:
@@ -93,7 +93,7 @@ class Embedder:
 
 
 def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
-    """A hash of the encoder's weights and vocabulary, so that another model under the same name is another encoder."""
+    """Return a hash of the encoder's weights and vocabulary, which tells apart different models of the same name."""
     digest = hashlib.sha256(content_hash(sorted(tokenizer.get_vocab().items())).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
@@ -104,7 +104,7 @@ def _fingerprint(model: torch.nn.Module, tokenizer) -> str:
 
 
 class EmbeddingRewardModel:
-    """r(x, y) = w · mean_t h_t(x, y) of a frozen encoder; w by Bradley-Terry on standardised embeddings."""
+    """r(x, y) = w · mean_t h_t(x, y) of a frozen encoder; w is fitted by Bradley-Terry on standardised embeddings."""
 
     def __init__(self, embedder: Embedder, weights: np.ndarray | None = None):
         self.embedder = embedder
@@ -121,7 +121,7 @@ class EmbeddingRewardModel:
     def fit(
         self, pairs: Sequence[PreferencePair], *, C: float = 0.01, objective: str = OVERALL
     ) -> "EmbeddingRewardModel":
-        """Learn the head from pairs; C as in scikit-learn."""
+        """Fit the head to pairs; C as in scikit-learn."""
         vectors = self._vectors([example for pair in pairs for example in pair.examples])
         differences = vectors[::2] - vectors[1::2]
         scale = differences.std(axis=0) + 1e-8
@@ -130,24 +130,24 @@ class EmbeddingRewardModel:
         return self
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rewards [N, 1]."""
+        """Return rewards [N, 1]."""
         if self.weights is None:
             raise UsageError("the embedding reward model has not been fitted; call fit(pairs) or load a saved folder")
         return (self._vectors(examples) @ self.weights)[:, None]
 
     def lengths(self, examples: Sequence[Example]) -> list[int]:
-        """Tokens of each example before the length cap."""
+        """Return the number of tokens of each example before truncation."""
         return self.embedder.lengths(_texts(examples))
 
     def over_length(self, examples: Sequence[Example]) -> int:
-        """How many examples lose the beginning of their prompt to the length cap."""
+        """Return the number of examples whose prompt is truncated at the beginning."""
         return self.embedder.over_length(_texts(examples))
 
     def _vectors(self, examples: Sequence[Example]) -> np.ndarray:
         return self.embedder(_texts(examples)).astype(np.float64)
 
     def save(self, folder: Path) -> None:
-        """The head, the name of the encoder and the contract with the encoder's fingerprint; not the encoder."""
+        """Save the head, the encoder's name, and the contract with the encoder's fingerprint, but not the encoder."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({"weights": np.asarray(self.weights)}, folder / HEAD)
         (folder / ENCODER).write_text(self.embedder.encoder + "\n", encoding="utf-8")
@@ -167,7 +167,7 @@ def embedding(
     cache: Path = DEFAULT_CACHE,
     trust_remote_code: bool = False,
 ) -> EmbeddingRewardModel:
-    """An unfitted embedding reward model over `encoder` (path or Hub id), or the one in a folder."""
+    """Create an unfitted embedding reward model over `encoder` (path or Hub id), or load the one in a folder."""
     if source is None:
         if encoder is None:
             raise UsageError("an embedding reward model needs an encoder; give a path or Hub id with --model")

@@ -1,5 +1,4 @@
-"""An ensemble: several reward models asked about the same completions, with their disagreement as a penalty if
-wanted."""
+"""Ensemble of reward models, optionally with a penalty on their disagreement."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,8 @@ SETTINGS = "ensemble.json"
 class EnsembleRewardModel(UncertainRewardModel):
     """r(x, y) = mean_m z_m - λ std_m z_m,  z_m = (r_m - μ_m) / σ_m      Coste et al. 2023, arXiv:2310.02743, eq. 4
 
-    Members have scales of their own, so each reward is standardised by its member's mean and standard deviation over
-    the member's golden rewards; a member without golden rewards enters as it is. λ >= 0 is the pessimism. A `rule` of
+    Members have different scales, so each reward is standardised by the mean and standard deviation of the member's
+    golden scores; a member without golden scores is not standardised. λ >= 0 is the pessimism. A `rule` of
     `rm.models._combination` combines the z_m in another way.
     """
 
@@ -50,14 +49,14 @@ class EnsembleRewardModel(UncertainRewardModel):
         )
 
     def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
-        """Every member's standardised rewards [members, N, K]."""
+        """Return every member's standardised rewards [members, N, K]."""
         pairs = zip(self.members, self.scales, strict=True)
         return MemberRewards(
             np.stack([(member.rate(examples) - mean) / deviation for member, (mean, deviation) in pairs])
         )
 
     def save(self, folder: Path) -> None:
-        """The members' paths, how they are combined, and the contract; not the members."""
+        """Save the members' paths, the combination rule, and the contract, but not the members."""
         folder.mkdir(parents=True, exist_ok=True)
         settings = {"members": self.names} | self.settings
         (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -65,20 +64,20 @@ class EnsembleRewardModel(UncertainRewardModel):
 
 
 def rule_row(rule: Rule) -> dict[str, Any]:
-    """A rule as JSON; an infinite number as text, which JSON has no number for."""
+    """Return a rule as JSON; infinite numbers become text, since JSON has no infinity."""
     numbers = {name: value if np.isfinite(value) else str(value) for name, value in rule.arguments.items()}
     return {"name": rule.name, **numbers}
 
 
 def rule_of(row: Mapping[str, Any]) -> Rule:
-    """The rule that `rule_row` wrote."""
+    """Parse the JSON that `rule_row` wrote."""
     rule = Rule(str(row["name"]), {name: float(value) for name, value in row.items() if name != "name"})
     combine_by(rule)
     return rule
 
 
 def _scale(folder: Path) -> tuple[float, float]:
-    """Mean and standard deviation of a member's golden rewards; 0 and 1 where it has none."""
+    """Return mean and standard deviation of a member's golden scores; 0 and 1 if it has none."""
     golden = folder / GOLDEN
     if not golden.exists():
         return 0.0, 1.0
@@ -89,7 +88,7 @@ def _scale(folder: Path) -> tuple[float, float]:
 def ensemble(
     source: str, *, pessimism: float | None = None, rule: Rule | None = None, **options: Any
 ) -> EnsembleRewardModel:
-    """The ensemble in a folder, or one of the paths that a comma parts: `runs/a,runs/b,runs/c`."""
+    """Load the ensemble in a folder, or create one from comma-separated paths: `runs/a,runs/b,runs/c`."""
     folder = Path(source)
     saved: dict[str, Any] = {}
     if (folder / FILE).exists():
@@ -98,7 +97,7 @@ def ensemble(
             names = [str(name) for name in saved["members"]]
             rule_kept = rule_of(saved["rule"]) if "rule" in saved else None
             weight = saved.get("pessimism", 0.0)
-            float(weight)  # which stays what it was, as it is part of the contract
+            float(weight)  # validated only: the stored value is part of the contract's hash and must not change type
         except UNREADABLE as error:
             raise DataError(f"{folder / SETTINGS}: not the settings of an ensemble ({error}); make it again") from error
     else:

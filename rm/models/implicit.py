@@ -1,4 +1,4 @@
-"""The implicit reward of a policy that was trained from preferences (DPO): how far it moved from its reference."""
+"""Implicit reward of a policy trained from preferences (DPO): its log-ratio to the reference policy."""
 
 import json
 from collections.abc import Sequence
@@ -28,9 +28,8 @@ SETTINGS = "implicit.json"
 class ImplicitRewardModel:
     """r(x, y) = β Σ_t [log π(y_t | x, y_<t) - log π_ref(y_t | x, y_<t)]
 
-    Rafailov et al. 2023, arXiv:2305.18290, eq. 5. The paper's β log Z(x) is left out: it is the same for all
-    completions to a prompt, and cannot be computed. So rewards of one prompt may be compared, those of two prompts may
-    not.
+    Rafailov et al. 2023, arXiv:2305.18290, eq. 5. The paper's term β log Z(x) is omitted: it is equal for all
+    completions of a prompt, and intractable. Rewards are therefore comparable within a prompt, but not between prompts.
     """
 
     def __init__(
@@ -47,17 +46,17 @@ class ImplicitRewardModel:
         self.contract = encoder.contract
 
     def logprobs(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> list[np.ndarray]:
-        """Return log π - log π_ref in nats of every token of each completion (the last of `encoder.encode(x).ids`)."""
+        """Return log π - log π_ref in nats of every completion token (the last ones of `encoder.encode(x).ids`)."""
         rows = [self.encoder.encode_completion(example) for example in examples]
         both = (model_logprobs(model, rows, batch_tokens) for model in (self.policy, self.reference))
         return [policy - reference for policy, reference in zip(*both, strict=True)]
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
-        """Rewards [N, 1] in float64; examples of like length share a batch of at most `batch_tokens` tokens."""
+        """Return rewards [N, 1] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
         return sums(self.logprobs(examples, batch_tokens=batch_tokens), self.settings["beta"])
 
     def save(self, folder: Path) -> None:
-        """The names of the two models with β, the tokenizer and the contract; not the models."""
+        """Save the names of the two models, β, the tokenizer and the contract, but not the models."""
         folder.mkdir(parents=True, exist_ok=True)
         self.encoder.tokenizer.save_pretrained(folder)
         (folder / SETTINGS).write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
@@ -75,9 +74,9 @@ def implicit(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> ImplicitRewardModel:
-    """The implicit reward of the policy `source` against `reference` (folders or Hub ids), or a folder that we saved.
+    """Load the implicit reward of the policy `source` against `reference` (folders or Hub ids), or a saved folder.
 
-    A saved folder brings the names of both models, β and its contract; otherwise β = 0.1 unless told.
+    Names of both models, β and contract come from a saved folder; otherwise β defaults to 0.1.
     """
     folder = Path(source)
     contract = load_contract(folder) if (folder / SETTINGS).exists() else None
@@ -115,7 +114,7 @@ def _read(folder: Path) -> dict[str, Any]:
 def _check_same_vocabulary(
     policy: PreTrainedTokenizerBase, reference: PreTrainedTokenizerBase, names: dict[str, Any]
 ) -> None:
-    """A difference of log-probabilities means something only if both models read and write the same tokens."""
+    """Raise `DataError` if the vocabularies differ: log-probabilities can only be subtracted for the same tokens."""
     ours, theirs = policy.get_vocab(), reference.get_vocab()
     if content_hash(sorted(ours.items())) == content_hash(sorted(theirs.items())):
         return

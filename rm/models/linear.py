@@ -1,4 +1,4 @@
-"""A linear reward model: words of the completion and its length. It never sees the prompt, and trains in seconds."""
+"""Linear reward model on the completion's words and length. It ignores the prompt and trains in seconds."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ GRAMS = (1, 2)
 
 
 class LinearRewardModel:
-    """r(x, y) = w · tfidf(y) + v · log(1 + |y|), |y| in characters: a baseline that every table should hold."""
+    """r(x, y) = w · tfidf(y) + v · log(1 + |y|), |y| in characters: a baseline for comparisons of reward models."""
 
     def __init__(self, vectorizer: TfidfVectorizer, weights: np.ndarray | None = None):
         self.contract = ScoringContract(kind="linear", dtype="float64")
@@ -29,7 +29,7 @@ class LinearRewardModel:
         self.weights = weights
 
     def fit(self, pairs: Sequence[PreferencePair], *, C: float = 0.3, objective: str = OVERALL) -> "LinearRewardModel":
-        """Learn words, their weights and the length's weight from pairs; C as in scikit-learn (larger: less shrunk)."""
+        """Fit vocabulary, word weights and length weight; C as in scikit-learn (larger: less regularisation)."""
         try:
             self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
         except ValueError as error:
@@ -43,7 +43,7 @@ class LinearRewardModel:
         return self
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Rewards [N, 1]."""
+        """Return rewards [N, 1]."""
         if self.weights is None:
             raise UsageError("the linear reward model has not been fitted; call fit(pairs) or load a saved folder")
         return (self._features([example.completion for example in examples]) @ self.weights)[:, None]
@@ -53,7 +53,7 @@ class LinearRewardModel:
         return sparse.csr_matrix(sparse.hstack([self.vectorizer.transform(completions), length]))
 
     def save(self, folder: Path) -> None:
-        """Vocabulary as JSON, numbers as safetensors, contract."""
+        """Save the vocabulary as JSON, the weights as safetensors, and the contract."""
         folder.mkdir(parents=True, exist_ok=True)
         words = sorted(self.vectorizer.vocabulary_, key=self.vectorizer.vocabulary_.__getitem__)
         (folder / VOCABULARY).write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
@@ -62,7 +62,7 @@ class LinearRewardModel:
 
 
 def linear(source: str | None = None) -> LinearRewardModel:
-    """An unfitted linear reward model, or the one in a folder."""
+    """Create an unfitted linear reward model, or load the one in a folder."""
     if source is None:
         return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=2, sublinear_tf=True))
     folder = Path(source)

@@ -1,4 +1,4 @@
-"""Several uncertain heads on the trunk of one trained reward model: an ensemble at the price of a single forward."""
+"""Multi-head reward model: an ensemble of uncertain heads on one trained trunk, for the cost of one forward pass."""
 
 import json
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ BODY, HEADS, SETTINGS = "body", "heads.safetensors", "multi_head.json"
 class MultiHeadRewardModel(UncertainRewardModel):
     """r(x, y) = rule of (μ_1, σ_1), ..., (μ_M, σ_M), all from the reward token of `body`
 
-    Bayesian reward model ensembles, Yan et al. 2024 (BRME, arXiv:2409.15360): first one head learns by Bradley-Terry
-    with the trunk, that is `body`; then M heads regress to its reward with sampled noise. The trained head is what they
-    aim at and none of them, as it has no σ.
+    Bayesian reward model ensembles, Yan et al. 2024 (BRME, arXiv:2409.15360): first the trunk and one head are trained
+    with Bradley-Terry, which is `body`; then M heads regress to its reward with sampled noise. The trained head is
+    their target and not a member, since it has no σ.
     """
 
     def __init__(self, body: ScalarRewardModel, heads: Heads, rule: Rule):
@@ -46,7 +46,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
     def on(
         cls, body: ScalarRewardModel, pairs: Sequence[PreferencePair], objective: str, rule: Rule, how: HeadFit
     ) -> "MultiHeadRewardModel":
-        """Fit the heads on a trained reward model, on the pairs that are labelled for the objective."""
+        """Fit the heads on a trained reward model, with the pairs that are labelled for the objective."""
         _check(body)
         labelled = [pair for pair in pairs if not np.isnan(pair.chance(objective))]
         if not labelled:
@@ -59,7 +59,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
         return cls(body, fit_heads(tokens[::2], tokens[1::2], target.view(-1, 2).T, wins, how), rule)
 
     def member_rewards(self, examples: Sequence[Example]) -> MemberRewards:
-        """Every head's mean and standard deviation, each [heads, N, 1]."""
+        """Return every head's mean and standard deviation, each [heads, N, 1]."""
         if not examples:
             nothing = np.zeros((self.heads.mean.out_features, 0, 1))
             return MemberRewards(nothing, nothing)
@@ -69,7 +69,7 @@ class MultiHeadRewardModel(UncertainRewardModel):
         return MemberRewards(means, deviations)
 
     def save(self, folder: Path) -> None:
-        """The trained reward model's own folder inside; heads, rule and contract beside it."""
+        """Save the trained reward model in a subfolder, and the heads, the rule and the contract in the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.body.save(folder / BODY)
         save_file({name: tensor.contiguous() for name, tensor in self.heads.state_dict().items()}, folder / HEADS)
@@ -86,7 +86,7 @@ def _check(body: ScalarRewardModel) -> None:
 
 
 def multi_head(source: str, *, rule: Rule | None = None, **options: Any) -> MultiHeadRewardModel:
-    """The reward model in a folder that `MultiHeadRewardModel.save` wrote; options are those of `scalar`."""
+    """Load the reward model in a folder written by `MultiHeadRewardModel.save`; options are those of `scalar`."""
     folder = Path(source)
     body = scalar(str(folder / BODY), **options)
     try:

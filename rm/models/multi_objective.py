@@ -1,4 +1,4 @@
-"""Several objectives from one head, and an overall reward that is their weighted sum."""
+"""Multi-objective reward model: one head with an output per objective and an overall reward, their weighted sum."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ WEIGHTS = "objective_weights.json"
 
 
 class MultiObjectiveRewardModel(ScalarRewardModel):
-    """(r_1, ..., r_K, Σ_k w_k r_k): a row of the head for every objective, and for `overall` the rows' weighted sum.
+    """(r_1, ..., r_K, Σ_k w_k r_k): one row of the head per objective, and for `overall` the weighted sum of the rows.
 
-    The sum is taken once, of the weights of the head, so that every loader of the folder reads the same overall reward.
+    The sum is computed once, in the head's weights, so that every loader of the folder gives the same overall reward.
     """
 
     def __init__(self, model: Any, encoder: Encoder, weights: Mapping[str, float]):
@@ -36,13 +36,13 @@ class MultiObjectiveRewardModel(ScalarRewardModel):
         self.weights = dict(weights)
 
     def save(self, folder: Path) -> None:
-        """The scalar model's folder, and the weights of the objectives."""
+        """Save the folder of a scalar model, and the weights of the objectives."""
         super().save(folder)
         (folder / WEIGHTS).write_text(json.dumps(self.weights, indent=2) + "\n", encoding="utf-8")
 
 
 def multi_objective(source: str, **options: Any) -> MultiObjectiveRewardModel:
-    """The reward model in a folder that `MultiObjectiveRewardModel.save` wrote; options are those of `scalar`."""
+    """Load the reward model in a folder written by `MultiObjectiveRewardModel.save`; options are those of `scalar`."""
     folder = Path(source)
     body = scalar(source, **options)
     try:
@@ -71,7 +71,7 @@ def untrained(
     seed: int = 0,
     trust_remote_code: bool = False,
 ) -> ScalarRewardModel:
-    """A backbone with a fresh head of one output per objective, to be trained; see `scalar`."""
+    """Load a backbone with a new, untrained head of one output per objective; see `scalar`."""
     names = tuple(objectives)
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
     model, new = load_classifier(
@@ -88,7 +88,7 @@ def untrained(
 
 @torch.no_grad()
 def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> MultiObjectiveRewardModel:
-    """Make the last output of a model's head, `overall`, the weighted sum of the others."""
+    """Set the last output of a model's head, `overall`, to the weighted sum of the others."""
     *names, last = model.contract.objectives
     if last != OVERALL:
         raise UsageError(f"the last objective has to be '{OVERALL}', got {', '.join(model.contract.objectives)}")
@@ -104,7 +104,7 @@ def with_overall(model: ScalarRewardModel, weights: Mapping[str, float]) -> Mult
 
 
 def checked_weights(weights: Mapping[str, float], objectives: Sequence[str]) -> dict[str, float]:
-    """A finite weight for every objective, in the objectives' order; a negative one is a cost."""
+    """Return a finite weight for every objective, in the objectives' order; a negative weight marks a cost."""
     for name in weights:
         if name not in objectives:
             raise UsageError(f"no objective '{name}' to weigh; {did_you_mean(name, objectives)}")
@@ -123,9 +123,9 @@ def learned_weights(
     positive: bool = False,
     C: float = 1.0,
 ) -> dict[str, float]:
-    """w of P(chosen is better overall) = σ(Σ_k w_k (r_k(y_w) - r_k(y_l))), without an intercept
+    """Fit w of P(chosen is better overall) = σ(Σ_k w_k (r_k(y_w) - r_k(y_l))), without an intercept.
 
-    The pairs' `overall` labels are explained by the objectives' rewards; with `positive` no weight is below 0. C is
+    Regresses the pairs' `overall` labels on the objectives' rewards; with `positive` all weights are >= 0. C is
     scikit-learn's inverse strength of the penalty |w|² / 2.
     """
     labelled = [pair for pair in pairs if not np.isnan(pair.chance(OVERALL))]
@@ -143,7 +143,7 @@ def learned_weights(
 
 
 def _positive_logistic(differences: np.ndarray, wins: np.ndarray, C: float) -> np.ndarray:
-    """What `pairwise_logistic` minimises, over w >= 0."""
+    """Minimise the objective of `pairwise_logistic` over w >= 0."""
 
     def cost(w: np.ndarray) -> tuple[float, np.ndarray]:
         logits = differences @ w
@@ -159,7 +159,7 @@ def _hash(weights: Mapping[str, float]) -> str:
 
 
 def _last_linear(model: nn.Module, outputs: int) -> nn.Linear:
-    """The layer whose outputs are the rewards; of an adapted model the one that is trained."""
+    """Return the linear layer whose outputs are the rewards; with PEFT the trainable copy."""
     layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == outputs]
     if not layers:
         raise UsageError(f"this model has no linear head of {outputs} outputs, so no sum of them; leave --weights out")
@@ -167,7 +167,7 @@ def _last_linear(model: nn.Module, outputs: int) -> nn.Linear:
 
 
 def _check_sum(model: MultiObjectiveRewardModel) -> None:
-    """The overall reward of a few tokens is the weighted sum, as far as the precision goes."""
+    """Raise `DataError` unless the overall reward of a test input is the weighted sum, within the dtype's precision."""
     device = next(model.model.parameters()).device
     ids = [index % model.model.config.get_text_config().vocab_size for index in range(1, 9)]
     batch = pad([ids, ids[:3]])

@@ -1,4 +1,4 @@
-"""R2M: a scalar reward model whose reward token also reads the policy's hidden states of the same completion."""
+"""R2M: a scalar reward model whose head also attends to the policy's hidden states of the same completion."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,11 +27,13 @@ BODY, HEAD = "body", "feedback.safetensors"
 class R2MHead(nn.Module):
     """r = φ((1 - ω) Ĥ + ω H),   Ĥ = softmax(q kᵀ / √d) v W_o,   q = H W_q,  k = h W_k,  v = h W_v
 
-    R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H is the reward token, D wide: what the head φ of a trained
-    reward model reads. h are the policy's last hidden states of prompt and completion, P wide: constants. d is `width`.
+    R2M, Huang et al. 2026, arXiv:2601.22664, eqs. 3 and 4. H of width D is the reward token, the input of the trained
+    reward model's head φ. h of width P are the policy's last hidden states of prompt and completion, without gradient.
+    d is `width`.
 
-    φ starts as the trained model's; the paper leaves open how the W start, and we take Xavier's uniform numbers drawn
-    from `seed`. With `zero_out` W_o starts at 0, so that at any ω > 0 completions are first ordered as before.
+    φ is initialised from the trained model. The paper leaves the initialisation of the W open; we use Xavier uniform,
+    drawn from `seed`. With `zero_out` W_o starts at 0, so that for any ω > 0 the initial order of completions is
+    unchanged.
     """
 
     def __init__(self, score: nn.Linear, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0):
@@ -53,16 +55,16 @@ class R2MHead(nn.Module):
         bounds: Int[Tensor, " N+1"],
         omega: float,
     ) -> Float[Tensor, "N K"]:
-        """Rewards in float32; row n reads states[bounds[n] : bounds[n + 1]]."""
+        """Return rewards in float32; row n attends to states[bounds[n] : bounds[n + 1]]."""
         tokens = tokens.to(self.W_q.dtype)
         read = r2m_attention(tokens, states, bounds, self.W_q, self.W_k, self.W_v, self.W_o)
         return self.score((1 - omega) * read + omega * tokens)
 
 
 class R2MRewardModel:
-    """A scalar reward model, the head that replaces its own, and `omega`: how much of the reward token is kept.
+    """A scalar reward model with an R2M head in place of its own; `omega` is the weight of the reward token.
 
-    With `omega` 1 the rewards are the scalar model's, as long as the head is not trained.
+    With `omega` 1 and an untrained head the rewards equal the scalar model's.
     """
 
     reads_states = True
@@ -75,11 +77,11 @@ class R2MRewardModel:
     def on(
         cls, body: ScalarRewardModel, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0
     ) -> "R2MRewardModel":
-        """On a trained reward model, with its linear head copied and the rest of the head untrained."""
+        """Create the model on a trained reward model: its linear head is copied, the attention is untrained."""
         return cls(body, R2MHead(_linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
 
     def rate(self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S P"]] | None = None) -> np.ndarray:
-        """Rewards [N, K] in float64, given the policy's last hidden states of every completion, its prompt included."""
+        """Return rewards [N, K] in float64, given the policy's last hidden states of prompt and completion."""
         if states is None:
             raise UsageError(
                 "a feedback reward model reads the policy's hidden states and was given none; use it where a policy "
@@ -89,14 +91,14 @@ class R2MRewardModel:
             return self.rewards(reward_tokens(self.body, examples), states).double().cpu().numpy()
 
     def rewards(self, tokens: Float[Tensor, "N D"], states: Sequence[Float[Tensor, "S P"]]) -> Float[Tensor, "N K"]:
-        """The head on reward tokens; differentiable."""
+        """Return the head's rewards of reward tokens; differentiable."""
         lengths = torch.tensor([len(state) for state in states])
         return self.head(
             tokens, torch.cat([*states]).to(tokens.device), bounds_of(lengths).to(tokens.device), self.omega
         )
 
     def save(self, folder: Path) -> None:
-        """The scalar model's own folder inside; the head beside it."""
+        """Save the scalar model in a subfolder, and the head in the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.body.save(folder / BODY)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}
@@ -105,7 +107,7 @@ class R2MRewardModel:
 
 
 def r2m(source: str, **options: Any) -> R2MRewardModel:
-    """The reward model in a folder that `R2MRewardModel.save` wrote; options are those of `scalar`."""
+    """Load the reward model in a folder written by `R2MRewardModel.save`; options are those of `scalar`."""
     folder = Path(source)
     body = scalar(str(folder / BODY), **options)
     try:
@@ -126,7 +128,7 @@ def r2m(source: str, **options: Any) -> R2MRewardModel:
 
 
 def _linear_head(body: ScalarRewardModel) -> nn.Linear:
-    """A float32 copy of a decoder's head."""
+    """Return a float32 copy of a decoder's head."""
     head: Any = decoder_head(body.model)
     if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:
         name = body.model.config.model_type
@@ -143,7 +145,7 @@ def _linear_head(body: ScalarRewardModel) -> nn.Linear:
 def reward_tokens(
     body: ScalarRewardModel, examples: Sequence[Example], *, batch_tokens: int = 16_384
 ) -> Float[Tensor, "N D"]:
-    """H of every example; the same text is read once. Differentiable, so the caller says `torch.no_grad`."""
+    """Return H of every example; equal texts are computed once. Differentiable: use `torch.no_grad` for inference."""
     rows = [tuple(encoded.ids) for encoded in body.encoder.encode_all(examples)]
     distinct = [*dict.fromkeys(rows)]
     device = next(body.model.parameters()).device
@@ -160,7 +162,7 @@ def reward_tokens(
 def tokens_before_head(
     model: nn.Module, tokens: Int[Tensor, "N L"], attention: Shaped[Tensor, "N L"]
 ) -> Float[Tensor, "N D"]:
-    """What a decoder's head reads at the last real token, by the mask; see `trunks.sequence_scores`."""
+    """Return the input of a decoder's head at the last token of the mask; see `backbones.loading.sequence_scores`."""
     tokens, attention = right_padded(tokens, attention)
     head = decoder_head(model)
     assert head is not None

@@ -1,4 +1,4 @@
-"""A scalar reward model: any Hugging Face causal or encoder backbone with one number at the end of the sequence."""
+"""Scalar reward model: any Hugging Face decoder or encoder backbone with a linear head on the sequence."""
 
 import copy
 import re
@@ -37,7 +37,7 @@ from ..types import Example
 
 OBJECTIVES = ("reward",)
 CPU_TOKENS = 4096
-_TURN = RLock()  # a model that reads packed rows cannot read others meanwhile
+_TURN = RLock()  # packed attention is switched on in the model itself, so calls on other rows have to wait
 Row = tuple[int, ...]
 
 
@@ -54,11 +54,11 @@ class ScalarRewardModel:
         return sequence_scores(self.model, tokens, attention)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
-        """Rewards [N, K] in float64, each as the sequence has it alone; at most `batch_tokens` tokens at once.
+        """Return rewards [N, K] in float64, independent of batching; at most `batch_tokens` tokens per forward pass.
 
-        Equal sequences are computed once. Where the model takes it, what sequences begin with in common is computed
-        once too, and nothing is padded (see `packing`); otherwise those of like length share a batch. A CPU is given
-        at most 4,096 tokens at once: what fits its caches is faster.
+        Equal sequences are computed once. If the model supports it, common prefixes are computed once too, without
+        padding (see `packing`); otherwise sequences of similar length share a batch. On a CPU at most 4,096 tokens are
+        computed at once, which is faster because they fit its caches.
         """
         rows = [tuple(encoded.ids) for encoded in self.encoder.encode_all(examples)]
         distinct, rewards = sorted(set(rows)), {}
@@ -71,7 +71,7 @@ class ScalarRewardModel:
         return np.array([rewards[row] for row in rows]).reshape(len(rows), len(self.contract.objectives))
 
     def _batches(self, rows: Sequence[Row], batch_tokens: int) -> Iterator[tuple[Sequence[Row], Float[Tensor, "N K"]]]:
-        """Sorted, distinct rows in some order, with their scores: packed as far as the model takes it, else padded."""
+        """Yield groups of the sorted, distinct rows with their scores: packed if the model supports it, else padded."""
         device = next(self.model.parameters()).device
         batch_tokens = min(batch_tokens, CPU_TOKENS) if device.type == "cpu" else batch_tokens
         limit = packing_limit(self.model) if len(rows) > 1 else 0
@@ -85,7 +85,7 @@ class ScalarRewardModel:
             yield some, self.score(batch.tokens.to(device), batch.attention.to(device))
 
     def save(self, folder: Path) -> None:
-        """Weights as plain Transformers (or PEFT) writes them, tokenizer and contract."""
+        """Save the weights as Transformers (or PEFT) does, the tokenizer, and the contract."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._pad_for_others():
             self.model.save_pretrained(folder, state_dict=gathered_state(self.model))
@@ -93,7 +93,7 @@ class ScalarRewardModel:
         self.contract.save(folder)
 
     def _cut_for_others(self) -> PreTrainedTokenizerBase:
-        """The tokenizer that truncates as the contract does, where others ask it to."""
+        """Return a tokenizer that truncates as the contract does when other software uses it."""
         tokenizer = copy.deepcopy(self.encoder.tokenizer)
         tokenizer.truncation_side = tokenizer.init_kwargs["truncation_side"] = self.contract.truncation or "left"
         tokenizer.model_max_length = self.contract.max_length or tokenizer.model_max_length
@@ -101,7 +101,7 @@ class ScalarRewardModel:
 
     @contextmanager
     def _pad_for_others(self):
-        """Where pad must stay EOS the saved config names no pad token: others then refuse a batch, not misread it."""
+        """Save no pad token id in the config if pad equals EOS: other software then refuses batches of rows."""
         tokenizer, config = self.encoder.tokenizer, self.model.config.get_text_config()
         pad_id = config.pad_token_id
         if tokenizer.pad_token == edge_tokens(tokenizer)[1]:
@@ -113,7 +113,7 @@ class ScalarRewardModel:
 
 
 def batches_of(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Places in batches of like length; a batch's padded size stays within `batch_tokens`, or holds one row."""
+    """Group indices into batches of similar length; padded size at most `batch_tokens`, or a single row."""
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
         if batches and (len(batches[-1]) + 1) * lengths[index] <= batch_tokens:
@@ -135,11 +135,11 @@ def scalar(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> ScalarRewardModel:
-    """A reward model from a folder or Hub id.
+    """Load a reward model from a folder or Hub id.
 
-    A folder that we saved brings its contract. Any other sequence classifier gets the contract that its tokenizer
-    states. With `fresh` the source is a backbone to be trained: a missing head is drawn from `seed`, and `lora` adds
-    adapters. Without it a missing head is an error. `max_length` in tokens.
+    A saved folder has its own contract. For other sequence classifiers the contract is derived from the tokenizer. With
+    `fresh` the source is a backbone to be trained: a missing head is initialised from `seed`, and `lora` adds adapters.
+    Otherwise a missing head is an error. `max_length` in tokens.
     """
     folder = Path(source)
     source = str(folder.resolve()) if folder.exists() else source  # an adapter keeps the name of its base
@@ -176,19 +176,19 @@ def scalar_from_config(
     lora: LoraConfig | None = None,
     seed: int = 0,
 ) -> ScalarRewardModel:
-    """An untrained reward model with random weights, for example from `trunks.small_config`."""
+    """Create an untrained reward model with random weights, for example from `backbones.loading.small_config`."""
     model = classifier_from_config(config, objectives, seed)
     return _assemble(model, tokenizer, None, objectives, max_length=max_length, dtype="float32", lora=lora, device=None)
 
 
 def _labels(source: str, trust_remote_code: bool) -> tuple[str, ...]:
-    """The objectives of a model from elsewhere: the names of its outputs where it has several."""
+    """Return the objectives of a foreign model: the names of its outputs if it has several."""
     try:
         config = load_config(source, trust_remote_code=trust_remote_code)
         names = config.id2label or {0: OBJECTIVES[0]}
     except (OSError, ValueError):
-        return OBJECTIVES  # loading will say what is wrong
-    language_model = any(name.endswith("ForCausalLM") for name in config.architectures or ())  # its labels mean nothing
+        return OBJECTIVES  # loading raises the proper error
+    language_model = any(name.endswith("ForCausalLM") for name in config.architectures or ())  # labels are defaults
     if len(names) == 1 or language_model:
         return OBJECTIVES
     objectives = tuple(names[name] for name in sorted(names))
@@ -232,13 +232,13 @@ def _assemble(
 
 
 def context_of(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
-    """The longest input that the model was made for, at most 4,096 tokens unless asked for by `max_length`."""
+    """Return the model's context length, at most 4,096 tokens; `max_length` overrides it."""
     positions = getattr(config.get_text_config(), "max_position_embeddings", None) or 4096
     return min(positions, tokenizer.model_max_length, 4096)
 
 
 def _keep_whole(lora: LoraConfig, new: list[str]) -> None:
-    """Modules that the backbone's weights lack are trained and saved whole; an adapter on random weights is lost."""
+    """Train and save new modules in full: PEFT does not save base weights, so LoRA on random ones would lose them."""
     modules = sorted({key.partition(".")[0] for key in new})
     lora.modules_to_save = sorted({*(lora.modules_to_save or []), *modules})
     lora.exclude_modules = modules

@@ -1,4 +1,4 @@
-"""How an autoregressive reward model learns from pairs labelled for several objectives."""
+"""Training task of autoregressive reward models: pairs labelled for several objectives."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,7 +23,7 @@ from .trainer import Encoding, OnLong, sift
 
 
 class PreferenceRow(NamedTuple):
-    """One tokenised pair: both completions with where they begin, and a label per objective (NaN: not labelled)."""
+    """A tokenised pair: both completions with their start indices, and a label per objective (NaN: not labelled)."""
 
     chosen: list[int]
     rejected: list[int]
@@ -32,13 +32,13 @@ class PreferenceRow(NamedTuple):
     gaps: tuple[float, ...]
     place: int
     tool_results: tuple[tuple[range, ...], tuple[range, ...]] = ((), ())
-    """Places of tool results in each, which the assistant did not write."""
+    """Index ranges of tool results in each sequence, which the assistant did not write."""
 
 
 def encode_preferences(
     encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
-    """Token rows of the pairs that are labelled for at least one of the objectives, in order."""
+    """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
     indices = {id(pair): index for index, pair in enumerate(pairs)}
 
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> PreferenceRow:
@@ -66,12 +66,12 @@ def _examples(pair: PreferencePair) -> Any:
 
 
 class PreferenceTask:
-    """Each row at a preference of its own: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x), then the loss at α.
+    """Loss of each row at its own preference α: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
 
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
-    are means per token; with `per_batch` a step has one preference for all rows, as the public code of PARM does, for
-    comparison. Without an adapter the whole model is trained, for one objective. In an evaluation nothing is
-    drawn: the loss is the mean over a fixed grid of preferences, and accuracies are read at the vertices.
+    are means per token; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
+    adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
+    grid of preferences, and accuracies are computed at the vertices.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class PreferenceTask:
         self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
 
     def check(self, rows: Sequence[PreferenceRow]) -> None:
-        """Refuse rows that lack what the loss asks for."""
+        """Raise `DataError` if the loss needs scores that no row has."""
         if self.sequence_logistic.needs_scores and all(np.isnan(row.gaps).all() for row in rows):
             raise DataError("the global form 'scores' needs pairs with a 'gaps' column; choose another, or add them")
 
     def collate(self, rows: Sequence[PreferenceRow]) -> dict[str, Tensor]:
-        """2B sequences, the chosen ones first, so that one forward serves both."""
+        """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
         batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
         completion_mask = torch.zeros_like(batch.attention)
         for sequence, spans in enumerate([row.tool_results[side] for side in (0, 1) for row in rows]):
@@ -116,7 +116,7 @@ class PreferenceTask:
         }
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
-        """The mean loss at preferences that the seed, the step and each row decide; Δ(α) [B]."""
+        """Return the mean loss at preferences sampled from (seed, step, row), and Δ(α) [B]."""
         wins, draws = inputs["wins"], self._draws(inputs["place"].tolist(), step)
         alpha = torch.cat([self.sampler(1, draw) for draw in draws]).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"]}
@@ -128,12 +128,12 @@ class PreferenceTask:
         return self.sequence_logistic(gap, wins, alpha, **extra).mean(), gap
 
     def _draws(self, indices: Sequence[int], step: int) -> list[torch.Generator]:
-        """One for every row: a row draws the same whatever shares its batch, and which process has it."""
+        """Create one generator per row, so that samples do not depend on the row's batch or process."""
         rows = [0] * len(indices) if self.per_batch else indices
         return [torch.Generator().manual_seed(hash((self.seed, step, row)) % 2**63) for row in rows]
 
     def evaluate(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The mean loss over the grid, its global term at the same preferences; Δ at the vertices [B, K]."""
+        """Return the mean loss over the grid, global term included, and Δ at the vertices [B, K]."""
         wins = inputs["wins"]
         vertices = torch.eye(len(self.objectives)).to(wins)
         extra: dict[str, Tensor] = {"scores": inputs["gaps"], "vertex": wins.new_zeros(wins.shape)}
@@ -146,7 +146,7 @@ class PreferenceTask:
         return torch.stack(losses).mean(), torch.stack(at_vertex, dim=1)
 
     def gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
-        """Δ(α) of a collated batch, in nats."""
+        """Return Δ(α) of a collated batch, in nats."""
         return inside(model, partial(self._gap, inputs=inputs, alpha=alpha))
 
     def _gap(self, model: Any, inputs: dict[str, Tensor], alpha: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
@@ -162,7 +162,7 @@ class PreferenceTask:
         return chosen - rejected
 
     def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
-        """Right-padded rows: the completion is what stands behind `start`, without tool results."""
+        """Sum (or average) log-probabilities over the completion without tool results; rows are right-padded."""
         total = logprobs.masked_fill(inputs["tool_results"], 0.0).sum(dim=1)
         if not self.normalised:
             return total
@@ -170,7 +170,7 @@ class PreferenceTask:
         return total / written.clamp_min(1)
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Accuracy of every objective at its own vertex, over the pairs that are decided for it; their mean."""
+        """Compute the accuracy per objective at its vertex, over pairs with a preference for it, and their mean."""
         both = (prediction.predictions, prediction.label_ids)
         gaps, wins = (np.asarray(array, float).reshape(-1, len(self.objectives)) for array in both)
         right = (gaps > 0) == (wins > 0.5)
@@ -182,11 +182,11 @@ class PreferenceTask:
         return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
 
     def save(self, folder: Path) -> None:
-        """The adapter's weights, in a checkpoint."""
+        """Save the adapter's weights in a checkpoint."""
         if self.adapter is not None:
             self.adapter.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
-        """The adapter's weights, from a checkpoint."""
+        """Load the adapter's weights from a checkpoint."""
         if self.adapter is not None:
             self.adapter.load_weights(folder)

@@ -1,4 +1,4 @@
-"""Checkpoints that a kill cannot spoil: known to be whole by their sums, and set aside by name where they are not."""
+"""Crash-safe checkpoints: completeness is verified by checksums, and damaged checkpoints are renamed."""
 
 import shutil
 from collections.abc import Callable
@@ -15,10 +15,10 @@ CORRUPT_PREFIX = "corrupt-"
 
 
 class MarkComplete(TrainerCallback):
-    """Writes sizes and SHA-256 of a checkpoint's files as its last file: without them a checkpoint was cut off."""
+    """Callback that writes sizes and SHA-256 of a checkpoint's files last: a checkpoint without them is incomplete."""
 
     def on_save(self, args, state, control, **kwargs):
-        """Called when this process's files of the checkpoint are written; each file is read once, from the cache."""
+        """Write the checksums when every process has written its files; each file is read once, from the page cache."""
         PartialState().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
@@ -27,7 +27,7 @@ class MarkComplete(TrainerCallback):
 
 
 def fault_of_checkpoint(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint, naming the file; None if it is whole."""
+    """Return what is wrong with a checkpoint, with the file's name; None if it is complete."""
     if not (checkpoint / COMPLETE).exists():
         return f"it was cut off while it was written (no {COMPLETE} yet)"
     try:
@@ -37,15 +37,15 @@ def fault_of_checkpoint(checkpoint: Path) -> str | None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Whether a checkpoint was written to its end and is as it was then."""
+    """Return whether a checkpoint was completely written and is unchanged since."""
     return fault_of_checkpoint(checkpoint) is None
 
 
 def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print) -> Path | None:
-    """The newest whole checkpoint; None where none was ever completed. `tell` hears of each that is passed over.
+    """Return the newest complete checkpoint; None if none was ever completed. `report` gets a line per damaged one.
 
-    What is passed over is set aside as `corrupt-checkpoint-N`, one of them at most. Where checkpoints had been
-    completed and none is whole any more, that is a `DataError`, and all of them stay where they are.
+    Newer damaged checkpoints are renamed to `corrupt-checkpoint-N`; only the last of these is kept. Raises `DataError`,
+    and renames nothing, if checkpoints had been completed but all of them are damaged.
     """
     faulty: dict[Path, str] = {}
     complete = None

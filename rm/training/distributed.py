@@ -1,6 +1,6 @@
-"""Several processes that train one model: the whole of what is split over them, and what they have to agree on.
+"""Collective operations for models trained by several processes: gathering shards, synchronising side modules.
 
-What is done here every process takes part in; with one process each function gives back what it was given.
+Every process must call these functions; with a single process each returns its input.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,22 +14,22 @@ from accelerate.utils import broadcast, reduce
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-# ---- a model that FSDP or ZeRO-3 has split ----
+# ---- sharded models (FSDP, ZeRO-3) ----
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether a process has only its share of the weights."""
+    """Return whether each process holds only a shard of the weights."""
     return any(isinstance(parameter, DTensor) or is_partitioned(parameter) for parameter in model.parameters())
 
 
 def is_partitioned(parameter: Tensor) -> bool:
-    """Whether DeepSpeed's ZeRO-3 has split it: only within its own module's forward is it whole."""
+    """Return whether DeepSpeed ZeRO-3 has partitioned a parameter: it is gathered only during its module's forward."""
     return hasattr(parameter, "ds_id")
 
 
 @torch.no_grad()
 def gathered(tensor: Tensor) -> Tensor:
-    """The whole of a tensor, on a CPU where it was split."""
+    """Gather a sharded tensor, on the CPU; return other tensors unchanged."""
     if is_partitioned(tensor):
         from deepspeed.zero import GatheredParameters  # pyright: ignore[reportMissingImports]
 
@@ -39,7 +39,7 @@ def gathered(tensor: Tensor) -> Tensor:
 
 
 def gathered_state(model: nn.Module) -> dict[str, Any] | None:
-    """Every tensor of a split model by name, for `save_pretrained`; None for a model that is whole by itself."""
+    """Return the gathered state dict of a sharded model, for `save_pretrained`; None for other models."""
     if not is_sharded(model):
         return None
     parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -48,7 +48,7 @@ def gathered_state(model: nn.Module) -> dict[str, Any] | None:
 
 @torch.no_grad()
 def put(tensor: Tensor, value: Tensor) -> None:
-    """A whole value in place of a tensor's, split as that is."""
+    """Copy a full value into a tensor, sharded like the tensor."""
     if isinstance(tensor, DTensor):
         value = distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
     tensor.copy_(value)
@@ -56,7 +56,7 @@ def put(tensor: Tensor, value: Tensor) -> None:
 
 @contextmanager
 def rank_0_folder(folder: Path, *, writes: bool) -> Iterator[Path]:
-    """The folder for the process that writes, one that is thrown away for those that only take part."""
+    """Yield the folder on the writing process, and a temporary folder on the others, which only join the gathering."""
     if writes:
         yield folder
     else:
@@ -64,18 +64,18 @@ def rank_0_folder(folder: Path, *, writes: bool) -> Iterator[Path]:
             yield Path(other)
 
 
-# ---- a module beside the model, which DDP does not know of ----
+# ---- modules outside the model, which DDP does not synchronise ----
 
 
 @torch.no_grad()
 def same_start(module: nn.Module) -> None:
-    """The first process's weights everywhere: each may have drawn its own."""
+    """Broadcast the weights of rank 0: each process may have initialised its own."""
     for parameter in module.parameters():
         parameter.copy_(broadcast(parameter))  # pyright: ignore[reportArgumentType]
 
 
 def same_gradients(parameters: Iterable[nn.Parameter], how: str = "mean") -> None:
-    """The mean or the sum of all processes' gradients everywhere."""
+    """All-reduce gradients over processes, to their mean or their sum."""
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad = reduce(parameter.grad, how)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Steps that a lack of memory, a number that is not finite or a full disk neither spoils nor ends in a traceback."""
+"""Trainer base class that handles out-of-memory errors, non-finite numbers and a full disk during training."""
 
 import contextlib
 import math
@@ -19,16 +19,16 @@ from .distributed import is_sharded
 
 
 class Piece(dict[str, Any]):
-    """Rows of a prepared micro-batch that are read together; `share` is what their mean weighs in the whole's."""
+    """A part of a prepared micro-batch; `share` is the weight of its mean loss in the micro-batch's mean."""
 
     share: float = 1.0
 
 
 def halved(piece: Piece, rows: int) -> list[Piece]:
-    """The first and the second half of a micro-batch of two or more rows.
+    """Split a micro-batch of two or more rows into halves.
 
-    A tensor of R rows is cut once; one of 2R holds each row's first completion and then each row's second, which stay
-    together; anything else is the whole's. For R = 3 the shares of a mean are 2/3 and 1/3.
+    A tensor of R rows is cut once. One of 2R rows holds the first completions of all rows and then the second ones,
+    which are cut alike. Anything else is shared by both halves. For R = 3 the shares of the mean are 2/3 and 1/3.
     """
     middle = (rows + 1) // 2
 
@@ -48,42 +48,42 @@ def halved(piece: Piece, rows: int) -> list[Piece]:
 
 
 def lacks_memory(error: Exception) -> bool:
-    """Whether a device or the machine had no room for a tensor."""
+    """Return whether an error means that device or host memory is exhausted."""
     return isinstance(error, torch.OutOfMemoryError) or should_reduce_batch_size(error)
 
 
 def first_not_finite(named: Iterable[tuple[str, Tensor]]) -> str | None:
-    """The name of the first tensor that holds a NaN or an infinity."""
+    """Return the name of the first tensor with a NaN or an infinity, or None."""
     return next(
         (name for name, tensor in named if tensor.is_floating_point() and not torch.isfinite(tensor).all()), None
     )
 
 
 class SteadySteps(Trainer):
-    """Goes between a trainer and Transformers' own: its micro-batches, its gradient's norm and its checkpoints.
+    """Transformers `Trainer` with fault-tolerant micro-batches, finiteness checks and atomic checkpoints.
 
-    A micro-batch that memory does not hold is halved, again and again, until it fits; the gradient stays that of the
-    whole. A loss, a gradient or a weight that is not finite ends the run before it is used or written. A checkpoint
-    that the disk does not hold is removed again, so that the one before is the last.
+    A micro-batch that does not fit into memory is halved repeatedly until it fits; its gradient stays the same. A loss,
+    gradient or weight that is not finite ends the run before it is used or saved. A checkpoint that does not fit on the
+    disk is removed, so that the previous one remains the last.
     """
 
     most_rows: int | None = None
-    """Rows of a micro-batch that are read at once; None while everything has fitted."""
+    """Maximum number of rows per forward pass; None until memory runs out."""
     loss_name = "the loss"
     tell: Callable[[str], None] = staticmethod(print)
 
     def rows_of(self, inputs: Mapping[str, Any]) -> int | None:
-        """How many rows a micro-batch has; None if its loss is no sum over rows, so that it cannot be halved."""
+        """Return the rows of a micro-batch; None if its loss is not a sum over rows, so that it cannot be split."""
         return len(inputs["wins"])
 
     # ---- micro-batches ----
 
     def _prepare_inputs(self, inputs):
-        """A piece of what was prepared stays as it is."""
+        """Prepare inputs; a `Piece` is already prepared and returned unchanged."""
         return inputs if isinstance(inputs, Piece) else super()._prepare_inputs(inputs)
 
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Transformers', in as many pieces as memory asks for; the mean loss of all of them."""
+        """Run Transformers' training step in as many pieces as memory requires; return the mean loss."""
         model.train()
         piece, known = Piece(self._prepare_inputs(inputs)), self.most_rows
         loss = self._learn(super().training_step, model, piece, last=True)
@@ -96,7 +96,7 @@ class SteadySteps(Trainer):
         return loss
 
     def _learn(self, step: Any, model: Any, piece: Piece, *, last: bool) -> Tensor:
-        """The piece's gradient is added to the others', its share of the loss is given back."""
+        """Accumulate the piece's gradient, in halves if it does not fit, and return its share of the loss."""
         rows = self.rows_of(piece)
         if rows and self.most_rows and rows > self.most_rows:
             return self._learn_halves(step, model, piece, rows, last=last)
@@ -105,20 +105,22 @@ class SteadySteps(Trainer):
             for parameter in self._trained()
             if parameter.requires_grad
         ]
-        if not before:  # the gradient was complete when memory ran out
+        if not before:  # all gradients were complete when memory ran out: only the value of the loss is missing
             with torch.no_grad():
                 value: Any = self.compute_loss(model, piece)
                 return value.detach() / self.current_gradient_accumulation_steps
         loss, failure = None, ""
+        # DDP all-reduces in the last backward of a step only; earlier pieces accumulate locally
         with contextlib.nullcontext() if last else self.accelerator.no_sync(model):
             try:
                 loss = step(model, piece)
             except RuntimeError as error:
                 if not lacks_memory(error):
                     raise
-                failure = str(error)  # the error itself holds on to what filled the memory
+                failure = str(error)  # the exception itself would keep the tensors that filled the memory
         if loss is not None:
             return loss
+        # parameters whose gradient buffer was replaced or written before memory ran out: their gradient is complete
         done = [
             parameter
             for parameter, grad, version in before
@@ -127,7 +129,7 @@ class SteadySteps(Trainer):
         self._check_smaller(model, rows, failure, begun=bool(done))
         clear_device_cache()
         self.most_rows = ((rows or 2) + 1) // 2
-        with _frozen(done):  # they have the whole piece's gradient, and must not get it twice
+        with _frozen(done):  # these already have the full gradient and must not accumulate it again
             return self._learn_halves(step, model, piece, rows or 2, last=last)
 
     def _learn_halves(self, step: Any, model: Any, piece: Piece, rows: int, *, last: bool) -> Tensor:
@@ -154,23 +156,23 @@ class SteadySteps(Trainer):
                 "lower --per_device_train_batch_size or the length, or take --gradient_checkpointing True"
             )
 
-    # ---- what is not finite ----
+    # ---- checks for non-finite numbers ----
 
     def check_finite(self, value: Any, name: str) -> None:
-        """Stop before what is not finite is used: the weights are those of before the step."""
+        """Stop the run if a value is not finite, before an optimizer step uses it."""
         number = float(value)
         if not math.isfinite(number):
             self._stop(f"step {self.state.global_step + 1}: {name} is {number}")
 
     def _get_grad_norm(self, model, grad_norm=None):
-        """The norm before clipping; fp16's scaler skips a step whose gradient is not finite by itself."""
+        """Return the gradient norm before clipping; the fp16 scaler skips non-finite steps itself, so they pass."""
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and self.accelerator.scaler is None:
             self.check_finite(norm, f"the norm of the gradient of {self.loss_name}")
         return norm
 
     def check_weights(self) -> None:
-        """Stop before weights that are not finite are written."""
+        """Stop the run if weights are not finite, before they are saved."""
         model: Any = self.model
         if not is_sharded(model):
             named = [*model.named_parameters(), *((f"of {self.loss_name}", parameter) for parameter in self._trained())]
@@ -188,7 +190,7 @@ class SteadySteps(Trainer):
         )
 
     def train(self, *args, **kwargs):
-        """Transformers'; what it ends with is finite."""
+        """Train as Transformers does, and check the final weights."""
         result = super().train(*args, **kwargs)
         self.check_weights()
         return result
@@ -196,12 +198,12 @@ class SteadySteps(Trainer):
     # ---- checkpoints ----
 
     def _save_checkpoint(self, model, trial):
-        """Transformers', of finite weights only."""
+        """Save a checkpoint as Transformers does, of finite weights only."""
         self.check_weights()
         super()._save_checkpoint(model, trial)
 
     def _maybe_log_save_evaluate(self, *args, **kwargs):
-        """Transformers'; where the disk is full, what was half-written is removed and the run ends."""
+        """Log, save and evaluate as Transformers does; on a full disk remove the partial checkpoint and stop."""
         try:
             super()._maybe_log_save_evaluate(*args, **kwargs)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""How one head with K outputs learns K objectives: from pairs labelled for some of them, and from rated completions."""
+"""Training task of multi-objective reward models: one head with K outputs, on labelled pairs and rated completions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,20 +24,20 @@ NAN = float("nan")
 
 
 class ObjectiveRow(NamedTuple):
-    """One tokenised pair, or one completion alone; everything by objective, NaN where it was not stated."""
+    """A tokenised pair or single completion, with values per objective; NaN where the data state none."""
 
     chosen: list[int]
     rejected: list[int] | None
     wins: tuple[float, ...]
     gaps: tuple[float, ...]
     scores: tuple[float, ...]
-    """Of a completion alone."""
+    """Scores of a single completion."""
 
 
 def encode_objectives(
     encoder: Encoder, pairs: Sequence[PreferencePair], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
-    """Token rows of the pairs that are labelled for at least one of the objectives, in order."""
+    """Tokenise the pairs that are labelled for at least one of the objectives, in order."""
     nothing = (NAN,) * len(objectives)
 
     def row(pair: PreferencePair, chosen: Any, rejected: Any, wins: Sequence[float]) -> ObjectiveRow:
@@ -59,7 +59,7 @@ def encode_objectives(
 def encode_scored(
     encoder: Encoder, completions: Sequence[ScoredCompletion], objectives: Sequence[str], on_long: OnLong = "truncate"
 ) -> Encoding:
-    """Token rows of rated completions, in order; the account counts completions where that of pairs counts pairs."""
+    """Tokenise rated completions, in order; the counts of the result are of completions instead of pairs."""
     nothing, limit = (NAN,) * len(objectives), encoder.contract.max_length
     encoded = encoder.encode_all([completion.example for completion in completions])
     rows, over = [], 0
@@ -80,7 +80,7 @@ def encode_scored(
 
 
 def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dict[str, dict[str, int]]:
-    """How many rows say something about each objective, and how many do not."""
+    """Count the rows with and without a label for each objective."""
     wins, scores = (np.array([getattr(row, name) for row in rows]) for name in ("wins", "scores"))
     return {
         name: {
@@ -93,11 +93,11 @@ def label_counts(rows: Sequence[ObjectiveRow], objectives: Sequence[str]) -> dic
 
 
 class ObjectivesTask:
-    """Bradley-Terry, or another pair loss, per objective, and squared errors of scores: each label weighs the same.
+    """Pair loss (such as Bradley-Terry) per objective plus squared errors of scores; every label has the same weight.
 
     L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
 
-    A loss that wants a margin gets |gap| of its objective. Outputs of the head beyond the objectives are left alone.
+    A loss that needs a margin gets |gap| of its objective. Outputs of the head beyond the objectives are not trained.
     """
 
     def __init__(self, losses: Mapping[str, PairLoss], regression_weight: float = 1.0):
@@ -106,7 +106,7 @@ class ObjectivesTask:
         self.modules = learnt([*losses.values()])
 
     def check(self, rows: Sequence[ObjectiveRow]) -> None:
-        """Refuse rows that lack what the losses ask for, and an objective that nothing is said about."""
+        """Raise `DataError` if rows lack values that the losses need, or an objective has no label at all."""
         for name, counts in label_counts(rows, self.objectives).items():
             if not counts["pairs"] + counts["scores"]:
                 raise DataError(
@@ -119,7 +119,7 @@ class ObjectivesTask:
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in known])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
-        """The first completion of every row, then the second of those that have one; `second` is its place or -1."""
+        """Collate all first completions, then the existing second ones; `second` is the second's index or -1."""
         others = [row.rejected for row in rows if row.rejected is not None]
         batch = pad([row.chosen for row in rows] + others)
         paired = torch.tensor([row.rejected is not None for row in rows])
@@ -134,7 +134,7 @@ class ObjectivesTask:
         }
 
     def loss(self, model: Any, inputs: dict[str, Tensor], step: int = 0) -> tuple[Tensor, Tensor]:
-        """The mean loss, and rewards [B, 2, K], NaN for the second completion of a row that has one only."""
+        """Return the mean loss, and rewards [B, 2, K] with NaN where a row has no second completion."""
         K = len(self.objectives)
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, :K].float()
         second = inputs["second"]
@@ -170,7 +170,7 @@ class ObjectivesTask:
         return _mean(torch.cat(losses))
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Per objective: accuracy over the pairs decided for it, root mean squared error of scores; mean accuracy."""
+        """Compute accuracy over decided pairs and RMSE of scores per objective, and the mean accuracy."""
         rewards, stated = np.asarray(prediction.predictions, float), np.asarray(prediction.label_ids, float)
         metric_values: dict[str, float] = {}
         shares = []
@@ -185,14 +185,14 @@ class ObjectivesTask:
         return metric_values | {"accuracy": float(np.mean(shares)) if shares else NAN}
 
     def save(self, folder: Path) -> None:
-        """What the losses learn."""
+        """Save the learned parameters of the losses."""
         save_losses(self.modules, folder)
 
     def load(self, folder: Path) -> None:
-        """The same back from a checkpoint."""
+        """Load the learned parameters of the losses from a checkpoint."""
         load_losses(self.modules, folder)
 
 
 def _mean(values: Float[Tensor, " T"]) -> Tensor:
-    """0 where there are none."""
+    """Return the mean, or 0 if there are no values."""
     return values.sum() / max(len(values), 1)

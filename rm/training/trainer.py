@@ -1,4 +1,4 @@
-"""One thin subclass of the Transformers Trainer for every kind of reward model that is trained by gradient."""
+"""Trainer, training arguments and scalar task of reward models that are trained by gradient descent."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ from .fault_tolerance import Piece, SteadySteps
 
 @dataclass
 class RewardArguments(TrainingArguments):
-    """Transformers' training arguments, with the defaults of a reward model."""
+    """Transformers' training arguments, with defaults for reward models."""
 
     output_dir: str = field(default="", metadata={"help": "Same as --output."})
     learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate of AdamW."})
@@ -66,7 +66,7 @@ OnLong = Literal["truncate", "skip", "refuse"]
 
 
 class PairRow(NamedTuple):
-    """One tokenised pair: P(chosen is better), margin and another model's gap (NaN: not stated) beside both rows."""
+    """A tokenised pair with P(chosen is better), margin, and another model's reward gap (NaN: not stated)."""
 
     chosen: list[int]
     rejected: list[int]
@@ -76,7 +76,7 @@ class PairRow(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """Rows to train on, and the account of every pair that is not among them or not whole."""
+    """Rows to train on, and counts of the pairs that were dropped or truncated."""
 
     rows: list[Any]
     pairs: int
@@ -84,21 +84,21 @@ class Encoding(NamedTuple):
     longest: int
     """Tokens of the longest sequence before truncation."""
     over_length: int
-    """Pairs with a sequence beyond the limit: truncated, or left out under `skip`."""
+    """Pairs with a sequence over the limit: truncated, or dropped under `skip`."""
     identical: int
-    """Pairs left out because truncation made both completions the same tokens."""
+    """Pairs dropped because truncation made both completions identical."""
     unlabelled: int
-    """Pairs left out because they say nothing about the objective."""
+    """Pairs dropped because they have no label for the objective."""
 
     def account(self) -> dict[str, int | None]:
-        """Everything but the rows, for a manifest."""
+        """Return the counts as a JSON object, for the manifest."""
         return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
 
 
 def encode_pairs(
     encoder: Encoder, pairs: Sequence[PreferencePair], objective: str, on_long: OnLong = "truncate"
 ) -> Encoding:
-    """Token rows of the pairs, in order. Nothing is cut or left out without being counted."""
+    """Tokenise the pairs, in order; truncated and dropped pairs are counted."""
     encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
     return sift(
         pairs,
@@ -127,7 +127,7 @@ def sift(
     on_long: OnLong,
     objectives: Sequence[str],
 ) -> Encoding:
-    """Rows of the pairs that can be trained on: whole or truncated as `on_long` says, different, and labelled."""
+    """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets."""
     rows, over, identical, unlabelled = [], 0, 0, 0
     for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
         length = max(chosen.length, rejected.length)
@@ -156,7 +156,7 @@ def sift(
 
 
 def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
-    """2B sequences, the chosen ones first, so that one forward serves both."""
+    """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
     batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
     return {
         "tokens": batch.tokens,
@@ -168,7 +168,7 @@ def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
 
 
 def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
-    """Accuracy over pairs with a preference, margin, and the range of rewards (TRL's names)."""
+    """Compute accuracy and margin over pairs with a preference, and the range of rewards (TRL's names)."""
     rewards, wins = np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
     gap = (rewards[:, 0] - rewards[:, 1]) * np.sign(wins - 0.5)
     decided = wins != 0.5
@@ -182,33 +182,33 @@ def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:
 
 
 class Task(Protocol):
-    """What a kind of reward model does with a batch; everything else of training is the same for all kinds.
+    """Loss, metrics and extra weights of one kind of reward model; the rest of training is the same for all kinds.
 
-    One whose loss learns too holds it in `modules`; see `pair_losses.learnt`.
+    A task whose loss has learned parameters holds it in `modules`; see `losses._pair_losses.learnt`.
     """
 
     def collate(self, rows: Sequence[Any]) -> dict[str, torch.Tensor]:
-        """Rows as one batch; `stated`, or else `wins`, are its labels."""
+        """Collate rows into one batch; the labels for evaluation are `stated`, or else `wins`."""
         ...
 
     def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean loss in nats, and outputs [B, ...] for the metrics; what is drawn depends on the step only."""
+        """Return the mean loss in nats, and outputs [B, ...] for the metrics; random draws depend on the step only."""
         ...
 
     def evaluate(self, model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same without anything drawn."""
+        """Return the same as `loss`, without random draws."""
         ...
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """Of the outputs and labels of a whole evaluation."""
+        """Compute metrics from the outputs and labels of a complete evaluation."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Weights that the Trainer does not know of."""
+        """Save weights that the Trainer does not save."""
         ...
 
     def load(self, folder: Path) -> None:
-        """The same back from a checkpoint."""
+        """Load these weights from a checkpoint."""
         ...
 
 
@@ -220,41 +220,41 @@ class ScalarTask:
         self.modules = learnt([loss])
 
     def check(self, rows: Sequence[PairRow]) -> None:
-        """Refuse rows that lack what the loss asks for, and let it see how their lengths differ."""
+        """Raise `DataError` if rows lack values that the loss needs; fit losses that depend on length differences."""
         check_margins(self.pair_loss, [row.margin for row in rows], "'margin'")
         check_other(self.pair_loss, [row.other for row in rows])
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
 
     def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
-        """See `collate`."""
+        """Collate rows; see `collate`."""
         return collate(rows)
 
     def loss(self, model: Any, inputs: dict[str, torch.Tensor], step: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean pair loss, and rewards [B, 2]."""
+        """Return the mean pair loss, and rewards [B, 2]."""
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
         chosen, rejected = rewards.chunk(2)
         first, second = inputs["attention"].sum(dim=1).float().chunk(2)
-        margin = inputs["margin"].nan_to_num(0.0)  # a loss that cannot do without has been refused
+        margin = inputs["margin"].nan_to_num(0.0)  # `check` has refused missing margins if the loss needs them
         arguments = chosen, rejected, inputs["wins"], margin, first - second, inputs["other"]
         return pair_values(self.pair_loss, *arguments).mean(), torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """See `pair_metrics`."""
+        """Compute metrics; see `pair_metrics`."""
         return pair_metrics(prediction)
 
     def save(self, folder: Path) -> None:
-        """What the loss learns; the model is all there is else."""
+        """Save the learned parameters of the loss; the Trainer saves the model."""
         save_losses(self.modules, folder)
 
     def load(self, folder: Path) -> None:
-        """The same back from a checkpoint."""
+        """Load the learned parameters of the loss from a checkpoint."""
         load_losses(self.modules, folder)
 
 
 class RewardTrainer(SteadySteps):
-    """Trains a reward model on pairs; what is done with a batch is handed in. Everything else is Transformers' own."""
+    """Trainer of reward models: a `Task` computes loss and metrics, everything else is Transformers' `Trainer`."""
 
     def __init__(
         self,
@@ -271,8 +271,8 @@ class RewardTrainer(SteadySteps):
         self.stream = train_rows if isinstance(train_rows, PairStream) else None
         if self.stream:
             accelerator: Any = args.accelerator_config
-            accelerator.dispatch_batches = False  # every process reads the stream and takes its wrapped rows
-            args.ignore_data_skip = True  # the stream goes on by itself
+            accelerator.dispatch_batches = False  # every process reads the stream and selects its own rows
+            args.ignore_data_skip = True  # the stream restores its position itself
         super().__init__(
             model=reward_model.model,
             args=args,
@@ -284,27 +284,27 @@ class RewardTrainer(SteadySteps):
             callbacks=[MarkComplete(), *callbacks],
         )
         self.task, self.loss_name = task, _name_of(task)
-        self.model_accepts_loss_kwargs = False  # ours is a mean per micro-batch, so accumulation must divide it
+        self.model_accepts_loss_kwargs = False  # the loss is a mean per micro-batch, so accumulation must divide it
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """The mean loss of the task, in nats, and its outputs; of a piece its share of the mean."""
+        """Return the task's mean loss in nats and its outputs; the loss of a `Piece` is its share of the mean."""
         loss, outputs = self.task.loss(model, inputs, self.state.global_step)
         loss = loss * inputs.share if isinstance(inputs, Piece) else loss
         return (loss, outputs) if return_outputs else loss
 
     def rows_of(self, inputs):
-        """Pairs; a batch of pairs and rated completions has a mean of each."""
+        """Return the number of pairs; None for batches that also have rated completions, whose loss is two means."""
         return None if "second" in inputs else len(inputs["wins"])
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
-        """Loss, outputs and labels of an evaluation batch."""
+        """Return loss, outputs and labels of an evaluation batch."""
         inputs = self._prepare_inputs(inputs)
         with torch.no_grad():
             loss, outputs = self.task.evaluate(model, inputs)
         return loss.detach(), outputs.detach(), inputs.get("stated", inputs["wins"])
 
     def create_optimizer(self, model=None):
-        """Transformers' own, and what the loss learns as groups with learning rates of their wrapped."""
+        """Create Transformers' optimizer, with a parameter group and learning rate for each learned loss."""
         made = self.optimizer is None
         optimizer: Any = super().create_optimizer(model)
         for module in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
@@ -313,12 +313,12 @@ class RewardTrainer(SteadySteps):
                 {"params": [*module.parameters()], "lr": module.learning_rate, "weight_decay": 0.0}
             )
             optimizer.register_step_pre_hook(lambda *_, wrapped=module: same_gradients(wrapped.parameters()))
-            # the Trainer clears the gradients of its model only
+            # Trainer.training_step zeroes the gradients of `self.model` only
             optimizer.register_step_post_hook(lambda *_, wrapped=module: wrapped.zero_grad())
         return optimizer
 
     def save_model(self, output_dir=None, _internal_call=False):
-        """Transformers', which every process calls and one writes, and what it does not know of."""
+        """Save as Transformers does (every process calls, one writes), with the task's weights and stream state."""
         super().save_model(output_dir, _internal_call)
         with rank_0_folder(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
             if self.args.should_save or is_sharded(self.model):
@@ -328,7 +328,7 @@ class RewardTrainer(SteadySteps):
 
     @property
     def rows_a_step(self) -> int:
-        """Of all processes."""
+        """Rows per optimizer step, over all processes."""
         args = self.args
         return args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
 
@@ -350,7 +350,7 @@ def _name_of(task: Any) -> str:
 
 
 def _disable_dropout(model: torch.nn.Module) -> None:
-    """Switch off the backbone's dropout; an adapter's own was asked for."""
+    """Set the backbone's dropout to 0; LoRA dropout is an explicit setting and stays."""
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Dropout) and "lora_dropout" not in name:
             module.p = 0.0

@@ -1,4 +1,4 @@
-"""Completions by vLLM in a process of its own, which is restarted on the saved policy as training goes on."""
+"""vLLM rollouts: completions from a server in a separate process, restarted with the saved policy during training."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ from .completions import server_rollouts
 from .server_process import HOST, KeptServer
 
 PYTHON = "REWARDLAB_VLLM_PYTHON"
-"""The environment variable with the interpreter that has vLLM, where that is not this one."""
+"""Environment variable with the path of a Python interpreter that has vLLM, if this one has not."""
 SERVER, NAME, LOG, SAVED = "vllm.entrypoints.openai.api_server", "policy", "vllm.log", "served_policy"
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 
@@ -33,18 +33,17 @@ def vllm(
     folder: str = "",
     seed: int = 0,
 ) -> Rollouts:
-    """A server of this run's own writes the completions; every `every` steps it is restarted on the policy as it is
-    then.
+    """Generate completions with a server that is restarted with the current policy every `every` steps.
 
-    This works where weights cannot be pushed into a running engine, as on a CPU. In between the completions are an
-    older policy's: ratios are taken against the log-probabilities that the server says, and `rollouts/lag` logs by how
-    many steps it is older. An evaluation is always the present policy's. `rollouts/restart_seconds` are those of
-    saving and starting.
+    This works where weights cannot be updated in a running engine, as on a CPU. Between restarts completions are those
+    of an older policy: ratios are relative to the log-probabilities that the server returns, and `rollouts/lag` is its
+    age in steps. Evaluation always uses the current policy. `rollouts/restart_seconds` is the time for saving and
+    starting.
 
     `python` has vLLM, by default $REWARDLAB_VLLM_PYTHON or this interpreter; `options` are further flags of vLLM's
-    server, whose output goes to vllm.log in the run folder; one start takes at most `seconds`. The policy is saved
-    below `folder`, by default the run folder, and removed at the end. The server listens on 127.0.0.1 and ends with
-    the run.
+    server, whose output goes to vllm.log in the run folder; one start takes at most `seconds`. The policy is saved in a
+    folder below `folder`, by default the run folder, and removed at the end. The server listens on 127.0.0.1 and ends
+    with the run.
     """
     if every < 1:
         raise ValueError(f"vllm: the server is restarted every 1 step or more, got every={every}")
@@ -53,16 +52,16 @@ def vllm(
 
 
 class _Rollouts:
-    """A rollout function that keeps a server."""
+    """A rollout function that manages a server."""
 
     def __init__(self, every: int, python: str, options: Sequence[str], *, seconds: float, folder: str, seed: int):
         self.every, self.python, self.options, self.seconds, self.seed = every, python, options, seconds, seed
         self.folder = folder
         self.saved = Path()
-        """Where the policy that is served stands, once there is one."""
+        """Folder of the served policy, once there is one."""
         self.server: KeptServer | None = None
         self.step = 0
-        """Of the policy that is served."""
+        """Step of the served policy."""
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         server, step, training = self._kept(trainer), trainer.state.global_step, trainer.model.training
@@ -94,31 +93,31 @@ class _Rollouts:
         return lambda port: [self.python, "-m", SERVER, *flags, "--port", str(port), *self.options]
 
     def stop(self) -> None:
-        """End the server and remove what it served; the next completions start it anew."""
+        """End the server and delete the served policy; the next completions start it again."""
         if self.server is not None:
             self.server.stop()
             shutil.rmtree(self.saved, ignore_errors=True)
 
 
 class EndsWithTheRun(TrainerCallback):
-    """The server goes when training is over, and again after an evaluation that follows it."""
+    """Stops the server at the end of training, and after an evaluation that follows it."""
 
     def __init__(self, rollouts: _Rollouts):
         self.rollouts, self.training = rollouts, True
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Nothing more is written for training."""
+        """Stop the server, since training needs no more completions."""
         self.training = False
         self.rollouts.stop()
 
     def on_evaluate(self, args, state, control, **kwargs):
-        """An evaluation is over, which may be the last."""
+        """Stop the server after an evaluation that follows training, since it may be the last."""
         if not self.training:
             self.rollouts.stop()
 
 
 def save_policy(trainer: Any, folder: Path) -> None:
-    """The policy with its tokenizer as a plain model: an adapter is merged into a copy."""
+    """Save the policy with its tokenizer as a plain model; an adapter is merged into a copy."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
         model = frozen_copy(model).merge_and_unload()

@@ -1,4 +1,4 @@
-"""Completions from servers that speak OpenAI's completions protocol with token ids, such as vLLM's."""
+"""Completions from servers with OpenAI's completions protocol and token ids, such as vLLM's."""
 
 import math
 import os
@@ -12,20 +12,20 @@ import httpx
 from ....rm.errors import DataError, UsageError
 from ....rm.io.server_rotation import Rotation, addresses, check_address
 
-KEY = "VLLM_API_KEY"  # the environment variable that vLLM's own server reads
+KEY = "VLLM_API_KEY"  # environment variable of vLLM's own server
 
 
 def server_rollouts(
     urls: str | Sequence[str], *, timeout: float = 600.0
 ) -> Callable[[Sequence[Any], Any], dict[str, list]]:
-    """A rollout function of TRL's trainers: servers write the completions, token for token as they drew them.
+    """Create a rollout function of TRL's trainers that gets completions from servers, as token ids.
 
-    `urls` are the servers' roots, as in http://127.0.0.1:8000. Each has a saved policy, which may lag behind the one
-    that learns: its log-probabilities go along, and ratios are taken against them. Start vLLM's with
+    `urls` are the servers' roots, such as http://127.0.0.1:8000. Each serves a saved policy, which may be older than
+    the trained one: its log-probabilities are returned, and ratios are relative to them. Start vLLM's server with
     `--logprobs-mode processed_logprobs`, so that they are those after temperature and truncation.
 
-    Several servers take turns by whole groups. What one that fails was to write goes to the others, and it rests for a
-    growing time; that all of them fail is a `DataError`.
+    Groups are distributed over several servers. Those of a failed server go to the others, and it is not used for a
+    growing time; raises `DataError` if all servers fail.
     """
     servers = [url.rstrip("/") for url in addresses(urls, "--rollout_server")]
     for url in servers:
@@ -54,7 +54,7 @@ def server_rollouts(
 
 
 def sampling(trainer: Any) -> dict[str, Any]:
-    """How the trainer draws, in the protocol's words."""
+    """Return the trainer's sampling settings as parameters of the protocol."""
     return {
         "max_tokens": trainer.max_completion_length,
         "temperature": trainer.temperature,
@@ -66,12 +66,12 @@ def sampling(trainer: Any) -> dict[str, Any]:
 
 
 def group_size(trainer: Any) -> int:
-    """Completions to one prompt, which stand together."""
+    """Return the number of completions per prompt, which are consecutive rows."""
     return int(trainer.num_generations if trainer.model.training else trainer.num_generations_eval)
 
 
 def completions(url: str, ids: Sequence[list[int]], how: dict[str, Any], timeout: float) -> list[dict[str, Any]]:
-    """One choice per prompt, in their order, with its tokens and their log-probabilities."""
+    """Request one completion per prompt; return choices in order, with tokens and log-probabilities."""
     model = ask(f"{url}/v1/models", timeout)["data"][0]["id"]
     asked = {"model": model, "prompt": ids, **how, "logprobs": 0, "return_token_ids": True}
     choices = sorted(ask(f"{url}/v1/completions", timeout, asked)["choices"], key=lambda choice: choice["index"])
@@ -90,9 +90,9 @@ def shared_out(
     draw: Callable[[int, list[int]], list[dict[str, Any]]],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[int, dict[str, Any]]:
-    """By row: what `draw(server, rows)` returns, where groups are dealt to the servers that are up.
+    """Distribute groups over the available servers; return the results of `draw(server, rows)` by row.
 
-    A `DataError` of one server sends its groups to the others; of the last one it is raised.
+    A `DataError` of one server sends its groups to the others; that of the last one is raised.
     """
     drawn: dict[int, dict[str, Any]] = {}
     left, failed = list(groups), set[int]()
@@ -127,7 +127,7 @@ def _logprobs(choice: dict[str, Any]) -> list[float]:
 
 
 def ask(address: str, timeout: float, body: dict[str, Any] | None = None) -> Any:
-    """Return what a server answers in JSON; anything else is a `DataError`."""
+    """Send a request and return the JSON response; raise `DataError` if there is none."""
     headers = {"Authorization": f"Bearer {os.environ[KEY]}"} if KEY in os.environ else {}
     try:
         call = httpx.get if body is None else httpx.post

@@ -1,4 +1,4 @@
-"""A server program of our own: started on a free port of this machine, waited for, and ended with this process."""
+"""Server subprocess: started on a free port of this machine, polled until ready, and ended with this process."""
 
 import os
 import socket
@@ -15,34 +15,34 @@ from ....rm.errors import DataError
 from . import watchdog
 
 HOST = "127.0.0.1"
-TAIL = 1500  # characters of a log in a message
-LOOK = 0.25  # seconds between two looks at /health
+TAIL = 1500  # characters of the log in an error message
+LOOK = 0.25  # seconds between requests to /health
 
 Command = Callable[[int], Sequence[str]]
-"""A port -> the words that start a server there."""
+"""Maps a port to the command line that starts a server there."""
 
 
 class KeptServer:
-    """One server at a time, whose output is added to the file `log`.
+    """At most one running server, whose output is appended to the file `log`.
 
-    It listens on 127.0.0.1 and stands behind a watchdog, which ends it and every process that it started when this
-    process ends in any way.
+    It listens on 127.0.0.1 and runs under a watchdog, which ends it and all its child processes when this process ends
+    for any reason.
     """
 
     def __init__(self, log: Path, *, seconds: float = 600.0, environment: Mapping[str, str] | None = None):
         self.log, self.seconds, self.environment = log, seconds, dict(environment or {})
         self.url = ""
-        """Of the server that runs; empty where none does."""
+        """Address of the running server; empty if there is none."""
         self._running: subprocess.Popen | None = None
         self._end = weakref.finalize(self, lambda: None)
 
     @property
     def up(self) -> bool:
-        """Whether it runs."""
+        """Whether the server is running."""
         return self._running is not None and self._running.poll() is None
 
     def start(self, command: Command) -> str:
-        """End the one before, start a new one, and wait until its /health answers 200; its address."""
+        """Stop the previous server, start a new one, wait until its /health returns 200, and return its address."""
         self.stop()
         port = free_port()
         words = [sys.executable, watchdog.__file__, *map(str, command(port))]
@@ -62,7 +62,7 @@ class KeptServer:
         return self.url
 
     def stop(self) -> None:
-        """End it with all of its processes."""
+        """Stop the server and all its processes."""
         self._end()
         self._running, self.url = None, ""
 
@@ -86,14 +86,14 @@ class KeptServer:
 
 
 def _ended(running: subprocess.Popen) -> None:
-    """The watchdog reads the end of its standard input."""
+    """Close the watchdog's standard input, on which it ends the server, and wait for it."""
     if running.stdin is not None:
         running.stdin.close()
     running.wait()
 
 
 def free_port() -> int:
-    """One on which no server listens now."""
+    """Return a port on which no server is listening."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return probe.getsockname()[1]

@@ -1,8 +1,8 @@
-"""A program that ends with its parent process, with all of its own processes: even a killed parent leaves no orphan.
+"""Watchdog program that ends a command and its child processes when its parent process ends, even if it is killed.
 
-Run as a file: `python watchdog.py COMMAND ...`. Its standard input is a pipe without a writer; it ends when the
-parent does, however that came about. The command has a process group of its own, which is ended as a whole: asked first
-(SIGTERM), and after GRACE seconds killed. Nothing but the standard library is imported.
+Run as a file: `python watchdog.py COMMAND ...`. Its standard input is a pipe to which nothing is written; the pipe is
+closed when the parent ends for any reason. The command runs in its own process group, which is ended as a whole: by
+SIGTERM, and after GRACE seconds by SIGKILL. Imports only the standard library.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ import sys
 import time
 
 GRACE = 15.0
-LOOK = 0.2  # seconds between two looks
+LOOK = 0.2  # seconds between polls
 
 
 def watch(command: list[str], parent: int = 0) -> int:
-    """Run a command until it ends or until the other end of file `parent` is closed; its exit code."""
+    """Run a command until it ends or the other end of file `parent` is closed; return its exit code."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         while child.poll() is None:
@@ -31,18 +31,18 @@ def watch(command: list[str], parent: int = 0) -> int:
 
 
 def end(child: subprocess.Popen, grace: float = GRACE) -> None:
-    """Ask the group to end, and kill what is left of it."""
+    """End a process group with SIGTERM, and kill what is left of it after `grace` seconds."""
     send_signal(child.pid, signal.SIGTERM)
     until = time.monotonic() + grace
     while send_signal(child.pid, 0) and time.monotonic() < until:
-        child.poll()  # one that has ended and that nobody has waited for is still a member
+        child.poll()  # an ended process remains a member of its group until it is waited for
         time.sleep(LOOK / 4)
     send_signal(child.pid, signal.SIGKILL)
     child.wait()
 
 
 def send_signal(group: int, sign: int) -> bool:
-    """Send a signal to a process group; whether there is one."""
+    """Send a signal to a process group; return whether the group exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, sign)
         return True
@@ -55,5 +55,5 @@ def _stop(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which then ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, whose end closes the pipe
     sys.exit(watch(sys.argv[1:]))
