@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.pairs import OnBadRow, as_prompt, column
+from ...rm.data.conversations import as_prompt
+from ...rm.data.pairs import OnBadRow, column
 from ..statistics.cluster_bootstrap import Cells
 from ._suite import StrictSuite, case, read_cases
 

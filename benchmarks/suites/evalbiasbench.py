@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data.pairs import OnBadRow, as_prompt, column
+from ...rm.data.conversations import as_prompt
+from ...rm.data.pairs import OnBadRow, column
 from ...rm.types import content_hash
 from ._suite import StrictSuite, case, in_random_order
 

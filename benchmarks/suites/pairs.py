@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.pairs import OnBadRow, first_turn, load_pairs
+from ...rm.data.conversations import first_turn
+from ...rm.data.pairs import OnBadRow, load_pairs
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, PreferencePair
 from ..statistics.cluster_bootstrap import Cells

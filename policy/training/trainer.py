@@ -15,12 +15,12 @@ from trl.trainer.utils import use_adapter
 from ...kernels.policy_loss import ClipRule, PolicyLoss, policy_loss
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
 from ...rm.contract.scoring_contract import ScoringContract
-from ...rm.data.pairs import as_prompt
+from ...rm.data.conversations import as_prompt
 from ...rm.errors import UsageError
 from ...rm.training.checkpointing import MarkComplete
 from ...rm.training.fault_tolerance import Piece, SteadySteps
 from ...rm.types import Example
-from ..composition.algorithm import Algorithm, Scored
+from ..composition.algorithm import Algorithm
 from ..composition.check import RunInputs, check_composition
 from ..composition.completion_gradients import attach_slopes, completions_of
 from ..composition.completion_losses import compares_completions, completion_loss
@@ -29,14 +29,15 @@ from ..rewards.sources import RewardSources
 from ..types import Cycle, Replay, Rewards, Rollout
 from .arguments import PolicyArguments
 from .checkpoint import load_beside, save_beside
-from .critic import CriticArguments, CriticLearner, Targets, critic_returns
+from .critic import CriticArguments, CriticLearner, Targets
 from .forward import CompletionBatch, Reading, at_completions, batch_of, completion_batch, install, own_states
-from .metrics import means, step_metrics
+from .metrics import means
 from .prompt_sampling import CURRICULUM, DrawnPrompts
 from .reference_policy import frozen_copy
 from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
+from .step_inputs import later, log_step, loss_inputs, writers_of
 
 UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
@@ -87,7 +88,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         super().__init__(
             model=model,
             # TRL requires a reward function; `_generate_and_score_completions` computes the rewards instead
-            reward_funcs=[_later],
+            reward_funcs=[later],
             args=args,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
@@ -202,12 +203,12 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         if not training:
             self.algorithm.load(before)
         is_own = torch.tensor([row_inputs.get("own", True) for row_inputs in inputs], device=rows.tokens.device)
-        self._log_step(scored, rollout, int(self._sum(len(faults))), self._gather(is_own))
-        batch |= self._trained_on(scored, rollout, rows.response.shape[1])
+        log_step(self, scored, rollout, int(self._sum(len(faults))), self._gather(is_own))
+        batch |= loss_inputs(self, scored, rollout, rows.response.shape[1])
         batch["row"] = torch.arange(len(inputs), device=rows.tokens.device)
         if training:
             examples = gather_object(self._examples) if writes or self.learners else []
-            writers = gather_object(self._writers(inputs, batch)) if writes else []
+            writers = gather_object(writers_of(self, inputs, batch)) if writes else []
             if writes and self.accelerator.is_main_process:
                 path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
                 record = (scored.rewards, scored.advantages, self.sources.versions, writers)
@@ -216,12 +217,6 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             if self.replay_buffer:
                 self.replay_buffer.next_cycle(batch, scored, rollout)
         return batch
-
-    def _writers(self, inputs: list, batch: Batch) -> list[str]:
-        """Return the model whose log-probabilities `Rollout.written` holds, for each of this process's rows."""
-        if "sampling_per_token_logps" not in batch:
-            return ["policy"] * len(inputs)
-        return [row.get("writer", "vllm" if self.use_vllm else "rollout function") for row in inputs]
 
     def _everywhere(self, batch: Batch, rows: CompletionBatch, read: Reading | None, base: Tensor | None) -> Rollout:
         """Gather the completions of all processes, because a group may be spread over them."""
@@ -266,43 +261,6 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         )
         assert values is not None
         return Rewards(values, local.names, steps, members)
-
-    def _trained_on(self, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
-        """Return this process's loss inputs; weights of an optimizer step's completions sum to 1 over all processes."""
-        windows = self.args.cycle / (self.args.num_iterations * self.args.gradient_accumulation_steps)
-        batch = {
-            "advantages": scored.advantage.float(),
-            "weights": scored.weights.float() * windows * self.accelerator.num_processes,
-        }
-        if rollout.base is not None:
-            batch["base"] = rollout.base
-        if rollout.logprobs is not None:  # those of vLLM are corrected by an importance weight instead
-            old = rollout.logprobs if self.use_vllm or rollout.written is None else rollout.written
-            batch["old_per_token_logps"] = old
-        if self.learner and rollout.values is not None:
-            returns = critic_returns(scored, rollout, self.algorithm.gamma, self.learner.arguments.lam)
-            batch |= {"values": rollout.values, "returns": returns}
-            batch["known"] = rollout.response & ~scored.total.isnan()[:, None]
-        size = len(rollout.finished) // self.accelerator.num_processes
-        mine = slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
-        return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
-
-    def _log_step(self, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
-        """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
-        metrics, rewards = self._metrics[self._mode], [*scored.rewards.values()][-1]
-        for name in ("reward", "reward_std"):
-            metrics[name].pop()
-        for name in ("frac_reward_zero_std", f"rewards/{_later.__name__}/mean", f"rewards/{_later.__name__}/std"):
-            metrics.pop(name)
-        facts = dict(step_metrics(scored, rollout, faults, is_own)) | self.sources.facts()
-        for name, value in facts.items():
-            self._note(name, value)
-        self.kl = facts.get("watch/kl", self.kl)
-        self._logs["rewards"].clear()
-        for name in rewards.names:
-            self._logs["rewards"][name].extend(rewards[name].tolist())
-        self._logs["advantages"].clear()
-        self._logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
 
     @property
     def _size(self) -> int:
@@ -434,8 +392,3 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             for fact, value in learner.learn(self._cycle._replace(states=states)).items():
                 self._note(f"{name}/{fact}", value)
         self._cycle, self._states = None, {}
-
-
-def _later(**_: Any) -> list[float]:
-    """Placeholder for TRL, which requires a reward function; never called, see `_calculate_rewards`."""
-    raise AssertionError("rewards are given in _generate_and_score_completions")

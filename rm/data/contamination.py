@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from ..types import Messages
-from .pairs import normal_prompt
+from .conversations import normal_prompt
 
 WORDS = 3
 """Words per shingle."""

@@ -10,8 +10,8 @@ from ..io.escaping import inert
 from ..io.markdown import table
 from ..types import Example, Message, PreferencePair, call_text, completion_turns, prompt_text
 from .contamination import WORDS, Overlap, Shared, overlaps, shared
+from .conversations import normal_prompt
 from .leakage import Leak, leaks
-from .pairs import normal_prompt
 
 UNUSABLE = "unusable"
 NEAR_IDENTICAL, SAME_WHEN_CUT = "near-identical completions", "identical after truncation"

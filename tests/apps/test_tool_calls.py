@@ -24,8 +24,9 @@ from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.policy.rollouts._partners import in_role, with_thought
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted
 from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
+from rewardlab.rm.data.conversations import as_prompt
 from rewardlab.rm.data.messages import with_tools
-from rewardlab.rm.data.pairs import as_prompt, load_pairs
+from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.types import completion_turns, tools_of
 
 from tests.apps.conftest import write

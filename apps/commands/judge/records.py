@@ -18,7 +18,8 @@ from ....benchmarks.suites.pairs import Pairs, as_cases
 from ....benchmarks.types import Suite
 from ....judges.audit.measures import comparison_flips, first_credits
 from ....judges.types import Case, Judgment
-from ....rm.data.pairs import as_completion, collect, column, first_turn, parse_pair, row_prompt
+from ....rm.data.conversations import as_completion, first_turn
+from ....rm.data.pairs import collect, column, parse_pair, row_prompt
 from ....rm.errors import DataError
 from ....rm.types import PreferencePair, completion_json, content_hash, prompt_text
 from ...runs.tables import JUDGMENTS

@@ -1,0 +1,62 @@
+"""Inputs of the loss that a step's rewards give, and what the step logs."""
+
+from typing import Any
+
+from torch import Tensor
+
+from ..composition.algorithm import Scored
+from ..types import Rollout
+from .critic import critic_returns
+from .metrics import step_metrics
+from .replay_buffer import Batch
+
+
+def writers_of(trainer: Any, inputs: list, batch: Batch) -> list[str]:
+    """Return the model whose log-probabilities `Rollout.written` holds, for each of this process's rows."""
+    if "sampling_per_token_logps" not in batch:
+        return ["policy"] * len(inputs)
+    return [row.get("writer", "vllm" if trainer.use_vllm else "rollout function") for row in inputs]
+
+
+def loss_inputs(trainer: Any, scored: Scored, rollout: Rollout, width: int) -> dict[str, Tensor]:
+    """Return this process's loss inputs; weights of an optimizer step's completions sum to 1 over all processes."""
+    windows = trainer.args.cycle / (trainer.args.num_iterations * trainer.args.gradient_accumulation_steps)
+    batch = {
+        "advantages": scored.advantage.float(),
+        "weights": scored.weights.float() * windows * trainer.accelerator.num_processes,
+    }
+    if rollout.base is not None:
+        batch["base"] = rollout.base
+    if rollout.logprobs is not None:  # those of vLLM are corrected by an importance weight instead
+        old = rollout.logprobs if trainer.use_vllm or rollout.written is None else rollout.written
+        batch["old_per_token_logps"] = old
+    if trainer.learner and rollout.values is not None:
+        returns = critic_returns(scored, rollout, trainer.algorithm.gamma, trainer.learner.arguments.lam)
+        batch |= {"values": rollout.values, "returns": returns}
+        batch["known"] = rollout.response & ~scored.total.isnan()[:, None]
+    size = len(rollout.finished) // trainer.accelerator.num_processes
+    mine = slice(trainer.accelerator.process_index * size, (trainer.accelerator.process_index + 1) * size)
+    return {name: tensor[mine, :width].contiguous() for name, tensor in batch.items()}
+
+
+def log_step(trainer: Any, scored: Scored, rollout: Rollout, faults: int, is_own: Tensor) -> None:
+    """Replace TRL's reward statistics by ours; `is_own` marks completions of this policy, not of partners."""
+    metrics, rewards = trainer._metrics[trainer._mode], [*scored.rewards.values()][-1]
+    for name in ("reward", "reward_std"):
+        metrics[name].pop()
+    for name in ("frac_reward_zero_std", f"rewards/{later.__name__}/mean", f"rewards/{later.__name__}/std"):
+        metrics.pop(name)
+    facts = dict(step_metrics(scored, rollout, faults, is_own)) | trainer.sources.facts()
+    for name, value in facts.items():
+        trainer._note(name, value)
+    trainer.kl = facts.get("watch/kl", trainer.kl)
+    trainer._logs["rewards"].clear()
+    for name in rewards.names:
+        trainer._logs["rewards"][name].extend(rewards[name].tolist())
+    trainer._logs["advantages"].clear()
+    trainer._logs["advantages"].extend((scored.advantage * rollout.response).sum(1).tolist())
+
+
+def later(**_: Any) -> list[float]:
+    """Placeholder for TRL, which requires a reward function; never called, see `PolicyTrainer._calculate_rewards`."""
+    raise AssertionError("rewards are given in _generate_and_score_completions")

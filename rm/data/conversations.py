@@ -1,0 +1,122 @@
+"""Prompts and completions from text and messages, and the prompt that two conversations share."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from os.path import commonprefix
+from typing import Any
+
+from ..types import Message, Messages, completion, user_turn
+from .messages import as_message
+
+
+def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
+    """Return prompt, chosen and rejected completion; a missing prompt is the common beginning of both conversations."""
+    if isinstance(chosen, str) != isinstance(rejected, str):
+        raise ValueError("one of chosen and rejected is text and the other is messages")
+    if prompt is not None:
+        turns = as_prompt(prompt)
+        completions = [
+            completion if isinstance(completion, str) else as_reply(_after(turns, as_turns(completion, name)), name)
+            for name, completion in (("chosen", chosen), ("rejected", rejected))
+        ]
+    elif isinstance(chosen, str) and not chosen.lstrip().startswith("Human:"):
+        turns, *completions = _common_text(chosen, rejected)
+    else:
+        read = dialogue if isinstance(chosen, str) else as_turns
+        turns, *completions = _common_turns(read(chosen, "chosen"), read(rejected, "rejected"))
+    return turns, completions[0], completions[1]
+
+
+def as_turns(value: Any, name: str) -> list[Message]:
+    """Return a list of messages; raise `ValueError` for anything else."""
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"'{name}' is not text and not a list of messages: {type(value).__name__}")
+    return [as_message(turn, name) for turn in value]
+
+
+def as_prompt(value: Any) -> Messages:
+    """Return text as one user turn, or a list of messages unchanged."""
+    return user_turn(value) if isinstance(value, str) else tuple(as_turns(value, "prompt"))
+
+
+def as_completion(value: Any, name: str) -> str:
+    """Return a text or a list of messages as a completion."""
+    return value if isinstance(value, str) else as_reply(as_turns(value, name), name)
+
+
+def as_reply(turns: Sequence[Message], name: str) -> str:
+    """Return a completion of assistant turns and tool results as one value."""
+    if not _is_reply(turns):
+        raise ValueError(
+            f"'{name}' is not one assistant turn behind the prompt, nor tool calls, their results and an assistant turn"
+        )
+    return completion(turns)
+
+
+def completion_start(turns: Sequence[Message]) -> int:
+    """Return the index where the last completion starts, in a conversation that ends with an assistant turn."""
+    return next(start for start in range(len(turns)) if _is_reply(turns[start:]))
+
+
+def _is_reply(turns: Sequence[Message]) -> bool:
+    """Return whether the turns are assistant turns separated by tool results, ending with an assistant turn."""
+    roles = [turn["role"] for turn in turns]
+    if not roles or not {*roles} <= {"assistant", "tool"} or roles[0] == "tool" or roles[-1] == "tool":
+        return False
+    return all(
+        before.get("tool_calls") or "tool" in (before["role"], after["role"]) for before, after in pairwise(turns)
+    )
+
+
+def _after(prompt: Messages, turns: list[Message]) -> list[Message]:
+    """Return the turns without the prompt, which some data sets repeat at the start of each completion."""
+    return turns[len(prompt) :] if tuple(turns[: len(prompt)]) == prompt else turns
+
+
+def _common_turns(chosen: list[Message], rejected: list[Message]) -> tuple[Messages, str, str]:
+    shared = next((i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b), -1)
+    if shared == -1:
+        shared = min(len(chosen), len(rejected)) - 1
+    while shared and "tool" in (chosen[shared]["role"], rejected[shared]["role"]):
+        shared -= 1  # a tool result must stay with the call before it
+    if not _is_reply(chosen[shared:]) or not _is_reply(rejected[shared:]):
+        raise ValueError("chosen and rejected part before their last turn")
+    return tuple(chosen[:shared]), completion(chosen[shared:]), completion(rejected[shared:])
+
+
+def _common_text(chosen: str, rejected: str) -> tuple[Messages, str, str]:
+    prefix = commonprefix([chosen, rejected])
+    prefix = prefix[: prefix.rfind(" ")] if " " in prefix.rstrip() else ""
+    if not prefix.strip():
+        raise ValueError("no column 'prompt', and the two texts do not begin alike")
+    return user_turn(prefix), chosen[len(prefix) :].lstrip(), rejected[len(prefix) :].lstrip()
+
+
+def dialogue(text: str, name: str = "text") -> list[Message]:
+    r"""Parse an HH dialogue into messages.
+
+    >>> dialogue("\n\nHuman: Hi\n\nAssistant: Hello!")
+    [{'role': 'user', 'content': 'Hi'}, {'role': 'assistant', 'content': 'Hello!'}]
+    """
+    turns: list[Message] = []
+    for piece in ("\n\n" + text.lstrip()).split("\n\nHuman:")[1:]:
+        question, *completions = piece.split("\n\nAssistant:")
+        turns.append(Message(role="user", content=question.strip()))
+        turns.extend(Message(role="assistant", content=completion.strip()) for completion in completions)
+    if not turns:
+        raise ValueError(f"'{name}' is not a dialogue of 'Human:' and 'Assistant:' turns")
+    return turns
+
+
+def normal_prompt(text: str) -> str:
+    """Return a prompt without case, punctuation and repeated blanks; copies of one prompt become equal.
+
+    >>> normal_prompt("How do I detail  a car?")
+    'how do i detail a car'
+    """
+    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+
+
+def first_turn(prompt: Messages) -> str:
+    """Return the normalised first user turn, the key by which data are split and clustered."""
+    return normal_prompt(next((turn["content"] for turn in prompt if turn["role"] == "user"), prompt[0]["content"]))
