@@ -437,5 +437,5 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
 
 
 def _later(**_: Any) -> list[float]:
-    """Placeholder for TRL, which requires a reward function; never called, see `_calculate_rewards`."""
+    """Placeholder for TRL, which requires a reward function; never called, see `_generate_and_score_completions`."""
     raise AssertionError("rewards are given in _generate_and_score_completions")
