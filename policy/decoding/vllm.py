@@ -354,7 +354,7 @@ class Capacity(NamedTuple):
     tokens: int
     """Per step."""
     blocks: int
-    """Of the KV cache."""
+    """Blocks of the KV cache."""
     block: int
     """Tokens per block."""
     context: int
