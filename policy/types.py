@@ -181,7 +181,7 @@ class Past(NamedTuple):
 
     advantage: Float[Tensor, "M L"]
     rollout: Rollout
-    """With `total`, without `states`."""
+    """Their rollout, with `total` and without `states`."""
     age: Int[Tensor, " M"] | None = None
     """Age of each completion in batches."""
     clipped: Float[Tensor, " M"] | None = None

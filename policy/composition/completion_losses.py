@@ -17,7 +17,7 @@ class CompletionLossInputs(NamedTuple):
     logprob: Float[Tensor, " N"]
     """Σ_t log π(y_t) over the completion's tokens, in nats; gradients flow through it."""
     old: Float[Tensor, " N"]
-    """The same under the policy that generated the completion."""
+    """Σ_t log π_old(y_t) in nats, of the policy that generated the completion."""
     advantage: Float[Tensor, " N"]
     """NaN: the completion has no loss."""
     group: Int[Tensor, " N"]

@@ -75,7 +75,7 @@ class DecodedCompletion:
     """A completion with statistics of its T tokens; log-probabilities and entropies in nats."""
 
     text: str
-    """Without special tokens, and without the stop string and what follows it."""
+    """Text without special tokens, and without the stop string and what follows it."""
     tokens: tuple[int, ...]
     """Includes the end-of-sequence token and the tokens of a stop string."""
     finished: Finish

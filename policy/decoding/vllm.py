@@ -116,7 +116,7 @@ def _with_guide(base: LogitsRow, guide: LogitsRow | None) -> tuple[int, int, flo
         raise RuntimeError(
             f"pair '{base.member.pair}' is out of step: base at {base.length} tokens, the last {base.last}; its guide "
             f"{state}; submit both at once, with one prompt and the same parameters, to an engine with room for both "
-            f"(vllm_guided does); this engine has to be made anew"
+            f"(vllm_guided does); then create the engine again"
         )
     return base.row, guide.row, base.member.weight
 
@@ -354,7 +354,7 @@ class Capacity(NamedTuple):
     tokens: int
     """Per step."""
     blocks: int
-    """Of the KV cache."""
+    """Blocks of the KV cache."""
     block: int
     """Tokens per block."""
     context: int

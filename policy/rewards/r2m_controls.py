@@ -56,7 +56,7 @@ def fixed(states: States, examples: Sequence[Example], generator: Generator) -> 
 
 @dataclass(frozen=True)
 class R2MArguments:
-    """How the reward model is updated; defaults are R2M's own, and `CONTROLS` has those of its baselines."""
+    """Settings of the reward model's updates; defaults are R2M's own, and `CONTROLS` has those of its baselines."""
 
     learning_rate: float = 1e-6
     alpha: float = 0.3

@@ -23,18 +23,20 @@ class PolicyArguments(GRPOConfig):
     """TRL's arguments for sampling, batches and engines; the `Algorithm` replaces those of the loss."""
 
     output_dir: str = field(default="", metadata={"help": "Same as --output."})
-    bf16: bool | None = field(default=None, metadata={"help": "Train in bfloat16; by default where CUDA has it."})
-    disable_dropout: bool = field(default=True, metadata={"help": "Train without: ratios compare one function twice."})
+    bf16: bool | None = field(default=None, metadata={"help": "Train in bfloat16; by default if CUDA supports it."})
+    disable_dropout: bool = field(
+        default=True, metadata={"help": "Train without dropout, so that ratios compare one function."}
+    )
     logging_steps: float = field(default=1, metadata={"help": "Steps between log lines."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept (at least 2)."})
     report_to: str = field(default="none", metadata={"help": "none, tensorboard, wandb, trackio."})
     rollout_steps: int = field(default=0, metadata={"help": "Steps between rollout files; 0 writes none."})
     measure_kl: bool = field(
-        default=True, metadata={"help": "Watch the KL to the start policy: one forward more in every step."}
+        default=True, metadata={"help": "Monitor the KL to the initial policy: one more forward per step."}
     )
     kl_budget: float = field(
         default=math.inf,
-        metadata={"help": "Stop where the mean KL of completions to the start policy passes it, in nats."},
+        metadata={"help": "Stop when the mean KL of completions to the initial policy exceeds this, in nats."},
     )
 
     def __post_init__(self) -> None:

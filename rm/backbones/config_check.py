@@ -10,7 +10,7 @@ from ..errors import UNREADABLE, DataError
 from ..io.checked_files import from_json
 
 FACTOR = 64
-"""Factor by which a matrix may exceed the weights: packed weights hold 8 numbers in one, ALBERT shares layers."""
+"""Factor by which a matrix may exceed the weights: packed weights hold 8 numbers in one, ALBERT factorises matrices."""
 LAYERS = 10_000
 HEADS = ("num_attention_heads", "num_key_value_heads")
 

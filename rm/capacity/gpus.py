@@ -14,7 +14,7 @@ class Gpu(NamedTuple):
     bfloat16: float
     """Tera-operations per second (10¹²), dense."""
     float32: float
-    """The same without tensor cores, which PyTorch does not use for float32 by default."""
+    """Tera-operations per second without tensor cores, which PyTorch does not use for float32 by default."""
     bandwidth: float
     """GB per second."""
 

@@ -13,7 +13,7 @@ ALONE = Spread()
 
 
 def trained_parameters(shape: Shape, step: Step) -> int:
-    """Return the number of trained parameters; a score head takes the place of the output head."""
+    """Return the number of trained parameters: adapters or all weights; a score head replaces the output head."""
     head = step.top.scores * shape.width
     if step.adapters:
         return adapter_parameters(shape, step.adapters) + head

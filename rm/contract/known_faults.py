@@ -15,7 +15,7 @@ from .scoring_contract import PLAIN_TEMPLATE
 EXPLAINED = 0.1
 """A fault is named if at most this share of the difference remains after it is applied."""
 SCALED = 1e-4
-"""The same for scores that were scaled and shifted: stricter, because the fit has two free parameters."""
+"""The same share for scores that were scaled and shifted: stricter, because the fit has two free parameters."""
 ROUNDING = 0.1
 """Unexplained differences up to this many standard deviations of the scores may be rounding."""
 Ids = list[list[int]]

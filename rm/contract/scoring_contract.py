@@ -84,7 +84,7 @@ def _check(contract: ScoringContract) -> None:
         "beta": beta is None or (isinstance(beta, int | float) and math.isfinite(beta)),
     }
     if wrong := [name for name, holds in right.items() if not holds]:
-        raise ValueError(f"{wrong[0]}: of another kind, or no such choice")
+        raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")
 
 
 def load_contract(folder: Path) -> ScoringContract:

@@ -62,7 +62,7 @@ def preference_matrix(preferences: Sequence[Preference | None], objectives: Sequ
 
 
 def simplex_grid(objectives: int, steps: int) -> np.ndarray:
-    """Return all α [A, K] whose shares are multiples of 1/steps, in lexicographic order.
+    """Return all α [A, K] whose shares are multiples of 1/steps, in lexicographic order (first share ascending).
 
     A = C(steps + K - 1, K - 1): 11 for K = 2 in 10 steps, 21 for K = 3 in 5 steps.
 

@@ -159,7 +159,7 @@ def _next(rows: Iterator[Any], number: int, source: str) -> list[Any]:
     try:
         return [*islice(rows, number)]
     except Exception as error:  # the library raises a different error for each format
-        raise DataError(f"{source}: damaged ({(str(error).splitlines() or [''])[0]}); mend or restore it") from error
+        raise DataError(f"{source}: damaged ({(str(error).splitlines() or [''])[0]}); correct or restore it") from error
 
 
 def _without_absent(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,5 +13,5 @@ def robust_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
     ε / (1 - 2 ε) nats per unit; `smoothed_bradley_terry` has a minimum. `epsilon` is in [0, 0.5).
     """
     if not 0 <= epsilon < 0.5:
-        raise UsageError(f"epsilon is a share of turned labels in [0, 0.5), got {epsilon}")
+        raise UsageError(f"epsilon is a share of flipped labels in [0, 0.5), got {epsilon}")
     return relabelled(bradley_terry(center), lambda wins: (wins - epsilon) / (1 - 2 * epsilon))

@@ -180,7 +180,7 @@ def embedding(
         weights = load_file(folder / HEAD)["weights"]
         name = (folder / ENCODER).read_text(encoding="utf-8").strip()
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise DataError(f"{folder}: not a whole embedding reward model ({error}); train it again") from error
+        raise DataError(f"{folder}: not a complete embedding reward model ({error}); train it again") from error
     options = {"max_length": contract.max_length or max_length, "dtype": contract.dtype, "cache": cache}
     model = EmbeddingRewardModel(Embedder(name, **options, trust_remote_code=trust_remote_code), weights)
     if model.contract != contract:

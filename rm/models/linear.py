@@ -72,10 +72,10 @@ def linear(source: str | None = None) -> LinearRewardModel:
         numbers = load_file(folder / WEIGHTS)
         texts = isinstance(words, list) and all(isinstance(word, str) for word in words)
         if not texts or len({*words}) < len(words):
-            raise ValueError(f"{VOCABULARY} is no list of different words")
+            raise ValueError(f"{VOCABULARY} is not a list of distinct words")
         sizes = {name: numbers[name].shape for name in ("idf", "weights")}
     except (*UNREADABLE, SafetensorError) as error:
-        raise DataError(f"{folder}: not a whole linear reward model ({error}); train it again") from error
+        raise DataError(f"{folder}: not a complete linear reward model ({error}); train it again") from error
     if sizes != {"idf": (len(words),), "weights": (len(words) + 1,)}:
         raise DataError(f"{folder}: {len(words)} words but {sizes['weights']} weights; train it again")
     vectorizer = TfidfVectorizer(ngram_range=GRAMS, sublinear_tf=True, vocabulary=words)

@@ -185,7 +185,7 @@ class SteadySteps(Trainer):
         )
         where = f"the weights of before are in {checkpoints[-1]}" if checkpoints else "no checkpoint was written before"
         raise CheckFailed(
-            f"{what}, so nothing is learnt from it; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "
+            f"{what}, so it is not used; {where}; lower --learning_rate (now {self.args.learning_rate:g}) "
             "or --max_grad_norm, or look for odd rows in the data, and start over with --overwrite"
         )
 

@@ -52,7 +52,7 @@ class RewardArguments(TrainingArguments):
         default=0.0, metadata={"help": "Weight of (r_chosen + r_rejected)^2, which keeps rewards centred on 0."}
     )
     disable_dropout: bool = field(
-        default=True, metadata={"help": "Train without dropout, as rewards are read without."}
+        default=True, metadata={"help": "Train without dropout, as rewards are computed without it."}
     )
 
     def __post_init__(self):
@@ -135,7 +135,7 @@ def sift(
         over += too_long
         if too_long and on_long == "refuse":
             raise DataError(
-                f"pair '{pair.id}' has {length} tokens and the limit is {limit}; raise --max_length, or say --on_long "
+                f"pair '{pair.id}' has {length} tokens and the limit is {limit}; raise --max_length, or set --on_long "
                 "truncate or skip"
             )
         if too_long and on_long == "skip":

@@ -79,10 +79,10 @@ REFUSED = [
     ("settings/gate.yaml", lambda: b"\x00", "not allowed"),
     ("data/pairs.parquet", lambda: broken_text(), "not a whole Parquet file"),
     # model folders
-    ("models/scalar/scoring.json", lambda: signed(dtype="x" * 50), "dtype: of another kind"),
-    ("models/scalar/scoring.json", lambda: signed(dtype={"value": "float32"}), "dtype: of another kind"),
-    ("models/scalar/scoring.json", lambda: signed(objectives=[["reward"]]), "objectives: of another kind"),
-    ("models/scalar/scoring.json", lambda: signed(max_length=-1), "max_length: of another kind"),
+    ("models/scalar/scoring.json", lambda: signed(dtype="x" * 50), "dtype: of the wrong type"),
+    ("models/scalar/scoring.json", lambda: signed(dtype={"value": "float32"}), "dtype: of the wrong type"),
+    ("models/scalar/scoring.json", lambda: signed(objectives=[["reward"]]), "objectives: of the wrong type"),
+    ("models/scalar/scoring.json", lambda: signed(max_length=-1), "max_length: of the wrong type"),
     ("models/scalar/config.json", lambda: changed("models/scalar/config.json", vocab_size=2**64), "vocab_size = "),
     ("models/scalar/config.json", lambda: changed("models/scalar/config.json", hidden_size=2**40), "hidden_size = "),
     ("models/scalar/config.json", lambda: layers(10**9), "num_hidden_layers = 1000000000"),
@@ -95,7 +95,7 @@ REFUSED = [
     ("models/lora/adapter_config.json", lambda: lora(r=10**9), "a rank is a whole number"),
     ("models/ensemble/ensemble.json", lambda: ensemble(pessimism={}), "not the settings of an ensemble"),
     ("models/ensemble/ensemble.json", lambda: ensemble(members=["/" + "(" * 300] * 2), "can be no folder"),
-    ("models/linear/vocabulary.json", lambda: b'["r", [[]]]', "no list of different words"),
+    ("models/linear/vocabulary.json", lambda: b'["r", [[]]]', "not a list of distinct words"),
     # runs of others
     ("runs/eval/verify: summary.json", lambda: summary(samples=[]), "samples is a whole number"),
     ("runs/eval/verify: summary.json", lambda: summary(samples=2**62), "samples is a whole number"),
