@@ -207,7 +207,7 @@ class _Call:
         """Servers that reject every request."""
 
     async def work(self, asks: Sequence[Ask], hand: Callable[[tuple[int, Reply]], Awaitable[None]]) -> None:
-        """Send all requests and yield each reply with its index; workers take requests from the queue in turn."""
+        """Send all requests, pass each reply with its index to `hand`; a worker waits for that before its next one."""
         line = iter(enumerate(asks))
 
         async def worker() -> None:
@@ -256,7 +256,7 @@ class _Call:
         self.endpoint.rotation.worked(index)
 
     def _failed(self, index: int, failure: Trouble, sent: float) -> Trouble:
-        """A server that refuses everything is one that is down, as long as another one does not."""
+        """Record a failure; a server that rejects every request counts as down while another accepts them."""
         if failure.passing or failure.everywhere:
             self.endpoint.rotation.failed(index, time.monotonic(), asked=failure.wait, since=sent)
         if not failure.everywhere:
