@@ -173,5 +173,5 @@ def _choices(site: Site, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def button(text: str, **options: Any) -> gr.Button:
-    """A small one."""
+    """Return a small button."""
     return gr.Button(text, **{"size": "sm", "scale": 0, "min_width": 140} | options)
