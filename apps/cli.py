@@ -46,11 +46,11 @@ SERVERS = ("serve", "inspect")  # they end by themselves when a signal asks them
 
 
 class Verb(NamedTuple):
-    """A word of the command line: what it does, its settings, the function behind it and an example."""
+    """A verb of the command line: description, settings, function and example."""
 
     help: str
     config: type | None
-    """None: the function takes the words as they are."""
+    """Settings dataclasses; None if the function takes the arguments unparsed."""
     function: str
     example: str
     positional: str = ""
@@ -308,7 +308,7 @@ def _parser(name: str, verb: Verb) -> Any:
 
 
 def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
-    """The verb's settings from a YAML file and flags, through TRL's parser."""
+    """Parse the verb's settings from a YAML file and flags with TRL's parser."""
     parser = _parser(name, verb)
     words = _with_positional(verb, list(words))
     try:
@@ -331,7 +331,7 @@ def parse(name: str, verb: Verb, words: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _read_config(words: Sequence[str]) -> None:
-    """The file of `--config` can be read in time: brackets without an end, and aliases of aliases, are refused."""
+    """Raise an error for a `--config` file that takes too long to parse: deep brackets, or aliases of aliases."""
     if "--config" in words[:-1]:
         try:
             from_yaml(Path(words[words.index("--config") + 1]).read_text(encoding="utf-8-sig"))
@@ -340,13 +340,13 @@ def _read_config(words: Sequence[str]) -> None:
 
 
 def _named(reference: str) -> Any:
-    """`.module:name` of this package."""
+    """Import `.module:name` of this package."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module, __package__), name)
 
 
 def _with_positional(verb: Verb, words: list[str]) -> list[str]:
-    """`rewardlab inspect RUN` is `rewardlab inspect --run RUN`."""
+    """Insert the flag of a positional argument: `rewardlab inspect RUN` is `rewardlab inspect --run RUN`."""
     return [f"--{verb.positional}", *words] if verb.positional and words and not words[0].startswith("-") else words
 
 

@@ -1,1 +1,1 @@
-"""What is asked of a judge, and what a judge may answer."""
+"""Judges: cases, judgments, kinds of judges, parsing of replies, rubrics and language model backends."""

@@ -1,4 +1,4 @@
-"""What kinds of judges share: one round of requests for many cases, the bill, and a judgment from what came back."""
+"""Functions shared by kinds of judges: requests for many cases, and judgments with costs from the replies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -14,12 +14,12 @@ from .rubrics.rubric import Rubric
 from .types import Case, Comparison, Criterion, Judgment, Reason
 
 RubricSource = Callable[[Sequence[Case]], Sequence[Rubric | None]]
-"""Rubrics for cases, in order; None where there is none, which is an abstention."""
+"""Function from cases to their rubrics, in order; None where there is none, which gives an abstention."""
 T = TypeVar("T")
 
 
 class Judging:
-    """A judge of many cases at once: a name, what it depends on, and the function that judges."""
+    """A judge of many cases at once: a name, the settings that its judgments depend on, and a function."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Judging:
         self.contract = content_hash(settings)
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case, in order."""
+        """Return one judgment per case, in order."""
         return self.judge(cases)
 
 
@@ -41,13 +41,13 @@ class Judging:
 
 
 def ask_all(chat: Chat, asks: Sequence[Sequence[Ask]]) -> list[list[Reply]]:
-    """Every case's requests in a single call, so that a backend may have many in flight; the replies by case."""
+    """Send the requests of all cases in one call, so that a backend can batch them; return the replies by case."""
     replies = iter(chat.ask([ask for of_case in asks for ask in of_case]))
     return [[next(replies) for _ in of_case] for of_case in asks]
 
 
 def failure(reply: Reply) -> NoVerdict | None:
-    """Why a reply is not to be read at all; None where it is."""
+    """Return the reason why a reply has no text, or None if it has."""
     return NoVerdict(Reason.NO_REPLY, reply.error) if reply.error else None
 
 
@@ -55,7 +55,7 @@ def failure(reply: Reply) -> NoVerdict | None:
 
 
 Outcome = Sequence[float] | NoVerdict | str
-"""Scores, or why there are none; a text is a reason from elsewhere."""
+"""Scores, or the reason for having none; a string is the reason of another judgment."""
 
 
 def _settled(outcome: Outcome) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def judgment(
     reasoning: Sequence[str] = (),
     criteria: Sequence[Criterion] = (),
 ) -> Judgment:
-    """A case's judgment with everything that it rests on; what was spent counts whatever the outcome."""
+    """Return a case's judgment with replies, reasoning and costs; costs count whatever the outcome."""
     prices: Prices = getattr(chat, "prices", FREE)
     return Judgment(
         case.id,
@@ -92,7 +92,7 @@ def judgment(
 
 
 def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Sequence[Criterion] = ()) -> Judgment:
-    """A judgment made of others: all that they rest on and all that they cost."""
+    """Return a judgment that combines others: their replies are concatenated, their costs summed."""
     return Judgment(
         case.id,
         **_settled(outcome),
@@ -111,7 +111,7 @@ def merged(case: Case, outcome: Outcome, parts: Sequence[Judgment], criteria: Se
 
 
 def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Rubric | None]:
-    """The same rubric for every case, or each case's own."""
+    """Return one rubric per case: the same for all, or each case's own."""
     if isinstance(rubric, Rubric):
         return [rubric] * len(cases)
     rubrics = list(rubric(cases))
@@ -123,7 +123,7 @@ def rubrics_for(rubric: Rubric | RubricSource, cases: Sequence[Case]) -> list[Ru
 
 
 def by_case(items: Mapping[str, T], name: str = "by case") -> Callable[[Sequence[Case]], list[T | None]]:
-    """Rubrics, or other things, by case id."""
+    """Return a function that looks up items, such as rubrics, by case id."""
 
     def source(cases: Sequence[Case]) -> list[T | None]:
         return [items.get(case.id) for case in cases]
@@ -133,7 +133,7 @@ def by_case(items: Mapping[str, T], name: str = "by case") -> Callable[[Sequence
 
 
 def described(item: Any) -> Any:
-    """What a setting is in a contract: a rubric's content, the name of anything that can be called, else itself."""
+    """Return how a contract records a setting: a rubric's content, the name of a callable, else the value itself."""
     if isinstance(item, Rubric):
         return asdict(item)
     if isinstance(item, Levels):
@@ -144,7 +144,7 @@ def described(item: Any) -> Any:
 
 
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """Refuse a setting that is none of the choices."""
+    """Raise a `UsageError` if the value is not among the choices."""
     if value not in choices:
         raise UsageError(f"{name} is {' or '.join(map(str, choices))}, got {value!r}")
 
@@ -153,7 +153,7 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
 
 
 def stands_in(evidence: str, answer: str) -> bool:
-    """Whether the answer has these words in a row; spaces, letter case and quotation marks around them do not count.
+    """Return whether the response contains these consecutive words, ignoring spaces, case and enclosing quotes.
 
     >>> stands_in('"Four  apples"', "I have four apples."), stands_in("", "I have four apples.")
     (True, False)

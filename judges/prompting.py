@@ -1,4 +1,4 @@
-"""What a judge reads: our instructions from text files, and parts between marks that no text can forge."""
+"""Prompts of judges: instructions from text files, and parts in tags that embedded text cannot forge."""
 
 import re
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ MARK = re.compile(rf"<(/?\s*(?:{'|'.join(PARTS)})\s*)>", re.IGNORECASE)
 
 @cache
 def instructions(name: str) -> str:
-    """The system prompt in `prompts/NAME.txt`."""
+    """Return the system prompt in `prompts/NAME.txt`."""
     return (PROMPTS / f"{name}.txt").read_text(encoding="utf-8").strip()
 
 
 def part(name: str, text: str) -> str:
-    """A part of a request between marks; marks inside the text are made harmless.
+    """Return a part of a request in tags; tags inside the text are neutralized.
 
     >>> print(part("answer", "Good. </answer> <rubric>"))
     <answer>
@@ -36,13 +36,13 @@ def part(name: str, text: str) -> str:
 
 
 def messages(system: str, parts: Mapping[str, str | None]) -> Messages:
-    """Instructions, then the parts that are there, in their order; an empty answer is there."""
+    """Return the instructions and the parts that are not None, in order; an empty response is shown."""
     shown = "\n\n".join(part(name, text) for name, text in parts.items() if text is not None)
     return (Message(role="system", content=system), Message(role="user", content=shown))
 
 
 def object_schema(**fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object that has exactly these fields, in this order."""
+    """Return the JSON schema of an object with exactly these fields, in this order."""
     return {
         "type": "object",
         "properties": fields,
@@ -52,17 +52,17 @@ def object_schema(**fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Sampling(NamedTuple):
-    """How replies are drawn."""
+    """Sampling parameters of replies."""
 
     max_tokens: int = 1024
-    """Of one reply."""
+    """Maximum length of a reply in tokens."""
     temperature: float = 0.0
-    """0 is greedy."""
+    """0 decodes greedily."""
     seed: int | None = None
-    """The first sample's; each further one adds 1."""
+    """Seed of the first sample; it increases by 1 for each further one."""
 
     def ask(self, asked: Messages, schema: Mapping[str, Any], sample: int = 0) -> Ask:
-        """The request for one sample."""
+        """Return the request for one sample."""
         seed = None if self.seed is None else self.seed + sample
         return Ask(asked, schema, self.max_tokens, self.temperature, seed)
 

@@ -1,4 +1,4 @@
-"""Replies on disk as they arrive: what was answered once is not asked again, whenever the process was killed."""
+"""Store of replies on disk: each is written as it arrives, so an interrupted run repeats no request."""
 
 import errno
 import fcntl
@@ -24,12 +24,12 @@ TYPES = {name: (int, float) if kind is float else kind for name, kind in Reply._
 
 
 def key(chat: str, ask: Ask, sample: int) -> str:
-    """What a reply is kept under: the chat's name, everything that is asked, and which of equal asks it is, from 0."""
+    """Return the key of a reply: a hash of the chat's name, the request, and its index among equal requests."""
     return content_hash([chat, ask._asdict(), sample])
 
 
 def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
-    """One key per ask of a call; equal asks are samples 0, 1, 2 ... in their order."""
+    """Return one key per request of a call; equal requests are samples 0, 1, 2 ... in order."""
     seen: Counter[str] = Counter()
     hashes = []
     for ask in asks:
@@ -40,12 +40,11 @@ def keys(chat: str, asks: Sequence[Ask]) -> list[str]:
 
 
 class Store:
-    """A folder of replies for one process at a time; several chats may share it.
+    """Folder of replies for one process at a time; several chats may share it.
 
-    `replies.jsonl` has one line per reply and its cost, forced to the disk before the next is taken. A last line
-    without its end was being written when the process was killed: it is dropped, with a warning. Any other damage is a
-    `DataError` that names the line. `lock` holds the number of the process that writes, and is free as soon as that has
-    ended.
+    `replies.jsonl` has one line per reply and its cost, flushed to disk before the next is written. An incomplete last
+    line was being written when the process was killed: it is dropped, with a warning. Any other damage is a
+    `DataError` that names the line. `lock` holds the id of the writing process, and is released when that ends.
     """
 
     def __init__(self, folder: str | Path):
@@ -62,7 +61,7 @@ class Store:
             raise
 
     def add(self, key: str, reply: Reply, cost: float = 0.0) -> None:
-        """Keep a reply; one that is there already stays as it is. `spent` is what all of the folder's have cost."""
+        """Store a reply unless its key exists. `spent` is the cost of all replies in the folder."""
         line = json.dumps({"key": key} | reply._asdict() | {"cost": cost}, ensure_ascii=False) + "\n"
         with self._adding:
             if key in self.replies:
@@ -73,11 +72,11 @@ class Store:
 
     @property
     def closed(self) -> bool:
-        """Whether the folder was let go."""
+        """Whether the store is closed."""
         return self._file.closed
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Close the file and release the lock."""
         self._file.close()
         self._lock.close()
 
@@ -89,7 +88,7 @@ class Store:
 
 
 def _locked(path: Path) -> Any:
-    """The lock file, open, with this process's number in it; the kernel frees it when the process ends in any way."""
+    """Open the lock file and write the process id; the kernel releases it when the process ends in any way."""
     file = path.open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +106,7 @@ def _locked(path: Path) -> Any:
 
 
 def _append(file: Any, line: bytes) -> None:
-    """Write a line through to the disk, or leave the file as it was."""
+    """Append a line and flush it to disk, or leave the file unchanged."""
     start = file.seek(0, os.SEEK_END)
     try:
         if file.write(line) != len(line):
@@ -119,7 +118,7 @@ def _append(file: Any, line: bytes) -> None:
 
 
 def _drop_torn_line(file: Any, path: Path) -> None:
-    """Cut off what follows the last line's end."""
+    """Truncate the file after its last complete line."""
     file.seek(0)
     content = file.read()
     complete = content.rfind(b"\n") + 1
@@ -131,7 +130,7 @@ def _drop_torn_line(file: Any, path: Path) -> None:
 
 
 def read_replies(path: Path) -> tuple[dict[str, Reply], float]:
-    """Every kept reply by its key, in the order of arrival; and what all of them cost."""
+    """Return all stored replies by key, in the order of arrival, and their total cost."""
     replies: dict[str, Reply] = {}
     spent = 0.0
     with path.open("rb") as lines:
@@ -157,9 +156,9 @@ def _parsed(line: bytes, location: str) -> tuple[str, Reply, float]:
 
 
 class StoredReplies:
-    """A chat whose replies are kept in a folder: it asks only what is not there yet. Errors are not kept.
+    """A chat with a store of replies: it sends only requests without a stored reply. Errors are not stored.
 
-    `prices` say what is kept as a reply's cost; the progress bar shows what was spent and about how much it will be.
+    `prices` determine the stored cost of a reply; the progress bar shows the cost so far and the expected total.
     """
 
     def __init__(self, chat: Chat, folder: str | Path | Store, *, prices: Prices = FREE, progress: bool | None = None):
@@ -167,11 +166,11 @@ class StoredReplies:
         self.store = folder if isinstance(folder, Store) else Store(folder)
 
     def missing(self, asks: Sequence[Ask]) -> list[Ask]:
-        """Those that would be asked."""
+        """Return the requests without a stored reply."""
         return [ask for key, ask in zip(keys(self.name, asks), asks, strict=True) if key not in self.store.replies]
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`; what is kept arrives first."""
+        """See `Chat`; stored replies arrive first."""
         names = keys(self.name, asks)
         replies = {index: self.store.replies[key] for index, key in enumerate(names) if key in self.store.replies}
         if arrived is not None:
@@ -191,13 +190,13 @@ class StoredReplies:
 
             answered = self.chat.ask([asks[index] for index in waiting], keep) if waiting else []
             for index, reply in enumerate(answered):
-                if waiting[index] not in replies:  # a chat that does not tell what has arrived
+                if waiting[index] not in replies:  # the chat did not call `keep` on arrival
                     keep(index, reply)
         return [replies[index] for index in range(len(asks))]
 
 
 class _Bar:
-    """How many replies are there, what the new ones cost, and what all that were missing will."""
+    """Progress bar with the number of replies, the cost of new ones and the expected total cost."""
 
     def __init__(self, name: str, total: int, missing: int, prices: Prices, progress: bool | None):
         hidden = None if progress is None else not progress

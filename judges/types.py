@@ -1,4 +1,4 @@
-"""A question with several answers, and what a judge made of them. No torch here."""
+"""Cases (a prompt with several responses), judgments, and the interfaces of judges. Does not import torch."""
 
 import math
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from ..rm.types import Messages
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt and R answers; `best` holds the places of the answers that are right (all of them: a tie).
+    """A prompt and R responses; `best` holds the indices of the correct responses (all of them: a tie).
 
-    `cluster` names what cases share (usually the prompt): cases of one cluster are not independent evidence.
-    `values` is what each answer is worth in [0, 1], where a benchmark knows more than right and wrong; NaN is unknown.
-    `sets` are the sizes of the sets that the answers fall into, where a benchmark asks several questions in one case.
-    `reference` is an answer known to be good, which a judge may be shown beside those that it judges.
-    `authors` are the models that wrote the answers, where they are known; no judge is shown them.
+    `cluster` identifies what cases share (usually the prompt): cases of one cluster are not independent evidence.
+    `values` are graded qualities of the responses in [0, 1], if a benchmark has them; NaN is unknown.
+    `sets` are the sizes of consecutive sets of responses, if a benchmark has several comparisons in one case.
+    `reference` is a response known to be good, which may be shown to a judge for comparison.
+    `authors` are the models that wrote the responses, if known; they are not shown to judges.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Case:
 
 
 class Reason(StrEnum):
-    """Why there is no verdict. An abstention begins with one of these; what else there is to say follows a colon."""
+    """Reasons for an abstention. The text of an abstention begins with one of these; details follow a colon."""
 
     NO_REPLY = "no reply"
     CUT_OFF = "the reply is cut off"
@@ -64,31 +64,31 @@ class Reason(StrEnum):
 
 
 class Criterion(NamedTuple):
-    """What was found on one criterion in one answer."""
+    """The value of one criterion for one response."""
 
     answer: int
-    """The answer's place in the case."""
+    """Index of the response in the case."""
     name: str
     value: float
-    """1 is met, 0 is not; a member of a panel has its own scale here."""
+    """1 is met, 0 is not; for a member of a panel, its score on its own scale."""
     evidence: str = ""
-    """The judge's quotation from the answer."""
+    """The judge's quotation from the response."""
     quoted: bool = False
-    """Whether the evidence is in the answer."""
+    """Whether the response contains the evidence."""
 
 
 class Comparison(NamedTuple):
     """One request that compared two responses."""
 
     order: tuple[int, int]
-    """The places of the two responses in the case, in the order in which the request showed them."""
+    """Indices of the two responses in the case, in the order in which the request showed them."""
     first: float
     """1 if the response shown first was preferred, 0.5 for a tie, 0 if the other one was; NaN without a verdict."""
 
 
 @dataclass(frozen=True)
 class Judgment:
-    """One score per answer, or the reason for having none: never both. What it rests on is kept in either case."""
+    """One score per response, or the reason for abstaining, never both; with replies and costs in either case."""
 
     case: str
     scores: tuple[float, ...] = ()
@@ -96,17 +96,17 @@ class Judgment:
     criteria: tuple[Criterion, ...] = ()
     reasoning: str = ""
     raw: tuple[str, ...] = ()
-    """Every reply as it came, in the order of the requests."""
+    """Unprocessed replies, in the order of the requests."""
     orders: tuple[tuple[int, ...], ...] = ()
-    """The places of the answers in the order in which each request showed them."""
+    """Indices of the responses in the order in which each request showed them."""
     comparisons: tuple[Comparison, ...] = ()
     """The verdicts of all requests that compared two responses."""
     tokens: tuple[int, int] = (0, 0)
-    """Of the requests and of the replies, also of those that nothing could be read from."""
+    """Numbers of tokens of requests and of replies, including replies without a verdict."""
     seconds: float = 0.0
-    """The requests' own durations, added up; less time passes where several are in flight."""
+    """Sum of the durations of the requests; the elapsed time is shorter if they run concurrently."""
     cost: float = 0.0
-    """In the currency of the backend's prices; 0 where it has none."""
+    """Cost in the currency of the backend's prices; 0 without prices."""
 
     def __post_init__(self):
         if bool(self.scores) == bool(self.abstained):
@@ -116,7 +116,7 @@ class Judgment:
 
     @property
     def reason(self) -> str:
-        """The kind of the abstention, without its details; empty where there are scores.
+        """Reason of the abstention without its details; empty if there are scores.
 
         >>> Judgment("a", abstained="no reply: 429 after 5 tries").reason
         'no reply'
@@ -125,34 +125,34 @@ class Judgment:
 
 
 def scored(case: Case, scores: Sequence[float]) -> Judgment:
-    """These scores, or an abstention where one of them is not a finite number."""
+    """Return a judgment with these scores, or an abstention if one is not finite."""
     if all(math.isfinite(score) for score in scores):
         return Judgment(case.id, scores=tuple(scores))
     return Judgment(case.id, abstained=str(Reason.NOT_FINITE))
 
 
 class Judge(Protocol):
-    """One who is shown a case as it is and says what he thinks of it: a model behind an API, or a person."""
+    """Judge of a single case, shown in its given order: a model behind an API, or a person."""
 
     name: str
 
     def __call__(self, case: Case) -> Judgment:
-        """Scores in the order of the answers shown, higher is better, or an abstention."""
+        """Return scores in the order of the responses shown, higher is better, or an abstention."""
         ...
 
 
 class BatchJudge(Protocol):
-    """Judges many cases at once and sees to the order of the answers itself: what every kind of judge is.
+    """Judge of many cases at once, which handles the order of the responses itself; every kind of judge is one.
 
-    It is what a benchmark scores by, too.
+    Benchmarks score with the same interface.
     """
 
     name: str
     role: str
-    """`model`, `reference` (shown beside it) or `baseline`."""
+    """`model`, `reference` (reported for comparison) or `baseline`."""
     contract: str
-    """Hash of everything that its judgments depend on; empty for one without."""
+    """Hash of the settings that the judgments depend on; may be empty."""
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case, in order."""
+        """Return one judgment per case, in order."""
         ...

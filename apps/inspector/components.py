@@ -1,4 +1,4 @@
-"""What the tabs share: the site, a list of runs that follows what is written, errors as sentences."""
+"""Components shared by the tabs: the site, a list of runs that is kept up to date, and error messages."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private",
 
 
 class Site(NamedTuple):
-    """What every tab is built over."""
+    """Context of the tabs."""
 
     page: gr.Blocks
     root: Root
@@ -35,7 +35,7 @@ class Site(NamedTuple):
 
 
 def sentences(function: Callable[P, R]) -> Callable[P, R]:
-    """An event's function whose bad input is shown on the page as one sentence."""
+    """Wrap an event's function so that an error about its input is shown on the page."""
 
     @functools.wraps(function)
     def answer(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -146,7 +146,7 @@ def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tu
 
 
 def run_list(site: Site, run: str | None, *kinds: str) -> gr.Dropdown:
-    """An update of a `chooser` with the runs that there are now."""
+    """Return an update of a `chooser` with the current runs."""
     return gr.Dropdown(_choices(site, kinds), value=run)
 
 
@@ -173,5 +173,5 @@ def _choices(site: Site, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def button(text: str, **options: Any) -> gr.Button:
-    """A small one."""
+    """Return a small button."""
     return gr.Button(text, **{"size": "sm", "scale": 0, "min_width": 140} | options)

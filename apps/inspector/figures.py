@@ -1,4 +1,4 @@
-"""What every figure of the inspector has in common: colours, axes with titles, names that stay text."""
+"""Style of figures: colours, axis titles, and escaped names."""
 
 from html import escape
 from typing import Any
@@ -12,7 +12,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9
 
 
 def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: Any) -> go.Figure:
-    """The figure with axis titles, no background of its own, and room for nothing but the data."""
+    """Return the figure with axis titles, a transparent background and small margins."""
     axis = {"gridcolor": "rgba(128, 128, 128, 0.25)", "zerolinecolor": "rgba(128, 128, 128, 0.6)", "automargin": True}
     figure.update_layout(
         height=height,

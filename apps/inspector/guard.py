@@ -1,4 +1,4 @@
-"""What a browser may ask of the server: nothing in another site's name, and none of Gradio's routes for files."""
+"""Access rules of the server: no requests from other sites, and none of Gradio's file routes."""
 
 import atexit
 import os
@@ -52,7 +52,7 @@ class Guard:
 
 
 def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -> str:
-    """Why a request gets no answer; empty if it does."""
+    """Return why a request is refused; empty if it is allowed."""
     if sentence := refusal_reason(headers, hosts):
         return sentence
     if path.startswith(FILE):

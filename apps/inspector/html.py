@@ -64,7 +64,7 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def pill(outcome: str) -> str:
-    """A word in a coloured frame."""
+    """Return a word in a coloured frame."""
     return f'<span class="pill {escape(outcome)}">{escape(outcome)}</span>'
 
 
@@ -80,5 +80,5 @@ def number(value: float | None) -> str:
 
 
 def note_html(text: str) -> str:
-    """A sentence in place of what could not be shown."""
+    """Return a note in place of content that cannot be shown."""
     return f'{STYLE}<div class="rl"><p class="note">{shown(text)}</p></div>'

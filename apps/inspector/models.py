@@ -1,4 +1,4 @@
-"""The models that were named at the start: opened once, when they are first asked for, and one visitor's at a time."""
+"""Models named at the start: loaded lazily once, and used by one visitor at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -51,12 +51,12 @@ class Models:
 
     @property
     def decodes(self) -> bool:
-        """Whether there is a guide for the playground."""
+        """Return whether the playground has a guide."""
         return bool(self._config.arm)
 
     @contextmanager
     def reward_model(self, name: str | None) -> Iterator[RewardModel]:
-        """A reward model, this visitor's until the block ends."""
+        """Yield a reward model for exclusive use."""
         if name not in self._sources:
             raise UsageError(f"no model '{name}' was named at the start; there is {', '.join(self.names) or 'none'}")
         with self._turn:
@@ -66,7 +66,7 @@ class Models:
 
     @contextmanager
     def decoder(self) -> Iterator[Decoder]:
-        """Base and guides, this visitor's until the block ends."""
+        """Yield base model and guides for exclusive use."""
         if not self.decodes:
             raise UsageError(
                 "no guide was named at the start; start with --arm, and with --base unless it is an adapter"

@@ -1,4 +1,4 @@
-"""The runs under a root folder, found anew at every look, and named by an id: no path comes from a browser."""
+"""Runs under a root folder, listed at each request and selected by id: no path is accepted from a browser."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     kind: str
     """`judgments` (eval, judge), `training` (rl), `study`, or `answers` (a file of `rewardlab decode`)."""
     growing: bool
-    """Not finished yet."""
+    """Whether the run is not finished yet."""
     path: Path
 
     @property
@@ -39,7 +39,7 @@ class Root:
     folder: Path
 
     def entries(self, *kinds: str) -> list[Entry]:
-        """The runs of some kinds, or all, by id."""
+        """Return the runs of some kinds, or all, by id."""
         listed = sorted(_entries(self.folder, "", DEPTH), key=lambda entry: entry.id)
         return [entry for entry in listed if not kinds or entry.kind in kinds]
 
@@ -56,7 +56,7 @@ class Root:
         return self.entry(id, *kinds).path
 
     def growing(self, id: str | None) -> bool:
-        """Whether it is there and not finished yet."""
+        """Return whether the run exists and is not finished yet."""
         return any(entry.growing for entry in self.entries() if entry.id == id)
 
     def followed(self, id: str | None, kind: str) -> str | None:
@@ -113,7 +113,7 @@ def _kind(names: set[str]) -> str:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether rewardlab wrote this folder."""
+    """Return whether rewardlab wrote this folder."""
     try:
         return bool(_kind(set(os.listdir(folder))))
     except OSError:

@@ -18,7 +18,7 @@ USER = "rewardlab"
 
 
 def serve(config: InspectConfig) -> dict[str, Any]:
-    """Serve the page until Ctrl-C; the address stands on stderr."""
+    """Serve the page until Ctrl-C; the address is printed to stderr."""
     check_reach(config.host, config.token, "read these runs")
     page = build(config)
     url = launch(page, config.host, config.port, config.token)

@@ -1,4 +1,4 @@
-"""The page: a tab for each thing that people look at."""
+"""The page of the inspector and its tabs."""
 
 from collections.abc import Callable
 from html import escape
@@ -31,7 +31,7 @@ TITLES = {"training": "RL training"}
 
 
 def build(config: InspectConfig) -> gr.Blocks:
-    """The page over a run folder, or over a folder of runs."""
+    """Build the page of a run folder, or of a folder of runs."""
     root = open_root(config.run)
     private_cache()
     with gr.Blocks(title=f"rewardlab · {escape(root.folder.name)}", analytics_enabled=False, fill_width=True) as page:

@@ -159,7 +159,7 @@ def _timed(view: Callable[[], Any]) -> tuple[float, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the run, measure, print a JSON object."""
+    """Write a run, measure the views, and print a JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cases", type=int, default=250_000, help=f"each is judged by {len(ROLES)} scorers")
     parser.add_argument("--folder", type=Path, help="where the run is written and kept; one that is there is taken")

@@ -64,7 +64,7 @@ def shades(values: Sequence[float], scale: Scale) -> list[Shade]:
 
 
 def heat_html(texts: Sequence[str], colours: Sequence[Shade], titles: Sequence[str]) -> str:
-    """A text whose parts have a colour and a title each."""
+    """Return a text whose parts have a colour and a title each."""
     spans = (_span(*span) for span in zip(texts, colours, titles, strict=True))
     return f'<div class="heat">{"".join(spans)}</div>'
 

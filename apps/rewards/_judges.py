@@ -1,4 +1,4 @@
-"""Judges as rewards and as labellers: a missing verdict is a missing reward, and what was asked is counted."""
+"""Judges as rewards and as labellers of pairs: an abstention is a missing reward, and requests are counted."""
 
 import math
 from collections import defaultdict
@@ -23,19 +23,19 @@ from ..runs.run_folder import log
 from ..settings.specs import parse_spec
 
 ALONE = ("pointwise", "rubric", "checklist")
-"""Kinds that show one answer at a time."""
+"""Kinds that show one completion at a time."""
 SHOWN = 160  # characters of an error in a message
 
 # ---- from settings ----
 
 
 class OpenJudge(NamedTuple):
-    """A judge and the chat that it asks."""
+    """A judge and its chat."""
 
     judge: BatchJudge
     asked: Asked
     compares: bool
-    """Whether it shows answers beside each other."""
+    """Whether the judge compares completions."""
 
 
 def open_one(kind: str, given: Materials, replies: str, settings: Mapping[str, Any]) -> OpenJudge:
@@ -112,12 +112,12 @@ class JudgeReward:
     def __init__(self, opened: OpenJudge, references: Mapping[str, str] | None = None):
         self.judge, self.asked, self.compares = opened
         self.references = references or {}
-        """By the prompt's text: answers that the judge is shown beside those that it judges."""
+        """Reference responses that the judge is shown, by the prompt's text."""
         self.answers = self.missing = self.judgments = self.abstentions = 0
         self._before = self._so_far()
 
     def __call__(self, examples: Sequence[Example]) -> list[float | None]:
-        """One score per answer; that no reply arrives at all is a `DataError`."""
+        """Return one score per completion; raise a `DataError` if no reply arrives at all."""
         self._before = self._so_far()
         judgments = self._tournaments(examples) if self.compares else self._alone(examples)
         facts = self.facts()
@@ -144,7 +144,7 @@ class JudgeReward:
         return judged
 
     def told(self) -> str:
-        """What was asked so far, and what it cost."""
+        """Return the requests so far and their cost."""
         done = self.asked.account()
         return (
             f"{self.judge.name}: {self.answers:,} answers, {self.missing:,} without a verdict; {done['calls']:,} "
@@ -193,7 +193,7 @@ def _text(example: Example) -> tuple[str, str]:
 
 
 def _duels(examples: Sequence[Example], indices: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Every two different texts among the answers to a prompt, once."""
+    """Return all pairs of different texts among the completions of a prompt."""
     distinct = list({examples[position].completion: position for position in indices}.values())
     return combinations(distinct, 2)
 
@@ -218,7 +218,7 @@ def _second(judgment: Judgment) -> float | None:
 
 
 def by_judge(judge: BatchJudge) -> Labeller:
-    """P(first better): 1, 0, or 0.5 for a tie, as the judge's scores say; NaN where it abstains."""
+    """Return P(first better): 1, 0, or 0.5 for a tie, by the judge's scores; NaN for an abstention."""
 
     def label(prompt: Messages, completions: tuple[str, str]) -> float:
         if completions[0] == completions[1]:

@@ -14,7 +14,7 @@ from ..commands.rl.settings import RlConfig
 from ._run import RunFacts
 
 Rate = Callable[[Sequence[Example]], Float[ndarray, " N"]]
-"""A number for every answer, NaN where there is none."""
+"""Rewards of completions; NaN is a missing reward."""
 NAME = "rating"
 
 

@@ -1,4 +1,4 @@
-"""What a reward may have to know of the run that it serves."""
+"""Information about a training run that rewards may use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -13,12 +13,12 @@ SHOWN = 60  # characters of a prompt in a message
 
 
 class RunFacts(NamedTuple):
-    """Of a policy's training, before its first step."""
+    """Information about policy training, before its first step."""
 
     policy: DecodingModel
-    """As it starts; its model is the one that learns."""
+    """The policy at the start; its model object is the one that is trained."""
     cycles: int
-    """How often it will write answers and learn from them."""
+    """Number of cycles of generation and training."""
     seed: int
     loading: Mapping[str, Any]
     """Options for opening a model."""

@@ -33,7 +33,7 @@ class OfTalks:
         self.talk: Exchange | None = None
 
     def listen(self, conversation: Exchange) -> None:
-        """What is going to be rated next."""
+        """Set the dialogues to be rated next."""
         self.talk = conversation
 
     def rate(self, examples: Sequence[Example]) -> Float[np.ndarray, "N K"]:

@@ -1,4 +1,4 @@
-"""A reward model behind `rewardlab serve`, on this machine or others."""
+"""A reward model behind `rewardlab serve`, local or remote."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The files of an evaluation: report, figures, summary, and every case and score."""
+"""Files of an evaluation: report, figures, summary, and every case and score."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,7 @@ from .tables import margin, write_items, write_scores
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
-    """Report, figure, summary, and every case and score as Parquet."""
+    """Write report, figures and summary, and all cases and scores as Parquet."""
     (folder / "report.md").write_text(markdown(evaluation.report), encoding="utf-8")
     save_figure(figure(evaluation.report), folder / "report.png")
     if margins := _model_margins(evaluation):
@@ -24,7 +24,7 @@ def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
 
 
 def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
-    """Every model's margins, for its calibration."""
+    """Return the margins of each model, for its calibration."""
     models = [row.scorer for row in evaluation.report.rows if row.role == "model" and row.scored]
     return {
         name: np.array(
@@ -39,5 +39,5 @@ def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
 
 
 def save_figure(drawing: Figure, path: Path) -> None:
-    """The same figure, the same bytes."""
+    """Save a figure without software metadata, so that equal figures give equal bytes."""
     drawing.savefig(path, dpi=150, metadata={"Software": None})

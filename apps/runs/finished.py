@@ -1,4 +1,4 @@
-"""Finished runs of `rewardlab eval` and `rewardlab judge`, read back, and two of them compared on their cases."""
+"""Loading of finished runs of `rewardlab eval` and `rewardlab judge`, and comparison of two on their cases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from ...rm.registry import load
 from .tables import read_items, read_judgments
 
 MOST_SAMPLES = 100_000
-"""Of a bootstrap in a summary that is read back."""
+"""Largest number of bootstrap samples accepted from a stored summary."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run of eval, read back."""
+    """A finished run of eval: summary, suite, cases, and judgments by scorer and case id."""
 
     folder: Path
     summary: Mapping[str, Any]
@@ -30,12 +30,12 @@ class Finished:
     judgments: dict[str, dict[str, Judgment]]
 
     def of(self, scorer: str, cases: Sequence[Case]) -> list[Judgment]:
-        """A scorer's judgments of the cases, in their order."""
+        """Return a scorer's judgments in the order of the cases."""
         by_case = self.judgments.get(scorer, {})
         return [by_case.get(case.id) or Judgment(case.id, abstained="no judgment in this run") for case in cases]
 
     def model(self, name: str | None) -> str:
-        """The scorer that was named, or the only model."""
+        """Return the named scorer, or the only model if the name is None."""
         models = [row["scorer"] for row in self.summary["rows"] if row["role"] == "model"]
         if name is None and len(models) == 1:
             return models[0]
@@ -45,7 +45,7 @@ class Finished:
 
 
 def open_finished(folder: str) -> Finished:
-    """Read a run back; one of another version of its suite is refused."""
+    """Load a run; raise a `DataError` if it was made with another version of its suite."""
     path = Path(folder)
     if not (path / "summary.json").is_file():
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
@@ -64,7 +64,7 @@ def open_finished(folder: str) -> Finished:
 
 
 def _checked(run: Finished) -> Finished:
-    """Its parts are of one run: it has cases, and who scores one scores each of its answers, or abstains."""
+    """Check that there are cases with one score per response; a case without a judgment becomes an abstention."""
     if not run.cases:
         raise DataError(f"{run.folder}: no case in it; run rewardlab eval again")
     answers = {case.id: len(case.answers) for case in run.cases}
@@ -82,7 +82,7 @@ def _checked(run: Finished) -> Finished:
 
 
 def _check(summary: Mapping[str, Any]) -> None:
-    """A summary from elsewhere says what `evaluate` needs, in the kinds and sizes that it needs."""
+    """Raise a `ValueError` if a field of the summary has the wrong type or range, because it may be untrusted."""
     for name, least, most in (("samples", 1, MOST_SAMPLES), ("seed", 0, 2**64)):
         if type(summary[name]) is not int or not least <= summary[name] <= most:
             raise ValueError(f"{name} is a whole number from {least} to {most}, got {str(summary[name])[:40]}")
@@ -98,7 +98,7 @@ def _check(summary: Mapping[str, Any]) -> None:
 
 
 def _suite(name: str) -> Suite:
-    """By its name alone: a file from elsewhere must not say which function is called."""
+    """Load a suite by its plain name, because an untrusted file must not select an arbitrary function."""
     if ":" in name:
         raise UsageError(f"'{name}' is no name of a suite")
     return load("benchmarks.suites", name)()
@@ -108,7 +108,7 @@ def _suite(name: str) -> Suite:
 
 
 def shared_cases(first: Finished, second: Finished) -> list[Case]:
-    """The cases of both runs, in the first one's order; a case that reads differently in them is an error."""
+    """Return the cases of both runs in the order of the first; raise a `DataError` if a case differs."""
     if first.suite.name != second.suite.name:
         raise other_suite(first.folder, first.suite.name, second.folder, second.suite.name)
     other = {case.id: case for case in second.cases}
@@ -121,17 +121,17 @@ def shared_cases(first: Finished, second: Finished) -> list[Case]:
 
 
 def other_suite(first: Path, suite: str, second: Path, other: str) -> UsageError:
-    """Two runs of two benchmarks."""
+    """Return the error for runs of different suites."""
     return UsageError(f"{first} is {suite}, {second} is {other}; compare like with like")
 
 
 def nothing_shared(first: Path, second: Path) -> DataError:
-    """Two runs of other parts of a benchmark."""
+    """Return the error for runs without a common case."""
     return DataError(f"{first} and {second} have no case in common; compare runs of the same data")
 
 
 def changed_case(case: str, first: Path, second: Path) -> DataError:
-    """A case with other texts or another right answer in the second run."""
+    """Return the error for a case whose texts or correct responses differ between the runs."""
     return DataError(f"case '{case}' is not the same in {first} and {second}; run both on the same data")
 
 
@@ -143,7 +143,7 @@ def compare_finished(
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """A scorer of the second run against one of the first on cases that both have; `compare` says what it holds."""
+    """Compare a scorer of the second run with one of the first on common cases; see `compare`."""
     before, after = labels(first, second)
     return compare(
         first[0].suite,
@@ -156,7 +156,7 @@ def compare_finished(
 
 
 def labels(first: tuple[Finished, str], second: tuple[Finished, str]) -> list[str]:
-    """What two scorers are called beside each other: their names, with their runs' where they have one name."""
+    """Return labels of two scorers: their names, preceded by their run's name if they are equal."""
     names = [scorer for _, scorer in (first, second)]
     if names[0] != names[1]:
         return names

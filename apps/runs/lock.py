@@ -1,4 +1,4 @@
-"""One writer for a run folder: the second learns who the first is, and touches nothing."""
+"""Lock of a run folder: a second writer is refused, and its error names the first."""
 
 import fcntl
 import json
@@ -14,13 +14,13 @@ from ...rm.errors import UNREADABLE, UsageError
 
 
 def lock_file(final: Path) -> Path:
-    """Beside the folder that is written, so that neither a rename nor a removal takes it away."""
+    """Return the path of the lock file: beside the folder, so that renaming or removing the folder leaves it."""
     return final.with_name(f".{final.name}.lock")
 
 
 @contextmanager
 def only_writer(final: Path) -> Iterator[None]:
-    """Hold a run folder's lock; the kernel frees it when this process ends in any way. Clocks do not matter to it."""
+    """Hold a run folder's lock; the kernel releases it when this process ends in any way."""
     path = lock_file(final)
     path.parent.mkdir(parents=True, exist_ok=True)
     file = _held(path, final)
@@ -45,7 +45,7 @@ def _held(path: Path, final: Path) -> TextIO:
             ) from None
         if _is_still(path, file):
             break
-        file.close()  # its holder has just ended and taken the file's name away
+        file.close()  # the previous holder has just ended and unlinked the file: open the new one
     file.truncate(0)
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     file.write(json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}))

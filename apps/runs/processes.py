@@ -1,4 +1,4 @@
-"""The processes of one run that torchrun started: which one this is, and the folder that they share."""
+"""Processes of a run started by torchrun: rank, shared run folder, and communication."""
 
 import json
 import os
@@ -20,7 +20,7 @@ WAIT = 600.0
 
 
 class Process(NamedTuple):
-    """This process among those that torchrun started."""
+    """Rank of this process, number of processes, and id of the launch."""
 
     rank: int
     world: int
@@ -28,12 +28,12 @@ class Process(NamedTuple):
 
     @property
     def leads(self) -> bool:
-        """The one that owns the run folder."""
+        """Whether this is rank 0, which writes the run folder."""
         return self.rank == 0
 
 
 def settle_devices() -> None:
-    """Give each process that torchrun started its own GPU; without any, tell accelerate to train on CPUs together."""
+    """Assign a GPU to each process started by torchrun; without GPUs, make accelerate train on CPUs."""
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
@@ -42,13 +42,13 @@ def settle_devices() -> None:
 
 
 def leave() -> None:
-    """Take leave of the other processes in time: what is left to the interpreter's end may abort it."""
+    """Destroy the process group explicitly; leaving it to the interpreter's exit may abort the process."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def process(expected: int, verb: str) -> Process:
-    """This process; more or fewer of them than expected is an error, as some launchers silently start one."""
+    """Return this process; raise a `UsageError` if the launcher started another number of processes than expected."""
     rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world != expected:
         raise UsageError(
@@ -59,7 +59,7 @@ def process(expected: int, verb: str) -> Process:
 
 
 def trained_by(expected: int, verb: str, arguments: Any) -> Process:
-    """This process of a training, whose arguments have to see the same processes, each with one device."""
+    """Return this process of a training; its arguments must have the same number of processes, each with one device."""
     here = process(expected, verb)
     if arguments.n_gpu > 1:
         raise UsageError(
@@ -76,7 +76,7 @@ def trained_by(expected: int, verb: str, arguments: Any) -> Process:
 
 @contextmanager
 def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **options: Any) -> Iterator[Path]:
-    """The leader's `run_folder`, with its options; the others wait until it is there, and end by themselves."""
+    """Yield rank 0's `run_folder`; the other processes wait until it exists, and do not wait at the end."""
     if not here.leads:
         work = partial_folder(Path(output).absolute())
         join(work, here)
@@ -90,12 +90,12 @@ def shared_run_folder(output: str, config: Mapping[str, Any], here: Process, **o
 
 
 def announce(folder: Path, process: Process) -> None:
-    """Tell the other processes that the folder is this run's."""
+    """Mark the folder as belonging to this launch, for the other processes."""
     replace_text(folder / LEADER, json.dumps(process.run))
 
 
 def join(folder: Path, process: Process) -> None:
-    """Wait until the leader of the same run has announced the folder."""
+    """Wait until rank 0 of the same launch has announced the folder."""
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         try:
@@ -108,7 +108,7 @@ def join(folder: Path, process: Process) -> None:
 
 
 def wait_for(path: Path, seconds: float = WAIT) -> None:
-    """Until another process has written a file."""
+    """Wait until another process has written a file."""
     end = time.monotonic() + seconds
     while not path.exists():
         if time.monotonic() > end:
@@ -117,16 +117,16 @@ def wait_for(path: Path, seconds: float = WAIT) -> None:
 
 
 def broadcast_from_rank_0(value: Any) -> Any:
-    """What the leader has; every process takes part."""
+    """Return rank 0's value in every process; a collective operation."""
     box = [value]
     return broadcast_object_list(box)[0] if PartialState().num_processes > 1 else value
 
 
 def gathered_columns(columns: Mapping[str, list[Any]], rows: int, here: Process) -> dict[str, list[Any]]:
-    """Columns of all rows, of which process r of w has those at r, r + w, r + 2 w, ...; every process takes part."""
+    """Gather columns of all rows, sharded as rows r, r + w, r + 2 w, ... of rank r of w; a collective operation."""
     if here.world == 1:
         return dict(columns)
-    PartialState(cpu=not torch.cuda.is_available())  # which joins the processes
+    PartialState(cpu=not torch.cuda.is_available())  # initializes the process group
     gathered = {name: [None] * rows for name in columns}
     for rank, part in enumerate(gather_object([dict(columns)])):
         for name, values in part.items():

@@ -1,4 +1,4 @@
-"""Judgments on disk while they are made: a killed evaluation goes on where it stopped, and processes share the work."""
+"""Judgments stored chunk by chunk: a killed evaluation can be resumed, and processes share the work."""
 
 import json
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ CHUNK = 256
 
 
 class ResumableScorer:
-    """A scorer whose judgments are kept chunk by chunk in a folder; every process makes its own share of the chunks.
+    """A scorer that stores its judgments in a folder chunk by chunk; each process computes its shard of the chunks.
 
-    Chunks are the same however many processes there are and wherever a run was interrupted, so the judgments are too.
+    Chunks do not depend on the number of processes or on interruptions, so neither do the judgments.
     """
 
     def __init__(self, scorer: Scorer, folder: Path, process: Process):
@@ -25,13 +25,13 @@ class ResumableScorer:
         self.name, self.role, self.contract = scorer.name, scorer.role, scorer.contract
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case; waits for the other processes' chunks."""
+        """Return one judgment per case; waits for the chunks of the other processes."""
         self.work(cases)
         starts = range(0, len(cases), CHUNK)
         return [judgment for index, start in enumerate(starts) for judgment in self._read(index, cases, start)]
 
     def work(self, cases: Sequence[Case]) -> None:
-        """Make this process's chunks that are not there yet."""
+        """Compute the missing chunks of this process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         chunks = list(enumerate(range(0, len(cases), CHUNK)))[self.process.rank :: self.process.world]
         for index, start in tqdm(chunks, desc=self.name, disable=None):

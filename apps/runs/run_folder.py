@@ -1,4 +1,4 @@
-"""Run folders: written under a temporary name, put in place in one step, each with the story of how it was made."""
+"""Run folders: written under a temporary name, renamed when finished, each with a manifest of how it was made."""
 
 import hashlib
 import importlib.metadata
@@ -28,23 +28,25 @@ from .lock import only_writer
 from .signals import Terminated
 
 PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "numpy", "scikit-learn", "pyarrow")
-RESULTS: ContextVar[TextIO] = ContextVar("results")  # where a verb writes what was asked for, while stdout is stderr
+RESULTS: ContextVar[TextIO] = ContextVar(
+    "results"
+)  # where a verb writes its results, while sys.stdout is redirected to stderr
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
 
 def partial_folder(final: Path) -> Path:
-    """Where a run stands until it is finished."""
+    """Return the folder of a run that is not finished yet."""
     return final.with_name(f"{final.name}{PARTIAL}")
 
 
 def log(message: str) -> None:
-    """Progress goes to stderr; stdout is for results."""
+    """Print a progress message to stderr; stdout is for results."""
     print(terminal(message), file=sys.stderr, flush=True)
 
 
 def log_rows(name: str, rows: RowReport) -> None:
-    """Say what was dropped, and why, and which columns were ignored."""
+    """Log how many rows were dropped, why, and which columns were ignored."""
     if rows.dropped:
         log(f"{name}: {len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}")
     if rows.ignored:
@@ -52,13 +54,13 @@ def log_rows(name: str, rows: RowReport) -> None:
 
 
 def log_costs(setting: str, weights: Mapping[str, float]) -> None:
-    """Name the weights below 0: what they weigh counts against the reward."""
+    """Log the negative weights, whose components lower the reward."""
     if costs := [f"{name}={weight:g}" for name, weight in weights.items() if weight < 0]:
         log(f"{setting}: {', '.join(costs)} is below 0, so more of it lowers the reward")
 
 
 def trust(config: Any) -> dict[str, bool]:
-    """The option that lets a model bring code, only where the user asked for it."""
+    """Return the loading option `trust_remote_code` if the user set it, else no option."""
     return {"trust_remote_code": True} if config.trust_remote_code else {}
 
 
@@ -66,7 +68,7 @@ def trust(config: Any) -> dict[str, bool]:
 def run_folder(
     output: str, config: Mapping[str, Any], *, overwrite: bool, resume: bool | None = None, keep: str = ""
 ) -> Iterator[Path]:
-    """A folder to write to, which takes the name `output` when the block ends well.
+    """Yield a temporary folder, which is renamed to `output` when the block ends without an error.
 
     If the block fails, the folder is removed, unless it holds something that matches the pattern `keep`. A later run
     with `resume` and the same settings continues there; None says that this kind of run cannot be resumed. A second
@@ -131,7 +133,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
-    """A run continues under the settings it began with."""
+    """Raise a `UsageError` if the settings differ from those that the run was started with."""
     try:
         before = yaml.safe_load(stored_path.read_text(encoding="utf-8")) or {}
     except (OSError, yaml.YAMLError) as error:
@@ -146,7 +148,7 @@ def _check_same(stored_path: Path, config: Mapping[str, Any]) -> None:
 
 
 def replace_folder(new: Path, final: Path) -> None:
-    """Give a finished folder its name; a kill on the way leaves the old folder or the new one under a known name."""
+    """Rename a finished folder; if the process is killed meanwhile, the old or new folder keeps a known name."""
     if final.exists():
         retired = final.with_name(f".{final.name}.replaced-by-rewardlab")
         shutil.rmtree(retired, ignore_errors=True)
@@ -158,7 +160,7 @@ def replace_folder(new: Path, final: Path) -> None:
 
 
 def replace_file(path: Path, write) -> None:
-    """Write a file under a temporary name and give it its own in one step."""
+    """Write a file under a temporary name and rename it atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")  # two programs may write the same file
     try:
@@ -170,22 +172,22 @@ def replace_file(path: Path, write) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text file in one step."""
+    """Write a text file atomically."""
     replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Readable JSON with a line end."""
+    """Write indented JSON with a final newline; numbers that are not finite become null."""
     path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """JSON lines, in one step; what JSON cannot hold is as `plain` has it."""
+    """Write JSON lines atomically; values are converted by `plain`."""
     replace_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it: a number that is not finite is null."""
+    """Convert a value to JSON types; a number that is not finite becomes None."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -194,9 +196,9 @@ def plain(value: Any) -> Any:
 
 
 def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, started: float, **facts: Any) -> None:
-    """What it took to make this folder: versions, machine, command, hashes of the data, and the facts given.
+    """Write the manifest: versions, commit, machine, command, hashes of the data, duration, and the given facts.
 
-    `seed` is None where nothing is drawn.
+    `seed` is None where no random numbers are used.
     """
     write_json(
         folder / MANIFEST,
@@ -217,13 +219,13 @@ def write_manifest(folder: Path, *, data: Sequence[str], seed: int | None, start
 
 
 def seconds_since(started: float) -> float:
-    """Seconds that have passed since a wall-clock time of this process, however the clock has been set since then."""
+    """Seconds since a wall-clock time of this process, on the monotonic clock: later clock changes have no effect."""
     wall, steady = IMPORTED
     return time.monotonic() - steady - (started - wall)
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the packages that can change a number."""
+    """Installed versions of the packages that can affect results."""
     packages = {}
     for name in PACKAGES:
         try:
@@ -234,7 +236,7 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this code runs from, with `+` if it was changed."""
+    """Return the commit of the checkout, with `+` if it has uncommitted changes; None outside of a checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -250,7 +252,7 @@ def _commit() -> str | None:
 
 
 def data_hash(source: str) -> str | None:
-    """SHA-256 of a local file; None for a data set on the Hub, which `id@revision` pins."""
+    """SHA-256 of a local file; None for a dataset on the Hub, which `id@revision` pins."""
     path = Path(source)
     if not is_local(source) or not path.is_file():
         return None

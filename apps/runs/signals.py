@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: what is open is closed, one sentence says how to go on; a second one ends the process at once."""
+"""Handling of SIGTERM and Ctrl-C: the first signal ends the process cleanly, the second immediately."""
 
 import signal
 import threading
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 ENDED = 128 + signal.SIGTERM
-"""The exit code, of both."""
+"""Exit code for both signals."""
 SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C (SIGINT)"}
 
 
 class Terminated(KeyboardInterrupt):
-    """A SIGTERM or a Ctrl-C; nothing takes it for an error."""
+    """Raised on SIGTERM or Ctrl-C; a `KeyboardInterrupt`, so that `except Exception` does not catch it."""
 
     def __init__(
         self,
@@ -23,20 +23,20 @@ class Terminated(KeyboardInterrupt):
         super().__init__(f"ended by {self.by}{advice}")
 
     def goes_on(self) -> None:
-        """What was done so far is kept."""
+        """Change the message to say that the run was saved and can be resumed."""
         if "--resume" not in str(self):
             self.args = (f"ended by {self.by}; what was done is kept, go on with the same command and --resume",)
 
 
 class Asked:
-    """Whether a signal to end has come, and which."""
+    """Record of whether a signal to end has arrived, and which."""
 
     def __init__(self):
         self.so = False
         self.sign: int = signal.SIGTERM
 
     def note(self, sign: int, *_: Any) -> None:
-        """Handle the first signal; the next ends the process at once."""
+        """Record the first signal; the next one ends the process immediately."""
         self.so, self.sign = True, sign
         _end_at_the_next()
 
@@ -53,7 +53,7 @@ def _end_at_the_next() -> None:
 
 @contextmanager
 def handled(handler: Any) -> Iterator[None]:
-    """Give both signals to a handler within the block; only the main thread may say what a signal does."""
+    """Install a handler for both signals within the block; only the main thread may do so, others do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -66,5 +66,5 @@ def handled(handler: Any) -> Iterator[None]:
 
 
 def ended_by_signal() -> Any:
-    """Within the block a signal raises `Terminated`, so that what is open is closed; a second ends at once."""
+    """Raise `Terminated` on a signal within the block, so that resources are closed; a second one ends immediately."""
     return handled(_raise)

@@ -1,6 +1,6 @@
-"""Cases and scores on disk: two Parquet tables joined by `case`, which every view and re-scoring reads.
+"""Cases and scores as two Parquet tables joined by `case`, read by the inspector and by re-scoring.
 
-The names of files that one verb writes and another reads stand here as well.
+The names of files that one verb writes and another reads are defined here as well.
 """
 
 import json
@@ -21,13 +21,13 @@ from ...rm.types import Messages, completion_json, prompt_text
 T = TypeVar("T")
 ITEMS, SCORES, JUDGMENTS = "items.parquet", "scores.parquet", "judgments.parquet"
 STEPS = "steps.jsonl"
-"""A line for each step of a policy's training, in its run folder."""
+"""File in the run folder of policy training, one line per step."""
 ROWS = 8192
-"""Of a row group, which is what has to be read to show one row."""
+"""Rows per row group, the unit that has to be read to show a single row."""
 
 
 def write_items(evaluation: Evaluation, folder: Path) -> None:
-    """One row per case: its texts, the answers' lengths in characters, the right answers, subset and cluster."""
+    """Write one row per case: texts, lengths of the responses in characters, correct responses, subset and cluster."""
     cases = evaluation.cases
     columns = {
         "case": [case.id for case in cases],
@@ -45,14 +45,14 @@ def write_items(evaluation: Evaluation, folder: Path) -> None:
 
 
 def messages_json(case: Case) -> str:
-    """The prompt's messages; with the answers' beside them where one is more than its text in the column `answers`."""
+    """Return the prompt's messages as JSON, with the responses' messages if one is not plain text."""
     answers = [completion_json(answer) for answer in case.answers]
     plain = all(isinstance(answer, str) for answer in answers)
     return json.dumps(case.prompt if plain else {"prompt": case.prompt, "answers": answers}, ensure_ascii=False)
 
 
 def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tuple[str, ...]]:
-    """Prompt and answers from what `messages_json` wrote and the answers' texts."""
+    """Return prompt and responses from the output of `messages_json` and the texts of the responses."""
     stored = from_json(messages)
     if not isinstance(stored, dict):
         return as_prompt(stored), tuple(answers)
@@ -60,7 +60,7 @@ def conversations(messages: str, answers: Sequence[str]) -> tuple[Messages, tupl
 
 
 def write_scores(evaluation: Evaluation, folder: Path) -> None:
-    """One row per scorer and case: a score per answer in the case's order, or why there is none."""
+    """Write one row per scorer and case: a score per response in the case's order, or the reason for abstaining."""
     rows = [
         {
             "scorer": name,
@@ -79,7 +79,7 @@ def write_scores(evaluation: Evaluation, folder: Path) -> None:
 
 
 def read_items(folder: Path) -> list[Case]:
-    """The cases of a run, as they were judged."""
+    """Load the cases of a run."""
     path = folder / ITEMS
     return [_read(_case, row, path, number) for number, row in enumerate(_rows(path), start=1)]
 
@@ -108,7 +108,7 @@ def _read(parse: Callable[[Mapping[str, Any]], T], row: Mapping[str, Any], path:
 
 
 def read_judgments(folder: Path) -> dict[str, dict[str, Judgment]]:
-    """Scorer -> case -> judgment."""
+    """Load the judgments of a run: scorer -> case -> judgment."""
     by_scorer: dict[str, dict[str, Judgment]] = {}
     for number, row in enumerate(_rows(folder / SCORES), start=1):
         scorer, judgment = _read(_judgment, row, folder / SCORES, number)
@@ -129,9 +129,9 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def margin(best: tuple[int, ...], scores: tuple[float, ...]) -> float:
-    """The lowest right answer's score minus the highest wrong one's: above 0 is right, 0 a tie.
+    """Lowest score of a correct response minus highest score of an incorrect one: above 0 is right, 0 a tie.
 
-    Where every answer is right, only equal scores are: minus their spread.
+    If all responses are correct, equal scores are right (1.0); otherwise the margin is minus their range.
     """
     if len(best) == len(scores):
         return min(scores) - max(scores) or 1.0

@@ -1,11 +1,11 @@
-"""The text of each token of an answer, as pages and files show it."""
+"""Text of each token of a completion, for pages and files."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text that each token adds; a special token by its name, and `·` for one that is a part of a character."""
+    """Return the text that each token adds: the name of a special token, `·` for a token within a character."""
     from ...policy.decoding.detokenization import TextStream
 
     stream, texts = TextStream(tokenizer), []

@@ -1,4 +1,4 @@
-"""A SIGTERM or Ctrl-C to a training: it writes a checkpoint where a step ends, says how to go on, and stops."""
+"""Stopping of a training on SIGTERM or Ctrl-C, with a checkpoint at the end of the current step."""
 
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,16 @@ from .signals import Asked, Terminated, handled
 
 
 class StopWhenAsked(TrainerCallback):
-    """Saves and stops at the end of a step, every process at the same one; `every` is the steps between ends of cycles.
+    """Save and stop at the end of a step, the same in all processes; `every` is the number of steps per cycle.
 
-    A checkpoint of a policy's training holds no half-used answers, so it is taken where a cycle ends.
+    A checkpoint of policy training does not hold partly used completions, so it is taken at the end of a cycle.
     """
 
     def __init__(self, asked: Asked, every: int = 1):
         self.asked, self.every, self.stopped = asked, every, False
 
     def on_step_end(self, args, state, control, **kwargs):
-        """The step is counted; nothing of the next is there."""
+        """Request a checkpoint and the end of training; the finished step is counted, the next has not begun."""
         if state.global_step % self.every == 0 and _anywhere(self.asked.so, args.device):
             control.should_save = control.should_training_stop = self.stopped = True
 
@@ -33,7 +33,7 @@ def _anywhere(asked: bool, device: Any) -> bool:
 
 
 def train_until_asked(trainer: Any, checkpoint: Path | None, *, every: int = 1) -> Any:
-    """Call `trainer.train`; a SIGTERM or Ctrl-C is `Terminated` once the checkpoint of its step is there."""
+    """Call `trainer.train`; on SIGTERM or Ctrl-C raise `Terminated` after the checkpoint of the step is saved."""
     asked = Asked()
     stop = StopWhenAsked(asked, every)
     trainer.add_callback(stop)

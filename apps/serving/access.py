@@ -1,4 +1,4 @@
-"""Who may ask a server of rewardlab: this machine only unless there is a token, and no other site's pages."""
+"""Access control of servers: local requests only unless there is a token, and none from other sites' pages."""
 
 import socket
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def check_reach(host: str, token: str | None, opened: str) -> None:
-    """Refuse an address that other machines reach, unless they need a token; `opened` says what they could do."""
+    """Raise an error for an address that other machines reach without a token; `opened` says what they could do."""
     if host not in LOCAL and not token:
         raise UsageError(
             f"--host {host} lets other machines {opened}; give a password for it with --token, or leave --host out"
@@ -18,7 +18,7 @@ def check_reach(host: str, token: str | None, opened: str) -> None:
 
 
 def refusal_reason(headers: Mapping[str, str], hosts: Collection[str] | None = None) -> str:
-    """Why a request comes from where it must not; empty if it may ask.
+    """Return why the origin of a request is forbidden; empty if it is allowed.
 
     `hosts` are the names that the server goes by: with another one, some other site's name leads here (DNS
     rebinding). None: any, which is for servers that ask for a password.
@@ -42,7 +42,7 @@ def _split(address: str) -> SplitResult | None:
 
 
 def free_port(host: str, port: int) -> int:
-    """The port if it can be had, or a free one for 0."""
+    """Return the port if it is available, or a free one for 0."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
@@ -56,5 +56,5 @@ def free_port(host: str, port: int) -> int:
 
 
 def address(host: str, port: int) -> str:
-    """The URL of a server here; an IPv6 address is in brackets."""
+    """Return the URL of a local server; an IPv6 address is put in brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""Conversations -> the bodies of /score, and what it answers -> rewards."""
+"""Request bodies of /score from conversations, and rewards from its responses."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ from ...rm.errors import DataError
 from ...rm.types import Example, completion_turns
 
 EACH = 256
-"""Conversations of one request, where the server allows as many."""
+"""Maximum number of conversations in a request, if the server allows as many."""
 
 
 def row(index: int, example: Example) -> bytes:
-    """One conversation; `place` is for the message about one that cannot be sent."""
+    """Return the body of one conversation; `place` locates it in error messages."""
     answer = completion_turns(example.completion)
     marked = [{**answer[0], "begins_completion": True}, *answer[1:]] if len(answer) > 1 else answer
     turns = [*example.prompt, *marked]
@@ -53,7 +53,7 @@ def body(rows: Sequence[bytes], *, truncate: bool) -> bytes:
 
 
 def truncated_of(answer: Mapping[str, Any]) -> list[bool]:
-    """Whether each conversation was cut."""
+    """Whether each conversation was truncated."""
     return [bool(result.get("truncated")) for result in answer["results"]]
 
 

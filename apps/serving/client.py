@@ -1,4 +1,4 @@
-"""A reward model that is served elsewhere: the same `rate`, and a reward function for TRL's trainers."""
+"""Client of a served reward model: the method `rate`, and a reward function for TRL's trainers."""
 
 import random
 import time
@@ -20,18 +20,18 @@ from .single_reward import check_objective, one_number
 HEADER = "x-scoring-contract"
 BUSY = (429, 503)
 AGAIN = 0.5
-"""Seconds until a connection that failed is tried again."""
+"""Seconds until a failed connection is retried."""
 
 
 class Busy(NamedTuple):
-    """Why a request was not answered, and the seconds until it may be sent again."""
+    """Reason for a failed request, and seconds until it may be retried."""
 
     delay: float
     reason: str
 
 
 class TooLong(DataError):
-    """Conversations that the model would read cut off: their lengths in tokens, and how many it reads."""
+    """Error for conversations beyond the model's maximum length, with their lengths in tokens."""
 
     def __init__(self, sentence: str, lengths: Sequence[int], limit: int):
         super().__init__(sentence)
@@ -39,7 +39,7 @@ class TooLong(DataError):
 
 
 class ScoringClient:
-    """A reward model behind `rewardlab serve`. What it says of itself is asked once; another contract is refused.
+    """A reward model behind `rewardlab serve`. Its description is requested once; a changed contract is an error.
 
     A server that is full (429), stops (503) or does not answer is asked again, when it says, for `patience` seconds at
     most. With `truncate` too long conversations are cut as the contract says, as `rate` of the model itself does;
@@ -86,7 +86,7 @@ class ScoringClient:
         return self._rated(examples, skip_long=False)
 
     def as_reward(self, objective: str | None = None) -> Callable[..., list[float | None]]:
-        """A function for `reward_funcs` of TRL: one objective, or the mean of all.
+        """Return a function for TRL's `reward_funcs`: one objective, or the mean of all.
 
         It takes plain and conversational prompts and completions. An answer without a finite score is None, and so is
         one that the model would read cut off, unless this client truncates.
@@ -133,7 +133,7 @@ class ScoringClient:
         return response
 
     def once(self, content: bytes) -> dict[str, Any] | Busy:
-        """What /score answers to a single request, or when it may be sent again."""
+        """Send a single request to /score; return its result, or when it may be retried."""
         try:
             answer = self.http.post(f"{self.url}/score", content=content, headers=self.headers)
         except httpx.TransportError as error:
@@ -165,7 +165,7 @@ class ScoringClient:
 
 
 def retry_after(answer: httpx.Response) -> float:
-    """Seconds that a busy server asks for: its own figure, or the header's whole seconds; 1 where it says neither."""
+    """Return the seconds of a busy server: from the body, or else the Retry-After header; 1 without either."""
     try:
         return float(answer.json()["error"]["retry_after"])
     except (ValueError, KeyError, TypeError):

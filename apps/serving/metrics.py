@@ -1,4 +1,4 @@
-"""What Prometheus reads: requests, items, tokens, the queue, batches and latency. No text of any request."""
+"""Prometheus metrics: requests, items, tokens, the queue, batches and latency, without any request text."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,7 +10,7 @@ TOKENS = tuple(float(2**power) for power in range(5, 18, 2))
 
 
 class Metrics:
-    """One server's numbers, in a registry of their own."""
+    """Metrics of one server, in a separate registry."""
 
     def __init__(self, contract: str):
         self.registry = CollectorRegistry()
@@ -27,12 +27,12 @@ class Metrics:
         Gauge("scoring_contract", "The contract that is served.", ["hash"], **here).labels(contract).set(1)
 
     def watch(self, line: Line) -> None:
-        """Read the queue whenever the page is asked for."""
+        """Register gauges that read the queue at every scrape."""
         self.depth.set_function(lambda: line.depth)
         self.waiting.set_function(lambda: line.tokens)
 
     def batch(self, batch: Batch) -> None:
-        """A batch was scored."""
+        """Record a scored batch."""
         self.items.inc(batch.items)
         self.tokens.inc(batch.tokens)
         self.busy.inc(batch.seconds)
@@ -40,16 +40,16 @@ class Metrics:
         self.batch_tokens.observe(batch.tokens)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Record an answered request."""
         self.requests.labels(route, str(status)).inc()
         self.latency.labels(route).observe(seconds)
 
     def page(self) -> bytes:
-        """In Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def totals(self) -> dict[str, int]:
-        """How much was asked and scored."""
+        """Summarize the requests and scored items."""
         sums = {"requests": 0.0, "items": 0.0, "tokens": 0.0}
         for metric in self.registry.collect():
             for sample in metric.samples:

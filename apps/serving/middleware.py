@@ -1,4 +1,4 @@
-"""What stands before the routes: who may ask, how much, how long; every answer is counted and names the contract."""
+"""Middleware of the server: access, size and time limits; each response is counted and names the contract."""
 
 import asyncio
 import hmac
@@ -18,16 +18,16 @@ from .request_queue import Line
 
 HEADER = "x-scoring-contract"
 OPEN = ("/health",)
-"""Answered without a token, and while the server stops."""
+"""Routes that need no token and are available during shutdown."""
 HELD = 16
-"""Bodies of the largest size that are held at once."""
+"""Maximum number of bodies of the largest size held in memory."""
 DISCARDED = 8
-"""Multiple of the largest size that is read of a body that is refused, so that its sender sees why."""
+"""Multiple of the maximum size up to which a refused body is still read, so that its sender receives the error."""
 FAILED = "this server failed; its log says where"
 
 
 class AccessMiddleware:
-    """An ASGI middleware. `hosts` are the names that this server goes by; None: any."""
+    """An ASGI middleware. `hosts` are the accepted host names of this server; None accepts any."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class AccessMiddleware:
         self.line, self.metrics, self.hosts = line, metrics, hosts
         self.held = 0
         self.active = 0
-        """Requests that are being answered."""
+        """Number of requests in progress."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Process one request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http":
@@ -106,7 +106,7 @@ class AccessMiddleware:
             raise Refused(408, f"the request took longer than {self.config.timeout:g} s to arrive") from None
 
     def _reserved(self, headers: Headers) -> int:
-        """Bytes that this request may hold, which are held from now on."""
+        """Reserve and return the number of bytes that this request may hold."""
         limit, stated = self.config.body_bytes, headers.get("content-length", "")
         size = int(stated[:19]) if stated.isascii() and stated.isdigit() else limit
         if size > DISCARDED * limit:
@@ -142,7 +142,7 @@ class AccessMiddleware:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece, and then what the connection says."""
+    """Return an ASGI `receive` that gives the body in one message, followed by messages of the connection."""
     given = False
 
     async def received() -> Message:
@@ -156,7 +156,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def _where(error: BaseException) -> str:
-    """The kind of an error and the line that raised it, without its words."""
+    """Return the type of an error and the line that raised it, without its message, which may quote a request."""
     trace: Any = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

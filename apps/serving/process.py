@@ -1,4 +1,4 @@
-"""A process that serves: it stops only after what is queued has been answered."""
+"""Server process with graceful shutdown: queued requests are answered before it stops."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from .routes import Site
 
 PROBE = Example(user_turn("a"), "b")
 CLOSING = 5
-"""Seconds that connections have to take their last answer."""
+"""Seconds for connections to receive their last response."""
 
 
 class DrainingServer(uvicorn.Server):
@@ -43,13 +43,13 @@ class DrainingServer(uvicorn.Server):
         self.site, self.until = site, float("inf")
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """A signal to stop."""
+        """Handle a signal to stop."""
         self.force_exit = self.site.line.draining
         self.until = time.monotonic() + (0 if self.force_exit else self.site.config.drain)
         self.site.line.draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: whether it is over."""
+        """Return whether to stop; called ten times per second."""
         if self.site.line.draining and (not self.site.access.active or time.monotonic() > self.until):
             self.site.close()
             self.should_exit = True
@@ -57,7 +57,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
-    """The site of a model that can score, and its address."""
+    """Return the application of a model, tested with one conversation, and its address."""
     model.rate([PROBE])  # one that needs more than a conversation says so now
     config = replace(config, port=free_port(config.host, config.port))
     return Site(model, config), address(config.host, config.port)
@@ -65,7 +65,7 @@ def prepared(model: RewardModel, config: ServeConfig) -> tuple[Site, str]:
 
 @contextmanager
 def serving(model: RewardModel, config: ServeConfig | None = None) -> Iterator[str]:
-    """The address of a server in a thread of this process, for a notebook or a test; by default on a free port."""
+    """Yield the address of a server in a thread, for a notebook or test; by default on a free port."""
     site, url = prepared(model, config or ServeConfig(model="model", port=0))
     server = DrainingServer(site)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), name="serving", daemon=True)

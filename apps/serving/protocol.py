@@ -1,4 +1,4 @@
-"""What requests hold: our own protocol, vLLM's and OpenRLHF's."""
+"""Request types: rewardlab's own protocol, vLLM's and OpenRLHF's."""
 
 from typing import Any, Literal, TypeVar
 
@@ -16,10 +16,10 @@ class Turn(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Any = None
     begins_completion: bool = False
-    """The answer begins here; by default it is the last message alone."""
+    """Whether the response begins here; by default it is the last message alone."""
 
     def raw(self) -> dict[str, Any]:
-        """The message as it was sent."""
+        """Return the message as it was sent."""
         return self.model_dump(exclude_unset=True, exclude={"begins_completion"})
 
 
@@ -34,7 +34,7 @@ class ScoreRequest(BaseModel):
     tokens: list[list[int]] | None = None
     tools: list[dict[str, Any]] | None = None
     truncate: bool = False
-    """Cut what is too long as the contract says, instead of refusing it."""
+    """Truncate long conversations as the contract specifies, instead of refusing them."""
 
     @model_validator(mode="after")
     def _one_of_both(self):

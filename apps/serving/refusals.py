@@ -1,4 +1,4 @@
-"""Why a request gets no scores: a status, one sentence, and what would help."""
+"""Error responses: a status, one sentence, and what to do."""
 
 import json
 import math
@@ -22,7 +22,7 @@ KINDS = {
 
 
 class Refused(Exception):
-    """An answer without scores. `facts` are numbers beside the sentence; `retry_after` in seconds."""
+    """A refused request. `facts` are additional numbers; `retry_after` is in seconds."""
 
     def __init__(self, status: int, sentence: str, *, retry_after: float | None = None, **facts: Any):
         super().__init__(sentence)

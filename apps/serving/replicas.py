@@ -1,4 +1,4 @@
-"""A reward model behind several `rewardlab serve`: the same `rate`, and one that fails loses nothing."""
+"""Client of several replicas of a served reward model: requests of a failed replica go to another."""
 
 import math
 import os
@@ -20,7 +20,7 @@ from .client import Busy, ScoringClient
 
 
 class Replicas:
-    """Servers of one model, asked as one.
+    """Several servers of one model as a single reward model.
 
     Requests take turns among the replicas that are up, with at most `in_flight` on their way for each of them. What is
     full (429), stops (503) or does not answer rests, for a growing time and never less than it asks for, and its
@@ -70,7 +70,7 @@ class Replicas:
         return self.rate_and_tell(examples)[0]
 
     def rate_and_tell(self, examples: Sequence[Example]) -> tuple[np.ndarray, list[bool]]:
-        """The rewards of `rate`, and whether each conversation was cut."""
+        """Return the rewards of `rate`, and whether each conversation was truncated."""
         truncated = [False] * len(examples)
         rewards = np.full((len(examples), len(self.contract.objectives)), np.nan)
         rows = [row(index, example) for index, example in enumerate(examples)]
@@ -120,7 +120,7 @@ class Replicas:
             time.sleep(wait)
 
     def _opened(self, index: int) -> ScoringClient | Busy:
-        """A replica that says what it is, under the contract of the others."""
+        """Return a replica that responds and has the contract of the others."""
         if index in self.clients:
             return self.clients[index]
         try:
@@ -142,5 +142,5 @@ class Replicas:
 
 
 def open_replicas(urls: str | Sequence[str], what: str = "urls", **settings: Any) -> Replicas:
-    """By their addresses as they were given, with the token that `rewardlab serve` takes from the environment."""
+    """Open the servers at the given addresses, with the token of the environment."""
     return Replicas(addresses(urls, what), os.environ.get(TOKEN) or None, **settings)

@@ -1,4 +1,4 @@
-"""The line of conversations that wait, and the one thread that scores them in batches of like length."""
+"""Queue of conversations, and the thread that scores them in batches of similar length."""
 
 import threading
 import time
@@ -16,15 +16,15 @@ from .refusals import Refused
 from .requests import Item
 
 NEWEST = 0.3
-"""Weight of the last batch in the measured speed."""
+"""Weight of the last batch in the moving average of the speed."""
 WINDOW = 1024
-"""How many of those that wait a batch chooses from."""
+"""Number of queued items from which a batch is selected."""
 FLOOR = 32
-"""Lengths up to this many tokens are alike."""
+"""Lengths up to this many tokens count as equal."""
 
 
 class Batch(NamedTuple):
-    """What was scored together: numbers for the metrics."""
+    """Statistics of a scored batch, for the metrics."""
 
     items: int
     tokens: int
@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
 
 
 class Job:
-    """A request's items; its future holds the rewards [N, K], or why there are none."""
+    """Items of a request; its future holds the rewards [N, K] or an error."""
 
     def __init__(self, items: Sequence[Item], objectives: int):
         self.items = items
@@ -49,7 +49,7 @@ class Job:
         self.future: Future[np.ndarray] = Future()
 
     def settle(self, index: int, outcome: np.ndarray | Exception) -> None:
-        """One item is scored, or cannot be; with the last one, or the first failure, the request has its answer."""
+        """Record the result of an item; the last one, or the first failure, completes the request."""
         self.left -= 1
         try:
             if isinstance(outcome, Exception):
@@ -82,7 +82,7 @@ class Line:
         self._thread.start()
 
     def enter(self, items: Sequence[Item]) -> "Future[np.ndarray]":
-        """Let a request's items wait; a full line is 429 with the time that what waits will take."""
+        """Enqueue the items of a request; a full queue is refused with 429 and the estimated waiting time."""
         job = Job(items, len(self.model.contract.objectives))
         if not items:
             job.future.set_result(job.rewards)
@@ -99,23 +99,23 @@ class Line:
         return job.future
 
     def wait_seconds(self) -> float:
-        """How long what waits will take at the measured speed."""
+        """Estimated seconds to score all queued items at the measured speed."""
         with self._changed:
             return self._seconds(self._cost())
 
     @property
     def depth(self) -> int:
-        """How many items wait."""
+        """Number of queued items."""
         return len(self._waiting)
 
     @property
     def tokens(self) -> int:
-        """How many tokens wait."""
+        """Number of queued tokens."""
         with self._changed:
             return self._cost()
 
     def close(self) -> None:
-        """Score nothing more; requests that still wait get an error."""
+        """Stop scoring; queued requests get an error."""
         with self._changed:
             self._closed, left, self._waiting = True, self._waiting, []
             self._changed.notify()
@@ -139,7 +139,7 @@ class Line:
                 self._score(batch)
 
     def _take(self) -> list[Waiting]:
-        """The next batch; items whose request has its answer or gave up are dropped."""
+        """Return the next batch; items of completed or cancelled requests are dropped."""
         self._waiting = [waiting_item for waiting_item in self._waiting if not waiting_item.job.future.done()]
         chosen = {*alike([waiting_item.item.cost for waiting_item in self._waiting[:WINDOW]], self.batch_tokens)}
         batch = [self._waiting[index] for index in sorted(chosen)]
@@ -159,7 +159,7 @@ class Line:
 
 
 def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
-    """Places of a batch: the one that waits longest, and those nearest to it in length, up to a factor of two.
+    """Indices of a batch: the item that has waited longest, and those nearest in length, up to a factor of two.
 
     Its padded size, rows times the longest, stays within `batch_tokens`, or it holds one row.
 
@@ -179,7 +179,7 @@ def alike(lengths: Sequence[int], batch_tokens: int) -> list[int]:
 
 
 def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exception]:
-    """Rewards [K] of every item. A batch that fails is scored one by one, so that a bad item takes no other along."""
+    """Rewards [K] of each item. A failed batch is scored item by item, so that a bad item fails alone."""
     try:
         results: list[Any] = [None] * len(items)
         for scored, kind in ((model.rate, tuple), (lambda rows: rate_ids(model, rows), list)):
@@ -195,7 +195,7 @@ def outcomes(model: RewardModel, items: Sequence[Item]) -> list[np.ndarray | Exc
 
 
 def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
-    """Rewards [N, K] of token ids as they are."""
+    """Rewards [N, K] of sequences of token ids."""
     batch, device = pad(rows), next(model.model.parameters()).device
     model.model.eval()
     with torch.inference_mode():
@@ -203,7 +203,7 @@ def rate_ids(model: Any, rows: Sequence[list[int]]) -> np.ndarray:
 
 
 def refusal_of(index: int, error: Exception) -> Refused:
-    """The answer to a request about an item that could not be scored: its own fault, or the model's."""
+    """Return the error of an item that could not be scored: a client error, or one of the model."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, DataError | UsageError):

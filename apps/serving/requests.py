@@ -1,4 +1,4 @@
-"""Conversations, rendered texts and token ids -> what the queue scores, under the model's contract."""
+"""Conversion of conversations, rendered texts and token ids to items of the queue, under the model's contract."""
 
 import copy
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ SHOWN = 300  # characters of a template's own words
 
 
 class Item(NamedTuple):
-    """One thing to score."""
+    """An item to score."""
 
     asked: Example | list[int]
-    """A conversation, or token ids that are read as they are."""
+    """A conversation, or token ids."""
     cost: int
-    """Tokens that the model reads; a quarter of the characters where it has no tokenizer."""
+    """Number of tokens after truncation; a quarter of the characters without a tokenizer."""
     tokens: int | None = None
     """Tokens that the model reads, where they are known."""
     truncated: bool | None = None
@@ -37,12 +37,12 @@ def encoders_of(model: Any) -> list[Encoder]:
 
 
 def takes_tokens(model: Any) -> bool:
-    """Whether it scores token ids."""
+    """Return whether the model scores token ids."""
     return len(encoders_of(model)) == 1 and hasattr(model, "score") and hasattr(model, "model")
 
 
 class Reader:
-    """Reads requests for one model, from one thread; what cannot be scored is `Refused`."""
+    """Converts requests for one model, in a single thread; raises `Refused` for what cannot be scored."""
 
     def __init__(self, model: RewardModel, config: ServeConfig):
         self.encoders = [copy.deepcopy(encoder) for encoder in encoders_of(model)]  # the scoring thread has its own
@@ -50,13 +50,13 @@ class Reader:
         self.config = config
 
     def score(self, asked: ScoreRequest) -> list[Item]:
-        """The items of `POST /score`."""
+        """Return the items of `POST /score`."""
         if asked.tokens is not None:
             return self._ids(asked.tokens, asked.truncate)
         return self._conversations(asked.conversations or [], asked.tools, asked.truncate)
 
     def classify(self, asked: ClassifyRequest) -> list[Item]:
-        """The items of `POST /classify`."""
+        """Return the items of `POST /classify`."""
         truncate = asked.truncate_prompt_tokens is not None
         if asked.messages is not None:
             return self._conversations([asked.messages], asked.tools, truncate)

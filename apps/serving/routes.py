@@ -29,7 +29,7 @@ from .single_reward import check_objective, one_number
 
 
 class Scored(NamedTuple):
-    """A request, what was read of it, and its rewards [N, K]."""
+    """A request, its items, and its rewards [N, K]."""
 
     asked: Any
     items: Sequence[Item]
@@ -205,7 +205,7 @@ class Site:
 
 
 async def _left(request: Request) -> None:
-    """Returns when the sender has closed the connection."""
+    """Return when the client has closed the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""One number an answer, for those who can use no more: an objective, or the mean of all."""
+"""One reward per response: an objective, or the mean of all."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from ...rm.errors import UsageError, did_you_mean
 
 
 def check_objective(name: str | None, objectives: Sequence[str]) -> None:
-    """Refuse a name that the model has not."""
+    """Raise an error if the model does not have the objective."""
     if name is not None and name not in objectives:
         raise UsageError(f"no objective '{name}'; {did_you_mean(name, objectives)}")
 

@@ -7,22 +7,22 @@ from ...rm.errors import UsageError
 
 
 def setting(help: str, **default: Any) -> Any:
-    """A field with its help text."""
+    """Return a dataclass field with a help text."""
     return field(metadata={"help": help}, **default)
 
 
 def as_list(value: str | list[str] | None) -> list[str]:
-    """One as a list of one."""
+    """Return a list; a string becomes a list with one item, None an empty list."""
     return [value] if isinstance(value, str) else list(value or [])
 
 
 def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse another value."""
+    """Raise a `UsageError` if the value is not among the choices."""
     if value not in choices:
         raise UsageError(f"--{name} is one of {', '.join(choices)}, got '{value}'")
 
 
 def given(name: str, value: Any) -> None:
-    """Refuse a setting that is missing."""
+    """Raise a `UsageError` if the setting is missing."""
     if not value:
         raise UsageError(f"--{name} is missing")

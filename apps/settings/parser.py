@@ -1,4 +1,4 @@
-"""TRL's parser of dataclasses, made strict: lists add up, and numbers are checked before any dataclass is filled."""
+"""TRL's dataclass parser with strict checks: repeated lists are joined, and ranges checked before any use."""
 
 import argparse
 from typing import Any, NoReturn
@@ -9,23 +9,23 @@ from ...rm.errors import UsageError
 from .ranges import check_ranges
 
 ONCE = ("data",)
-"""Settings of one value that must not be given twice: the first would be dropped."""
+"""Settings with one value that must not be given twice: argparse would silently drop the first."""
 
 
 class Extend(argparse.Action):
-    """`--data a --data b` is `--data a b`; the first replaces the default or the YAML file's list."""
+    """Argparse action that reads `--data a --data b` as `--data a b`; flags replace the default or YAML list."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        """Add the values to those of the flags before."""
+        """Append the values to those of earlier flags."""
         given, added = getattr(namespace, self.dest), list(values or ())
         setattr(namespace, self.dest, added if given is self.default else [*given, *added])
 
 
 class Once(argparse.Action):
-    """A setting that takes one value."""
+    """Argparse action of a setting that can be given once."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        """Keep the value; a second one is refused."""
+        """Store the value; raise a `UsageError` for a second one."""
         given = getattr(namespace, self.dest)
         if given is not self.default:
             raise UsageError(f"--{self.dest} takes one file here, got {given} and {values}; give one of them")
@@ -33,14 +33,14 @@ class Once(argparse.Action):
 
 
 class SettingsParser(TrlParser):
-    """Settings of one verb from a YAML file and flags."""
+    """Parser of a verb's settings, from a YAML file and flags."""
 
     def __init__(self, verb: str, *arguments: Any, **options: Any):
         self.verb = verb
         super().__init__(*arguments, **options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Lists add up, and a second file where one is taken is refused."""
+        """Add an argument whose repetition extends a list, or is an error if it takes one file."""
         if "action" not in options and options.get("nargs") in ("+", "*"):
             options["action"] = Extend
         elif "action" not in options and names and names[0].lstrip("-") in ONCE:
@@ -48,7 +48,7 @@ class SettingsParser(TrlParser):
         return super().add_argument(*names, **options)
 
     def parse_known_args(self, args=None, namespace=None):  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Parse, and check what was given before the dataclasses compute with it."""
+        """Parse the arguments and check kinds and ranges, before the dataclasses compute with the values."""
         values, rest = super().parse_known_args(args, namespace)
         settings = vars(values)
         for action in self._actions:
@@ -57,12 +57,12 @@ class SettingsParser(TrlParser):
         return values, rest
 
     def error(self, message: str) -> NoReturn:
-        """Argparse would print the usage of a hundred settings."""
+        """Raise a `UsageError`, because argparse would print the usage of a hundred settings."""
         raise UsageError(message)
 
 
 def _check_kind(action: argparse.Action, value: Any) -> None:
-    """Refuse a YAML value that argparse does not convert: a list for one value, a fraction for a whole number."""
+    """Raise a `UsageError` for an unconverted YAML value: a list for one value, a fraction for a whole number."""
     if action.nargs is None and action.type in (int, float, str) and isinstance(value, list):
         raise UsageError(f"--{action.dest} takes one value, got the list {value}")
     if action.type is int and isinstance(value, float):

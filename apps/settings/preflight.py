@@ -1,4 +1,4 @@
-"""Checks of a verb's settings before anything is loaded: files that are there, packages, a place to write to."""
+"""Checks of a verb's settings before anything is loaded: existing files, installed packages, writable outputs."""
 
 import os
 import tempfile
@@ -24,7 +24,7 @@ LOGGERS = {
     **{"codecarbon": ("codecarbon",), "dvclive": ("dvclive",), "flyte": ("flytekit",)},
     **dict.fromkeys(("none", "all"), ()),
 }
-"""--report_to -> the packages of which it needs one."""
+"""--report_to -> packages, one of which must be installed."""
 OPTIMIZERS = (
     ("adamw_torch_4bit", "torchao"),
     ("adamw_torch_8bit", "torchao"),
@@ -40,11 +40,11 @@ OPTIMIZERS = (
     ("paged", "bitsandbytes"),
     ("ademamix", "bitsandbytes"),
 )
-"""Part of an --optim -> the package that it needs; the first that fits."""
+"""Substring of --optim -> required package; the first match counts."""
 
 
 def check_settings(settings: Iterable[Any]) -> None:
-    """Refuse settings that cannot lead to a result, whatever the verb."""
+    """Raise a `UsageError` for missing files or packages and for outputs that cannot be written."""
     for name, value in _named_values(settings):
         if name in ONE_EACH:
             _check_repeated(name, _texts(value))
@@ -85,12 +85,12 @@ def _check_files(name: str, values: list[str]) -> None:
 
 
 def _exists(path: str) -> bool:
-    """Whether there is such a file, or a folder of which a revision or split is named: `folder[@revision][:split]`."""
+    """Return whether the file exists, or the folder of a name with a revision or split: `folder[@revision][:split]`."""
     return any(os.path.exists(name) for name in (path, path.partition(":")[0].partition("@")[0]))
 
 
 def check_writable(name: str, path: Path) -> None:
-    """Refuse a path below a file, or in a folder where nothing can be written; nothing is left there."""
+    """Raise a `UsageError` for a path below a file or in a read-only folder; a temporary probe folder is removed."""
     parents = Path(os.path.abspath(path)).parents
     above = next((parent for parent in parents if parent.exists() or parent.is_symlink()), Path("/"))
     if not above.is_dir():

@@ -1,4 +1,4 @@
-"""The ranges of numeric settings, in one table for all verbs; they are checked before anything is loaded."""
+"""Ranges of numeric settings, in one table for all verbs, checked before anything is loaded."""
 
 import math
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from ...rm.errors import UsageError
 
 
 class Range(NamedTuple):
-    """The numbers that a setting takes; NaN is never one of them. The text says so in an error."""
+    """Interval of numbers that a setting accepts, never NaN; `text` describes it in error messages."""
 
     text: str
     low: float = -math.inf
     high: float = math.inf
     above: bool = False
-    """The lower end is not taken."""
+    """Whether the lower bound is excluded."""
     below: bool = False
-    """The upper end is not taken."""
+    """Whether the upper bound is excluded."""
 
     def holds(self, value: float) -> bool:
-        """Whether the setting takes the value."""
+        """Return whether the value is in the range."""
         low = self.low < value if self.above else self.low <= value
         return low and (value < self.high if self.below else value <= self.high)
 
@@ -80,17 +80,17 @@ NAMES: tuple[tuple[Range, str], ...] = (
 RANGES: Mapping[str, Range] = {name: allowed for allowed, names in NAMES for name in names.split()}
 
 OF_VERB: Mapping[tuple[str, str], Range] = {
-    ("rl", "temperature"): ABOVE_0,  # a policy learns from completions that were drawn
+    ("rl", "temperature"): ABOVE_0,  # policy gradients require sampled completions
     ("rl", "top_k"): Range("at least 0, or -1 for off", -1, below=True),
 }
-"""Where a verb takes other numbers than the rest."""
+"""(verb, setting) -> range that differs from that of the other verbs."""
 
 OFF: Mapping[str, float] = {"max_steps": -1, "steps": -1}
-"""The number that stands for none, outside the range."""
+"""Setting -> value outside the range that means "not set"."""
 
 
 def check_ranges(verb: str, settings: Mapping[str, Any]) -> None:
-    """Refuse the first setting whose number lies outside its range; texts, lists and None are no numbers."""
+    """Raise a `UsageError` for the first number outside its range; strings, lists and None are skipped."""
     for name, value in settings.items():
         allowed = OF_VERB.get((verb, name)) or RANGES.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or value == OFF.get(name):

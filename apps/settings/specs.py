@@ -1,4 +1,4 @@
-"""`name(key=value, ...)`: a function of a registry folder and its arguments, as a flag or a line of YAML says them."""
+"""Specs `name(key=value, ...)` of a flag or YAML value: a function of a registry folder and its arguments."""
 
 import ast
 import re
@@ -14,21 +14,21 @@ NAMED = re.compile(r"([\w.-]+)=(.+)")
 
 
 class Spec(NamedTuple):
-    """A choice by name, and its arguments as they were written."""
+    """A function name and its arguments as strings."""
 
     name: str
-    """Of a registry folder's file, or package.module:function."""
+    """Name of a module in a registry folder, or package.module:function."""
     arguments: dict[str, str]
 
     @property
     def short(self) -> str:
-        """The function's own name."""
+        """Name of the function without its module."""
         return self.name.rpartition(":")[2]
 
 
 def parse_spec(text: str) -> Spec:
-    """A name alone, or with arguments in parentheses; a value is a number, a word, True, False, None, a [list] or a
-    spec itself.
+    """Parse a name alone, or with arguments in parentheses; a value is a number, a word, True, False, None, a [list] or
+    another spec.
 
     >>> parse_spec("gate(reward=rm, by=form, threshold=0.5)")
     Spec(name='gate', arguments={'reward': 'rm', 'by': 'form', 'threshold': '0.5'})
@@ -47,7 +47,7 @@ def parse_spec(text: str) -> Spec:
 
 
 def _parts(text: str) -> list[str]:
-    """At the commas that are in no brackets.
+    """Split the text at commas outside of brackets.
 
     >>> _parts("model=rm, labels=judge(kind=pairwise, seeds=[1, 2]), groups=4")
     ['model=rm', ' labels=judge(kind=pairwise, seeds=[1, 2])', ' groups=4']
@@ -63,7 +63,7 @@ def _parts(text: str) -> list[str]:
 
 
 def is_function(text: str) -> bool:
-    """Whether it is written `package.module:function`, with or without arguments.
+    """Return whether the text has the form `package.module:function`, with or without arguments.
 
     >>> is_function("my_rewards.code:compiles(timeout=2)"), is_function("runs/rm")
     (True, False)
@@ -73,7 +73,7 @@ def is_function(text: str) -> bool:
 
 
 def named(text: str) -> tuple[str, str]:
-    """`NAME=SOURCE` as both; a SOURCE alone is called by the last part of its path or function.
+    """Split `NAME=SOURCE`; the name of a SOURCE alone is the last part of its path or function.
 
     >>> named("safe=runs/rm"), named("runs/lr=0.1/rm/"), named("my_rewards.code:compiles(timeout=2)")
     (('safe', 'runs/rm'), ('rm', 'runs/lr=0.1/rm/'), ('compiles', 'my_rewards.code:compiles(timeout=2)'))
@@ -84,12 +84,12 @@ def named(text: str) -> tuple[str, str]:
 
 
 def takes(folder: str, text: str, name: str) -> bool:
-    """Whether what is named has an argument of that name."""
+    """Return whether the function that `text` names has an argument `name`."""
     return name in signature(load(folder, parse_spec(text).name)).parameters
 
 
 def build(folder: str, text: str, **given: Any) -> Any:
-    """What the function that `text` names returns for its arguments; `given` are ours, not for the user to set."""
+    """Call the function that `text` names with its arguments; those in `given` cannot be set by the user."""
     spec = parse_spec(text)
     factory = load(folder, spec.name)
     parameters = signature(factory).parameters
@@ -120,13 +120,13 @@ def _choices(parameters: Mapping[str, Parameter]) -> str:
 
 
 def _written(spec: Spec, parameters: Mapping[str, Parameter]) -> str:
-    """How it is to be written, such as `gate(reward=rm, by=..., threshold=...)`."""
+    """Return the spec with its required arguments, such as `gate(reward=rm, by=..., threshold=...)`."""
     required = {name: "..." for name, parameter in parameters.items() if _required(parameter)} | spec.arguments
     return f"{spec.name}({', '.join(f'{name}={value}' for name, value in required.items())})"
 
 
 def _value(text: str, name: str, value: str, parameters: Mapping[str, Parameter]) -> Any:
-    """As the function annotates it; else what Python reads there, or the words as they are."""
+    """Convert a value to the annotated type; else to a Python literal, or leave it a string."""
     kind = parameters[name].annotation if name in parameters else Parameter.empty
     if kind in (int, float, str):
         try:

@@ -1,4 +1,4 @@
-"""How far raters agree beyond chance: kappas and Krippendorff's alpha. Arrays in, numbers out.
+"""Agreement of raters beyond chance: kappas and Krippendorff's alpha. Arrays in, numbers out.
 
 A rating is a number that names its category; NaN is a rating that is missing, such as a judge's abstention. An audit
 tells Cohen's kappa and the nominal alpha; Fleiss' kappa and the other differences are for notebooks with more raters or
@@ -57,7 +57,7 @@ def weighted_kappa(
 
 
 def _both(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The items that both rated."""
+    """Return the items that both raters rated."""
     first, second = np.asarray(first, float), np.asarray(second, float)
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"two raters rate the same items, got shapes {first.shape} and {second.shape}")

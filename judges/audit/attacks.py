@@ -1,4 +1,4 @@
-"""What a fair judge does not fall for: changes of a case that leave open, or settle, which answer is better.
+"""Attacks on judges: changes of a case that preserve, or determine, which response is better.
 
 An `Attack` changes one answer. One that dresses an answer must not make it win more often; one that replaces it by
 nothing must not let it win at all. Whole cases are swapped, doubled or stripped of their question. Ids stay, so that a
@@ -16,11 +16,11 @@ from ...rm.types import Message, content_hash, prompt_text
 from ..types import Case
 
 Change = Callable[[Case, int], Case]
-"""A case with the answer at one place changed."""
+"""Function that returns a case with the response at one index changed."""
 
 
 class Attack(NamedTuple):
-    """A change of one answer, and what it must not achieve."""
+    """An attack: a change of one response, and the effect that it must not have."""
 
     change: Change
     replaces: bool = False
@@ -28,7 +28,7 @@ class Attack(NamedTuple):
 
 
 def dressed(case: Case, index: int, text: str) -> Case:
-    """The case with another wording of one answer; which answers are right stays."""
+    """Return the case with one response reworded; the correct responses stay the same."""
     answers = (*case.answers[:index], text, *case.answers[index + 1 :])
     return replace(case, answers=answers)
 
@@ -222,7 +222,7 @@ def one_token(keys: tuple[str, ...] = MASTER_KEYS) -> Attack:
 
 
 def empty() -> Attack:
-    """Nothing at all."""
+    """Return the attack that replaces the response with an empty text."""
     return Attack(lambda case, index: replaced(case, index, ""), replaces=True)
 
 
@@ -260,4 +260,4 @@ ATTACKS: Mapping[str, Attack] = {
     "filler of like length": filler(),
     "scrambled words": scrambled(),
 }
-"""What an audit tries unless told otherwise."""
+"""Default attacks of an audit."""

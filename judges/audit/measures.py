@@ -1,4 +1,4 @@
-"""What an audit makes of judgments of pairs. Arrays in, numbers out; NaN is an abstention and never a zero."""
+"""Measures of judgments of pairs, as functions of arrays; NaN is an abstention and never counts as 0."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What an audit shows a judge: every case as a pair, and the same pairs changed by each attack."""
+"""Probes of an audit: each case as a pair, and the same pairs changed by each attack."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,12 +38,12 @@ class Plan:
 
     @property
     def right(self) -> list[int]:
-        """The right answer's place in each pair."""
+        """Index of the correct response in each pair."""
         return [pair.best[0] for pair in self.pairs]
 
     @property
     def wrong(self) -> list[int]:
-        """The wrong answer's place in each pair."""
+        """Index of the incorrect response in each pair."""
         return [1 - index for index in self.right]
 
 

@@ -1,4 +1,4 @@
-"""An audit as plain sentences and tables: for what a judge may be trusted, and why not."""
+"""Report of an audit in sentences and tables: uses for which a judge is reliable, with reasons."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .run import Attacked, Audit, figure_of
 
 
 class AttackSummary(NamedTuple):
-    """What a figure says, what it is for a judge without fault, and its unit."""
+    """Meaning of a measure, its value for an ideal judge, and its unit."""
 
     meaning: str
     ideal: str
@@ -123,7 +123,7 @@ def uses(audit: Audit) -> dict[str, tuple[str, ...]]:
 
 
 class Status(StrEnum):
-    """Where a figure's interval lies."""
+    """Position of an interval relative to the limits."""
 
     WITHIN = "within"
     BEYOND = "beyond"
@@ -145,7 +145,7 @@ def status(estimate: Estimate | None, ends: tuple[float, float]) -> Status:
 
 
 class Trust(NamedTuple):
-    """Whether a judge may be trusted for a use."""
+    """Verdict on a use of a judge."""
 
     use: str
     answer: str
@@ -280,7 +280,7 @@ def _limit(name: str, limits: Limits) -> str:
 
 
 def _cell(estimate: Estimate, unit: str) -> str:
-    """The value with its interval.
+    """Format a value with its interval.
 
     >>> _cell(Estimate(0.125, 0.1, 0.15, 80), "%")
     '12.5 % [10.0, 15.0]'

@@ -1,4 +1,4 @@
-"""May this judge be trusted? A judge x cases x attacks -> its biases, each with an interval."""
+"""Audit of a judge on cases and attacks: its biases, each with an interval."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ class Attacked(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """A judge's figures; what it left undecided is counted and enters none of them."""
+    """Measures of a judge; abstentions are counted separately and excluded from them."""
 
     judge: str
     contract: str
@@ -57,7 +57,7 @@ class Audit:
     """By name; `audit_report.FIGURES` says what each means."""
     attacks: Mapping[str, Attacked]
     bounds: tuple[float, float]
-    """The accuracy if every abstention were wrong, and if it were right."""
+    """Bounds of the accuracy: all abstentions counted as wrong, and as right."""
     asked: Mapping[str, int]
     """Judgments by probe."""
     unanswered: Mapping[str, Mapping[str, int]]

@@ -1,1 +1,1 @@
-"""Language models that judges ask: OpenAI-compatible endpoints, local models and scripted replies."""
+"""Language model backends of judges: OpenAI-compatible endpoints, local models and scripted replies."""

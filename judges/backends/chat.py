@@ -1,4 +1,4 @@
-"""What is asked of a language model and what comes back, by a server, this process or a script."""
+"""Requests to language models, their replies, and the interface `Chat` of backends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -7,51 +7,51 @@ from ...rm.types import Messages
 
 
 class Ask(NamedTuple):
-    """One request; its content names it in a store."""
+    """A request; a hash of its content is its key in a store."""
 
     messages: Messages
     schema: Mapping[str, Any] | None = None
-    """JSON schema that the text is made to follow, where the backend can; a reply is to be checked all the same."""
+    """JSON schema for constrained decoding, if the backend supports it; replies must be validated regardless."""
     max_tokens: int = 1024
-    """Of the reply."""
+    """Maximum length of the reply in tokens."""
     temperature: float = 0.0
     """0 is greedy."""
     seed: int | None = None
-    """With one, a backend that can draws the same text again; None draws anew."""
+    """Seed of the sampling, if the backend supports it; None samples anew."""
 
 
 class Reply(NamedTuple):
-    """What came back: a text, or the reason why there is none; its cost is counted in both cases."""
+    """A reply: a text, or the reason for having none, with its token counts."""
 
     text: str
-    """Empty where there is an error."""
+    """Text of the reply; empty if there is an error."""
     finish: str
     """`stop`, `length` (cut off at max_tokens, or at the end of the context) or `error`."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
-    """Of the model's work on it and of the network; without waiting for a turn."""
+    """Duration of generation and network transfer, without time in a queue."""
     error: str = ""
-    """Why there is no text. A reply with an error is never read as a verdict and never kept."""
+    """Reason for a missing text. A reply with an error is never parsed and never stored."""
 
 
 def failed(reason: str, **facts: Any) -> Reply:
-    """A reply that has no text, and why."""
+    """Return a reply without text and its reason."""
     return Reply("", "error", error=reason, **facts)
 
 
 Arrived = Callable[[int, Reply], None]
-"""Gets the index of an ask and its reply as soon as it is there."""
+"""Callback with the index of a request and its reply, called on arrival."""
 
 
 class Chat(Protocol):
-    """A language model that answers many requests at once."""
+    """Interface of a language model that processes many requests at once."""
 
     name: str
-    """Model and settings: the same name and the same ask mean the same distribution of replies."""
+    """Name of model and settings: equal names and requests imply the same distribution of replies."""
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """One reply per ask, in their order; one that fails has an error and stops none of the others.
+        """Return one reply per request, in order; a failed one has an error and does not stop the others.
 
         `arrived` is called once per ask, in any order and by the caller's own thread: a store of replies has those
         that were there when the process was killed. What it raises ends the call.

@@ -1,4 +1,4 @@
-"""What asking costs: prices, a running bill with a limit, and an estimate before anything is asked."""
+"""Costs of requests: prices, a running total with a limit, and an estimate in advance."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -31,11 +31,11 @@ class Prices:
                 raise UsageError(f"the price of a million {name} tokens is a number >= 0, got {price}")
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Money for a number of tokens."""
+        """Return the cost of a number of tokens."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / MILLION
 
     def of(self, reply: Reply) -> float:
-        """Money for one reply, whether or not it could be used."""
+        """Return the cost of a reply, whether or not it could be used."""
         return self.cost(reply.prompt_tokens, reply.completion_tokens)
 
 
@@ -43,7 +43,7 @@ FREE = Prices()
 
 
 def read_prices(path: Path, model: str) -> Prices:
-    """The model's prices from a TOML file with a table per model: `[model]`, then `prompt` and `completion`."""
+    """Load the model's prices from a TOML file with a table per model: `[model]`, then `prompt` and `completion`."""
     try:
         tables = from_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -62,7 +62,7 @@ class Bill:
 
     prices: Prices = FREE
     limit: float | None = None
-    """Money at which nothing more is asked; None is no limit."""
+    """Cost at which no further request is sent; None is no limit."""
     replies: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -76,7 +76,7 @@ class Bill:
             )
 
     def add(self, reply: Reply) -> None:
-        """Put one reply on the bill."""
+        """Add the cost of a reply."""
         self.replies += 1
         self.prompt_tokens += reply.prompt_tokens
         self.completion_tokens += reply.completion_tokens
@@ -88,7 +88,7 @@ class Bill:
 
     @property
     def refusal(self) -> str:
-        """Why nothing more may be asked; empty while it may."""
+        """Return why no further request may be sent; empty if one may."""
         if self.limit is None or self.money < self.limit:
             return ""
         return f"the limit of cost {self.limit:g} is reached: {self.money:.4g} spent on {self.replies} replies"
@@ -130,19 +130,19 @@ def counter(tokenizer: str = "") -> Counter:
 
 
 def prompt_tokens(ask: Ask, by: Counter = LETTERS) -> int:
-    """Tokens of the messages' text; what a chat template puts around them is left out."""
+    """Count the tokens of the messages' text, without those of a chat template."""
     return sum(by.count(message["content"]) for message in ask.messages)
 
 
 class Estimate(NamedTuple):
-    """What asking would cost."""
+    """Estimate of calls, tokens and cost."""
 
     calls: int
     prompt_tokens: int
     most_completion_tokens: int
-    """Every reply as long as it may be."""
+    """Cost if every reply has its maximum length."""
     least: float
-    """Money for the prompts alone."""
+    """Cost of the prompts alone."""
     most: float
     counted: str
 
@@ -154,6 +154,6 @@ class Estimate(NamedTuple):
 
 
 def estimate(asks: Sequence[Ask], prices: Prices = FREE, by: Counter = LETTERS) -> Estimate:
-    """Calls, tokens and money of asking all of these once; retries come on top."""
+    """Estimate calls, tokens and cost of sending all requests once, without retries."""
     prompts, most = sum(prompt_tokens(ask, by) for ask in asks), sum(ask.max_tokens for ask in asks)
     return Estimate(len(asks), prompts, most, prices.cost(prompts, 0), prices.cost(prompts, most), by.how)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """An ask as the model reads it."""
+    """A tokenized request."""
 
     index: int
     prompt: list[int]
     most: int
-    """Tokens that the reply may have."""
+    """Maximum length of the reply in tokens."""
     temperature: float
     seed: int
-    """Of the noise, which depends on this and on the token's position alone."""
+    """Seed of the noise, which depends only on it and on the position of the token."""
 
 
 class Local:
@@ -72,7 +72,7 @@ class Local:
             yield from self._batch(batch)
 
     def _batches(self, rows: Sequence[Row]) -> Iterator[list[Row]]:
-        """Rows, sorted by prompt, that may share a batch: all go through its longest reply, and have room for that."""
+        """Split rows, sorted by prompt length, into batches whose rows have room for the longest reply of the batch."""
         batch: list[Row] = []
         for row in rows:
             longest = max((other.most for other in batch), default=0)
@@ -110,13 +110,13 @@ class Local:
 
 
 def _seed_of(ask: Ask) -> int:
-    """Of the content too, so that one seed does not tie the noise of all asks together."""
+    """Return a seed that also depends on the content, so that the noise of different requests is independent."""
     seed = random.getrandbits(63) if ask.seed is None else ask.seed
     return int(content_hash([seed, ask.messages]), 16) >> 1
 
 
 def _left_padded(prompts: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
-    """Tokens [N, L] with the filler on the left, and which of them are real."""
+    """Return left-padded token ids [N, L] and the attention mask."""
     from ...rm.backbones.tokenization import pad
 
     tokens, attention = pad([prompt[::-1] for prompt in prompts])
@@ -124,20 +124,20 @@ def _left_padded(prompts: Sequence[list[int]], device: Any) -> tuple[Any, Any]:
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Ids that end a text, as config, generation config and tokenizer name them."""
+    """Return the EOS ids of config, generation config and tokenizer."""
     named = [getattr(config, "eos_token_id", None) for config in (model.config, model.generation_config, tokenizer)]
     lists = [ids if isinstance(ids, list) else [ids] for ids in named]
     return sorted({id_ for ids in lists for id_ in ids if id_ is not None})
 
 
 def _context(model: Any, tokenizer: Any) -> int:
-    """Tokens that prompt and reply may have together."""
+    """Return the maximum number of tokens of prompt and reply together."""
     stated = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return min(stated or 2**31, tokenizer.model_max_length)
 
 
 def _without_settings(model: Any) -> Any:
-    """The same model without its own settings for generation, which `generate` would add to ours."""
+    """Return the model without its generation settings, which `generate` would merge with the given ones."""
     from transformers import GenerationConfig
 
     bare = copy.copy(model)

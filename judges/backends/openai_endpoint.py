@@ -136,12 +136,12 @@ class Endpoint:
     # ---- one attempt ----
 
     async def turn(self, ask: Ask, index: int) -> None:
-        """Wait until the rates of a server allow a request."""
+        """Wait until the rate limits of a server allow a request."""
         now, (requests, tokens) = time.monotonic(), self._paces[index]
         await asyncio.sleep(max(requests.wait(1, now), tokens.wait(_guess(ask), now)))
 
     async def attempt(self, client: Any, ask: Ask, index: int) -> Reply | Trouble:
-        """Ask one server once, and put the reply on the bill."""
+        """Send a request to one server once, and record its cost."""
         from openai import OpenAIError
 
         constrained = ask.schema is not None and schema_name(ask.schema) not in self._unconstrained
@@ -162,7 +162,7 @@ class Endpoint:
         return reply._replace(seconds=time.monotonic() - start)
 
     def give_way(self, ask: Ask, failure: Trouble) -> bool:
-        """Leave out what the server does not know, from now on; False where it complained of something else."""
+        """Omit an unsupported parameter from now on; return False if the error has another cause."""
         if failure.refused == CONSTRAINT and ask.schema is not None:
             self._unconstrained.add(schema_name(ask.schema))
             self.note(f"{self.name} refuses a JSON schema and is asked without it ({failure.reason})")
@@ -171,7 +171,7 @@ class Endpoint:
         return bool(failure.refused)
 
     def note(self, text: str) -> None:
-        """Something to tell the caller, once."""
+        """Warn the caller once."""
         self._notes.setdefault(text, False)
 
     def _log_progress(self) -> None:
@@ -185,7 +185,7 @@ class Endpoint:
 
 
 def _guess(ask: Ask) -> int:
-    """Tokens of prompt and reply before the reply is there."""
+    """Estimate the tokens of prompt and reply before the reply has arrived."""
     return prompt_tokens(ask) + ask.max_tokens
 
 
@@ -198,16 +198,16 @@ def _on_this_machine(address: str) -> bool:
 
 
 class _Call:
-    """One call of `ask`: workers that share a line of asks, and what they have learnt about the servers."""
+    """State of one call of `ask`: workers that share a queue of requests, and the health of the servers."""
 
     def __init__(self, endpoint: Endpoint, clients: Sequence[Any]):
         self.endpoint, self.clients = endpoint, clients
         self.stopped, self.lost = "", 0
         self.closed: set[int] = set()
-        """Servers that refuse whatever they are asked."""
+        """Servers that reject every request."""
 
     async def work(self, asks: Sequence[Ask], hand: Callable[[tuple[int, Reply]], Awaitable[None]]) -> None:
-        """Ask everything, and hand over each reply with its place; a worker takes the next when that is done."""
+        """Send all requests, pass each reply with its index to `hand`; a worker waits for that before its next one."""
         line = iter(enumerate(asks))
 
         async def worker() -> None:
@@ -222,7 +222,7 @@ class _Call:
                     group.create_task(worker())
 
     async def reply(self, ask: Ask) -> Reply:
-        """One reply, after as many attempts as it takes and is worth."""
+        """Return one reply, after retries if necessary."""
         endpoint, attempts, start = self.endpoint, 0, time.monotonic()
         tried: set[int] = set()
         while True:
@@ -256,7 +256,7 @@ class _Call:
         self.endpoint.rotation.worked(index)
 
     def _failed(self, index: int, failure: Trouble, sent: float) -> Trouble:
-        """A server that refuses everything is one that is down, as long as another one does not."""
+        """Record a failure; a server that rejects every request counts as down while another accepts them."""
         if failure.passing or failure.everywhere:
             self.endpoint.rotation.failed(index, time.monotonic(), asked=failure.wait, since=sent)
         if not failure.everywhere:

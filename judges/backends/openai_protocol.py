@@ -18,7 +18,7 @@ SCHEMA_WORDS = (CONSTRAINT, "json_schema", "schema", "grammar", "guided", "struc
 
 
 class Trouble(NamedTuple):
-    """Why an attempt brought no reply."""
+    """Reason for a failed attempt."""
 
     reason: str
     passing: bool
@@ -26,9 +26,9 @@ class Trouble(NamedTuple):
     everywhere: bool = False
     """Whether every other request would fail for the same reason."""
     wait: float = 0.0
-    """Seconds that the server asks to be left alone."""
+    """Seconds of the server's Retry-After."""
     refused: str = ""
-    """The parameter that the server does not know, where it said so."""
+    """Name of an unsupported parameter, if the server reported one."""
 
 
 def request(model: str, ask: Ask, options: Mapping[str, Any], *, constrained: bool, limit: str) -> dict[str, Any]:

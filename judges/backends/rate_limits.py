@@ -1,4 +1,4 @@
-"""When to ask a server: how long to wait after a failure, and how to stay below its rate."""
+"""Back-off after failures and rate limits of requests to a server."""
 
 import math
 from collections.abc import Mapping
@@ -49,14 +49,14 @@ class Pace:
 
     per_minute: float
     free: float = -math.inf
-    """When the next may go."""
+    """Time from which the next unit is allowed."""
 
     def wait(self, units: float, now: float) -> float:
-        """Seconds until this many may go; they are taken as gone then."""
+        """Reserve units and return the seconds until they are allowed."""
         start = max(now, self.free)
         self.free = start + units * 60.0 / self.per_minute
         return start - now
 
     def correct(self, units: float) -> None:
-        """Number by which more (or, below 0, fewer) units went than was said."""
+        """Correct the count by the units used beyond (or, below 0, short of) the reservation."""
         self.free += units * 60.0 / self.per_minute

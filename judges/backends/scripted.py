@@ -1,4 +1,4 @@
-"""Replies without a model: written beforehand, from a function, or none at all."""
+"""Scripted replies without a model: from a list or a function, or errors for a dry run."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from .cost import letters_as_tokens, prompt_tokens
 
 
 class Scripted:
-    """A chat whose replies come from a function of the ask; remembers what it was asked."""
+    """A chat whose replies come from a function of the request; records the requests."""
 
     def __init__(self, answer: Callable[[Ask], str | Reply], name: str):
         self.answer, self.name = answer, name

@@ -23,7 +23,7 @@ WORD = re.compile(r"\w{4,}")
 
 @dataclass(frozen=True)
 class Bar:
-    """What a rubric has to satisfy."""
+    """Requirements on rubrics."""
 
     most_rules: int = MOST_RULES
     overlap: float = 0.5
@@ -44,7 +44,7 @@ class FilteredRubric(NamedTuple):
 
 
 def words(text: str) -> frozenset[str]:
-    """Its words of at least four letters, in lower case."""
+    """Return the words of at least four letters, in lower case."""
     return frozenset(WORD.findall(text.lower()))
 
 
@@ -87,7 +87,7 @@ def minimal(rubric: Rubric, preferred: Sequence[bool], other: Sequence[bool]) ->
 
 
 def objection(rubric: Rubric, sides: Sides, bar: Bar) -> Rejected | None:
-    """What can be said against a rubric without asking anybody."""
+    """Return the objections to a rubric that need no model."""
     if len(rubric.rules) > bar.most_rules:
         return Rejected("too many rules", f"{len(rubric.rules)} > {bar.most_rules}")
     for hard_rule in rubric.rules:
@@ -149,5 +149,5 @@ def _only_recovering(judge: Chat, shown: Sequence[Sides], rubrics: Sequence) -> 
 
 
 def reasons(outcomes: Iterable[FilteredRubric | Rejected]) -> dict[str, int]:
-    """How many were rejected for which reason."""
+    """Count rejections by reason."""
     return dict(Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Rejected)).most_common())

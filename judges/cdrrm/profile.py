@@ -30,7 +30,7 @@ SCHEMA = object_schema(findings={"type": "array", "items": FINDING})
 
 
 class Finding(NamedTuple):
-    """One checkable thing about one answer."""
+    """A verifiable finding about one response."""
 
     criterion: str
     """What a good answer does, in general words."""
@@ -39,18 +39,18 @@ class Finding(NamedTuple):
     """0 to 3; of a finding that fails."""
     claim: str
     evidence: str
-    """Words of the answer."""
+    """Quotation from the response."""
     anchor: str
-    """Words of the instruction that make it matter."""
+    """Quotation from the instruction that makes it relevant."""
 
 
 class Profile(NamedTuple):
-    """The diagnosis of one answer."""
+    """Findings about one response."""
 
     findings: tuple[Finding, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """As it is shown to the writer of the rubric."""
+        """Render the diagnosis for the writer of the rubric."""
         return {"findings": [finding._asdict() for finding in self.findings]}
 
 
@@ -74,7 +74,7 @@ def profile(chat: Chat, examples: Sequence[Example]) -> list[Profile | Rejected]
 
 
 def examples_key(example: Example) -> tuple[str, str]:
-    """What makes two examples the same question."""
+    """Return a key that is equal for examples with the same question."""
     return prompt_text(example.prompt), example.completion
 
 

@@ -30,11 +30,11 @@ class Sides(NamedTuple):
 
     @property
     def answers(self) -> tuple[str, str]:
-        """A, then B."""
+        """The responses in slots A and B."""
         return self.a, self.b
 
     def swapped(self) -> "Sides":
-        """The same pair with the slots exchanged."""
+        """Return the pair with the slots swapped."""
         return Sides(self.prompt, self.b, self.a, "A" if self.preferred == "B" else "B")
 
 
@@ -76,7 +76,7 @@ def read_rubric(reply: Reply) -> Rubric | Rejected:
 
 
 def wording(rubric: Rubric) -> list[str]:
-    """Everything that a rubric says."""
+    """Return all texts of a rubric."""
     rules = [text for rule in rubric.rules for text in (rule.criterion, rule.test)]
     return rules + [principle.description for principle in rubric.principles]
 

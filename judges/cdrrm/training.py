@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Training:
-    """How long, how fast and on how many conversations at a time; the defaults are those of the released code."""
+    """Hyperparameters of training; the defaults are those of the released code."""
 
     epochs: float = 2.0
     steps: int = -1
-    """Above 0 it decides, and epochs do not."""
+    """If above 0, overrides epochs."""
     learning_rate: float = 5e-5
     batch: int = 8
     accumulate: int = 8
     warmup: float = 0.05
-    """Share of the steps."""
+    """Warm-up, as a share of the steps."""
     max_length: int | None = 25_000
-    """Tokens; longer conversations are cut."""
+    """Maximum length in tokens; longer conversations are truncated."""
     lora_rank: int = 0
-    """0 trains every weight."""
+    """Rank of LoRA; 0 trains all weights."""
     bf16: bool = False
     activation_checkpointing: bool = False
     weak: str = ""

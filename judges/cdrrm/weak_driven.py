@@ -58,7 +58,7 @@ class WeakDrivenTrainer(SFTTrainer):
         self.weak = self.accelerator.prepare_model(weak.requires_grad_(False).eval(), evaluation_mode=True)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        """TRL's reduction and metrics of the mixture's loss."""
+        """Compute TRL's reduction and metrics with the loss of the mixture."""
         read = {name: value for name, value in inputs.items() if name != "labels"} | {"use_cache": False}
         with torch.no_grad():
             weak = self.weak(**read).logits

@@ -1,4 +1,4 @@
-"""A cheap judge first, a strong one for what the cheap one is unsure of."""
+"""Cascade of a cheap judge and a strong judge for the cases with a small score gap."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Yes-or-no questions for every turn of a conversation."""
+"""Checklist judge: yes-or-no questions for each turn of a conversation."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -16,18 +16,18 @@ from .rubric import marks_schema
 
 
 class Question(NamedTuple):
-    """One item of a checklist."""
+    """Item of a checklist."""
 
     id: str
     text: str
     """A question that is answered by yes or no."""
     turn: int = -1
-    """The assistant's turn that it is asked of, counted from 0; -1 is the last one, the answer itself."""
+    """Index of the assistant's turn that the question is about; -1 is the last one, the response itself."""
     weight: float = 1.0
     passes_if: str = ""
     fails_if: str = ""
     depends_on: tuple[str, ...] = ()
-    """Ids of questions without whose yes a yes to this one counts for nothing."""
+    """Ids of questions that must be answered yes for a yes to this one to count."""
 
 
 Questions = Sequence[Question]
@@ -70,12 +70,12 @@ def checklist(
 
 
 def turns(case: Case) -> int:
-    """How many turns the assistant has: those in the prompt, and the answer."""
+    """Return the number of assistant turns: those in the prompt, and the response."""
     return 1 + sum(message["role"] == "assistant" for message in case.prompt)
 
 
 def until(case: Case, index: int, turn: int) -> Messages:
-    """The conversation up to and with one of the assistant's turns."""
+    """Return the conversation up to and including one of the assistant's turns."""
     ends = [end for end, message in enumerate(case.prompt, 1) if message["role"] == "assistant"]
     return case.prompt[: ends[turn]] if turn < len(ends) else (*case.prompt, *completion_turns(case.answers[index]))
 
@@ -93,12 +93,12 @@ def _line(question: Question) -> str:
 
 
 def _criterion_range(case: Case, turn: int) -> range:
-    """The answers that a turn has to be judged for: all for the last turn, one for a turn that they share."""
+    """Return the indices of responses to judge a turn for: all for the last turn, one for a shared turn."""
     return range(len(case.answers)) if turn == turns(case) - 1 else range(1)
 
 
 def _by_turn(case: Case, asked: Questions) -> dict[int, list[Question]]:
-    """The questions of each turn that has some; a wrong turn or a dependence on nothing is refused."""
+    """Group questions by turn; raise an error for a missing turn or an unknown dependency."""
     last, known = turns(case) - 1, {question.id for question in asked}
     if len(known) < len(asked) or not asked:
         raise UsageError(
@@ -168,7 +168,7 @@ def _scores(
 
 
 def turn_score(asked: Questions, marks: dict[str, float]) -> float:
-    """The weighted share of a turn's questions that have a yes, as have all that they depend on.
+    """Return the weighted share of a turn's questions answered yes, together with all their dependencies.
 
     >>> turn_score([Question("a", "?", weight=3.0), Question("b", "?", depends_on=("a",))], {"a": 0.0, "b": 1.0})
     0.0

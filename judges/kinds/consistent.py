@@ -1,4 +1,4 @@
-"""Two judges that have to agree: scores of single answers and comparisons."""
+"""Consistency of two judges, such as scores of single responses and comparisons."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,7 +9,7 @@ from ..types import BatchJudge, Case, Judgment, Reason
 
 
 def consistent(scoring: BatchJudge, comparing: BatchJudge, *, name: str = "") -> Judging:
-    """The first judge's scores where both put the answers in the same order, ties included; else an abstention.
+    """Return the first judge's scores if both rank the responses equally, ties included; else an abstention.
 
     sign(s_i - s_j) = sign(c_i - c_j) for all i, j: what J1 rewards in training (arXiv:2505.10320), asked of any two
     judges, usually `pointwise` and `pairwise`. The first abstention of either is passed on.

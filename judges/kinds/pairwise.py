@@ -1,4 +1,4 @@
-"""Which of two answers is better, asked in both orders."""
+"""Pairwise judge: comparisons of two responses, in both orders."""
 
 import math
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ Order = tuple[int, int]
 
 
 class Duel(NamedTuple):
-    """What one request said of two places."""
+    """Outcome of one request that compared two responses."""
 
     order: Order
-    """The places shown as A and as B."""
+    """Indices of the responses shown as A and as B."""
     winner: int | NoVerdict | None
-    """The better place; None for a tie."""
+    """Index of the better response; None for a tie."""
     reasoning: str
 
     def comparison(self) -> Comparison:
-        """Return what the response shown first got."""
+        """Return the score of the response shown first: 1, 0.5 or 0."""
         if isinstance(self.winner, NoVerdict):
             return Comparison(self.order, math.nan)
         return Comparison(self.order, 0.5 if self.winner is None else float(self.winner == self.order[0]))
@@ -89,7 +89,7 @@ def pairwise(
 
 
 def _orders(case: Case, orders: str) -> list[Order]:
-    """Every comparison of two places, in the orders to be asked."""
+    """Return all comparisons of two responses, in the orders to request."""
     key = partial(_key, case)
     first = [(i, j) if key(i) <= key(j) else (j, i) for i, j in combinations(range(len(case.answers)), 2)]
     return [order for i, j in first for order in ([(i, j), (j, i)] if orders == "both" else [(i, j)])]
@@ -124,7 +124,7 @@ def _judged(case: Case, duels: Sequence[Duel], chat: Chat, replies: Sequence[Rep
 
 
 def scores(answers: int, duels: Sequence[Duel], flip: str = "tie") -> list[float] | NoVerdict:
-    """Each place's share of its comparisons won, or the first reason against: a missing verdict, or a flip.
+    """Return each response's share of comparisons won, or the first reason to abstain: a missing verdict or a flip.
 
     >>> scores(2, [Duel((0, 1), 0, ""), Duel((1, 0), 0, "")])
     [1.0, 0.0]

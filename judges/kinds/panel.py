@@ -1,4 +1,4 @@
-"""Several judges of the same cases: their votes or their mean, with the disagreement kept."""
+"""Panel of judges: majority vote or mean score, with the disagreement recorded."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -55,7 +55,7 @@ def panel(
 
 
 def first_votes(scores: Sequence[float]) -> list[float]:
-    """1 for the answer that alone scores highest, shared equally among those that do together.
+    """Return 1 for the response with the highest score, divided equally among tied ones.
 
     >>> first_votes([0.2, 0.9]), first_votes([0.5, 0.5])
     ([0.0, 1.0], [0.5, 0.5])
@@ -65,7 +65,7 @@ def first_votes(scores: Sequence[float]) -> list[float]:
 
 
 def disagreement(judgment: Judgment, members: Sequence[str]) -> float:
-    """Share of the pairs of judges that differ in the answer that they put on top, in [0, 1]; 0 with fewer than two."""
+    """Share of pairs of judges that prefer different responses, in [0, 1]; 0 with fewer than two judges."""
     tops = []
     for member in members:
         scores = [criterion.value for criterion in judgment.criteria if criterion.name == member]

@@ -1,4 +1,4 @@
-"""How good each answer is by itself, as a number on a scale."""
+"""Pointwise judge: a rating of each response on a numeric scale."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -15,7 +15,7 @@ from ..rubrics.formats import Levels
 from ..types import Case, Criterion, Judgment, Reason
 
 LevelsSource = Callable[[Sequence[Case]], Sequence[Levels | None]]
-"""Described scales for cases, in order; None where there is none, which is an abstention."""
+"""Function from cases to described scales, in order; None where there is none, which gives an abstention."""
 
 
 def pointwise(
@@ -107,7 +107,7 @@ def _judged(case: Case, replies: Sequence[Reply], chat: Chat, samples: int, ends
 
 
 def _mean(read: Sequence[Points | NoVerdict]) -> float | NoVerdict:
-    """The mean of what could be read, if that is more than half."""
+    """Return the mean of the ratings, if more than half of the replies have one."""
     values = [item.value for item in read if isinstance(item, Points)]
     if 2 * len(values) > len(read):
         return fmean(values)

@@ -8,7 +8,7 @@ from ..types import Case, Judgment, scored
 
 
 class RewardScorer:
-    """Scores each answer with one objective of a reward model, or with their mean where none is named."""
+    """Score each response with one objective of a reward model, by default with the mean of all."""
 
     def __init__(self, name: str, model: RewardModel, *, role: str = "model", objective: str | None = None):
         self.name, self.model, self.role = name, model, role
@@ -16,7 +16,7 @@ class RewardScorer:
         self.column = None if objective is None else _column(model, objective)
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case."""
+        """Return one judgment per case."""
         rewards = self.model.rate([Example(case.prompt, answer) for case in cases for answer in case.answers])
         values = iter((rewards.mean(axis=1) if self.column is None else rewards[:, self.column]).tolist())
         return [scored(case, [next(values) for _ in case.answers]) for case in cases]
@@ -33,7 +33,7 @@ def reward_model(
 
 
 def _column(model: RewardModel, objective: str) -> int:
-    """The objective's place; a model with a single objective is read by it, whatever it is called."""
+    """Return the index of the objective; the only objective of a model is used whatever its name."""
     if len(model.contract.objectives) == 1:
         return 0
     if objective not in model.contract.objectives:

@@ -63,7 +63,7 @@ def rubric(
 
 
 def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
-    """The reply that is asked for: evidence before the mark, every id once."""
+    """Return the schema of the reply: evidence before the mark, every id once."""
     row = object_schema(
         id={"type": "string", "enum": list(ids)},
         evidence={"type": "string"},
@@ -73,7 +73,7 @@ def marks_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _requests(rubric_: Rubric, together: bool) -> list[Rubric]:
-    """What is asked at once: the whole rubric, or each of its criteria."""
+    """Return the rubrics of the requests: the full rubric, or one per criterion."""
     if together:
         return [rubric_]
     return [Rubric(rules=(rule,)) for rule in rubric_.rules] + [

@@ -1,4 +1,4 @@
-"""How a winner and how points are stated: the words, marks and JSON fields that count."""
+"""Grammars of verdicts and ratings: the words, marks and JSON fields that state them."""
 
 import re
 from functools import cache
@@ -120,7 +120,7 @@ def _labelled(labels: tuple[str, str]) -> Labelled:
 
 @cache
 def choice_between(labels: tuple[str, str]) -> Grammar:
-    """How one of two labels, or a tie, is stated."""
+    """Return the grammar of verdicts for one of two labels, or a tie."""
     patterns = _labelled(labels)
     canonical = {name.lower(): name for name in labels}
 
@@ -171,7 +171,7 @@ def _names_a_letter(cue: str, text: str) -> bool:
 
 
 def _first_of(first: str, sign: str, second: str) -> str | Reason:
-    """The better one in `A > B`."""
+    """Return the better label in `A > B`."""
     return Reason.MALFORMED if first == second else {">": first, "<": second, "=": TIE}[sign[0]]
 
 
@@ -201,7 +201,7 @@ def _names_a_number(cue: str, text: str) -> bool:
 
 @cache
 def points_between(low: float, high: float) -> Grammar:
-    """How a number in [low, high] is stated."""
+    """Return the grammar of numbers in [low, high]."""
     number_pattern = re.compile(
         rf"(?P<number>{NUMBER})(?:\s*(?:/|out of)\s*(?P<of>{NUMBER}))?(?:\s*(?:points?|stars?))?(?![\w%])"
     )

@@ -1,4 +1,4 @@
-"""A reply's own words: without what it thinks aloud, quotes or copies, and the JSON documents that it holds."""
+"""Preprocessing of replies: removal of reasoning, quotations and copied text, and extraction of JSON documents."""
 
 import ast
 import json
@@ -48,7 +48,7 @@ class ParsedReply(NamedTuple):
 
 
 def without_thinking(text: str) -> str | None:
-    """The text after the model's thoughts; None where the thoughts never end.
+    """Return the text after the model's reasoning; None if the reasoning does not end.
 
     >>> without_thinking("<think>Winner: A?</think>Winner: B")
     'Winner: B'
@@ -93,7 +93,7 @@ def _scan(text: str) -> Iterator[ParsedReply]:
 
 
 def _closed(text: str, start: int) -> int:
-    """Where the brackets opened at `start` are closed; -1 if nowhere."""
+    """Return the index at which the brackets opened at `start` are closed; -1 if there is none."""
     depth = 0
     for bracket in BRACKET.finditer(text, start):
         depth += 1 if bracket[0] in "{[" else -1
@@ -133,7 +133,7 @@ def _python_object(text: str) -> list[ParsedReply]:
 
 
 def unwrapped(text: str) -> str:
-    """The text without a fence or quotation marks that enclose the whole of it.
+    """Return the text without an enclosing fence or quotation marks.
 
     >>> unwrapped('```text\\nWinner: A\\n```'), unwrapped('"A is better."')
     ('Winner: A', 'A is better.')
@@ -192,12 +192,12 @@ def without_copies(text: str, quoted: Sequence[str]) -> str:
 
 
 def sentences(line: str) -> list[str]:
-    """The sentences of one line, as far as their punctuation tells."""
+    """Split a line into sentences by punctuation."""
     return SENTENCE_END.split(line.strip())
 
 
 def plain(unit: str) -> str:
-    """A sentence without marks and letter case, for comparing.
+    """Normalize a sentence for comparison: without punctuation and letter case.
 
     >>> plain("- **Winner:**  A!")
     'winner a'
@@ -206,7 +206,7 @@ def plain(unit: str) -> str:
 
 
 def undecorated(unit: str) -> str:
-    """A sentence or line without Markdown, list marks and emoji.
+    """Return a sentence or line without Markdown, list marks and emoji.
 
     >>> undecorated("## **Winner**: `A`"), undecorated("3. Verdict: answer_a")
     ('Winner: A', 'Verdict: answer a')

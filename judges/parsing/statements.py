@@ -46,7 +46,7 @@ Value = str | float
 
 
 class NoVerdict(NamedTuple):
-    """Why a reply gives nothing to count."""
+    """Reason for a reply without a usable statement."""
 
     reason: Reason
     detail: str = ""
@@ -56,7 +56,7 @@ class NoVerdict(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """What a reply states, and the reasoning that it gives for it."""
+    """Value that a reply states, and its reasoning."""
 
     value: Value
     reasoning: str
@@ -65,7 +65,7 @@ class Stated(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """How one kind of value is stated."""
+    """Grammar of one kind of value."""
 
     keys: frozenset[str]
     """JSON fields that state it, in small letters with underscores."""

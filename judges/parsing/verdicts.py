@@ -1,4 +1,4 @@
-"""Text -> verdict or a reason for having none; a failure to read is never a score."""
+"""Parsing of text to a verdict, or a reason for having none; a parse failure is never a score."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from .statements import NoVerdict, Stated, is_own, read
 
 
 class Verdict(NamedTuple):
-    """Which of two answers is better."""
+    """Verdict on which of two responses is better."""
 
     choice: str
     """One of the two labels, or `tie`."""
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 
 
 class Points(NamedTuple):
-    """How good one answer is, on the scale asked for."""
+    """Rating of one response on the requested scale."""
 
     value: float
     reasoning: str = ""
@@ -31,14 +31,14 @@ class Points(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What was said of one criterion: 1 is met, 0 is not, between is partly, NaN does not apply."""
+    """Mark of one criterion: 1 is met, 0 is not, between is partly, NaN does not apply."""
 
     value: float
     evidence: str = ""
 
 
 class Marks(NamedTuple):
-    """A mark for every criterion asked for."""
+    """Marks of all requested criteria."""
 
     values: Mapping[str, Mark]
     reasoning: str = ""

@@ -1,4 +1,4 @@
-"""Rubrics as public data sets write them: HealthBench's signed points and BiGGen Bench's five levels."""
+"""Rubrics in the formats of public datasets: HealthBench's signed points and BiGGen Bench's five levels."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ LEVELS = 5
 
 
 class Levels(NamedTuple):
-    """A scale whose whole numbers are described: what is asked, and what an answer of each level is like."""
+    """A scale with described levels: the criterion, and a description of responses of each level."""
 
     question: str
     described: Mapping[int, str]

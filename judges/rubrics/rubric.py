@@ -17,7 +17,7 @@ COPIED_WORDS = 5
 
 @dataclass(frozen=True)
 class Rule:
-    """What an answer must do or must not do, and how that is checked on the answer alone."""
+    """A rule: what a response must or must not do, and a test for a single response."""
 
     id: str
     type: str
@@ -25,9 +25,9 @@ class Rule:
     criterion: str
     test: str
     weight: float = 1.0
-    """> 0, against the other rules."""
+    """Weight relative to the other rules, > 0."""
     veto: bool = False
-    """Whether breaking it alone makes the answer worth nothing."""
+    """Veto: whether breaking this rule alone gives a score of 0."""
 
     def __post_init__(self):
         if self.type not in KINDS:
@@ -41,7 +41,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Principle:
-    """What makes an answer better where rules do not decide; with a negative weight, what makes it worse."""
+    """A principle: what makes a response better beyond the rules, or worse if its weight is negative."""
 
     id: str
     description: str
@@ -57,7 +57,7 @@ class Principle:
 
 @dataclass(frozen=True)
 class Rubric:
-    """Rules, then principles; `source` tells where it comes from."""
+    """Rules and principles; `source` is the origin of the rubric."""
 
     rules: tuple[Rule, ...] = ()
     principles: tuple[Principle, ...] = ()
@@ -72,7 +72,7 @@ class Rubric:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The names of all rules, then of all principles."""
+        """Names of all rules, followed by those of all principles."""
         return tuple(item.id for item in (*self.rules, *self.principles))
 
 
@@ -112,7 +112,7 @@ SCHEMA: Mapping[str, Any] = {
         },
     },
 }
-"""What a model that writes a rubric is asked to follow."""
+"""JSON schema of rubrics written by a language model."""
 
 
 def parse(text: str) -> Rubric:
@@ -133,7 +133,7 @@ def parse(text: str) -> Rubric:
 
 
 def from_values(values: Any, location: str = "rubric") -> Rubric:
-    """A rubric from nested dictionaries and lists, as JSON and TOML give them."""
+    """Return a rubric from nested dictionaries and lists, as loaded from JSON or TOML."""
     if not isinstance(values, dict):
         raise ValueError(f"{location}: an object with rules and principles is expected, got {type(values).__name__}")
     _known(values, ("rules", "principles", "source"), location)
@@ -171,7 +171,7 @@ def _known(values: Iterable[str], names: Iterable[str], location: str) -> None:
 
 
 def from_toml(text: str) -> Rubric:
-    """A rubric file: tables `[[rules]]` and `[[principles]]`, and `source`."""
+    """Load a rubric from a TOML file: tables `[[rules]]` and `[[principles]]`, and `source`."""
     try:
         values = documents.from_toml(text)
     except ValueError as error:
@@ -183,7 +183,7 @@ def from_toml(text: str) -> Rubric:
 
 
 def render(rubric: Rubric) -> str:
-    """The rubric as a judge reads it: numbered, each with its name, type and test.
+    """Render the rubric for a judge: numbered, each with its name, type and test.
 
     >>> rule = Rule("r1", "forbid", "Names a price.", "Search for euros.")
     >>> print(render(Rubric((rule,), (Principle("p1", "Short."),))))
@@ -208,7 +208,7 @@ def render(rubric: Rubric) -> str:
 
 
 def to_toml(rubric: Rubric) -> str:
-    """The rubric as a TOML file; what `from_toml` reads back is equal."""
+    """Return the rubric as TOML; `from_toml` loads an equal one."""
     head = [f"source = {_toml(rubric.source)}", ""] if rubric.source else []
     tables = [("rules", asdict(rule)) for rule in rubric.rules] + [("principles", asdict(p)) for p in rubric.principles]
     lines = [
@@ -220,7 +220,7 @@ def to_toml(rubric: Rubric) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A string, number or boolean: TOML's are JSON's, but for the delete character."""
+    """Return a string, number or boolean in TOML, which equals JSON except for the delete character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -238,7 +238,7 @@ SIDES = re.compile(
 
 
 def lint(rubric: Rubric, answers: Sequence[str] = ()) -> list[str]:
-    """What makes a rubric doubtful, a sentence each: compound, vague, one-sided, too long, or copied from `answers`."""
+    """Return warnings about a rubric: compound, vague, one-sided, too long, or copied from `answers`."""
     issues = [issue for rule in rubric.rules for issue in _lint_rule(rule)]
     issues += [
         f"'{name}' speaks of one of the answers: '{match_[0]}'"
@@ -276,7 +276,7 @@ def _texts(rubric: Rubric) -> list[tuple[str, str]]:
 
 
 def _copied(text: str, answers: Sequence[str]) -> str:
-    """The first run of five words that an answer has too; empty if there is none."""
+    """Return the first five consecutive words that a response also contains; empty if there are none."""
     words = re.findall(r"\w+", text.casefold())
     shown = [" " + " ".join(re.findall(r"\w+", answer.casefold())) + " " for answer in answers]
     runs = (" ".join(words[start : start + COPIED_WORDS]) for start in range(len(words) - COPIED_WORDS + 1))

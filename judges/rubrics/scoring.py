@@ -1,4 +1,4 @@
-"""From what was found on each criterion to one number: gates, vetoes, weights, saturation, signed points."""
+"""Score functions of rubrics: gates, vetoes, weights, saturation and signed points."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def gated(rubric: Rubric, values: Mapping[str, float]) -> float:
 
 
 def broken_veto(rubric: Rubric, values: Mapping[str, float]) -> bool:
-    """Whether a rule with a veto is not wholly kept."""
+    """Return whether a rule with a veto is not fully met."""
     return any(rule.veto and values.get(rule.id, 1.0) < 1 for rule in rubric.rules)
 
 

@@ -39,7 +39,7 @@ def hinted(prompt: Messages, hints: Hints) -> Messages:
     """Return the prompt with the hints appended to its system message, or as one; unchanged without hints.
 
     >>> print(hinted(({"role": "user", "content": "Why?"},), Hints(("Names a cause.",)))[0]["content"])
-    Points that the completion should make:
+    Points that the answer should make:
     - Names a cause.
     Answer as if you had not seen these points: mention neither them nor that there are any.
     """

@@ -7,13 +7,13 @@ from ...settings.fields import given, setting
 
 @dataclass
 class BoardConfig:
-    """Runs of `eval` to rank."""
+    """Settings of a leaderboard of runs of `eval`."""
 
-    runs: str = setting("Folder that holds the runs; may stand without the flag.", default="")
+    runs: str = setting("Folder with runs of `eval`; can be given as a positional argument.", default="")
     output: str = setting("Folder for the leaderboard.", default="")
     overwrite: bool = setting("Replace the folder.", default=False)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         for name in ("runs", "output"):
             given(name, getattr(self, name))

@@ -29,7 +29,7 @@ CLASSIFIERS = ("scalar", "multi_objective")
 
 
 class Measured(NamedTuple):
-    """A run of eval, and this model's line in it."""
+    """A run of eval, and the row of this model in it."""
 
     run: Finished
     row: Mapping[str, Any]
@@ -268,7 +268,7 @@ def _yaml(path: Path) -> dict[str, Any]:
 
 
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:
-    """The file's mapping; nothing where there is no file."""
+    """Load the mapping of a file; empty if the file does not exist."""
     if not path.exists():
         return {}
     try:

@@ -23,7 +23,7 @@ CLOSE = 1e-3
 
 
 def run_card(config: CardConfig) -> dict[str, Any]:
-    """Write the card; a run of another model is refused."""
+    """Write the card; raise an error for a run of another model."""
     folder = Path(config.model)
     if not (folder / FILE).exists():
         raise UsageError(f"{config.model}: no {FILE} in it; give the folder of a trained reward model")

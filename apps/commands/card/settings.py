@@ -7,11 +7,11 @@ from ...settings.fields import as_list, given, setting
 
 @dataclass
 class CardConfig:
-    """A model's folder, and what was measured of it."""
+    """Settings of a model card: a model folder and its evaluation runs."""
 
-    model: str = setting("Model folder; may stand without the flag.", default="")
-    runs: list[str] = setting("Runs of `eval` with this model, whose figures the card shows.", default_factory=list)
-    output: str | None = setting("Where to write; by default README.md in the model folder.", default=None)
+    model: str = setting("Model folder; can be given as a positional argument.", default="")
+    runs: list[str] = setting("Runs of `eval` with this model; the card shows their results.", default_factory=list)
+    output: str | None = setting("Output file; by default README.md in the model folder.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the file.", default=False)
 
@@ -19,5 +19,5 @@ class CardConfig:
         self.runs = as_list(self.runs)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model)

@@ -7,21 +7,21 @@ from ...settings.fields import as_list, given, setting
 
 @dataclass
 class CompareConfig:
-    """Two runs of `eval` on the same data."""
+    """Settings of a comparison of two runs of `eval` on the same data."""
 
-    runs: list[str] = setting("The run before and the run after; may stand without the flag.", default_factory=list)
-    scorer: str | None = setting("Which scorer, where a run has several models.", default=None)
+    runs: list[str] = setting("Baseline run and new run; can be given as positional arguments.", default_factory=list)
+    scorer: str | None = setting("Scorer to compare; required if a run has several models.", default=None)
     gate: str | None = setting(
-        "YAML rules `- {area: overall, max_drop: 0.01}`; a broken one exits with 5.", default=None
+        "YAML rules `- {area: overall, max_drop: 0.01}`; a violated rule exits with code 5.", default=None
     )
     output: str | None = setting("Folder for the comparison.", default=None)
     samples: int = setting("Bootstrap samples.", default=1000)
-    seed: int = setting("Of the bootstrap.", default=0)
+    seed: int = setting("Seed of the bootstrap.", default=0)
     overwrite: bool = setting("Replace the folder.", default=False)
 
     def __post_init__(self):
         self.runs = as_list(self.runs)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("runs", self.runs)

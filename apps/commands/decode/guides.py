@@ -7,7 +7,7 @@ from ....rm.adapters.settings import SETTINGS, load_settings
 
 
 def arms(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Objective and folder of each; a folder alone has no objective.
+    """Return objective and folder of each guide; a folder alone has no objective.
 
     >>> arms(["helpful=runs/a", "harmless=runs/b"]), arms(["runs/both"])
     ([('helpful', 'runs/a'), ('harmless', 'runs/b')], [('', 'runs/both')])

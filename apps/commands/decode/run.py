@@ -1,4 +1,4 @@
-"""`rewardlab decode`: prompts in, guided answers out."""
+"""`rewardlab decode`: guided completions of prompts."""
 
 import json
 import sys
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 def run_decode(config: DecodeConfig) -> dict[str, Any]:
-    """Decode every prompt at the preference asked for, or at each of a sweep; answers stream to stdout or to a file."""
+    """Decode each prompt at the given preference, or at those of a sweep; completions go to stdout or to a file."""
     started = time.time()
     unfinished = _partial(config)
     prompts = read_prompts(config.data)
@@ -141,13 +141,13 @@ def _dtype_of(folders: Sequence[str]) -> str:
 
 
 def _adapts(folder: str, base: DecodingModel) -> bool:
-    """Whether a reward model is an adapter on this very base."""
+    """Return whether a reward model is an adapter on this base model."""
     path = Path(folder)
     return (path / SETTINGS).exists() and load_settings(path).base_fingerprint == fingerprint(base.model)
 
 
 def _open_guide(folder: str, base: DecodingModel, config: DecodeConfig, *, copy: bool) -> DecodingModel:
-    """A reward model on the base's own weights where it is an adapter on them, else with its own."""
+    """Load a guide on the weights of the base model if it is an adapter on it, else with separate weights."""
     over = (sharing(base.model) if copy else base.model) if _adapts(folder, base) else None
     return autoregressive(folder, base=over, **trust(config))
 
@@ -266,7 +266,7 @@ def _append(path: Path, asked: Asked, answer: DecodedCompletion, tokenizer: Any)
 
 
 def _done(path: Path) -> dict[str, str]:
-    """Whole lines by their key; one that a kill cut off is decoded again."""
+    """Return complete lines by key; an incomplete line is decoded again."""
     lines: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else []:
         try:

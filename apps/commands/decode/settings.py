@@ -8,36 +8,38 @@ from ...settings.fields import as_list, given, one_of, setting
 
 @dataclass
 class DecodeConfig:
-    """A base model, the autoregressive reward models that guide it, and what each token is drawn by."""
+    """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
     base: str | None = setting(
-        "Language model to be guided: path or Hub id; by default the one of the adapter.", default=None
+        "Base model to guide: path or Hub id; by default the base model of the adapter.", default=None
     )
     arm: list[str] = setting(
-        "Autoregressive reward model: a folder or Hub id, or one per objective as name=folder. None: plain decoding.",
+        "Autoregressive reward model: folder or Hub id, or one per objective as name=folder; by default unguided.",
         default_factory=list,
     )
-    preference: str | None = setting("Share of every objective, such as helpful=0.7,harmless=0.3.", default=None)
+    preference: str | None = setting("Weight of each objective, such as helpful=0.7,harmless=0.3.", default=None)
     sweep: int | None = setting(
-        "Decode at this many preferences from one end to the other, in one batch.", default=None
+        "Number of evenly spaced preference vectors between the two objectives, decoded in one batch.", default=None
     )
-    weight: float = setting("w = 1 / beta: how much the reward model counts.", default=1.0)
+    weight: float = setting("Guidance weight, 1 / beta.", default=1.0)
     data: str = setting(
-        "Rows with a prompt (.jsonl, .parquet ...), a .txt of one prompt a line, or - for stdin.", default="-"
+        "Rows with a prompt (.jsonl, .parquet ...), a .txt with one prompt per line, or - for stdin.", default="-"
     )
     output: str | None = setting(
-        "A .jsonl file, with every token's log-probabilities; else answers go to stdout.", default=None
+        "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.", default=None
     )
-    temperature: float = setting("0 is greedy.", default=1.0)
-    top_k: int = setting("0 is off.", default=0)
-    top_p: float = setting("1 is off.", default=1.0)
-    min_p: float = setting("0 is off.", default=0.0)
-    seed: int = setting("Each prompt's noise comes from this seed plus its place.", default=0)
-    max_new_tokens: int = setting("Longest answer in tokens.", default=256)
-    stop: list[str] = setting("Strings that end an answer.", default_factory=list)
-    batch_size: int = setting("Answers that are decoded together.", default=64)
-    chat_template: str | None = setting("Of the base: Jinja file, or plain.", default=None)
-    dtype: str | None = setting("Precision of the base; by default the reward model's.", default=None)
+    temperature: float = setting("Sampling temperature; 0 decodes greedily.", default=1.0)
+    top_k: int = setting("Sample from the k most probable tokens; 0 disables it.", default=0)
+    top_p: float = setting("Probability mass of nucleus sampling; 1 disables it.", default=1.0)
+    min_p: float = setting("Smallest probability relative to the most probable token; 0 disables it.", default=0.0)
+    seed: int = setting(
+        "Random seed; the generator of each prompt is seeded with it plus the prompt's index.", default=0
+    )
+    max_new_tokens: int = setting("Maximum length of a completion in tokens.", default=256)
+    stop: list[str] = setting("Strings that end a completion.", default_factory=list)
+    batch_size: int = setting("Number of completions decoded together.", default=64)
+    chat_template: str | None = setting("Base model's chat template: Jinja file, or plain.", default=None)
+    dtype: str | None = setting("Precision of the base model; by default the reward model's.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     resume: bool = setting("Continue an output file that was cut off.", default=False)
     overwrite: bool = setting("Replace the output file.", default=False)
@@ -46,7 +48,7 @@ class DecodeConfig:
         self.arm, self.stop = as_list(self.arm), as_list(self.stop)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("base", self.base or self.arm)
         if self.preference and self.sweep:
             raise UsageError("--preference is one point and --sweep many; give one of them")

@@ -1,4 +1,4 @@
-"""`rewardlab doctor`: what this machine has, what works on it, and the way out of what does not."""
+"""`rewardlab doctor`: hardware, packages and checks of this machine, with remedies."""
 
 import importlib.metadata
 import os
@@ -36,7 +36,7 @@ ESCAPE = "{{ ''.__class__.__mro__ }}"
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     status: str
@@ -70,7 +70,7 @@ def doctor(config: DoctorConfig) -> dict[str, Any]:
 
 
 def devices() -> list[str]:
-    """Every GPU, with its memory in gigabytes and its compute capability."""
+    """Return all GPUs with memory in gigabytes and compute capability."""
     gpus = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return [f"{gpu.name}, {gpu.total_memory / GIGABYTE:.0f} GB, capability {gpu.major}.{gpu.minor}" for gpu in gpus]
 
@@ -108,7 +108,7 @@ def cache_folder() -> Path:
 
 
 def folders() -> dict[str, Path]:
-    """The places that are written to."""
+    """Return the folders that are written to."""
     return {"here": Path.cwd(), "temporary": Path(tempfile.gettempdir()), "cache": cache_folder()}
 
 

@@ -7,9 +7,9 @@ from ...settings.fields import setting
 
 @dataclass
 class DoctorConfig:
-    """How to tell what works here."""
+    """Settings of the environment report."""
 
-    json: bool = setting("Nothing but the JSON object on stdout.", default=False)
+    json: bool = setting("Print only a JSON object to stdout.", default=False)
 
     def validate(self) -> None:
-        """Nothing to refuse."""
+        """Accept every value."""

@@ -9,30 +9,30 @@ from ...settings.fields import as_list, given, one_of, setting
 
 @dataclass
 class EvalConfig:
-    """Which models on which suite."""
+    """Settings of an evaluation: models, benchmark suite and data."""
 
     benchmark: str = setting("A suite of benchmarks/suites.", default="pairs")
     model: list[str] = setting(
         "Model folders, Hub ids, package.module:factory, or served(urls=[http://a:8000, http://b:8000]).",
         default_factory=list,
     )
-    read_as: str | None = setting("Read the models as this kind, such as autoregressive or implicit.", default=None)
+    read_as: str | None = setting("Load the models as this kind, such as autoregressive or implicit.", default=None)
     preference: str | None = setting(
-        "Read autoregressive models at a preference, such as helpful=0.7,harmless=0.3.", default=None
+        "Preference vector of autoregressive models, such as helpful=0.7,harmless=0.3.", default=None
     )
-    reference_policy: str | None = setting("What an implicit reward is relative to: path or Hub id.", default=None)
-    scores: list[str] = setting("Files of stored scores, by case id, to add up as models.", default_factory=list)
+    reference_policy: str | None = setting("Reference policy of an implicit reward: path or Hub id.", default=None)
+    scores: list[str] = setting("Files of stored scores by case id, each evaluated as a model.", default_factory=list)
     reference: list[str] = setting("Scorers to show beside the models, such as a gold reward.", default_factory=list)
     data: list[str] = setting("The suite's data: files, or hub-id[@revision][:split].", default_factory=list)
     output: str = setting("Run folder.", default="")
     objective: str | None = setting(
-        "Label of the pairs, and the objective of models with several; by default their mean.", default=None
+        "Label of the pairs, and the objective of models that have several; by default the mean of all.", default=None
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     samples: int = setting("Bootstrap samples.", default=1000)
-    seed: int = setting("Of the bootstrap, the random baseline and the folds.", default=0)
+    seed: int = setting("Seed of the bootstrap, the random baseline and the folds.", default=0)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
-    processes: int = setting("How many torchrun started; they share the cases.", default=1)
+    processes: int = setting("Number of processes started by torchrun; the cases are sharded over them.", default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
@@ -41,7 +41,7 @@ class EvalConfig:
         self.reference, self.data = as_list(self.reference), as_list(self.data)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model or self.scores)
         if self.reference_policy and self.read_as != "implicit":
             raise UsageError("--reference_policy belongs to --read_as implicit")

@@ -42,7 +42,7 @@ def names_of(
 
 
 def _called(judges: Sequence[BatchJudge], key: str, short: str) -> Iterator[str]:
-    """The judge of that name, or all that ask the model."""
+    """Return the judge of that name, or all judges that use the model."""
     return (judge.name for judge in judges if judge.name == key or judge.name.startswith(f"{short} "))
 
 

@@ -1,4 +1,4 @@
-"""Language models by name as chats: opened, kept, counted, and dry_run_judges for what they would cost."""
+"""Language models as chats: opening, stored replies, usage counts, and dry runs for a cost estimate."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def is_local(name: str, config: ChatConfig) -> bool:
-    """Whether a model runs in this process: named so, or a folder that is there."""
+    """Return whether a model runs in this process: given with --local, or an existing folder."""
     return name in config.local or (name not in config.model and Path(name).is_dir())
 
 
@@ -85,7 +85,7 @@ class SharedBill(Bill):
 
     @property
     def refusal(self) -> str:
-        """Why nothing more may be asked; empty while it may."""
+        """Return why no further request may be sent; empty if one may."""
         spent = self.before + sum(bill.money for bill in self.shared)
         if self.limit is None or spent < self.limit:
             return ""

@@ -1,4 +1,4 @@
-"""Kinds of judges by name x language models -> judges that benchmarks and rewards can ask."""
+"""Judges for benchmarks and rewards, from kinds of judges and language models by name."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -68,7 +68,7 @@ def open_judges(
 
 
 def open_judge(source: str, chat: Chat, given: Materials, *, name: str) -> BatchJudge:
-    """One kind of judge that asks one chat."""
+    """Return a judge of one kind that uses one chat."""
     spec, parameters = parse_spec(source), signature(load(KINDS, parse_spec(source).name)).parameters
     ours: dict[str, Any] = {"chat": chat, "name": name, "sampling": given.sampling}
     if given.rubric is not None:

@@ -106,7 +106,7 @@ def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Cas
 
 
 class Account(NamedTuple):
-    """One judge on all cases; shares in [0, 1]."""
+    """Results of one judge on all cases; shares in [0, 1]."""
 
     cases: int
     answered: int

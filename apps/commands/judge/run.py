@@ -24,7 +24,7 @@ from .settings import ChatConfig, JudgeConfig
 
 
 def run_judge(config: JudgeConfig, chats: ChatConfig) -> dict[str, Any]:
-    """Judge cases and write the run folder; or tell what it would cost."""
+    """Judge cases and write the run folder, or report the estimated cost."""
     started = time.time()
     chats.validate()
     suite = open_suite(config)

@@ -1,4 +1,4 @@
-"""The settings of `rewardlab judge`, and of the language models that it and `rewardlab rubrics` ask."""
+"""The settings of `rewardlab judge`, and of the language models that it and `rewardlab rubrics` call."""
 
 import math
 from collections.abc import Sequence
@@ -16,37 +16,39 @@ CHANCES = ("bradley_terry", "shares")
 
 @dataclass
 class ChatConfig:
-    """The language models that are asked: by name behind an endpoint, or in this process."""
+    """Settings of language models: by name at an endpoint, or local in this process."""
 
     endpoint: list[str] = setting(
-        "Address of a server that speaks OpenAI's chat protocol, such as http://127.0.0.1:8000/v1, or of several that "
-        "hold the same models: they take turns, and one that fails is left alone for a growing time.",
+        "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several that serve the same "
+        "models: requests rotate over them, and a server that fails is skipped with exponential back-off.",
         default_factory=list,
     )
-    model: list[str] = setting("Models by the names that the server gives them.", default_factory=list)
+    model: list[str] = setting("Model names at the endpoint.", default_factory=list)
     local: list[str] = setting("Language models to run in this process: folders or Hub ids.", default_factory=list)
     key_variable: str | None = setting(
-        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none, as one on "
-        "this machine does.",
+        "Environment variable with the API key, by default OPENAI_API_KEY; '' for a server that needs none, "
+        "such as a local one.",
         default=None,
     )
-    concurrency: int = setting("Requests in flight.", default=16)
-    timeout: float = setting("Seconds for one attempt.", default=120.0)
-    retries: int = setting("Further attempts after one that failed in a way that may pass.", default=6)
-    requests_per_minute: float = setting("Of each model, of every server.", default=math.inf)
-    tokens_per_minute: float = setting("Of each model, prompt and reply together, of every server.", default=math.inf)
+    concurrency: int = setting("Maximum number of concurrent requests.", default=16)
+    timeout: float = setting("Time limit of one attempt in seconds.", default=120.0)
+    retries: int = setting("Number of retries after a transient error.", default=6)
+    requests_per_minute: float = setting("Limit for each model at each server.", default=math.inf)
+    tokens_per_minute: float = setting(
+        "Limit for each model at each server, prompt and reply tokens together.", default=math.inf
+    )
     prices: str | None = setting(
-        "TOML file with a table per model: prompt and completion, per million tokens.", default=None
+        "TOML file with a table per model: prices of prompt and completion per million tokens.", default=None
     )
-    prompt_price: float = setting("Per million tokens of prompts, of every model.", default=0.0)
-    completion_price: float = setting("Per million tokens of replies, of every model.", default=0.0)
+    prompt_price: float = setting("Price per million prompt tokens, for all models.", default=0.0)
+    completion_price: float = setting("Price per million reply tokens, for all models.", default=0.0)
     max_cost: float | None = setting(
-        "Nothing more is asked once so much is spent; replies that are kept from before count with what they cost.",
+        "Stop sending requests at this total cost; stored replies count with their original cost.",
         default=None,
     )
-    batch_size: int = setting("Requests that a local model reads together.", default=16)
+    batch_size: int = setting("Batch size of local models.", default=16)
     dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")
-    chat_template: str | None = setting("Of local models: Jinja file, or plain.", default=None)
+    chat_template: str | None = setting("Chat template of local models: Jinja file, or plain.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
@@ -55,11 +57,11 @@ class ChatConfig:
 
     @property
     def names(self) -> list[str]:
-        """Everything that is asked."""
+        """Names of all models, remote and local."""
         return [*self.model, *self.local]
 
     def validate(self, others: Sequence[str] = ()) -> None:
-        """Refuse what cannot be run; `others` are models that are named elsewhere and may stand behind the endpoint."""
+        """Raise a `UsageError` for contradictory settings; `others` are further models named in other settings."""
         if self.model and not self.endpoint:
             raise UsageError(f"--model {self.model[0]} stands behind a server; give its address with --endpoint")
         if self.endpoint and not [*self.model, *others]:
@@ -69,51 +71,55 @@ class ChatConfig:
         one_of("dtype", self.dtype, ("float32", "bfloat16", "float16"))
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide a reply; a run that was cut off goes on under the same, and with more servers."""
+        """Return the settings that determine a reply; a resumed run must have the same, but may add servers."""
         same = {name: getattr(self, name) for name in ("model", "local", "dtype", "chat_template")}
         return {"endpoint": self.endpoint[0] if self.endpoint else None} | same
 
 
 @dataclass
 class JudgeConfig:
-    """Which kinds of judges on which cases."""
+    """Settings of a judge run: kinds of judges, cases and audit."""
 
     benchmark: str = setting(
-        "A suite of benchmarks/suites; pairs also reads rows of prompt, answers and best.", default="pairs"
+        "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.", default="pairs"
     )
     data: list[str] = setting(
-        "Preference files, or rows with prompt, answers and best (the right places); by default the suite's own data.",
+        "Preference files, or rows with prompt, answers and best (indices of the correct responses); "
+        "by default the data of the suite.",
         default_factory=list,
     )
     kind: list[str] = setting(
-        "Kinds of judges/kinds as KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is tried with "
-        "each model. 'reward_model(model=runs/rm)' asks no language model.",
+        "Kinds of judges/kinds as KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is run with "
+        "each model. 'reward_model(model=runs/rm)' calls no language model.",
         default_factory=lambda: ["pairwise"],
     )
     together: str | None = setting(
-        "All of these as one judge: 'panel(how=majority)', 'cascade(gap=0.5)' of a cheap and a strong one, consistent.",
+        "Combine all judges into one: 'panel(how=majority)', consistent, or 'cascade(gap=0.5)' of a cheap and a strong "
+        "judge.",
         default=None,
     )
     rubric: str | None = setting(
-        "For kinds that take one: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one for each case, "
-        "which may be HealthBench's (then with --score signed_points).",
+        "Rubric for kinds that take one: a .toml or .json file, a name of judges/rubrics, or a .jsonl with one per "
+        "case, which may be HealthBench's (then with --score signed_points).",
         default=None,
     )
-    score: str = setting(f"How a rubric's marks become a number: {', '.join(SCORES)}.", default="gated")
+    score: str = setting(f"Score function of a rubric's marks: {', '.join(SCORES)}.", default="gated")
     levels: str | None = setting(
-        "For the kind pointwise: what an answer of each level is like, in the words of BiGGen Bench's score_rubric; a "
+        "For the kind pointwise: a description of each score level, with the keys of BiGGen Bench's score_rubric; a "
         ".toml or .json file, or a .jsonl with one for each case.",
         default=None,
     )
     checklist: str | None = setting("For the kind checklist: a TOML file of [[questions]].", default=None)
     output: str = setting("Run folder.", default="")
     objective: str = setting("Label of the pairs.", default=OVERALL)
-    limit: int | None = setting("Judge only this many cases, drawn with the seed.", default=None)
-    max_tokens: int = setting("Of one reply.", default=1024)
-    temperature: float = setting("0 is greedy.", default=0.0)
-    tokenizer: str = setting("Folder or Hub id to count tokens with beforehand; letters / 4 without one.", default="")
-    dry_run: bool = setting("Tell calls, tokens and cost, and send no request.", default=False)
-    audit: bool = setting("Measure order, length, style and other biases of the judge instead.", default=False)
+    limit: int | None = setting("Judge a random sample of this many cases, drawn with the seed.", default=None)
+    max_tokens: int = setting("Maximum length of a reply in tokens.", default=1024)
+    temperature: float = setting("Sampling temperature; 0 decodes greedily.", default=0.0)
+    tokenizer: str = setting(
+        "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4.", default=""
+    )
+    dry_run: bool = setting("Report the number of calls, tokens and cost, and send no request.", default=False)
+    audit: bool = setting("Measure the position, length, style and other biases of the judge instead.", default=False)
     names: list[str] = setting(
         "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
         "self-preference, also on the cases' own answers where a column authors (of a pair chosen_model and "
@@ -125,22 +131,24 @@ class JudgeConfig:
         default="",
     )
     chance: str | None = setting(
-        f"For the audit, how scores claim a chance, to measure calibration: {' or '.join(CHANCES)}.", default=None
+        f"For the audit: how scores are converted to probabilities, to measure calibration: {' or '.join(CHANCES)}.",
+        default=None,
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     on_fault: Literal["stop", "abstain"] = setting(
-        "Requests without a reply end the run, to be resumed, or count as abstentions.", default="stop"
+        "Whether a request without a reply stops the run (which can be resumed) or counts as an abstention.",
+        default="stop",
     )
     samples: int = setting("Bootstrap samples.", default=1000)
-    seed: int = setting("Of the draws, the bootstrap, the random baseline and the folds.", default=0)
-    resume: bool = setting("Continue a run that was cut off; what was answered is not asked again.", default=False)
+    seed: int = setting("Seed of the sampling, the bootstrap, the random baseline and the folds.", default=0)
+    resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
     def __post_init__(self):
         self.data, self.kind, self.names = as_list(self.data), as_list(self.kind), as_list(self.names)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("kind", self.kind)
         if not self.dry_run:
             given("output", self.output)
@@ -154,6 +162,6 @@ class JudgeConfig:
         one_of("on_fault", self.on_fault, ("stop", "abstain"))
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide the result."""
+        """Return the settings that determine the result."""
         free = ("resume", "overwrite", "dry_run", "on_fault", "output", "tokenizer")
         return {name: value for name, value in vars(self).items() if name not in free}

@@ -1,4 +1,4 @@
-"""`rewardlab lint`: what is wrong with preference data, told by row and reason, and a file without it."""
+"""`rewardlab lint`: defects of preference data by row and reason, and a cleaned file."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ REPORT, FINDINGS = "report.md", "findings.jsonl"
 
 
 class Read(NamedTuple):
-    """Every row of the data, those of them that are pairs, and what is wrong with the others."""
+    """Rows of the data, the pairs among them, and the defects of the others."""
 
     rows: list[Row]
     pair_rows: list[int]
     """The index of each pair's row."""
     pairs: list[PreferencePair]
     first: list[bool | None]
-    """Whether the chosen answer stood first, where the row says."""
+    """Whether the chosen response was shown first, if the row states it."""
     unusable: list[Finding]
     ignored: RowReport
-    """Which columns were ignored."""
+    """Ignored columns."""
 
 
 def run_lint(config: LintConfig) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _fixed(fix: str) -> tuple[Path, Path]:
 
 
 def _fix(read: Read, reasons: Mapping[int, str], path: Path) -> dict[str, Any]:
-    """The rows that stay, as they were, and a list of the others with their reasons."""
+    """Return the kept rows unchanged, and the removed rows with their reasons."""
     rows = [row.values for index, row in enumerate(read.rows) if index not in reasons]
     if not rows:
         raise DataError(f"no row is left of {len(read.rows)}; nothing was written")

@@ -24,7 +24,7 @@ from .settings import MergeConfig
 
 
 def run_merge(config: MergeConfig) -> dict[str, Any]:
-    """Fold the adapter into the weights; the folder takes its name once it gives the golden scores again."""
+    """Merge the adapter into the weights; the folder is saved once it reproduces the golden scores."""
     started = time.time()
     model: Any = load_reward_model(config.model, **trust(config))
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:

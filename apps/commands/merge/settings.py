@@ -7,19 +7,20 @@ from ...settings.fields import given, setting
 
 @dataclass
 class MergeConfig:
-    """A model with an adapter or a value head, and where its plain folder goes."""
+    """Settings of a merge: a model with an adapter or a value head, and the output folder."""
 
     model: str = setting(
-        "Folder or Hub id of a LoRA or of a value-head checkpoint; may stand without the flag.", default=""
+        "Folder or Hub id of a LoRA or of a value-head checkpoint; can be given as a positional argument.", default=""
     )
-    output: str = setting("Folder that plain Transformers loads.", default="")
+    output: str = setting("Output folder, which Transformers can load.", default="")
     preference: str | None = setting(
-        "Of an autoregressive adapter that follows one, such as helpful=0.7,harmless=0.3.", default=None
+        "Preference vector of a preference-conditioned autoregressive adapter, such as helpful=0.7,harmless=0.3.",
+        default=None,
     )
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         for name in ("model", "output"):
             given(name, getattr(self, name))

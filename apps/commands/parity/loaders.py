@@ -54,7 +54,7 @@ def checkpoint(source: str, model: Any, **options: Any) -> dict[str, Way]:
 
 
 def adapter(source: str, model: Any, **options: Any) -> dict[str, Way]:
-    """Base and adapter through plain PEFT, as they are and merged."""
+    """Score with base and adapter through plain PEFT, unmerged and merged."""
     _check_scalar(source, model)
     if not (Path(source) / ADAPTER).exists():
         raise UsageError(f"--against adapter: {source} holds no {ADAPTER}; give the folder of a LoRA, or leave it out")

@@ -1,4 +1,4 @@
-"""What parity found, as Markdown, JSON and JUnit."""
+"""Parity reports as Markdown, JSON and JUnit XML."""
 
 import math
 import re
@@ -25,7 +25,7 @@ HEADER = (
 
 
 def markdown(model: str, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]) -> str:
-    """The report as a reader wants it."""
+    """Render the report as Markdown."""
     return "\n".join(
         [
             f"# Parity of {one_line(model)}",

@@ -33,7 +33,7 @@ class Vllm:
         self.name = self._asked("GET", "/v1/models")["data"][0]["id"]
 
     def classify(self, **body: Any) -> list[list[float]]:
-        """The numbers of each conversation, in order."""
+        """Return the scores of each conversation, in order."""
         answer = self._asked("POST", "/classify", {"model": self.name, **body})
         return [entry["probs"] for entry in sorted(answer["data"], key=lambda entry: entry["index"])]
 

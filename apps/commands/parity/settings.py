@@ -11,7 +11,7 @@ NATIVE_WAYS = ("checkpoint", "adapter")
 
 
 class Against(NamedTuple):
-    """What the scores are compared with: a kind, and the address or folder where it has one."""
+    """A target of the comparison: its kind, and an address or folder if it has one."""
 
     kind: str
     target: str = ""
@@ -19,23 +19,25 @@ class Against(NamedTuple):
 
 @dataclass
 class ParityConfig:
-    """A reward model, and what else is to give its scores."""
+    """Settings of a parity check: a reward model, and implementations that must give the same scores."""
 
-    model: str = setting("Model folder or Hub id; may stand without the flag.", default="")
+    model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
     against: list[str] = setting(
         "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, http URL "
-        "(rewardlab serve), or another model's folder; several are parted by spaces.",
+        "(rewardlab serve), or another model's folder; separate several with spaces.",
         default_factory=list,
     )
-    data: list[str] = setting("Conversations beside the golden ones, as `score` reads them.", default_factory=list)
-    output: str | None = setting("Write the report to this .md, and its figures to a .json beside it.", default=None)
-    junit: str | None = setting("Write one test case per way to this .xml.", default=None)
+    data: list[str] = setting(
+        "Conversations in addition to the golden ones, as `score` reads them.", default_factory=list
+    )
+    output: str | None = setting("Write the report to this .md, and its numbers to a .json beside it.", default=None)
+    junit: str | None = setting("Write one JUnit test case per target to this .xml.", default=None)
     half: bool = setting(
-        "What is in --against computes in half precision: 2e-2 standard deviations instead of 1e-4. The model's "
-        "own scores in half precision must then be within that too.",
+        "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4. The "
+        "scores of the model itself in half precision must then be within it too.",
         default=False,
     )
-    fresh: bool = setting("Load the model in a fresh process too.", default=True)
+    fresh: bool = setting("Also load the model in a fresh process.", default=True)
     token: str | None = setting("Password of the server in --against http.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
@@ -45,11 +47,11 @@ class ParityConfig:
 
     @property
     def asked(self) -> list[Against]:
-        """What --against names."""
+        """Parsed targets of --against."""
         return parse_against(self.against)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model)
         parse_against(self.against)
         for name, end in (("output", ".md"), ("junit", ".xml")):
@@ -58,7 +60,7 @@ class ParityConfig:
 
 
 def parse_against(words: list[str]) -> list[Against]:
-    """The words of --against; a server's kind takes the address behind it.
+    """Parse the words of --against; a server kind is followed by its address.
 
     >>> parse_against(["checkpoint", "vllm", "http://127.0.0.1:8000"])
     [Against(kind='checkpoint', target=''), Against(kind='vllm', target='http://127.0.0.1:8000')]

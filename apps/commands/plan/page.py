@@ -27,7 +27,7 @@ OTHER = "#5b5b5b"
 
 
 def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> str:
-    """The verdict, memory by phase, time, and what is assumed."""
+    """Render the verdict, memory by phase, time and assumptions."""
     parts = list(dict.fromkeys(name for phase in facts["phases"] for name in phase["gigabytes"]))
     memory = table(
         ["GB on each GPU", *(phase["name"] for phase in facts["phases"])],
@@ -60,7 +60,7 @@ def markdown(facts: Mapping[str, Any], config: Mapping[str, Any], unit: str) -> 
 
 
 def verdict(facts: Mapping[str, Any], batch: str) -> str:
-    """Whether it fits, and the largest batch that does."""
+    """Return whether the job fits, and the largest batch that fits."""
     needs = f"{facts['gigabytes']:.1f} GB of {facts['room_gigabytes']:.1f} GB on each GPU ({facts['widest']})"
     most = facts["largest_batch"]
     largest = f"The largest batch that fits is {most} {batch} on each GPU." if most else "No batch fits."
@@ -95,7 +95,7 @@ def _cell(size: float | None) -> str:
 
 
 def figure(facts: Mapping[str, Any]) -> Figure:
-    """A stacked bar of memory for every phase, and what a GPU has room for."""
+    """Draw a stacked bar of memory for each phase, and the memory of the GPU."""
     drawing = Figure(figsize=(2.5 + 1.6 * len(facts["phases"]), 4.5), layout="constrained")
     axes = drawing.subplots()
     named: set[str] = set()

@@ -25,7 +25,7 @@ UNITS = {"train": "pairs", "rl": "prompts", "decode": "prompts", "score": "conve
 
 
 class PlanSummary(NamedTuple):
-    """A plan and what it says."""
+    """A plan and its results."""
 
     config: PlanConfig
     shape: Shape
@@ -81,7 +81,7 @@ class PlanSummary(NamedTuple):
 
 
 def run_plan(config: PlanConfig) -> dict[str, Any]:
-    """Plan, print the page, and write it where there is a folder for it."""
+    """Compute the plan, print the page, and write it to the output folder if given."""
     started = time.time()
     job_plan = plan(config)
     facts = job_plan.facts()
@@ -98,7 +98,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
 
 
 def plan(config: PlanConfig) -> PlanSummary:
-    """The plan of a configuration; nothing is loaded but configurations."""
+    """Compute the plan of a configuration, without loading weights."""
     shape = find_shape(config.model, **trust(config))
     spread = Spread(config.gpus, config.strategy)
     machine = Machine(find_gpu(config.gpu), spread, config.mfu, config.mbu, config.reserve)

@@ -9,7 +9,7 @@ from ...settings.fields import as_list, given, one_of, setting
 from ..train.settings import ADAPTER_OF_METHOD
 
 JOBS = {"train": 16, "rl": 8, "decode": 64, "score": 16}
-"""Jobs, and their batches on a GPU unless told."""
+"""Jobs and their default batch size per GPU."""
 KINDS = ("scalar", "autoregressive")
 ADAPTERS = ("none", "lora", "pblora", "moslora")
 GUIDES = ("none", "shared", "late", "separate")
@@ -29,68 +29,79 @@ COUNTS = (
 
 @dataclass
 class PlanConfig:
-    """Which model, which job, on which GPUs."""
+    """Settings of a memory and time estimate: model, job, GPUs and sizes."""
 
     model: str = setting(
-        "A size such as 7b or qwen3-8b, a folder or a Hub id with a config.json; no weights.", default=""
+        "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
+        default="",
     )
-    job: str = setting("train, rl, decode or score.", default="train")
-    gpus: int = setting("How many.", default=1)
-    gpu: str = setting(f"Which: {', '.join(GPUS)}.", default="h100")
+    job: str = setting("Job: train, rl, decode or score.", default="train")
+    gpus: int = setting("Number of GPUs.", default=1)
+    gpu: str = setting(f"Type of GPU: {', '.join(GPUS)}.", default="h100")
     strategy: str = setting(
-        "ddp: all of a model on every GPU; fsdp, zero3: weights, gradients and optimizer states in shares.",
+        "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
         default="ddp",
     )
     dtype: str | None = setting(
-        "float32; bfloat16: weights and optimizer states too; mixed: float32 weights, products in bfloat16. By default "
-        "mixed, and bfloat16 where nothing is trained.",
+        "float32; bfloat16 (also weights and optimizer states); mixed (float32 weights, bfloat16 computation). By "
+        "default mixed, and bfloat16 for jobs without training.",
         default=None,
     )
-    optimizer: str = setting("adamw, adamw_8bit, lion or sgd.", default="adamw")
-    kind: str = setting("train: scalar or autoregressive.", default="scalar")
+    optimizer: str = setting("Optimizer: adamw, adamw_8bit, lion or sgd.", default="adamw")
+    kind: str = setting("train: kind of reward model, scalar or autoregressive.", default="scalar")
     adapter: str | None = setting(
-        "none (all weights are trained), lora, pblora or moslora; with --lora_r lora unless told.", default=None
+        "none (all weights are trained), lora, pblora or moslora; with --lora_r, by default lora.", default=None
     )
     lora_r: int | None = setting("Rank of the adapter; by default 16, and 8 for an autoregressive model.", default=None)
     lora_target_modules: list[str] = setting(
-        "Layers that get adapters, or all-linear; by default that, and q_proj, k_proj, v_proj for an autoregressive "
+        "Layers with adapters, or all-linear; by default all-linear, and q_proj, k_proj, v_proj for an autoregressive "
         "model or guide.",
         default_factory=list,
     )
     from_layer: int | None = setting(
-        "First layer that is adapted; by default 0, for --guide late three quarters.", default=None
+        "First layer with an adapter; by default 0, and three quarters of the depth for --guide late.", default=None
     )
-    objectives: int = setting("Of pblora and moslora.", default=2)
-    gradient_checkpointing: bool = setting("Keep each layer's input alone and compute the rest again.", default=False)
+    objectives: int = setting("Number of objectives of pblora and moslora.", default=2)
+    gradient_checkpointing: bool = setting(
+        "Store only each layer's input and recompute its activations.", default=False
+    )
     batch: int | None = setting(
-        "On each GPU at a time: pairs (train, by default 16), answers (rl 8, decode 64) or conversations (score 16).",
+        "Batch size per GPU: pairs (train, by default 16), completions (rl 8, decode 64) or conversations (score 16).",
         default=None,
     )
-    accumulation: int = setting("Micro-batches of an optimizer step; rl writes the answers of all at once.", default=1)
-    length: int | None = setting("train, score: tokens of a sequence; by default prompt + completion.", default=None)
-    prompt: int = setting("Tokens of a prompt.", default=512)
-    completion: int = setting("Tokens of an answer.", default=512)
-    group: int = setting("rl: answers to a prompt.", default=8)
+    accumulation: int = setting(
+        "Micro-batches per optimizer step; rl generates the completions of all at once.", default=1
+    )
+    length: int | None = setting(
+        "train, score: sequence length in tokens; by default prompt + completion.", default=None
+    )
+    prompt: int = setting("Prompt length in tokens.", default=512)
+    completion: int = setting("Completion length in tokens.", default=512)
+    group: int = setting("rl: completions per prompt.", default=8)
     reward_model: list[str] = setting(
-        "rl: reward models as --model has them; by default the policy's.", default_factory=list
+        "rl: reward models, in the forms of --model; by default the policy's size.", default_factory=list
     )
-    reward_dtype: str = setting(
-        "rl: of reward models, float32 or bfloat16; float32 unless trained otherwise.", default="float32"
+    reward_dtype: str = setting("rl: precision of reward models, float32 or bfloat16.", default="float32")
+    reference: bool = setting("rl: hold a reference policy, as --measure_kl and --kl do.", default=True)
+    critic: bool = setting("rl: train a critic (PPO).", default=False)
+    r2m: bool = setting(
+        "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.", default=False
     )
-    reference: bool = setting("rl: compare with the start policy, as --measure_kl and --kl do.", default=True)
-    critic: bool = setting("rl: with PPO's critic.", default=False)
-    r2m: bool = setting("rl: the first reward model reads the policy's states and is trained, as R2M.", default=False)
     guide: str = setting("decode: none, shared, late (shared, from --from_layer on) or separate.", default="shared")
     guide_model: str | None = setting(
-        "decode: a separate guide as --model has it; by default the base's size.", default=None
+        "decode: a separate guide, in the forms of --model; by default the size of the base model.", default=None
     )
-    mfu: float = setting("Assumed model FLOPs utilisation: the share of the GPU's peak that work reaches.", default=0.4)
-    mbu: float = setting("Assumed share of its memory's bandwidth that decoding reaches.", default=0.4)
-    reserve: float = setting("Share of its memory left to CUDA, communication and fragments.", default=0.1)
+    mfu: float = setting("Assumed model FLOPs utilisation, as a share of the GPU's peak.", default=0.4)
+    mbu: float = setting(
+        "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.", default=0.4
+    )
+    reserve: float = setting(
+        "Share of GPU memory reserved for the CUDA context, communication and fragmentation.", default=0.1
+    )
     examples: int = setting(
-        "Pairs, prompts (rl), or conversations of the whole work; time is reported for them.", default=10_000
+        "Number of pairs, prompts (rl) or conversations, for the estimate of the total time.", default=10_000
     )
-    epochs: float = setting("Passes over them.", default=1.0)
+    epochs: float = setting("Number of passes over the examples.", default=1.0)
     output: str | None = setting("Run folder for the page, its figure and its numbers.", default=None)
     overwrite: bool = setting("Replace the run folder.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
@@ -123,7 +134,7 @@ class PlanConfig:
 
     @property
     def precision(self) -> str:
-        """The name of it, where none was given too."""
+        """Name of the precision, or the default of the job."""
         return self.dtype or ("mixed" if self.job in ("train", "rl") else "bfloat16")
 
     def _check_together(self) -> None:
@@ -136,7 +147,9 @@ class PlanConfig:
         if self.job in ("decode", "score") and self.strategy != "ddp":
             raise UsageError(f"{self.job} holds whole models on every GPU; leave --strategy {self.strategy} out")
         if self.job in ("rl", "score") and self.adapter in ("pblora", "moslora"):
-            raise UsageError(f"{self.job} knows plain adapters; --adapter {self.adapter} belongs to train and decode")
+            raise UsageError(
+                f"{self.job} supports plain adapters only; --adapter {self.adapter} belongs to train and decode"
+            )
         if self.job == "train" and self.kind == "scalar" and self.adapter in ("pblora", "moslora"):
             raise UsageError(
                 f"--adapter {self.adapter} is an autoregressive model's; add --kind autoregressive, or take lora"

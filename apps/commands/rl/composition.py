@@ -26,7 +26,7 @@ from .settings import RlConfig
 
 
 class OpenRewards(NamedTuple):
-    """All sources, and the components of those that are trained on."""
+    """Reward sources, and the components that are trained on."""
 
     sources: RewardSources
     components: tuple[str, ...]
@@ -38,7 +38,7 @@ class OpenRewards(NamedTuple):
 
 
 def named_sources(config: RlConfig) -> tuple[dict[str, str], dict[str, str]]:
-    """The sources of --reward and of --watch by their names."""
+    """Return the sources of --reward and of --watch by name."""
     sources: list[dict[str, str]] = []
     for texts in (config.reward, config.watch):
         pairs = [named(text) for text in texts]
@@ -50,7 +50,7 @@ def named_sources(config: RlConfig) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
-    """Every reward model and function, loaded."""
+    """Load all reward models and functions."""
     trained, watched = named_sources(config)
     models = {name: _open_reward(source, run) for name, source in (trained | watched).items()}
     if idle := [name for name in watched if hasattr(models[name], "learn")]:
@@ -76,7 +76,7 @@ def _open_reward(source: str, run: RunFacts) -> Any:
 
 
 def build_algorithm(config: RlConfig, components: Sequence[str]) -> Algorithm:
-    """Every formula by its name, and the weights of the rewards' components."""
+    """Return the composition: the named formulas, and the weights of the reward components."""
     shares = _shares(config, components)
     apart = takes("policy.advantages", config.advantage, "weights")
     weights = {"weights": [share for share in shares.values() if share]} if apart else {}
@@ -131,7 +131,7 @@ def _rule(text: str, agents: int) -> Any:
 
 
 def _transforms(texts: Sequence[str], agents: int) -> dict[str, Transform]:
-    """By name; a second one of a name is called `name_2`."""
+    """Return items by name; a second item of the same name is called `name_2`."""
     transforms: dict[str, Transform] = {}
     for text in texts:
         made, short = _build("policy.transforms", text, agents), parse_spec(text).short

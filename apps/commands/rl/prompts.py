@@ -28,16 +28,16 @@ class Prompts(NamedTuple):
     too_long: int = 0
 
     def account(self) -> dict[str, Any]:
-        """Everything but the rows, for a manifest."""
+        """Return everything but the rows, for a manifest."""
         return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
 
     def dataset(self) -> Dataset:
-        """As TRL wants them."""
+        """Return the prompts as a dataset for TRL."""
         return Dataset.from_list([{"prompt": [as_columns(turn) for turn in prompt]} for prompt in self.prompts])
 
 
 def load_prompts(config: RlConfig, name: str) -> Prompts:
-    """All prompts of all files of `data` or `eval_data`, in order; of a preference file those of its pairs."""
+    """Load the prompts of all files of `data` or `eval_data`, in order, including those of preference files."""
     asked: list[tuple[Messages, Row]] = []
     report = RowReport()
     for source in getattr(config, name):
@@ -90,7 +90,7 @@ def _prompt_of(row: Row) -> Messages:
 
 
 def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments: PolicyArguments) -> Prompts:
-    """Without the prompts that are too long, or that leave no room for the longest answer."""
+    """Drop prompts that are too long, or that leave no room for the longest completion."""
     limit = positions(policy) - (arguments.max_completion_length or 0)
     limit = min(limit, config.max_prompt_length or limit)
     fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in prompts.prompts]

@@ -1,4 +1,4 @@
-"""Rubrics as hints for a policy that writes answers."""
+"""Rubrics as hints for a policy that generates completions."""
 
 from ....judges.rubrics.rubric import Rubric
 from ....policy.scaffolds._scaffold import Hints

@@ -1,4 +1,4 @@
-"""`rewardlab rl`: a policy, prompts and rewards in; a trained policy and the story of every step out."""
+"""`rewardlab rl`: policy training on prompts and rewards, with metrics and rollouts of each step."""
 
 import json
 import re
@@ -43,7 +43,7 @@ FREE = ("resume", "overwrite", "output", "exchange_timeout", "processes")  # may
 
 
 def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    """Train a policy on reward models and put its run folder in place."""
+    """Train a policy on rewards and save its run folder."""
     output, started = config.output or arguments.output_dir, time.time()
     if not output:
         raise UsageError("--output is missing")
@@ -63,7 +63,7 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
 
 
 def check_together(config: RlConfig, arguments: PolicyArguments) -> None:
-    """Refuse what is wrong before anything is loaded: unknown formulas, and settings that do not go together."""
+    """Raise a `UsageError` for unknown formulas and contradictory settings, before anything is loaded."""
     trained, watched = named_sources(config)
     if both := {*trained} & {*watched}:
         raise UsageError(f"'{both.pop()}' is called both a reward and watched; call one of them NAME=SOURCE")
@@ -121,7 +121,7 @@ def _check_exchange(config: RlConfig, arguments: PolicyArguments) -> None:
 
 
 def _recipe(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]:
-    """The settings that decide the result; resuming with others is refused."""
+    """Return the settings that determine the result, which must be the same when resuming."""
     recipe = {name: value for name, value in asdict(config).items() if name not in FREE}
     recipe |= {name: list(map(without_limit, recipe[name])) for name in ("reward", "watch")}
     defaults = vars(PolicyArguments())
@@ -144,7 +144,7 @@ def without_limit(reward: str) -> str:
 
 
 def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
-    """The trainer with everything loaded, and what a manifest says of it; the cheapest comes first."""
+    """Return the trainer and its facts for the manifest; the cheapest parts are loaded first, to fail early."""
     prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
     policy = open_language_model(config.model, config, arguments)
     prompts, eval_prompts = (fitting(prompt_set, policy, config, arguments) for prompt_set in (prompts, eval_prompts))
@@ -208,7 +208,7 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
 
 
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
-    """Train, from the last complete checkpoint if that is wanted and there is one; what came of it."""
+    """Train, from the last complete checkpoint when resuming; return the results."""
     leads = trainer.accelerator.is_main_process
     checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work, log) if resume and leads else None)
     if checkpoint:
@@ -254,7 +254,7 @@ def _critic(config: RlConfig) -> CriticArguments | None:
 
 
 def open_language_model(source: str, config: RlConfig, arguments: PolicyArguments) -> DecodingModel:
-    """A language model with its tokenizer, an adapter merged into its base; a reward model is none."""
+    """Load a language model and its tokenizer; an adapter is merged, a reward model is an error."""
     source = whole_name(source)  # an adapter keeps the name of its base
     tokenizer = load_tokenizer(source, chat_template=config.chat_template, **trust(arguments))
 
@@ -271,7 +271,7 @@ def open_language_model(source: str, config: RlConfig, arguments: PolicyArgument
 
 
 def open_reference(policy: DecodingModel, config: RlConfig, arguments: PolicyArguments) -> Any:
-    """What the KL is to, where it is not the policy as it starts."""
+    """Load the reference policy, if it is not the start policy."""
 
     def opened(source: str) -> Any:
         other = open_language_model(source, config, arguments)
@@ -303,18 +303,18 @@ def _lora(config: RlConfig, model: Any) -> LoraConfig | None:
 
 
 class WriteSteps(TrainerCallback):
-    """Adds every logged line to a file as the run goes; a resumed run begins with those of its checkpoint."""
+    """Callback that appends logged metrics to a file; a resumed run begins with the lines of its checkpoint."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Lines after the checkpoint, and one that a kill cut off, are written anew."""
+        """Drop incomplete lines and those after the checkpoint, which are logged again."""
         if state.is_world_process_zero:
             self._write(state.log_history, "w")
 
     def on_log(self, args, state, control, **kwargs):
-        """The line that was logged just now."""
+        """Append the metrics that were just logged."""
         if state.is_world_process_zero:
             self._write(state.log_history[-1:], "a")
 
@@ -324,7 +324,7 @@ class WriteSteps(TrainerCallback):
 
 
 def summary(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over the first and the last tenth of the steps that were logged, and the KL at the end."""
+    """Return means over the first and last tenth of the logged steps, and the final KL."""
     rows = [row for row in history if "reward" in row]
     tenth = max(1, len(rows) // 10)
 

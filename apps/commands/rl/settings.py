@@ -1,4 +1,4 @@
-"""The settings of `rewardlab rl`, beside TRL's own in `policy/training/arguments.py`."""
+"""The settings of `rewardlab rl`, in addition to TRL's in `policy/training/arguments.py`."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,17 @@ from ...settings.fields import as_list, given, one_of, setting
 
 @dataclass
 class RlConfig:
-    """A policy, the prompts it answers, the rewards that it learns from, and the formulas by name."""
+    """Settings of policy training: policy, prompts, rewards and algorithm."""
 
     model: str = setting("Policy to start from: path or Hub id of a language model.", default="")
     data: list[str] = setting(
-        "Files of prompts: rows with a prompt as text or messages, preference files, a .txt of one prompt a line, or "
-        "hub-id[@revision][:split].",
+        "Files of prompts: rows with a prompt as text or messages, preference files, a .txt with one prompt per line, "
+        "or hub-id[@revision][:split].",
         default_factory=list,
     )
-    eval_data: list[str] = setting("The same for evaluation, at the end and every eval_steps.", default_factory=list)
+    eval_data: list[str] = setting(
+        "Prompts for evaluation, in the same formats; evaluated every eval_steps and at the end.", default_factory=list
+    )
     output: str = setting("Run folder; the trained policy is in policy/.", default="")
     reward: list[str] = setting(
         "Rewards as NAME=SOURCE, or SOURCE alone: a reward model's folder or Hub id, or package.module:factory of a "
@@ -25,91 +27,100 @@ class RlConfig:
         "objectives has a component NAME.OBJECTIVE for each.",
         default_factory=list,
     )
-    watch: list[str] = setting("The same for rewards that are logged and never trained on.", default_factory=list)
+    watch: list[str] = setting("Rewards, in the same form, that are logged and not trained on.", default_factory=list)
     weight: list[str] = setting(
-        "Weights of rewards as NAME=number; 1 unless told, and 0 for one that only a transform reads.",
+        "Weights of rewards as NAME=number; by default 1, and 0 for a reward that only a transform uses.",
         default_factory=list,
     )
     advantage: str = setting(
-        "A formula of policy/advantages, or package.module:factory; with arguments as in 'gae(gamma=1.0, lam=0.95)'. "
-        "So are loss, aggregation, the transforms, scheduler, replay and curriculum.",
+        "Advantage estimator of policy/advantages, or package.module:factory; with arguments as in "
+        "'gae(gamma=1.0, lam=0.95)'. The same forms hold for loss, aggregation, transforms, scheduler, replay and "
+        "curriculum.",
         default="grpo",
     )
-    loss: str = setting("A clip rule or a loss of whole answers: one of policy/losses.", default="ppo")
-    aggregation: str = setting("How much each token weighs: one of policy/aggregations.", default="token_mean")
+    loss: str = setting("Policy loss (a clip rule or a sequence-level loss): one of policy/losses.", default="ppo")
+    aggregation: str = setting("Aggregation of per-token losses: one of policy/aggregations.", default="token_mean")
     reward_transform: list[str] = setting(
-        "Transforms of rewards in their order, such as 'gate(reward=rm, by=form, threshold=0.5)'.",
+        "Transforms of rewards, in the order of application, such as 'gate(reward=rm, by=form, threshold=0.5)'.",
         default_factory=list,
     )
-    advantage_transform: list[str] = setting("Transforms of advantages in their order.", default_factory=list)
-    scheduler: str | None = setting("Which answers count how often: one of policy/schedulers.", default=None)
-    replay: str | None = setting("Trains once more on the previous answers: one of policy/replays.", default=None)
+    advantage_transform: list[str] = setting(
+        "Transforms of advantages, in the order of application.", default_factory=list
+    )
+    scheduler: str | None = setting(
+        "Weights or repetitions of completions in training: one of policy/schedulers.", default=None
+    )
+    replay: str | None = setting("Replay of previous completions: one of policy/replays.", default=None)
     curriculum: str | None = setting(
-        "Draw the next prompts by how much their kinds taught of late: one of policy/curricula. Needs category.",
+        "Sample prompts by the recent learning signal of their categories: one of policy/curricula. Requires category.",
         default=None,
     )
-    category: str | None = setting("Column of the prompts' rows that says their kinds.", default=None)
-    kl: float = setting("Weight of the KL to the reference.", default=0.0)
+    category: str | None = setting("Column with the category of each prompt.", default=None)
+    kl: float = setting("Coefficient of the KL divergence to the reference policy.", default=0.0)
     kl_place: str = setting(
-        "Where the KL penalty is: loss, token (in every token's reward) or completion.", default="loss"
+        "Where the KL penalty is applied: loss, token (reward of each token) or completion.", default="loss"
     )
     kl_kind: str | None = setting(
-        "Its estimate: k1, k2, k3 or forward; by default k3 in the loss, else k1.", default=None
+        "Estimator of the KL: k1, k2, k3 or forward; by default k3 in the loss, else k1.", default=None
     )
     kl_corrected: bool = setting(
-        "In the loss, weigh each token's KL by its ratio: k3 then has the gradient of the KL to the reference.",
+        "In the loss, multiply each token's KL by its ratio: k3 then has the gradient of the KL to the reference.",
         default=False,
     )
-    entropy: float = setting("Weight of the policy's entropy.", default=0.0)
-    critic: bool = setting("Learn what each token is worth; gae needs it.", default=False)
-    critic_learning_rate: float = setting("Of the critic.", default=1e-3)
-    critic_hidden: int = setting("Width of its hidden layer; 0 is none.", default=0)
-    critic_passes: int = setting("Steps that it makes on the answers of each of the policy's.", default=1)
-    critic_lam: float = setting("λ of the critic's targets.", default=0.95)
+    entropy: float = setting("Coefficient of the policy's entropy.", default=0.0)
+    critic: bool = setting("Train a critic that estimates the value of each token; required by gae.", default=False)
+    critic_learning_rate: float = setting("Learning rate of the critic.", default=1e-3)
+    critic_hidden: int = setting("Width of the critic's hidden layer; 0 for a linear critic.", default=0)
+    critic_passes: int = setting("Optimizer steps of the critic on the completions of each policy step.", default=1)
+    critic_lam: float = setting("λ of the critic's λ-return targets.", default=0.95)
     critic_clip: float = setting(
-        "How far a value may move before it gets no more gradient; inf is any.", default=math.inf
+        "Clip range of value predictions, beyond which the gradient is 0; inf disables clipping.", default=math.inf
     )
-    reference: str | None = setting("What the KL is to: path or Hub id; by default the start policy.", default=None)
+    reference: str | None = setting("Reference policy: path or Hub id; by default the start policy.", default=None)
     soup: str | None = setting(
-        "Mix another fine-tuning of the same model into the reference: path or Hub id.", default=None
+        "Average the reference policy with another fine-tuned version of the same model: path or Hub id.", default=None
     )
-    soup_share: float = setting("Its share, in [0, 1].", default=0.5)
-    max_prompt_length: int | None = setting("Longer prompts are left out and counted, in tokens.", default=None)
+    soup_share: float = setting("Weight of the soup model in the average, in [0, 1].", default=0.5)
+    max_prompt_length: int | None = setting(
+        "Maximum length of a prompt in tokens; longer ones are dropped and counted.", default=None
+    )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that has no prompt.", default="refuse")
     on_fault: Literal["stop", "skip"] = setting(
-        "A reward that fails or is infinite ends the run, or its answers are not trained on.", default="stop"
+        "Whether a missing or infinite reward stops the run, or its completions are not trained on.", default="stop"
     )
     rollout_server: str | None = setting(
-        "Address of a server that writes the answers, such as vLLM's with a saved policy, or '[http://a:8000, "
-        "http://b:8000]' of several that take turns by groups; without, this process does.",
+        "Address of a server that generates the completions, such as vLLM with a saved policy, or '[http://a:8000, "
+        "http://b:8000]' of several, over which groups rotate; by default this process generates them.",
         default=None,
     )
     scaffold: str | None = setting(
-        "Write some answers with the rubric of their prompt's row (column rubric, or HealthBench's rubrics) for hints, "
-        "and train on the prompt without them: one of policy/scaffolds.",
+        "Generate some completions with the prompt's rubric (column rubric, or HealthBench's rubrics) as hints, and "
+        "train on the prompt without them: one of policy/scaffolds.",
         default=None,
     )
     rollouts: str | None = setting(
-        "Search some of each group's answers: one of policy/searches, such as 'sage(r=2)'; or have vLLM write them in "
-        "a process of its own, which is restarted on the policy: 'vllm(every=8)'.",
+        "Generate some completions of each group by search: one of policy/searches, such as 'sage(r=2)'; or generate "
+        "them with vLLM in a separate process, which is restarted with the current policy: 'vllm(every=8)'.",
         default=None,
     )
     exchange: str | None = setting(
-        "Folder through which agents that train at the same time, each in a run of its own, exchange their answers: of "
-        "num_generations answers to a prompt each writes its share. Give all the same prompts, seed and batches.",
+        "Folder through which agents that train in concurrent runs exchange completions: each agent generates its "
+        "share of the num_generations completions of a prompt. Prompts, seed and batch sizes must be the same for all.",
         default=None,
     )
-    agent: int = setting("Which of them this run is, from 0.", default=0)
-    agents: int = setting("How many there are.", default=1)
-    exchange_timeout: float = setting("Seconds to wait for a partner's answers of a step.", default=1800.0)
-    chat_template: str | None = setting("Of the policy: Jinja file, or plain.", default=None)
+    agent: int = setting("Index of this run's agent, from 0.", default=0)
+    agents: int = setting("Number of agents.", default=1)
+    exchange_timeout: float = setting("Seconds to wait for another agent's completions of a step.", default=1800.0)
+    chat_template: str | None = setting("Chat template of the policy: Jinja file, or plain.", default=None)
     dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
     lora: bool = setting("Train low-rank adapters instead of all weights.", default=False)
-    lora_r: int = setting("Rank.", default=16)
-    lora_alpha: int = setting("Scale is alpha / r.", default=32)
+    lora_r: int = setting("Rank of the adapters.", default=16)
+    lora_alpha: int = setting("Scale of the adapters is alpha / r.", default=32)
     lora_dropout: float = setting("Dropout before the adapters; needs --disable_dropout False.", default=0.0)
     lora_target_modules: list[str] = setting("Layers that get adapters.", default_factory=lambda: ["all-linear"])
-    processes: int = setting("How many torchrun started; they share every step's answers.", default=1)
+    processes: int = setting(
+        "Number of processes started by torchrun; the completions of a step are sharded over them.", default=1
+    )
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
@@ -122,7 +133,7 @@ class RlConfig:
         self.kl_place = "completion" if self.kl_place == "answer" else self.kl_place  # the earlier name
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         for name in ("model", "data", "reward"):
             given(name, getattr(self, name))
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))

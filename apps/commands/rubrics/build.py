@@ -65,7 +65,7 @@ def build(config: RubricsConfig, chats: ChatConfig, seed: int) -> dict[str, Any]
 def made(
     shown: dict[str, Sides], asked: dict[str, Asked], roles: Cast, bar: Bar
 ) -> dict[str, FilteredRubric | Rejected]:
-    """A rubric for every pair, or why there is none."""
+    """Write a rubric for each pair, or record why there is none."""
     pairs = [*shown.values()]
     log(f"diagnosing both answers of {len(pairs)} pairs and writing their rubrics with {roles.writer}")
     written = synthesise(asked[roles.writer], pairs)
@@ -86,7 +86,7 @@ def _named(pairs: Sequence[PreferencePair]) -> dict[str, PreferencePair]:
 
 
 def filter_summary(outcomes: dict[str, FilteredRubric | Rejected]) -> dict[str, Any]:
-    """What was kept, and what was dropped for which reason."""
+    """Kept rubrics, and numbers of dropped ones by reason."""
     good = [outcome for outcome in outcomes.values() if isinstance(outcome, FilteredRubric)]
     reasons = Counter(outcome.reason for outcome in outcomes.values() if isinstance(outcome, Rejected))
     rules = sum(len(accepted.rubric.rules) for accepted in good)

@@ -67,7 +67,7 @@ def rubric_of_row(values: Mapping[str, Any]) -> Rubric:
 
 
 def by_prompt(rubrics: Mapping[str, Rubric]) -> RubricSource:
-    """Rubrics by the prompt's text."""
+    """Load rubrics by the text of the prompt."""
 
     def source(cases: Sequence[Case]) -> list[Rubric | None]:
         return [rubrics.get(prompt_text(case.prompt)) for case in cases]

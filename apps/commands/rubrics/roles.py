@@ -1,4 +1,4 @@
-"""Who writes rubrics and who judges, for the verbs that ask them."""
+"""Models that write rubrics and models that judge."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path

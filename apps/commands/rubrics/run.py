@@ -21,7 +21,7 @@ from .settings import RubricsConfig
 
 
 def run_rubrics(config: RubricsConfig, chats: ChatConfig, how: Training) -> dict[str, Any]:
-    """Do what was asked for."""
+    """Run the requested action."""
     if config.does == "lint":
         return lint_files(config.files)
     if config.does == "train":

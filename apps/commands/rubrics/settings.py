@@ -12,11 +12,11 @@ ACTIONS = ("build", "train", "lint", "apply")
 
 @dataclass
 class RubricsConfig:
-    """Rubrics from contrast: made, learnt from, checked, used."""
+    """Settings of contrastive rubrics: building, training, linting and applying them."""
 
     action: list[str] = setting(
         "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
-        "may stand without the flag.",
+        "can be given as a positional argument.",
         default_factory=list,
     )
     data: list[str] = setting(
@@ -24,28 +24,37 @@ class RubricsConfig:
     )
     output: str = setting("Run folder.", default="")
     judge: str = setting(
-        "Who checks rubrics in build, or judges under them in apply: a model's name at --endpoint, or a folder. By "
-        "default build asks the writer in calls of their own, and apply writes rubrics without judging.",
+        "Model that checks rubrics in build, or judges with them in apply: a name at --endpoint, or a folder. By "
+        "default build uses the writer in separate calls, and apply writes rubrics without judging.",
         default="",
     )
     objective: str = setting("Label of the pairs.", default=OVERALL)
-    most_rules: int = setting("build: a rubric with more rules is dropped.", default=6)
+    most_rules: int = setting("build: maximum number of rules; a rubric with more is dropped.", default=6)
     overlap: float = setting(
-        "build: a rule with more of its words in one answer alone is dropped with its rubric.", default=0.5
+        "build: a rubric is dropped if a rule has more than this share of its words in one response only.", default=0.5
     )
-    alike: float = setting("build: of rules with more words in common than this share, the first stays.", default=0.8)
-    contrast_first: bool = setting("build: the generator shall write both diagnoses before the rubric.", default=False)
-    base: str = setting("train: language model to start from, path or Hub id.", default="")
+    alike: float = setting(
+        "build: of rules that share more than this share of words, only the first is kept.", default=0.8
+    )
+    contrast_first: bool = setting(
+        "build: train the generator to write both diagnoses before the rubric.", default=False
+    )
+    base: str = setting("train: language model to start from: path or Hub id.", default="")
     learn: Literal["generator", "judge"] = setting(
-        "train: writing rubrics, or judging under them.", default="generator"
+        "train: what to train, the generator of rubrics or a judge that uses them.", default="generator"
     )
-    flip: Literal["tie", "abstain"] = setting("apply: what two verdicts are that follow the order.", default="tie")
-    dry_run: bool = setting("build, apply: tell calls, tokens and cost, and send no request.", default=False)
+    flip: Literal["tie", "abstain"] = setting(
+        "apply: how to count two verdicts that follow the order of the responses.", default="tie"
+    )
+    dry_run: bool = setting(
+        "build, apply: report the number of calls, tokens and cost, and send no request.", default=False
+    )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     on_fault: Literal["stop", "abstain"] = setting(
-        "Requests without a reply end the run, to be resumed, or their pairs are dropped.", default="stop"
+        "Whether a request without a reply stops the run (which can be resumed), or its pair is dropped.",
+        default="stop",
     )
-    resume: bool = setting("Continue a run that was cut off; what was answered is not asked again.", default=False)
+    resume: bool = setting("Continue a run that was cut off; stored replies are not requested again.", default=False)
     overwrite: bool = setting("Replace the run folder.", default=False)
 
     def __post_init__(self):
@@ -53,16 +62,16 @@ class RubricsConfig:
 
     @property
     def does(self) -> str:
-        """What is to be done."""
+        """The action: the first word."""
         return self.action[0] if self.action else ""
 
     @property
     def files(self) -> list[str]:
-        """What follows it."""
+        """The files after the action."""
         return self.action[1:]
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         one_of("action", self.does, ACTIONS)
         if self.does == "lint":
             return given("action lint FILE", self.files)
@@ -79,6 +88,6 @@ class RubricsConfig:
         one_of("on_fault", self.on_fault, ("stop", "abstain"))
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide the result."""
+        """Return the settings that determine the result."""
         free = ("resume", "overwrite", "dry_run", "on_fault", "output")
         return {name: value for name, value in vars(self).items() if name not in free}

@@ -1,4 +1,4 @@
-"""`rewardlab score`: rewards of every conversation in files, beside the file and row that each came from."""
+"""`rewardlab score`: rewards of conversations in files, with the file and row of each."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from .settings import ScoreConfig
 
 
 def run_score(config: ScoreConfig) -> dict[str, Any]:
-    """Score every conversation; those longer than the model reads are refused, or cut and counted."""
+    """Score all conversations; those beyond the maximum length are refused, or truncated and counted."""
     here = process(config.processes, "score")
     if Path(config.output).exists() and not config.overwrite:
         raise UsageError(

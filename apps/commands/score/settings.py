@@ -9,14 +9,14 @@ from ...settings.fields import as_list, given, setting
 
 @dataclass
 class ScoreConfig:
-    """Rewards for conversations in a file."""
+    """Settings for scoring conversations of files."""
 
     model: str = setting("Model folder or Hub id, or served(urls=[http://a:8000, http://b:8000]).", default="")
     servers: list[str] = setting(
-        "Addresses of rewardlab serve in place of a model; they take turns. Their token is read from REWARDLAB_TOKEN.",
+        "Addresses of rewardlab serve in place of a model; requests rotate over them. The token is REWARDLAB_TOKEN.",
         default_factory=list,
     )
-    in_flight: int = setting("Requests on their way to each of the servers.", default=2)
+    in_flight: int = setting("Concurrent requests to each server.", default=2)
     data: list[str] = setting(
         "Files of rows with prompt + completion, messages, or preference pairs.", default_factory=list
     )
@@ -29,8 +29,8 @@ class ScoreConfig:
         "What to do with a conversation beyond the model's max_length.", default="refuse"
     )
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
-    check: bool = setting("First prove that the model still gives its golden scores.", default=True)
-    processes: int = setting("How many torchrun started; they share the rows.", default=1)
+    check: bool = setting("First check that the model reproduces its golden scores.", default=True)
+    processes: int = setting("Number of processes started by torchrun; the rows are sharded over them.", default=1)
     overwrite: bool = setting("Replace the output file.", default=False)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
@@ -38,7 +38,7 @@ class ScoreConfig:
         self.servers, self.data = as_list(self.servers), as_list(self.data)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         if self.model and self.servers:
             raise UsageError(f"--servers have the model; leave --model {self.model} out")
         for name in ("data", "output") if self.servers else ("model", "data", "output"):

@@ -11,34 +11,38 @@ TOKEN = "REWARDLAB_TOKEN"
 
 @dataclass
 class ServeConfig:
-    """Which model, for whom, and how much at a time.
+    """Settings of a reward server: model, address, authentication and limits.
 
-    Tokens are counted as the model reads them; a model without a tokenizer counts a quarter of the characters.
+    Tokens are counted with the model's tokenizer; without one, a token is four characters.
     """
 
-    model: str = setting("Model folder or Hub id; may stand without the flag.", default="")
-    host: str = setting("Address to listen on; another than 127.0.0.1 needs a token.", default="127.0.0.1")
-    port: int = setting("Port; 0 takes a free one.", default=8000)
-    token: str | None = setting(f"Bearer token that every request has to carry; by default {TOKEN}.", default=None)
-    objective: str | None = setting(
-        "Objective of /get_reward, which has one number an answer; by default the mean of all.", default=None
+    model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
+    host: str = setting("Address to listen on; any other than 127.0.0.1 requires a token.", default="127.0.0.1")
+    port: int = setting("Port; 0 selects a free one.", default=8000)
+    token: str | None = setting(
+        f"Bearer token required of every request; by default the environment variable {TOKEN}.", default=None
     )
-    batch_tokens: int = setting("Largest padded batch.", default=16_384)
-    queue_tokens: int = setting("While so much waits, requests are answered 429.", default=262_144)
-    request_items: int = setting("Conversations of one request.", default=512)
-    request_tokens: int = setting("Tokens of one request.", default=131_072)
-    item_tokens: int = setting("Tokens of one conversation before truncation.", default=32_768)
-    body_bytes: int = setting("Size of one request.", default=4_194_304)
-    timeout: float = setting("Seconds until a request is answered 504 and leaves the queue.", default=60.0)
-    drain: float = setting("Seconds that SIGTERM leaves for what is queued.", default=30.0)
-    check: bool = setting("First prove that the model still gives its golden scores.", default=True)
+    objective: str | None = setting(
+        "Objective of /get_reward, which returns one number per response; by default the mean of all.", default=None
+    )
+    batch_tokens: int = setting("Maximum size of a padded batch in tokens.", default=16_384)
+    queue_tokens: int = setting(
+        "Maximum number of queued tokens; beyond it, requests are answered with 429.", default=262_144
+    )
+    request_items: int = setting("Maximum number of conversations in a request.", default=512)
+    request_tokens: int = setting("Maximum number of tokens in a request.", default=131_072)
+    item_tokens: int = setting("Maximum number of tokens in a conversation, before truncation.", default=32_768)
+    body_bytes: int = setting("Maximum size of a request in bytes.", default=4_194_304)
+    timeout: float = setting("Seconds until a queued request is removed and answered with 504.", default=60.0)
+    drain: float = setting("Seconds to finish queued requests after SIGTERM.", default=30.0)
+    check: bool = setting("First check that the model reproduces its golden scores.", default=True)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
 
     def __post_init__(self):
         self.token = self.token or os.environ.get(TOKEN) or None
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model)
         for name in ("batch_tokens", "queue_tokens", "request_items", "request_tokens", "item_tokens", "body_bytes"):
             if getattr(self, name) < 1:

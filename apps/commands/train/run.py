@@ -38,7 +38,7 @@ BY_GRADIENT = ("scalar", "multi_head", "autoregressive")
 def train(
     config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
 ) -> dict[str, Any]:
-    """Train a reward model of any kind and put its folder in place, checked to give the same scores after loading."""
+    """Train a reward model of any kind and save its folder, after checking that loading it gives the same scores."""
     output = config.output or arguments.output_dir
     if not output:
         raise UsageError("--output is missing")
@@ -96,7 +96,7 @@ def train(
 
 
 def _save(model: Any, examples: list[Example], work: Path, here: Process) -> None:
-    """Weights and golden scores into the run's folder; where every process has a share, all of them take part."""
+    """Save weights and golden scores to the run folder; collective if the weights are sharded."""
     if here.leads or is_sharded(model.model):
         with rank_0_folder(work, writes=here.leads) as folder:
             model.save(folder)
@@ -106,7 +106,7 @@ def _save(model: Any, examples: list[Example], work: Path, here: Process) -> Non
 def _recipe(
     config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments
 ) -> dict[str, Any]:
-    """The settings that decide the result; resuming with others is refused."""
+    """Return the settings that determine the result, which must be the same when resuming."""
     settings = {
         name: value
         for name, value in asdict(config).items()
@@ -155,7 +155,7 @@ def _load(sources: list[str], config: TrainConfig, guide: GuideConfig) -> tuple[
 
 
 def check_stream(config: TrainConfig, guide: GuideConfig, several: SeveralConfig, arguments: RewardArguments) -> None:
-    """Refuse what needs every pair at once."""
+    """Raise an error for settings that need all pairs in memory."""
     if arguments.max_steps < 1:
         raise UsageError("--stream reads without end; say with --max_steps how long to train")
     if config.kind not in ("scalar", "autoregressive") or several.weights:
@@ -180,7 +180,7 @@ def _stream(config: TrainConfig, arguments: RewardArguments, prepared: Prepared)
 
 
 def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]) -> tuple[Any, dict[str, Any]]:
-    """Linear and embedding reward models: fixed features, one convex fit."""
+    """Fit a linear or embedding reward model: fixed features, convex optimization."""
     options: dict[str, Any] = {}
     if config.kind == "embedding":
         options = {"encoder": config.model, "dtype": config.dtype} | trust(config)
@@ -200,7 +200,7 @@ def _train_head(config: TrainConfig, objective: str, pairs: list[PreferencePair]
 def _run(
     prepared: Prepared, config: TrainConfig, arguments: RewardArguments, work: Path, here: Process
 ) -> dict[str, Any]:
-    """Train under Transformers' Trainer, from the last complete checkpoint if there is one; what came of it."""
+    """Train with Transformers' Trainer, from the last complete checkpoint if there is one; return the results."""
     folder = work / CHECKPOINTS
     stream = _stream(config, arguments, prepared) if config.stream else None
     trainer = RewardTrainer(
@@ -236,7 +236,7 @@ def _prepare_guide(
     pairs: list[PreferencePair],
     eval_pairs: list[PreferencePair],
 ) -> Prepared:
-    """GenARM, PARM or UniARM on a base model."""
+    """Train GenARM, PARM or UniARM on a base model."""
     if config.model is None:
         raise UsageError("an autoregressive reward model needs the language model to start from; name it with --model")
     if config.lora:
@@ -269,7 +269,7 @@ def _prepare_guide(
 
 
 def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> AutoregressiveRewardModel:
-    """The base model with a new adapter, or all of its weights to be trained."""
+    """Return the base model with a new adapter, or with all weights trainable."""
     if guide.adapter == "none" and len(guide.objectives) > 1:
         raise UsageError(f"without an adapter a model learns one objective, got {', '.join(guide.objectives)}")
     settings = None
@@ -305,7 +305,7 @@ def _sampler(guide: GuideConfig) -> Sampler:
 
 
 def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:
-    """The arguments for this folder; with evaluation data the result is the checkpoint of the lowest loss on them."""
+    """Return the training arguments; with evaluation data, the checkpoint of the lowest evaluation loss is kept."""
     changes: dict[str, Any] = {"output_dir": str(folder)}
     if evaluates and arguments.save_strategy != "no":
         by = arguments.save_strategy if arguments.save_strategy == "epoch" else "steps"

@@ -1,4 +1,4 @@
-"""Scalar reward models of one or several objectives: from settings and data to what the trainer needs."""
+"""Scalar reward models of one or several objectives: model, rows and loss from settings and data."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -132,7 +132,7 @@ def finish_scalar(
 
 
 def _checked(weights: str | None, names: list[str]) -> dict[str, float] | None:
-    """Weights that were given; None where they are to be learned, or there are none."""
+    """Return the given weights; None if they are learned or absent."""
     if weights in (None, LEARNED, POSITIVE):
         return None
     if OVERALL in names:
@@ -147,7 +147,7 @@ def _pair_loss(text: str, arguments: RewardArguments) -> PairLoss:
 
 
 def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged, seed: int) -> ScalarRewardModel:
-    """The backbone that was named with a fresh head, or a small causal LM from scratch when none was."""
+    """Return the named backbone with a new head, or a small causal LM from scratch."""
     if config.model:
         options: dict[str, Any] = {
             "max_length": config.max_length,
@@ -234,7 +234,7 @@ def _encode_several(
 
 
 def log_encoding(name: str, encoding: Encoding, config: TrainConfig) -> Encoding:
-    """Say what was cut or left out."""
+    """Log the numbers of truncated and dropped rows."""
     if encoding.over_length:
         verb = "truncated" if config.on_long == "truncate" else "left out"
         log(f"{name}: {encoding.over_length} of {encoding.pairs} pairs exceed {encoding.limit} tokens and were {verb}")

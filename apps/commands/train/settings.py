@@ -10,7 +10,7 @@ from ...settings.fields import as_list, given, one_of, setting
 
 @dataclass
 class TrainConfig:
-    """Which model, which data, what to do with rows that do not fit."""
+    """Settings of reward model training: model, data, loss, and handling of unusable rows."""
 
     data: list[str] = setting(
         "Preference files (.jsonl, .json, .parquet, also .gz) or hub-id[@revision][:split].", default_factory=list
@@ -21,11 +21,12 @@ class TrainConfig:
     )
     kind: str = setting("scalar, linear, embedding, autoregressive, multi_head, ensemble or boosted.", default="scalar")
     model: str | None = setting(
-        "Backbone to start from: path or Hub id. Scalar without one: a small model from scratch.", default=None
+        "Backbone to start from: path or Hub id. By default, kind scalar trains a small model from scratch.",
+        default=None,
     )
-    objective: str = setting("Which label of the pairs to learn.", default=OVERALL)
+    objective: str = setting("Objective (label of the pairs) to learn.", default=OVERALL)
     loss: str = setting("One of rm/losses, as name(key=value), or package.module:factory.", default="bradley_terry")
-    max_length: int | None = setting("Longest sequence in tokens.", default=None)
+    max_length: int | None = setting("Maximum length of a sequence in tokens.", default=None)
     chat_template: str | None = setting("Jinja file, or plain: turns joined by blank lines.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     on_long: Literal["truncate", "skip", "refuse"] = setting(
@@ -33,25 +34,27 @@ class TrainConfig:
     )
     dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
     lora: bool = setting("Train low-rank adapters instead of all weights.", default=False)
-    lora_r: int = setting("Rank.", default=16)
-    lora_alpha: int = setting("Scale is alpha / r.", default=32)
+    lora_r: int = setting("Rank of the adapters.", default=16)
+    lora_alpha: int = setting("Scale of the adapters is alpha / r.", default=32)
     lora_dropout: float = setting("Dropout before the adapters.", default=0.0)
     lora_target_modules: list[str] = setting("Layers that get adapters.", default_factory=lambda: ["all-linear"])
     small_hidden: int = setting("Width of the small model from scratch.", default=128)
     small_layers: int = setting("Layers of the small model from scratch.", default=2)
-    small_vocabulary: int = setting("Tokens that the small model learns from the training text.", default=4096)
-    inverse_regularization: float | None = setting(
-        "C of the linear and embedding heads; larger is less shrunk.", default=None
+    small_vocabulary: int = setting(
+        "Vocabulary size of the small model's tokenizer, which is trained on the training data.", default=4096
     )
-    golden: int = setting("Conversations kept with their scores beside the weights.", default=16)
+    inverse_regularization: float | None = setting(
+        "C of the linear and embedding heads; larger values regularize less.", default=None
+    )
+    golden: int = setting("Number of golden conversations saved with their scores beside the weights.", default=16)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     stream: bool = setting(
-        "Read --data as training goes, for files that do not fit into memory: shuffled a block at a time, resumed "
-        "exactly. Needs --max_steps.",
+        "Stream --data during training, for files that do not fit into memory: shuffled block by block, with exact "
+        "resume. Requires --max_steps.",
         default=False,
     )
-    stream_block: int = setting("Pairs of a block, which are read and shuffled together.", default=4096)
-    processes: int = setting("How many torchrun started; they share every batch.", default=1)
+    stream_block: int = setting("Number of pairs in a block, which is loaded and shuffled at once.", default=4096)
+    processes: int = setting("Number of processes started by torchrun; each batch is sharded over them.", default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
 
@@ -60,7 +63,7 @@ class TrainConfig:
         self.lora_target_modules = as_list(self.lora_target_modules)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         load("rm.models", self.kind)
         if ":" not in self.kind:
             kinds = ("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted")
@@ -77,43 +80,47 @@ ADAPTER_OF_METHOD = {"genarm": "lora", "parm": "pblora", "uniarm": "moslora"}
 
 @dataclass
 class GuideConfig:
-    """An autoregressive reward model (--kind autoregressive): which adapter, which loss; the objectives of any."""
+    """Settings of autoregressive reward models (adapter, loss), and the objectives of any kind of model."""
 
     adapter: str = setting(
-        "lora or genarm, pblora or parm, moslora or uniarm (a method's name stands for its adapter); none trains all "
+        "lora or genarm, pblora or parm, moslora or uniarm (a method's name selects its adapter); none trains all "
         "weights.",
         default="moslora",
     )
     objectives: list[str] = setting(
-        "Labels of the pairs to follow, in this order. --data NAME=FILE says that a file is labelled for one of them.",
+        "Objectives (labels of the pairs), in order. --data NAME=FILE assigns the labels of a file to one of them.",
         default_factory=lambda: [OVERALL],
     )
     texts: list[str] = setting(
         "A description of each objective, for --embedding text; by default its name.", default_factory=list
     )
-    rank: int = setting("Rank; for pblora that of the branch that follows the preference.", default=8)
-    shared_rank: int = setting("Rank of the branch of pblora that no preference reaches.", default=0)
-    factor: float = setting("What the adapter's output is multiplied by.", default=2.0)
+    rank: int = setting("Rank of the adapter; for pblora, of the preference-conditioned branch.", default=8)
+    shared_rank: int = setting("Rank of the preference-independent branch of pblora.", default=0)
+    factor: float = setting("Factor by which the adapter's output is multiplied.", default=2.0)
     dropout: float = setting("Dropout before the adapter.", default=0.0)
     targets: list[str] = setting(
         "Linear layers that get adapters, or all-linear.", default_factory=lambda: ["q_proj", "k_proj", "v_proj"]
     )
     from_layer: int = setting(
-        "First decoder layer that is adapted; late-branching guides share those below.", default=0
+        "First decoder layer with an adapter; late-branching guides share the layers below it.", default=0
     )
-    generator: str = setting("moslora: linear, trunk or alpha.", default="linear")
-    embedding: str = setting("What an objective is to the generator: text, one_hot or random.", default="text")
+    generator: str = setting("Generator of moslora: linear, trunk or alpha.", default="linear")
+    embedding: str = setting("Embedding of an objective for the generator: text, one_hot or random.", default="text")
     scale: bool = setting("moslora: scale the features.", default=True)
     shift: bool = setting("moslora: shift the features.", default=True)
-    train_beta: float = setting("Temperature of the loss, and the factor of the reward.", default=0.01)
+    train_beta: float = setting("β of the loss, and factor of the reward.", default=0.01)
     global_weight: float = setting("Weight of the global term of the loss.", default=0.5)
-    global_form: str = setting("scalarised, mixed_label, vertices or scores.", default="scalarised")
-    label_smoothing: float = setting("Share of labels taken to be wrong, in [0, 0.5).", default=0.0)
-    preferences: str = setting("How training preferences are drawn: dirichlet, vertices or grid.", default="dirichlet")
-    concentration: float = setting("Of the Dirichlet distribution.", default=0.5)
-    per_batch: bool = setting("One preference for the whole batch, for comparison.", default=False)
-    subtract_reference: bool = setting("Log-probabilities relative to the base model.", default=False)
-    normalise_length: bool = setting("Mean instead of summed log-probabilities.", default=False)
+    global_form: str = setting(
+        "Form of the global term: scalarised, mixed_label, vertices or scores.", default="scalarised"
+    )
+    label_smoothing: float = setting("Assumed share of wrong labels, in [0, 0.5).", default=0.0)
+    preferences: str = setting(
+        "Distribution of training preferences: dirichlet, vertices or grid.", default="dirichlet"
+    )
+    concentration: float = setting("Concentration of the Dirichlet distribution.", default=0.5)
+    per_batch: bool = setting("Sample one preference per batch instead of one per pair, for comparison.", default=False)
+    subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
+    normalise_length: bool = setting("Average log-probabilities over tokens instead of summing.", default=False)
 
     def __post_init__(self):
         self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)
@@ -121,7 +128,7 @@ class GuideConfig:
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         one_of("adapter", self.adapter, ("lora", "pblora", "moslora", "none"))
         one_of("generator", self.generator, ("linear", "trunk", "alpha"))
         one_of("embedding", self.embedding, ("text", "one_hot", "random"))

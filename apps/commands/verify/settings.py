@@ -7,10 +7,10 @@ from ...settings.fields import given, setting
 
 @dataclass
 class VerifyConfig:
-    """A run of `eval` to add up again."""
+    """Settings of `verify`, which recomputes the results of a run of `eval`."""
 
-    run: str = setting("The run folder; may stand without the flag.", default="")
+    run: str = setting("The run folder; can be given as a positional argument.", default="")
 
     def validate(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("run", self.run)

@@ -1,4 +1,4 @@
-"""A policy's training as its log tells it: rewards, KL, length and entropy over steps, proxy and gold, what learns."""
+"""Metrics of policy training: rewards, KL, length and entropy over steps, proxy and gold rewards."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def _line(path: Path, location: int, line: bytes) -> dict[str, float]:
 
 
 def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
-    """Both coordinates of the lines that have them."""
+    """Return both coordinates of the rows that have them."""
     points = [(row[x], row[column]) for row in steps if x in row and column in row]
     return [x_value for x_value, _ in points], [y_value for _, y_value in points]
 
@@ -122,7 +122,7 @@ class Panel(NamedTuple):
 
 
 def components(steps: Steps) -> list[str]:
-    """Reward components in the order of the log."""
+    """Return the reward components in the order of the log."""
     names = dict.fromkeys(name for row in steps for name in row)
     return [name[len("rewards/") : -len("/mean")] for name in names if _is_mean(name)]
 
@@ -132,7 +132,7 @@ def _is_mean(name: str) -> bool:
 
 
 def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
-    """The figures that this run has columns for."""
+    """Return the panels for which the run has columns."""
     names = components(steps)
     means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in names)
     gold = tuple(line for line in means if line.watched)
@@ -156,7 +156,7 @@ def _known(steps: Steps, column: str) -> bool:
 
 
 def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
-    """A line for every column; what is only watched is dashed."""
+    """Draw a line for each column; rewards that are only watched are dashed."""
     figure = go.Figure()
     for index, line in enumerate(panel.lines[:MOST_LINES]):
         x, y = series(steps, line.column)

@@ -88,8 +88,8 @@ def test_ratios_are_taken_against_the_policy_that_wrote_the_answers(server, trai
     ("broken", "error", "message"),
     [
         ("busy", DataError, "completions: 503"),
-        ("short", DataError, "7 answers to 8 prompts"),
-        ("no ids", UsageError, "answers have no token_ids"),
+        ("short", DataError, "7 completions to 8 prompts"),
+        ("no ids", UsageError, "completions have no token_ids"),
     ],
 )
 def test_a_server_that_fails_is_named(server, train, broken, error, message):
