@@ -73,7 +73,7 @@ def _fitting(shown: Sequence[Messages], trainer: Any) -> list[list[int]]:
     capacity = positions(DecodingModel(trainer.language_model, trainer.encoder)) - (trainer.max_completion_length or 0)
     if (most := max(map(len, ids))) > capacity:
         raise UsageError(
-            f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {capacity} beside an "
+            f"ccpo: a prompt and its thought have {most} tokens, and the policy's context leaves {capacity} beside a "
             "completion; lower longest, or --max_completion_length"
         )
     return ids

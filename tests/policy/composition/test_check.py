@@ -33,7 +33,7 @@ LOSSES = {
     "rpo": {"beta": 0.1, "eta": 0.01},
 }
 OF_COMPLETIONS = {"kimi", "hacpo", "p3o", "rpo"}
-KL_PLACES = ("loss", "token", "answer")
+KL_PLACES = ("loss", "token", "completion")
 
 
 def algorithm(advantage="dr_grpo", loss="ppo", **changes) -> Algorithm:
@@ -163,7 +163,7 @@ def test_a_missing_input_is_named():
     assert "give the run a critic" in refusal(algorithm("gae"), run_inputs())
     assert "leave --measure_kl on" in refusal(algorithm(loss="rpo"), run_inputs(fields=("tokens", "logprobs")))
     assert "needs the rollout's log-probabilities" in refusal(
-        algorithm(penalty=Penalty(0.1, "answer")), run_inputs(fields=("tokens", "logprobs"))
+        algorithm(penalty=Penalty(0.1, "completion")), run_inputs(fields=("tokens", "logprobs"))
     )
     watched = run_inputs(2, watched=("style",))
     gated = algorithm(shares={"right": 1.0}, reward_transforms={"gate": made("gate", reward="right", by="style")})

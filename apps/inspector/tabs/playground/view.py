@@ -220,7 +220,7 @@ def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequen
                 yield _writing(CANCELLED, titles, written)
                 return
             written[piece.row] += piece.text
-            done[piece.row] = piece.answer
+            done[piece.row] = piece.completion
             if time.monotonic() - looked > SECONDS:
                 looked = time.monotonic()
                 yield _writing(f"Decoding {_answers(settings)} …", titles, written)
