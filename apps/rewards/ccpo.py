@@ -32,7 +32,7 @@ def ccpo(
     The other phase trains the solver with `--rollouts 'ccpo(thinker=PATH)'`.
     """
     if longest < 1:
-        raise UsageError(f"ccpo: an answer has 1 token or more, got longest={longest}")
+        raise UsageError(f"ccpo: a completion has 1 token or more, got longest={longest}")
     device = str(language_model(run.policy).device)
     who = open_partner(solver, device=device, chat_template=chat_template, **run.loading)
     return WithAndWithout(who, open_rate(reward, run), read_role(role), longest, run.seed)
