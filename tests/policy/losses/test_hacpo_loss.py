@@ -147,7 +147,7 @@ def test_a_loss_is_told_lengths_places_and_how_many_steps_were_made(base, words,
     seen.clear()  # of the check before the first step
     trainer.train()
     assert [one.updates for one in seen] == [0, 0, 1, 1] * 2 and {one.size for one in seen} == {4}
-    cycle = [torch.cat([getattr(one, name) for one in seen[:4]]).tolist() for name in ("group", "place", "length")]
+    cycle = [torch.cat([getattr(one, name) for one in seen[:4]]).tolist() for name in ("group", "index", "length")]
     assert sorted(zip(*cycle[:2], strict=True)) == [(group, place) for group in range(8) for place in range(4)]
     rows = {(group, place): length for group, place, length in zip(*cycle, strict=True)}
     written = pq.read_table(tmp_path / "rollouts" / "step-000000.parquet").to_pylist()

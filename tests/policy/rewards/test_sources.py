@@ -81,7 +81,7 @@ class Failing(Members):
 FAILS = {
     "rate": "raised RuntimeError: no server",
     "spread": "raised RuntimeError: no server",
-    "shape": "gave members' scores of shape (2, 2, 1) for 3 answers",
+    "shape": "gave members' scores of shape (2, 2, 1) for 3 completions",
 }
 
 
@@ -103,14 +103,14 @@ def test_the_members_of_an_answer_with_a_fault_are_missing_too():
 
 FAULTS = {
     "raises": (lambda examples: 1 / 0, r"reward 'x' raised ZeroDivisionError: division by zero; mend"),
-    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' gave 2 values for 3 answers; mend"),
+    "counts": (lambda examples: [1.0, 2.0], r"reward 'x' gave 2 values for 3 completions; mend"),
     "text": (
         lambda examples: [1.0, "good", 2.0],
-        r"reward 'x' says 'good', which is no number, for answer 1, ''; mend",
+        r"reward 'x' says 'good', which is no number, for completion 1, ''; mend",
     ),
     "inf": (
         lambda examples: [math.inf, 1.0, -math.inf],
-        r"reward 'x' is inf for answer 0, 'because' \(and 1 more\); mend",
+        r"reward 'x' is inf for completion 0, 'because' \(and 1 more\); mend",
     ),
     "scalar": (lambda examples: 1.0, "raised TypeError"),
 }
