@@ -38,7 +38,7 @@ def test_adapters_called_for_at_once_add_what_each_adds_alone(name):
         other = x.clone()
         for place, read in zip(places, (x, x, other), strict=True):
             torch.testing.assert_close(block.share(place, read, 1), alone(read[1:], *adapters[place]))
-    assert [readers.places for readers in block.by_index.values()] == [[0, 1], [0, 1], [2]]
+    assert [group.indices for group in block.by_index.values()] == [[0, 1], [0, 1], [2]]
 
 
 def test_a_second_token_takes_one_call_for_all_that_read_it(monkeypatch):
