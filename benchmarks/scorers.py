@@ -61,8 +61,8 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
 class JudgeScorer:
     """A judge that is asked twice, the second time with the responses in reverse order; scores are votes.
 
-    In each order the response that alone has the highest score gets one vote. A judge that follows the position and not
-    the response gives both responses one vote, which is a tie. A case without a verdict in either order is an abstention.
+    In each order the response that alone has the highest score gets one vote. A judge that follows the position and
+    not the response gives both responses one vote: a tie. A case without a verdict in either order is an abstention.
     """
 
     role = "model"
@@ -158,8 +158,8 @@ def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScore
     """Load scores of cases from a file: this project's rows, or the results that a benchmark's authors publish.
 
     A row names its case by `case`, `id` or JudgeBench's `pair_id`, together with its `subset` (RewardBench) or `domain`
-    (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected` (or
-    `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
+    (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected`
+    (or `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
     """
     known = {case.id: case for case in cases}
     rows, _ = collect(source, lambda values: _stored_row(values, suite, known))
@@ -220,7 +220,7 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
 
 
 def _both_order_scores(judgments: Any) -> tuple[float, ...]:
-    """Return the scores of JudgeBench's two judgments of a pair, or votes if scores are absent or contradict each other.
+    """Return the scores of JudgeBench's two judgments of a pair, or votes if scores are absent or contradictory.
 
     Each judgment has a `decision` (A>B, B>A, A=B or null) and, from a reward model, the two `scores`; the second
     judgment is about the responses in reverse order.
