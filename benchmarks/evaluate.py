@@ -145,6 +145,7 @@ def _areas(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
 
 def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
     """Return the subsets of each area, found as those whose figure changes the area's figure."""
+    # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
     known_areas = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
     members: dict[str, list[str]] = {area: [] for area in known_areas}
     for index, name in enumerate(cells.subsets):

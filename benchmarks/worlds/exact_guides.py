@@ -65,7 +65,7 @@ class Exact(Job):
         )
         return {
             "guided": np.array([divergence(logit) for logit in logits]),
-            "base": np.array(divergence(ideal, weight=0.0)),
+            "base": np.array(divergence(ideal, weight=0.0)),  # at weight 0 the guide has no effect
             "ideal": np.array(divergence(ideal)),
         }
 

@@ -302,7 +302,7 @@ def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFront:
     parameters, answers = _trainable(front, guides), []
     policies = [dict(_merged(guide).named_parameters()) for guide in guides]
     for alpha in front.preferences.tolist():
-        soup = front.base.load(cache)
+        soup = front.base.load(cache)  # a model with the right shapes; its weights are overwritten
         _copy(dict(soup.named_parameters()), {name: _mean(policies, alpha, name) for name in policies[0]})
         requests = [_request(front, prompt, index) for index, prompt in enumerate(asked)]
         engine = SeparateModels(decoding_model(soup, tokenizer()))
