@@ -82,7 +82,7 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
 
 
 def _right_places(cases: Sequence[Case]) -> Counter[int]:
-    """Return how often the right answer is in each position, over the cases with one right answer."""
+    """Return how often the right response is in each position, over the cases with one right response."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
 

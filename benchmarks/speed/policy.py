@@ -187,7 +187,7 @@ class Turns:
                 self._condition.notify_all()
 
     def begin(self, name: str) -> None:
-        """Wait until the other loops have made their step."""
+        """Wait until the other loops have made their step, then start the clock."""
         # The clock is the process's: a thread's would miss PyTorch's own threads. It starts after the wait, and as one
         # loop runs at a time, all CPU time until `end` is this step's.
         with self._condition:

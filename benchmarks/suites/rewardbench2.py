@@ -1,4 +1,4 @@
-"""RewardBench 2: best of four, and ties between several right answers (Malik et al. 2025, arXiv:2506.01937)."""
+"""RewardBench 2: best of four, and ties between several right responses (Malik et al. 2025, arXiv:2506.01937)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -29,7 +29,7 @@ class Measures(NamedTuple):
     rules: float
     """Mean number of rules where there is a rubric."""
     without: float
-    """Share of pairs without a rubric, judged bare."""
+    """Share of pairs without a rubric, which the judge decides without one."""
 
     @property
     def accuracy(self) -> float:

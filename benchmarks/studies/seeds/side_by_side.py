@@ -123,7 +123,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Side(Job):
-    """One side of a recipe at one seed: runs its commands like a user and evaluates the output."""
+    """One side of a recipe at one seed: runs its commands as subprocesses and evaluates the output."""
 
     libraries = (*Job.libraries, "trl")
     base: Base
