@@ -14,7 +14,7 @@ from typing import Any
 from ...judges.backends.cost import letters_as_tokens
 from ...rm.types import content_hash
 
-SPOILT = ("cut_off", "off_schema")  # replies that arrive but cannot be parsed
+SPOILT = ("cut_off", "off_schema")  # replies that arrive but hold no usable verdict
 FAULTS = ("busy", "failing", "hanging", "reset", "half", "garbled", *SPOILT)
 REFUSALS = {
     "response_format": "This response_format type is unavailable now",
