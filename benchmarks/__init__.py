@@ -1,1 +1,1 @@
-"""Suite x scorer -> report; the toy world; the studies of claims."""
+"""Benchmarks: suites, scorers and reports, toy worlds with known rewards, studies of published claims, speed."""

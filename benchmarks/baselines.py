@@ -1,4 +1,4 @@
-"""Baselines: what a scorer gets without reading the prompt. A claim begins where these end."""
+"""Baselines: scorers that do not read the prompt. A model's accuracy is compared with theirs."""
 
 import hashlib
 from collections import Counter
@@ -17,7 +17,7 @@ FOLDS = 5
 
 
 class Null:
-    """A scorer without a model behind it."""
+    """A baseline: a scorer that is not a model."""
 
     role = "baseline"
     contract = ""
@@ -27,29 +27,29 @@ class Null:
         self.judge = judge
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case."""
+        """Return one judgment per case."""
         return self.judge(cases)
 
 
 def _each(score: Callable[[Case, int], float]) -> Callable[[Sequence[Case]], list[Judgment]]:
-    """A judge that scores each answer by itself."""
+    """Return a judge that scores each response on its own."""
     return lambda cases: [
         Judgment(case.id, scores=tuple(score(case, index) for index in range(len(case.answers)))) for case in cases
     ]
 
 
 def longest() -> Null:
-    """The longer answer wins; length in characters."""
+    """Prefer the longest response; length in characters."""
     return Null("longest", _each(lambda case, index: float(len(case.answers[index]))))
 
 
 def shortest() -> Null:
-    """The shorter answer wins; length in characters."""
+    """Prefer the shortest response; length in characters."""
     return Null("shortest", _each(lambda case, index: -float(len(case.answers[index]))))
 
 
 def random_guess(seed: int = 0) -> Null:
-    """A number from the hash of seed, item and index: the same in every run and every order of items."""
+    """Score with a hash of seed, case id and index: the same in every run and for every order of cases."""
 
     def score(case: Case, index: int) -> float:
         digest = hashlib.sha256(f"{seed}|{case.id}|{index}".encode()).digest()
@@ -59,10 +59,10 @@ def random_guess(seed: int = 0) -> Null:
 
 
 def majority() -> Null:
-    """The position that most often holds the right answer wins (the first of equals), then the next such position.
+    """Prefer the position that most often holds the right response (the first of equals), then the next such position.
 
-    Places are counted in the very cases that are judged, so it is no worse than chance: what it gains there is what a
-    benchmark gives away by the order of its answers.
+    Positions are counted over the judged cases themselves, so the accuracy is at least that of chance: what it gains
+    over chance is what the order of the responses reveals about the labels.
     """
     return Null("majority", _by_place)
 
@@ -82,14 +82,15 @@ def _by_place(cases: Sequence[Case]) -> list[Judgment]:
 
 
 def _right_places(cases: Sequence[Case]) -> Counter[int]:
-    """Return how often the right answer is in each position, over the cases with one right answer."""
+    """Return how often the right response is in each position, over the cases with one right response."""
     return Counter(case.best[0] for case in cases if len(case.best) == 1)
 
 
 def tfidf(seed: int = 0) -> Null:
-    """Prompt-blind words: a linear reward model fitted on the other four fifths of the suite's own prompts.
+    """Score responses with a linear TF-IDF reward model that does not read the prompt, cross-fitted over five folds.
 
-    It tells how far the answers alone give the benchmark away.
+    Each fold is scored by a model fitted on the other four fifths of the suite's prompts. The accuracy measures how far
+    the responses alone reveal the labels.
     """
     return Null("prompt-blind tf-idf", lambda cases: _cross_fitted(cases, seed))
 
@@ -125,10 +126,10 @@ def _pairs(case: Case) -> list[PreferencePair]:
 
 
 def all_nulls(seed: int = 0) -> list[Null]:
-    """Every baseline that is in every table."""
+    """Return the baselines that every table contains."""
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 
 def nulls_for(cases: Sequence[Case], seed: int = 0) -> list[Null]:
-    """Every baseline, and `majority` where the index of the right answer varies."""
+    """Return every baseline, with `majority` where the index of the right response varies."""
     return all_nulls(seed) + ([majority()] if len(_right_places(cases)) > 1 else [])

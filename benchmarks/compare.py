@@ -1,4 +1,4 @@
-"""Two scorers on the same cases: what changed, where, which items flipped, and whether it is more than noise."""
+"""Paired comparison of two scorers on the same cases: differences by area, changed cases, significance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Flip:
-    """A case whose credit changed."""
+    """A case whose credit differs between the two scorers."""
 
     case: str
     subset: str
@@ -36,7 +36,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Second against first over the cases that both scored."""
+    """Second scorer minus first over the cases that both scored."""
 
     first: str
     second: str
@@ -57,7 +57,7 @@ def compare(
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """The paired comparison on one set of bootstrap samples; p of subsets is adjusted for their number (Holm)."""
+    """Compare two scorers on one set of bootstrap samples; p of subsets is adjusted for their number (Holm)."""
     before, after = (credits_of(suite, cases, judged) for _, judged in (first, second))
     both = ~(np.isnan(before[:, 0]) | np.isnan(after[:, 0]))
     if not both.any():
@@ -95,7 +95,7 @@ def _adjusted(changes: Mapping[str, Change]) -> dict[str, Change]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """One sentence on the overall figure."""
+    """Return one sentence on the overall difference."""
     change = comparison.areas[OVERALL]
     gap = change.difference
     difference_text = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
@@ -109,7 +109,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _needed(comparison: Comparison) -> str:
-    """How many items would show a difference of this size, were it real."""
+    """Return a sentence with the number of items at which a difference of this size would be significant."""
     exact, gap = comparison.discordant, abs(comparison.areas[OVERALL].difference.value)
     share = (exact.only_first + exact.only_second) / comparison.cases
     return (
@@ -118,7 +118,7 @@ def _needed(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison, flips: int = 20) -> str:
-    """The comparison as Markdown, with the first flips."""
+    """Return the comparison as Markdown, with the first `flips` changed cases."""
 
     def lines(changes: Mapping[str, Change]) -> str:
         rows = [

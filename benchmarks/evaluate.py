@@ -1,4 +1,4 @@
-"""Suite x scorer -> report."""
+"""Evaluation of scorers on a suite: credits, bootstrap intervals, differences to baselines, report."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,11 @@ from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
 OVERALL = "overall"
 RANDOM_ALIKE = "random with the same ties"
-ALL = "all"  # the subset of cases that name none
+ALL = "all"  # the subset of cases that name no subset
 
 
 class Evaluation(NamedTuple):
-    """The report, and what it was made from: every case and every scorer's judgment of it."""
+    """The report, all cases, and every scorer's judgments by name."""
 
     report: Report
     cases: Sequence[Case]
@@ -33,18 +33,18 @@ class Figures(NamedTuple):
     observed: Mapping[str, float]
     samples: Mapping[str, np.ndarray]
     clusters: Mapping[str, int]
-    """How many clusters each area rests on."""
+    """Number of clusters behind each area's figure."""
 
 
 class Layout(NamedTuple):
-    """Which subset each case belongs to [M], and the bootstrap samples."""
+    """Index of each case's subset [M], and the bootstrap samples."""
 
     names: list[str]
     groups: np.ndarray
     draws: Draws
 
     def clusters(self, subsets: Sequence[str], counted: np.ndarray) -> int:
-        """How many clusters the counted cases [M] of some subsets fall into."""
+        """Return the number of clusters among the counted cases [M] of some subsets."""
         inside = np.isin(self.groups, [self.names.index(name) for name in subsets]) & counted
         return len(np.unique(self.draws.cluster[inside]))
 
@@ -60,11 +60,11 @@ def evaluate(
     interval: str = "effective",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Evaluation:
-    """Judge every case with every scorer and add up as the suite's authors do.
+    """Judge every case with every scorer and aggregate the credits as the suite's authors do.
 
-    Intervals rest on `samples` bootstrap samples of whole prompts, by the method of `statistics.INTERVALS` that
-    `interval` names; all scorers share the samples, so that differences to a baseline are paired. Same cases, scorers
-    and seed: the same report, to the last digit.
+    Intervals use `samples` bootstrap samples of whole prompts and the method of `statistics.INTERVALS` that `interval`
+    names; all scorers share the samples, so that differences to a baseline are paired. The report is deterministic
+    given cases, scorers and seed.
     """
     if not cases:
         raise DataError(f"{suite.name}: there is no case to judge; check the data")
@@ -111,7 +111,7 @@ def evaluate(
 
 
 def lay_out(cases: Sequence[Case], samples: int, seed: int) -> Layout:
-    """Subsets in alphabetical order, and bootstrap samples of whole clusters."""
+    """Return the subsets in alphabetical order, and bootstrap samples of whole clusters."""
     names, groups = np.unique([case.subset or ALL for case in cases], return_inverse=True)
     draws = cluster_draws(np.array([case.cluster or case.id for case in cases]), samples, seed)
     return Layout(names.tolist(), groups, draws)
@@ -124,14 +124,14 @@ def _judge(scorer: Scorer, cases: Sequence[Case]) -> list[Judgment]:
 
 
 def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment]) -> np.ndarray:
-    """What every judgment is worth [M, K]; NaN where the scorer abstained."""
+    """Return the credits [M, K] of all judgments; NaN where the scorer abstained."""
     none = [np.nan] * len(suite.measures)
     pairs = zip(cases, judgments, strict=True)
     return np.array([none if judged.abstained else suite.credit(case, judged.scores) for case, judged in pairs], float)
 
 
 def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
-    """Every area's share from credits [M, K], as observed and in every bootstrap sample."""
+    """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
     observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
     shares = {name: float(value) for name, value in _areas(suite, observed).items()}
     counted = ~np.isnan(credit[:, 0])
@@ -144,7 +144,8 @@ def _areas(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
 
 
 def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
-    """Which subsets enter each area: those whose absence changes it."""
+    """Return the subsets of each area, found as those whose figure changes the area's figure."""
+    # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
     known_areas = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
     members: dict[str, list[str]] = {area: [] for area in known_areas}
     for index, name in enumerate(cells.subsets):
@@ -155,7 +156,7 @@ def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
 
 
 def _marked(cells: Cells, index: int | None = None) -> Cells:
-    """The same counts with every figure 0, or 1 in one subset."""
+    """Return the same counts with every figure set to 0, except 1 in the subset at `index`."""
     total = np.zeros_like(cells.total)
     if index is not None:
         total[index] = cells.count[index]
@@ -196,7 +197,7 @@ def _sections(figures: Figures) -> list[str]:
 
 
 def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -> dict[str, Difference]:
-    """One scorer minus another by `overall` and section, over the cases that both scored (credits [M, K])."""
+    """Compute first minus second by `overall` and section, over the cases that both scored (credits [M, K])."""
     both = ~(np.isnan(first[:, 0]) | np.isnan(second[:, 0]))[:, None]
     return _differences(*(figures_of(suite, np.where(both, credit, np.nan), layout) for credit in (first, second)))
 
@@ -204,9 +205,9 @@ def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -
 def _minus_random_alike(
     suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment], credits: np.ndarray, layout: Layout
 ) -> dict[str, dict[str, Difference]]:
-    """Compare a judge that was asked in both orders with chance; nothing for any other scorer.
+    """Compare a judge that was asked in both orders with chance; return an empty dict for any other scorer.
 
-    Two verdicts that follow the order are a tie, which is wrong: with two responses, a judge that answers at random is
+    Two verdicts that follow the order are a tie, which is wrong: with two responses, a judge that guesses at random is
     right in a quarter of the cases and not in half of them.
     """
     if not asked_in_both_orders(judgments):
@@ -243,7 +244,7 @@ def _differences(first: Figures, second: Figures) -> dict[str, Difference]:
 
 
 def _bounds(suite: Suite, credits: Mapping[str, np.ndarray], layout: Layout) -> list[str]:
-    """For every scorer that abstained: how much, and what its overall figure would be at worst and at best."""
+    """Describe for every scorer that abstained how often, and its overall figure at worst and at best."""
     notes = []
     for name, credit in credits.items():
         absent = np.isnan(credit[:, 0])
@@ -264,7 +265,7 @@ def _filled_overall(suite: Suite, credit: np.ndarray, absent: np.ndarray, value:
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    """What a reader must not overlook: ties, and for every model what the baselines say of its figures."""
+    """Return the findings of a report: ties, and how every model compares with the baselines."""
     ties = [
         f"{row.scorer} gave equal scores in {row.ties} cases; a tie is wrong."
         for row in rows
@@ -279,7 +280,7 @@ def _findings(rows: Sequence[Row]) -> list[str]:
 def _against_nulls(row: Row, area: str) -> str:
     """Return which baselines a model beats, from which it does not differ significantly, and which beat it."""
     areas_by_baseline = {baseline: areas[area] for baseline, areas in row.minus_baseline.items()}
-    if RANDOM_ALIKE in areas_by_baseline:  # a guess without ties is asked an easier question
+    if RANDOM_ALIKE in areas_by_baseline:  # plain random guesses have no ties, so they are too strong a baseline here
         areas_by_baseline.pop(RANDOM, None)
     differences = {
         baseline: difference

@@ -1,4 +1,4 @@
-"""A leaderboard that admits ties: scorers in groups that the data cannot distinguish."""
+"""Leaderboards with ties: scorers in groups without significant differences, as Markdown, CSV and figure."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ HEADER = ["group", "scorer", "role", "overall", "low", "high", "scored", "unscor
 
 @dataclass(frozen=True)
 class RankedScorer:
-    """A scorer's line: its group is 1 for every scorer that does not differ significantly from the best, and so on."""
+    """One scorer's row: group 1 holds the best scorer and all that do not differ significantly from it, and so on."""
 
     group: int
     scorer: str
@@ -73,7 +73,7 @@ def _ranked_scorer(group: int, name: str, judged, credits, figures) -> RankedSco
 
 
 def markdown(boards: Sequence[Board]) -> str:
-    """One table a suite."""
+    """Return the leaderboards as Markdown, one table per suite."""
     parts = [
         "# Leaderboard",
         "",
@@ -87,7 +87,7 @@ def markdown(boards: Sequence[Board]) -> str:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """One line per suite and scorer; shares in [0, 1]."""
+    """Return the leaderboards as CSV, one line per suite and scorer; shares in [0, 1]."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
@@ -99,7 +99,7 @@ def as_csv(boards: Sequence[Board]) -> str:
 
 
 def figure(boards: Sequence[Board]) -> Figure:
-    """Overall figures with intervals, a panel a suite, a line between groups."""
+    """Plot overall figures with intervals: one panel per suite, a line between groups."""
     rows = sum(len(board.rows) + 1 for board in boards)
     drawing = Figure(figsize=(7, 0.8 + 0.34 * rows), layout="constrained")
     heights = [len(board.rows) + 1 for board in boards]

@@ -1,4 +1,4 @@
-"""A report as Markdown and as a figure."""
+"""Evaluation reports as Markdown and as figures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,12 +24,12 @@ EARLIER_WORDING = {
     "not to be told from": "not significantly different from",
     "really worse than": "significantly worse than",
 }
-"""Phrases in the reports of earlier versions, and the phrases now."""
+"""Phrases in the reports of earlier versions -> the current phrases."""
 COLOURS = {"model": "#1f5fa8", "reference": "#3a8f5c", "baseline": "#9a9a9a"}
 
 
 def markdown(report: Report) -> str:
-    """The whole report: overall and sections, what the baselines show, subsets, contracts."""
+    """Return the report as Markdown: overall and sections, comparison with baselines, subsets, contracts."""
     rows = report.rows
     sections = list(rows[0].sections)
     main = table(
@@ -69,7 +69,7 @@ def markdown(report: Report) -> str:
 
 
 def _style(rows: Sequence[Row]) -> list[str]:
-    """How the scores go with length and Markdown; nothing where no case is a plain pair."""
+    """Return the table of how scores depend on length and Markdown; empty where no case is a plain pair."""
     if not rows[0].style.get("pairs"):
         return []
     header = ["scorer", "length-matched accuracy", "pairs of like length", "length-balanced accuracy"]
@@ -105,7 +105,7 @@ def _cell(interval: Interval) -> str:
 
 
 def reliability_figure(margins: Mapping[str, np.ndarray]) -> Figure:
-    """Accuracy against the confidence that margins claim, a panel a model; on the diagonal claims hold."""
+    """Plot accuracy against the confidence σ(|margin|), one panel per model; the diagonal is perfect calibration."""
     drawing = Figure(figsize=(3.2 * len(margins), 3.3), layout="constrained")
     panels = drawing.subplots(1, len(margins), sharey=True, squeeze=False)[0]
     for panel, (name, values) in zip(panels, margins.items(), strict=True):
@@ -126,7 +126,7 @@ def _calibration_error(error: float) -> str:
 
 
 def figure(report: Report) -> Figure:
-    """Overall and sections of every scorer with their intervals; chance is the dashed line."""
+    """Plot overall and section figures of every scorer with their intervals; the dashed line is chance."""
     areas = [OVERALL, *report.rows[0].sections]
     drawing = Figure(figsize=(2.2 + 2.1 * len(areas), 0.9 + 0.34 * len(report.rows)), layout="constrained")
     panels = drawing.subplots(1, len(areas), sharey=True, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""Reward models as scorers of cases; a reward that is not a finite number abstains."""
+"""Scorers of cases: reward models, judges and stored scores. A reward that is not finite is an abstention."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,11 @@ def open_scorer(
     preference: Preference | None = None,
     **options: Any,
 ) -> RewardScorer:
-    """A scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model.
+    """Return a scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model.
 
-    `kind` reads the source as another kind than it says, such as a causal LM as `autoregressive` or `implicit`. An
-    autoregressive model that follows a preference is read at `preference`, or has a reward per objective.
+    `kind` loads the source as another kind than its configuration names, such as a causal LM as `autoregressive` or
+    `implicit`. An autoregressive model that follows a preference is evaluated at `preference`; without one it has a
+    reward per objective.
     """
     if kind is not None:
         model = load("rm.models", kind)(source, **options)
@@ -47,7 +48,7 @@ def open_scorer(
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:
-    """Call each scorer by the last part of its path or Hub id, where that is no other's."""
+    """Rename each scorer to the last part of its path or Hub id where that part is unique."""
     last = [re.split("[/:]", scorer.name)[-1] for scorer in scorers]
     for scorer, short in zip(scorers, last, strict=True):
         if last.count(short) == 1:
@@ -58,10 +59,10 @@ def short_names(scorers: Sequence[RewardScorer]) -> None:
 
 
 class JudgeScorer:
-    """A judge asked twice, the second time with the answers in reverse: an answer's score is its votes.
+    """A judge that is asked twice, the second time with the responses in reverse order; scores are votes.
 
-    The answer that alone has the highest score in one order gets that order's vote; so a judge who prefers a place
-    rather than an answer gives both one vote, a tie. Without a verdict in either order it is an abstention.
+    In each order the response that alone has the highest score gets one vote. A judge that follows the position and
+    not the response gives both responses one vote: a tie. A case without a verdict in either order is an abstention.
     """
 
     role = "model"
@@ -71,7 +72,7 @@ class JudgeScorer:
         self.judge, self.name = judge, judge.name
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case."""
+        """Return one judgment per case."""
         return [self._both_orders(case) for case in cases]
 
     def _both_orders(self, case: Case) -> Judgment:
@@ -97,22 +98,22 @@ class JudgeScorer:
 
 
 def _both_ways(case: Case) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the places of the responses in their order and in reverse."""
+    """Return the indices of the responses in their order and in reverse."""
     straight = tuple(range(len(case.answers)))
     return straight, straight[::-1]
 
 
 def _vote(judgment: Judgment, answers: int) -> np.ndarray:
-    """1 for the answer that alone scores highest, 0 for all others."""
+    """Return 1 for the response that alone scores highest, 0 for all others."""
     scores = np.array(judgment.scores or [0.0] * answers)
     return ((scores == scores.max()) & ((scores == scores.max()).sum() == 1)).astype(float)
 
 
-# ---- scores from elsewhere ----
+# ---- stored scores ----
 
 
 class StoredScores:
-    """Scores that were computed before, by case id; a case without one is an abstention."""
+    """Scores that were computed before, by case id; a case without a score is an abstention."""
 
     def __init__(
         self,
@@ -125,10 +126,10 @@ class StoredScores:
     ):
         self.name, self.role, self.contract = name, role, contract
         self.scores = scores
-        self.both_orders = both_orders  # whether a judge that gave them was asked in both orders
+        self.both_orders = both_orders  # whether the scores are from a judge that was asked in both orders
 
     def __call__(self, cases: Sequence[Case]) -> list[Judgment]:
-        """One judgment per case."""
+        """Return one judgment per case."""
         return [self._judge(case) for case in cases]
 
     def _judge(self, case: Case) -> Judgment:
@@ -144,7 +145,7 @@ class StoredScores:
         return replace(judgment, orders=_both_ways(case)) if self.both_orders else judgment
 
     def notes(self, cases: Sequence[Case]) -> list[str]:
-        """What a reader must know of scores and cases that do not meet; none that meet is an error."""
+        """Return notes on scores without a case and cases without a score; raise if no id matches."""
         known = {case.id for case in cases}
         extra = [name for name in self.scores if name not in known]
         if len(extra) == len(self.scores):
@@ -156,9 +157,9 @@ class StoredScores:
 def load_stored(source: str, suite: Suite, cases: Sequence[Case]) -> StoredScores:
     """Load scores of cases from a file: this project's rows, or the results that a benchmark's authors publish.
 
-    A row names its case by `case`, `id` or JudgeBench's `pair_id`, where need be with its `subset` (RewardBench) or
-    `domain` (RM-Bench), and has one of: `scores` in the responses' order; `score_chosen` and `score_rejected` (or
-    `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
+    A row names its case by `case`, `id` or JudgeBench's `pair_id`, together with its `subset` (RewardBench) or `domain`
+    (RM-Bench) where ids repeat. It has one of: `scores` in the responses' order; `score_chosen` and `score_rejected`
+    (or `scores_chosen`, `scores_rejected`), a number or a list of numbers for each side; JudgeBench's `judgments`.
     """
     known = {case.id: case for case in cases}
     rows, _ = collect(source, lambda values: _stored_row(values, suite, known))
@@ -188,7 +189,7 @@ def _stored_row(
 
 
 def _case_name(values: Mapping[str, Any], known: Mapping[str, Case]) -> str:
-    """Return the id of the case that a row is about; ids of RewardBench and RM-Bench are unique only in a subset."""
+    """Return the id of the case of a stored row; ids of RewardBench and RM-Bench are unique only within a subset."""
     stated = str(column(values, next((name for name in ("case", "pair_id") if name in values), "id")))
     group = values.get("subset", values.get("domain"))
     in_group = f"{group}/{stated}"
@@ -196,7 +197,7 @@ def _case_name(values: Mapping[str, Any], known: Mapping[str, Case]) -> str:
 
 
 def _numbers(values: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    """Return a number, or a list of numbers, as a tuple; NaN is a score that is missing."""
+    """Return a number, or a list of numbers, as a tuple; NaN is a missing score."""
     value = column(values, name)
     numbers = value if isinstance(value, list) else [value]
     if not all(isinstance(number, float) or is_number(number) for number in numbers):
@@ -219,10 +220,10 @@ def _in_order(case: Case, suite: Suite, chosen: Sequence[float], rejected: Seque
 
 
 def _both_order_scores(judgments: Any) -> tuple[float, ...]:
-    """Return the scores of JudgeBench's two judgments of a pair, or votes where there are no scores or two kinds.
+    """Return the scores of JudgeBench's two judgments of a pair, or votes if scores are absent or contradictory.
 
-    Each judgment has a `decision` (A>B, B>A, A=B or null) and, of a reward model, the two `scores`; the second one
-    is about the responses exchanged.
+    Each judgment has a `decision` (A>B, B>A, A=B or null) and, from a reward model, the two `scores`; the second
+    judgment is about the responses in reverse order.
     """
     rows = [judgment or {} for judgment in judgments]
     scores = [tuple(row.get("scores") or ()) for row in rows]

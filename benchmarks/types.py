@@ -1,4 +1,4 @@
-"""What a suite asks, what a scorer answers, and what a report holds. No torch here."""
+"""Interfaces of suites and scorers, and the contents of reports. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
 
 Log = Callable[[str], None]
 RANDOM = "random"
-"""The name of the baseline that guesses."""
+"""Name of the baseline that guesses at random."""
 
 
 class Suite(Protocol):
-    """A benchmark: its cases, what a judgment of one is worth, and how its authors add up."""
+    """A benchmark: its cases, the credit of a judgment, and how its authors aggregate credits."""
 
     name: str
     version: str
     hub: str
-    """Where its data stand when no path is given; empty if nowhere."""
+    """Hub data set that is used when no path is given; empty if there is none."""
     measures: tuple[str, ...]
-    """What is measured on each case; the first is the case's own credit in [0, 1]."""
+    """Names of what is measured on each case; the first is the case's credit in [0, 1]."""
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases, and a note for everything that a reader must know about them."""
+        """Return the cases, and notes on the data for the report."""
         ...
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """One number per measure for one judged case; NaN for a measure that does not apply to it."""
+        """Return one number per measure for one judged case; NaN for a measure that does not apply to it."""
         ...
 
     def chosen(self, case: Case) -> Sequence[int]:
-        """The indices of the responses that stored scores call chosen."""
+        """Return the indices of the responses that stored scores call chosen."""
         ...
 
     def add_up(self, cells: "Cells") -> "dict[str, np.ndarray]":
-        """`overall` and the sections, from sums by subset; the same function serves the bootstrap samples."""
+        """Compute `overall` and the sections from sums by subset; leading axes run over bootstrap samples."""
         ...
 
 
 Scorer = BatchJudge
-"""Gives the answers of cases scores, or abstains."""
+"""Returns one judgment per case: scores of its responses, or an abstention."""
 
 
 class Interval(NamedTuple):
@@ -61,7 +61,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A paired difference in the same unit, with its 95 % interval."""
+    """A paired difference, in the unit of the two values, with its 95 % interval."""
 
     value: float
     low: float
@@ -75,7 +75,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One scorer's line: credit by subset, section and overall; what it could not decide is counted, never scored."""
+    """One scorer's row: credit by subset, section and overall; abstentions and ties are counted, never scored."""
 
     scorer: str
     role: str
@@ -87,14 +87,14 @@ class Row:
     ties: int
     unscored: int
     style: Mapping[str, float] = field(default_factory=dict)
-    """What `style_facts` says of its scores."""
+    """The results of `style_facts` for its scores."""
     minus_baseline: Mapping[str, Mapping[str, Difference]] = field(default_factory=dict)
     """Baseline -> section (or `overall`) -> this scorer minus that baseline, on the same items."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Every scorer on one suite."""
+    """Results of every scorer on one suite."""
 
     suite: str
     version: str
@@ -103,17 +103,17 @@ class Report:
     sizes: Mapping[str, int]
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
-    """What the suite says of its data."""
+    """The suite's notes on its data."""
     findings: tuple[str, ...]
-    """What the figures show: abstentions, ties, baselines."""
+    """Conclusions from the figures: abstentions, ties, baselines."""
     samples: int
     seed: int
     interval: str = "effective"
-    """Which of `statistics.INTERVALS` the intervals are; reports before there was a choice have `percentile`."""
+    """Which of `statistics.INTERVALS` was used; reports from before this setting existed have `percentile`."""
 
 
 class Study(NamedTuple):
-    """A study's text with its tables, the data it read, its figures by name, the evaluations behind them, and facts."""
+    """A study: its text with tables, the data read, its figures by name, the evaluations behind them, and facts."""
 
     text: str
     sources: Sequence[str]

@@ -184,7 +184,7 @@ def per_token(asked: Mapping[str, tuple[Engine, Sequence[Request]]], device: str
             for name, (pieces, rows) in streams.items():
                 number = rows * TURN // POLL.get(device, TURN)
                 took = seconds(partial(advance, pieces, number), device)
-                spent[name] += took if turn else 0.0
+                spent[name] += took if turn else 0.0  # the first turn includes the prefill
         for pieces, _ in streams.values():
             pieces.close()
         return {name: 1000 * total / (tokens - TURN) for name, total in spent.items()}

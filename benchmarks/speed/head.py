@@ -187,7 +187,7 @@ def peak_of(run: Callable[[], object], device: str) -> int:
         before = torch.cuda.memory_allocated()
         run()
         return torch.cuda.max_memory_allocated() - before
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak of resident memory
     before = _status("VmRSS")
     run()
     return _status("VmHWM") - before

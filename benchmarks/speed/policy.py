@@ -69,6 +69,8 @@ class Eager(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **_
     ):
+        # Overrides TRL's method, which chunks the output head and so never holds all logits. The return value is
+        # TRL's: log-probabilities, entropies, and a third value that only mixture-of-experts models need.
         parts = []
         for ids, mask in zip(
             *(tensor.split(batch_size or len(input_ids)) for tensor in (input_ids, attention_mask)), strict=True
@@ -132,7 +134,7 @@ def trainer(name: str, size: Size, answers: Answers, start: Any, folder: str) ->
         policy_trainer = kind(
             start.config.name_or_path, [_theirs], settings, answers.prompts, processing_class=answers.words
         )
-    policy_trainer._generate = answers
+    policy_trainer._generate = answers  # both trainers then score the same completions, without generating any
     policy_trainer.remove_callback(PrinterCallback)
     return policy_trainer
 
@@ -179,13 +181,15 @@ class Turns:
         try:
             self.loops[name].train()
             self.losses[name] = [row["loss"] for row in self.loops[name].state.log_history if "loss" in row]
-        except BaseException as error:
+        except BaseException as error:  # wake the other threads, which would otherwise wait forever for their turn
             with self._condition:
                 self._failed.append(error)
                 self._condition.notify_all()
 
     def begin(self, name: str) -> None:
-        """Wait until the other loops have made their step."""
+        """Wait until the other loops have made their step, then start the clock."""
+        # The clock is the process's: a thread's would miss PyTorch's own threads. It starts after the wait, and as one
+        # loop runs at a time, all CPU time until `end` is this step's.
         with self._condition:
             self._condition.wait_for(lambda: self._failed or self._names[self._turn] == name)
         if self._failed:
@@ -201,6 +205,8 @@ class Turns:
 
 
 class _Turn(TrainerCallback):
+    """Block a trainer's step until it is its turn."""
+
     def __init__(self, turns: Turns, name: str):
         self.turns, self.name = turns, name
 
@@ -260,7 +266,7 @@ def memory(name: str, size: Size) -> float:
         policy_trainer.training_step = watched
         policy_trainer.args.max_steps = 3
         policy_trainer.train()
-        return max(peaks[-2:]) / 1e6
+        return max(peaks[-2:]) / 1e6  # two micro-batches of the third step
 
 
 def memory_in_subprocess(name: str, size: Size) -> float:

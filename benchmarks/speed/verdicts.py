@@ -31,7 +31,7 @@ READ_BY_HAND: Mapping[str, tuple[str, str]] = {
         "finds the reported one",
     ),
 }
-"""Every opposite verdict on the data measured: whose reading is right, and why."""
+"""Every opposite verdict in the measured data: which reading is correct, and why."""
 
 
 class StoredReply(NamedTuple):
@@ -92,7 +92,7 @@ def _both_orders(
 
 
 def withheld(reply: StoredReply) -> bool:
-    """Whether the provider withheld one of two ratings, which the authors count as a winner all the same."""
+    """Return whether the provider withheld one of two ratings, although the authors count a winner."""
     return "score_1" in reply.final and any(reply.final[name][1] != "stop" for name in ("score_1", "score_2"))
 
 

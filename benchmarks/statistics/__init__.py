@@ -1,1 +1,1 @@
-"""TODO benchmarks/statistics."""
+"""Statistics of benchmarks and studies: bootstrap of clusters, fronts of rewards, over-optimisation, style."""

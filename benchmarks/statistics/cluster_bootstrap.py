@@ -1,4 +1,4 @@
-"""Intervals and tests that know that answers to one prompt are not independent. Arrays in, numbers out."""
+"""Intervals and tests for items that are correlated within clusters, such as responses to one prompt; pure NumPy."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ LEVEL = 0.95
 CHUNK = 100
 
 
-# ---- a figure and how sure it is ----
+# ---- estimates ----
 
 
 class Estimate(NamedTuple):
@@ -24,7 +24,7 @@ class Estimate(NamedTuple):
 
 
 def t_interval(values: np.ndarray) -> Estimate:
-    """Mean over the seeds [S] that have a value, with Student's 95 % interval; one seed has none."""
+    """Return the mean over the seeds [S] that have a value, with Student's 95 % interval (NaN for a single seed)."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return Estimate(float(known[0]) if len(known) else np.nan, np.nan, np.nan)
@@ -36,21 +36,21 @@ def t_interval(values: np.ndarray) -> Estimate:
 
 
 class Draws(NamedTuple):
-    """How often each cluster is drawn: counts [S, C] of S bootstrap samples, and each item's cluster [M]."""
+    """How often each cluster is drawn: counts [S, C] of S bootstrap samples, and each item's cluster index [M]."""
 
     counts: np.ndarray
     cluster: np.ndarray
 
     @property
     def clusters(self) -> int:
-        """C, the pieces of independent evidence."""
+        """Number of clusters C."""
         return self.counts.shape[1]
 
 
 def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> Draws:
-    """Bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
+    """Draw bootstrap samples of whole clusters, with replacement (Cameron, Gelbach & Miller 2008, pairs cluster).
 
-    One set of draws serves every scorer, so that differences between scorers are paired.
+    One set of draws is used for all scorers, so that differences between scorers are paired.
     """
     names, cluster = np.unique(clusters, return_inverse=True)
     number, random = len(names), np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> D
 
 
 def published_cells(subsets: Mapping[str, float], measure: str = "accuracy") -> "Cells":
-    """Cells of published figures by subset, so that an author's way of adding up can be tried on them."""
+    """Return cells that hold published figures by subset, to check an author's aggregation against them."""
     figures = np.array([*subsets.values()], float)[:, None]
     return Cells(tuple(subsets), (measure,), figures, np.ones_like(figures))
 
@@ -75,14 +75,14 @@ class Cells(NamedTuple):
     count: np.ndarray
 
     def mean(self, subsets: Sequence[str] | None = None, measure: str | None = None) -> np.ndarray:
-        """Mean of a measure (by default the first) over the items of some subsets (by default all)."""
+        """Return the mean of a measure (default: the first) over the items of some subsets (default: all)."""
         k = 0 if measure is None else self.measures.index(measure)
         indices = [g for g, name in enumerate(self.subsets) if subsets is None or name in subsets]
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.total[..., indices, k].sum(-1) / self.count[..., indices, k].sum(-1)
 
     def mean_of(self, weights: Mapping[str, float], measure: str | None = None) -> np.ndarray:
-        """Weighted mean of the means of subsets; a subset without items does not count."""
+        """Return the weighted mean of the means of subsets; a subset without items is left out."""
         means = np.stack([self.mean([name], measure) for name in weights], axis=-1)
         return weighted(means, np.array([*weights.values()]))
 
@@ -90,7 +90,7 @@ class Cells(NamedTuple):
 def cell_sums(
     values: np.ndarray, groups: np.ndarray, subsets: Sequence[str], measures: Sequence[str], draws: Draws
 ) -> tuple[Cells, Cells]:
-    """Cells of `values` [M, K] as observed and in every bootstrap sample; NaN values are left out."""
+    """Compute cells of `values` [M, K] as observed and in every bootstrap sample; NaN values are left out."""
     number, width = len(subsets), len(measures)
     known = ~np.isnan(values)
     item, measure = np.nonzero(known)
@@ -104,7 +104,7 @@ def cell_sums(
 
 
 def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
-    """counts @ table, in chunks that keep the memory small."""
+    """Compute counts @ table in chunks, which bounds the memory."""
     by_column = sparse.csr_matrix(table.T)
     chunks = range(0, len(draws.counts), CHUNK)
     parts = [(by_column @ draws.counts[at : at + CHUNK].T.astype(np.float64)).T for at in chunks]
@@ -112,7 +112,7 @@ def _resampled(table: sparse.csr_matrix, draws: Draws) -> np.ndarray:
 
 
 def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted mean over the last axis of the groups that have a value: Σ w_g m_g / Σ w_g."""
+    """Compute the weighted mean over the last axis of the groups that have a value: Σ w_g m_g / Σ w_g."""
     present = ~np.isnan(means)
     with np.errstate(invalid="ignore"):
         return np.where(present, means, 0) @ weights / (present @ weights)
@@ -121,8 +121,8 @@ def weighted(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
     """Compute the central `level` of bootstrap samples: the interval of differences and of unbounded figures.
 
-    That of a paired difference of accuracies covers 93 to 96 % from 100 prompts on, 92.5 to 94 % with 30, and down to
-    83 % with 30 prompts of one item at accuracies of .97 and .99, where hardly any item differs.
+    For a paired difference of accuracies the coverage is 93 to 96 % from 100 prompts on, 92.5 to 94 % with 30, and as
+    low as 83 % with 30 prompts of one item at accuracies of .97 and .99, where hardly any item differs.
     """
     if np.isnan(samples).all():
         return float("nan"), float("nan")
@@ -133,8 +133,8 @@ def percentile_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[floa
 def share_interval(value: float, samples: np.ndarray, clusters: int, level: float = LEVEL) -> tuple[float, float]:
     """Compute the interval of a share in [0, 1] from its bootstrap samples of C whole clusters.
 
-    It is `effective_interval` with the variance of the samples times C / (C - 1), for a bootstrap of C clusters has a
-    variance that is too small by that factor. So it serves every way of adding up, weighted means of subsets too.
+    This is `effective_interval` with the variance of the samples times C / (C - 1), because the variance of a bootstrap
+    of C clusters is too small by that factor. It applies to every aggregation, weighted means of subsets too.
     """
     known = samples[~np.isnan(samples)]
     if np.isnan(value) or not clusters or len(known) < 2:
@@ -147,10 +147,10 @@ def share_interval(value: float, samples: np.ndarray, clusters: int, level: floa
 def percentile_share_interval(
     value: float, samples: np.ndarray, clusters: int, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Compute the interval that reports had before `share_interval`, so that those can still be verified.
+    """Compute the interval of reports from before `share_interval` existed, so that they can still be verified.
 
-    It is the percentiles of the samples, at 0 and 1 Wilson's interval with the clusters as observations; near 1 and
-    with few clusters it covers less than it claims.
+    It is the percentiles of the samples, and at 0 and 1 Wilson's interval with the clusters as observations; near 1 and
+    with few clusters its coverage is below the level.
     """
     if value in (0.0, 1.0) and clusters > 0:
         exact = stats.binomtest(round(value * clusters), clusters).proportion_ci(level, method="wilson")
@@ -159,14 +159,14 @@ def percentile_share_interval(
 
 
 INTERVALS = {"percentile": percentile_share_interval, "effective": share_interval}
-"""Intervals of shares by the name under which a report keeps which one it has."""
+"""Intervals of shares by the name that a report stores."""
 
 
-# ---- two scorers ----
+# ---- comparison of two scorers ----
 
 
 class Discordant(NamedTuple):
-    """Items that only one of two scorers got right, and the chance of so uneven a split between equals."""
+    """Numbers of items that only one of two scorers got right, and the exact p of so uneven a split."""
 
     only_first: int
     only_second: int
@@ -174,10 +174,10 @@ class Discordant(NamedTuple):
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
-    """McNemar's exact test on paired right/wrong [M]: under equality the discordant items are fair coin tosses.
+    """Compute McNemar's exact test on paired right/wrong [M]: under equality the discordant items are fair coin tosses.
 
-    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947). It takes items as independent; where several
-    share a prompt, the paired bootstrap is the test to read.
+    p = 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1 (McNemar 1947). The test assumes independent items; where
+    several items share a prompt, use the paired bootstrap.
     """
     both = ~(np.isnan(first) | np.isnan(second))
     b = int(((first == 1) & (second != 1) & both).sum())
@@ -186,7 +186,7 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordant:
 
 
 def bootstrap_p(samples: np.ndarray) -> float:
-    """Two-sided p of a difference from its bootstrap samples: twice the smaller tail beyond 0, never quite 0."""
+    """Return the two-sided p of a difference from its bootstrap samples: twice the smaller tail beyond 0, above 0."""
     known = samples[~np.isnan(samples)]
     if not len(known):
         return float("nan")
@@ -195,7 +195,7 @@ def bootstrap_p(samples: np.ndarray) -> float:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Holm's adjusted p-values [T] (Holm 1979): the chance of any false alarm among T tests stays below the level.
+    """Return Holm's adjusted p-values [T], which bound the chance of any false positive among T tests (Holm 1979).
 
     >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.06, 0.06]
@@ -208,7 +208,7 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Adjusted p-values [T] whose threshold bounds the share of false alarms (Benjamini & Hochberg 1995); no NaN.
+    """Return adjusted p-values [T] that bound the false discovery rate (Benjamini & Hochberg 1995); no NaN allowed.
 
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
     [0.03, 0.04, 0.04]
@@ -221,10 +221,10 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
 
 
 def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
-    """Ranks that the data support: a group is the best that is left and all without a significant difference to it.
+    """Group scorers: each group is the best remaining scorer and all that do not differ significantly from it.
 
     `values` [N] are the scorers' figures, none of them NaN, and `samples` [S, N] their bootstrap samples on the same
-    draws. Differences to the leader are tested at 5 %, Holm-adjusted among those that are left.
+    draws. Differences to the best are tested at 5 %, Holm-adjusted among the remaining scorers.
     """
     left = list(np.argsort(-values, kind="stable"))
     groups = []
@@ -238,7 +238,7 @@ def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
 
 
 def items_to_see(difference: float, discordant: float, level: float = LEVEL, power: float = 0.8) -> int:
-    """How many items a paired comparison needs to see a `difference` of accuracies with the given power.
+    """Return the number of items at which a paired comparison detects a `difference` of accuracies with a given power.
 
     n = (z_{1-α/2} √d + z_{power} √(d - δ²))² / δ², with d the share of discordant items (Connor 1987).
     """
@@ -253,7 +253,7 @@ def items_to_see(difference: float, discordant: float, level: float = LEVEL, pow
 
 
 class Bin(NamedTuple):
-    """Pairs of like confidence: their mean confidence, their accuracy, and how many."""
+    """Pairs of similar confidence: their mean confidence, their accuracy, and their number."""
 
     confidence: float
     accuracy: float
@@ -261,7 +261,7 @@ class Bin(NamedTuple):
 
 
 def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
-    """Bins of σ(|margin|) against accuracy, and the expected calibration error Σ n_b/n |accuracy_b - confidence_b|.
+    """Return bins of σ(|margin|) with their accuracy, and the calibration error Σ n_b/n |accuracy_b - confidence_b|.
 
     A Bradley-Terry reward claims P(right) = σ(margin): its confidence is σ(|margin|) in [0.5, 1], and it is right where
     the margin is above 0 (Guo et al. 2017, arXiv:1706.04599, eq. 3). Equal-width bins; NaN margins are left out, and
@@ -291,5 +291,5 @@ class WinRate(NamedTuple):
 
 
 def win_rate(preferences: np.ndarray) -> WinRate:
-    """AlpacaEval's win rate: mean(p) - 1 over preferences p [M] in [1, 2], with std(p) / √M (Dubois et al. 2024)."""
+    """Compute AlpacaEval's win rate, mean(p) - 1 of preferences p [M] in [1, 2], ± std(p) / √M (Dubois et al. 2024)."""
     return WinRate(float(preferences.mean() - 1), float(preferences.std(ddof=1) / np.sqrt(len(preferences))))

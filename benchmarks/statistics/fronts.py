@@ -1,4 +1,4 @@
-"""Fronts of steered policies: measured, compared, and as pictures."""
+"""Reward fronts of steered policies: metrics, paired comparisons and figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -20,13 +20,13 @@ from .pareto import (
     spearman_control,
 )
 
-MARGIN = 0.1  # of the reference below the worst point of all methods, in the scale's own unit
+MARGIN = 0.1  # distance of the reference below the worst point of all methods, in scaled units
 COLOURS = ("#1f5fa8", "#c8553d", "#3a8f5c", "#8a5fb0", "#c79a2b", "#4aa3a8", "#7a4b2a", "#5b5b5b")
 CONTROL = "#9a9a9a"
 
 
 class Measured(NamedTuple):
-    """A method's rewards [S, A, P, K] at its preferences [A, K], and means over all of its answers by name."""
+    """A method's rewards [S, A, P, K] at its preferences [A, K], and means over all of its completions by name."""
 
     preferences: np.ndarray
     rewards: np.ndarray
@@ -34,28 +34,28 @@ class Measured(NamedTuple):
 
     @property
     def front(self) -> np.ndarray:
-        """r̄(α) over seeds and prompts, [A, K]."""
+        """Mean rewards r̄(α) over seeds and prompts, [A, K]."""
         return self.rewards.mean((0, 2))
 
     @property
     def fronts(self) -> np.ndarray:
-        """r̄(α) of every seed, [S, A, K]."""
+        """Mean rewards r̄(α) of every seed, [S, A, K]."""
         return self.rewards.mean(2)
 
     def as_json(self) -> dict[str, Any]:
-        """Mean rewards at every preference and the means, for a manifest."""
+        """Return the mean rewards at every preference and the means by name, for a manifest."""
         return {"preferences": self.preferences.tolist(), "rewards": self.front.tolist()} | dict(self.means)
 
     def first(self, seeds: int) -> "Measured":
-        """Its rewards at the first seeds only."""
+        """Return the method with the rewards of its first `seeds` seeds only."""
         return self._replace(rewards=self.rewards[:seeds])
 
     def control(self) -> np.ndarray:
-        """Spearman's correlation on every axis, mean over the seeds; NaN where a seed's front is one point."""
+        """Compute Spearman's correlation on every axis, mean over seeds; NaN where a seed's front is a single point."""
         return np.mean([spearman_control(self.preferences, front) for front in self.fronts], axis=0)
 
     def falls(self) -> float:
-        """Mean number of steps at which an objective falls though its share rises, over seeds; of two objectives."""
+        """Return the mean number of steps where an objective falls though its weight rises; for two objectives."""
         counts = [
             monotonicity_violations(self.preferences[::way, axis], front[::way, axis])
             for front in self.fronts
@@ -64,59 +64,59 @@ class Measured(NamedTuple):
         return sum(counts) / len(self.fronts)
 
     def ends(self) -> np.ndarray:
-        """Each objective's mean reward where it alone counts, [K]."""
+        """Return each objective's mean reward at the preference that gives it the largest weight, [K]."""
         return np.array([self.front[self.preferences[:, axis].argmax(), axis] for axis in range(self.front.shape[1])])
 
 
 def shuffled(method: Measured, seed: int) -> Measured:
-    """The same answers with credit for a random preference."""
+    """Return the same completions with preferences reassigned at random, as a control."""
     return method._replace(rewards=shuffled_control(method.rewards, np.random.default_rng(seed)))
 
 
 class Frame(NamedTuple):
-    """A scale and the reference in it, fixed for all methods that are compared."""
+    """A scaling and the reference point in it, fixed for all methods that are compared."""
 
     scaling: Scaling
     reference: np.ndarray
 
     @classmethod
     def of(cls, name: str, methods: Iterable[Measured]) -> "Frame":
-        """The scale of this name that fits the methods' mean fronts."""
+        """Return the frame whose scaling of this name is fitted to the methods' mean fronts."""
         fronts = [method.front for method in methods]
         scaling = SCALINGS[name](fronts)
         return cls(scaling, shared_reference([scaling.apply(front) for front in fronts], MARGIN))
 
     def hypervolume(self, fronts: np.ndarray) -> np.ndarray:
-        """HV of fronts [..., A, K] above the reference."""
+        """Compute the hypervolume of fronts [..., A, K] above the reference."""
         return hypervolume(self.scaling.apply(fronts), self.reference)
 
     def inner_product(self, preferences: np.ndarray, fronts: np.ndarray) -> np.ndarray:
-        """MIP of fronts [..., A, K]."""
+        """Compute the mean inner product of fronts [..., A, K]."""
         return mean_inner_product(preferences, self.scaling.apply(fronts))
 
 
 class Versus(NamedTuple):
-    """One method against another on the same prompts and seeds."""
+    """Comparison of two methods on the same prompts and seeds."""
 
     hypervolume: Comparison
     inner_product: Comparison
 
 
 def versus(first: Measured, second: Measured, frame: Frame, seed: int) -> Versus:
-    """HV and MIP of two methods with paired intervals, at the seeds that both have."""
+    """Compare hypervolume and mean inner product of two methods with paired intervals, at the seeds of both."""
     seeds = min(len(first.rewards), len(second.rewards))
     statistics = frame.hypervolume, partial(frame.inner_product, first.preferences)
     both = first.rewards[:seeds], second.rewards[:seeds]
     return Versus(*(paired_bootstrap(*both, statistic, random=np.random.default_rng(seed)) for statistic in statistics))
 
 
-# ---- pictures ----
+# ---- figures ----
 
 
 def front_figure(
     fronts: Mapping[str, np.ndarray], points: Mapping[str, np.ndarray], objectives: Sequence[str], units: str
 ) -> Figure:
-    """Mean rewards [A, 2] of every method, joined in the order of the preferences; controls [A, 2] as grey marks."""
+    """Plot mean rewards [A, 2] of every method, joined in the order of preferences; controls [A, 2] as grey marks."""
     drawing = Figure(figsize=(6.4, 4.8), layout="constrained")
     panel = drawing.subplots()
     for (name, front), colour in zip(fronts.items(), COLOURS, strict=False):
@@ -133,7 +133,7 @@ def front_figure(
 def control_figure(
     preferences: np.ndarray, rewards: Mapping[str, np.ndarray], objectives: Sequence[str], units: str
 ) -> Figure:
-    """Every objective's mean reward against its own share α_i, a panel each; the band is the range over the seeds.
+    """Plot every objective's mean reward against its weight α_i, one panel each; the band is the range over the seeds.
 
     Rewards are [S, A, K], preferences [A, K].
     """
@@ -154,7 +154,7 @@ def control_figure(
 
 
 def divergence_figure(share: np.ndarray, divergences: Mapping[str, np.ndarray], seen: np.ndarray) -> Figure:
-    """KL(π* || π̃) [A] against the first objective's share, on a log scale; ticks below mark where it was trained."""
+    """Plot KL(π* || π̃) [A] against the first objective's weight, log scale; ticks mark preferences seen in training."""
     drawing = Figure(figsize=(6.4, 4.2), layout="constrained")
     panel = drawing.subplots()
     for (name, values), colour in zip(divergences.items(), COLOURS, strict=False):
@@ -170,7 +170,7 @@ def divergence_figure(share: np.ndarray, divergences: Mapping[str, np.ndarray], 
 
 
 def weight_figure(weights: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
-    """Figures against the guide's weight w on a log scale: a panel for every unit, a line for every measure."""
+    """Plot metrics against the guidance weight w on a log scale: one panel per unit, one line per metric."""
     drawing = Figure(figsize=(3.2 * len(panels), 3.0), layout="constrained")
     axes_list = drawing.subplots(1, len(panels), squeeze=False)[0]
     for position, (unit, lines) in zip(axes_list, panels.items(), strict=True):

@@ -1,9 +1,9 @@
-"""Over-optimisation: what the true reward does while a policy earns more of the proxy that it is trained on.
+"""Over-optimisation: the true reward of a policy as a function of the proxy reward that it is trained on.
 
-Runs are given as records, one for every step that was measured: `arm`, `seed`, `step`, `kl` from the start policy (nats
-an answer), and the mean `gold` and `proxy` reward. The record of step 0, the start policy itself, also has `gold_std`
-and `proxy_std` over its answers. Everything here is a gain over step 0 in these standard deviations, so that proxies of
-any scale can be compared with gold and with each other.
+Runs are given as records, one for every measured step: `arm`, `seed`, `step`, `kl` from the start policy (nats per
+completion), and the mean `gold` and `proxy` reward. The record of step 0, the start policy itself, also has `gold_std`
+and `proxy_std` over its completions. All gains are relative to step 0 in units of these standard deviations, so that
+proxies of any scale can be compared with gold and with each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ UNITS = "standard deviations of the start policy's answers"
 
 
 class Curve(NamedTuple):
-    """One run: its KL and its gains at every step [T], in order."""
+    """One run: KL and gains at every step [T], in order."""
 
     step: np.ndarray
     kl: np.ndarray
@@ -40,7 +40,7 @@ class Curve(NamedTuple):
 
 
 def curves(records: Iterable[Record]) -> dict[str, dict[int, Curve]]:
-    """Every arm's runs by seed."""
+    """Return every arm's runs by seed."""
     runs: dict[str, dict[int, dict[int, Record]]] = {}
     for record in records:
         _check_has(record, NAMED + MEASURED)
@@ -70,10 +70,10 @@ def _check_has(record: Record, names: Sequence[str]) -> None:
 
 
 def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[dict[str, Any]]:
-    """The arm that trains nothing: of n answers the one with the best proxy reward, n = 1, 2, 4 ... as its steps.
+    """Return records of an arm without training: the best of n completions by the proxy, n = 1, 2, 4 ... as steps.
 
-    `proxy` and `gold` [P, M] are rewards of the start policy's M answers to each of P prompts. The KL is the bound of
-    `best_of_n_kl`.
+    `proxy` and `gold` [P, M] are rewards of the start policy's M completions of each of P prompts. The KL is the bound
+    of `best_of_n_kl`.
     """
     ns = [2**power for power in range(proxy.shape[1].bit_length())]
     of_proxy, of_gold = torch.from_numpy(proxy), torch.from_numpy(gold)
@@ -87,20 +87,20 @@ def best_of_n_records(seed: int, proxy: np.ndarray, gold: np.ndarray) -> list[di
     ]
 
 
-# ---- what is claimed ----
+# ---- estimates ----
 
 
 class Matched(NamedTuple):
-    """An arm's gains at G distances from the start policy, over the seeds that came so far."""
+    """An arm's gains at G distances from the start policy, over the seeds that reached them."""
 
     gold: list[Estimate]
     proxy: list[Estimate]
     seeds: np.ndarray
-    """How many came so far, [G]."""
+    """Number of seeds that reached each distance, [G]."""
 
 
 def at_matched_kl(records: Iterable[Record], grid: np.ndarray) -> dict[str, Matched]:
-    """Every arm's gains where its runs first come to each KL of the grid [G]: arms travel at speeds of their own."""
+    """Return every arm's gains where its runs first reach each KL of the grid [G], since arms differ in speed."""
     matched = {}
     for arm, runs in curves(records).items():
         gold, proxy = (np.stack([at_kl(run.kl, getattr(run, name), grid) for run in runs.values()]) for name in REWARDS)
@@ -110,21 +110,21 @@ def at_matched_kl(records: Iterable[Record], grid: np.ndarray) -> dict[str, Matc
 
 
 def at_kl(kl: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Values of a run [T] at the KLs of a grid [G]: linear between the steps whose KL is larger than any before.
+    """Interpolate values of a run [T] at the KLs of a grid [G]: linear between the steps that exceed all earlier KLs.
 
-    NaN beyond the largest KL. What happens later at a KL that was passed before does not show here.
+    NaN beyond the largest KL. Later values at a KL that was passed before are ignored.
     """
     furthest = np.concatenate([[True], kl[1:] > np.maximum.accumulate(kl)[:-1]])
     return np.interp(grid, kl[furthest], values[furthest], right=np.nan)
 
 
 def gain(records: Iterable[Record]) -> dict[str, Estimate]:
-    """Every arm's gold at its runs' last steps."""
+    """Return every arm's gold gain at the last steps of its runs."""
     return {arm: t_interval(np.array([run.gold[-1] for run in runs.values()])) for arm, runs in curves(records).items()}
 
 
 class Hump(NamedTuple):
-    """How an arm goes on behind its peak of gold."""
+    """Changes of an arm's rewards after the peak of gold."""
 
     fall: Estimate
     """Gold at the peak minus gold at the end."""
@@ -133,15 +133,15 @@ class Hump(NamedTuple):
 
     @property
     def over_optimised(self) -> bool:
-        """Gold surely falls while the proxy surely rises."""
+        """Whether gold falls significantly while the proxy rises significantly."""
         return self.fall.low > 0 and self.rise.low > 0
 
 
 def hump(records: Iterable[Record]) -> dict[str, Hump]:
-    """Every arm's fall behind its peak, at the steps that all of its seeds have.
+    """Return every arm's fall after its peak, at the steps that all of its seeds have.
 
     A seed's peak is where the mean of the *other* seeds is highest: the highest of many noisy values would lie above
-    the last one even if nothing happened. A single seed takes its own, and gets no interval.
+    the last one even without over-optimisation. A single seed uses its own peak and has no interval.
     """
     humps_by_arm = {}
     for arm, runs in curves(records).items():
@@ -160,7 +160,7 @@ def hump(records: Iterable[Record]) -> dict[str, Hump]:
 
 
 def matched_table(records: Sequence[Record], grid: np.ndarray) -> str:
-    """Gold and proxy of every arm at the KLs of the grid; in brackets the interval, and the seeds if some are left."""
+    """Return a table of gold and proxy at the KLs of the grid; intervals, and seed counts where some are missing."""
     lines = []
     total = {arm: len(runs) for arm, runs in curves(records).items()}
     for arm, matched in at_matched_kl(records, grid).items():
@@ -174,7 +174,7 @@ def matched_table(records: Sequence[Record], grid: np.ndarray) -> str:
 
 
 def hump_table(records: Sequence[Record]) -> str:
-    """Where every arm ends, and what became of gold behind its peak."""
+    """Return a table of every arm's final KL and gains, and of the change of gold after its peak."""
     humps, gains = hump(records), gain(records)
     lines = []
     for arm, runs in curves(records).items():
@@ -195,9 +195,9 @@ def _cell(estimate: Estimate) -> str:
 
 
 def figure(records: Sequence[Record], points: int = 80) -> Figure:
-    """Gold and proxy against √KL, a panel each, where all seeds of an arm came; bands are intervals, best-of-n dashed.
+    """Plot gold and proxy against √KL as far as all seeds of an arm reach; bands are intervals, best-of-n dashed.
 
-    The distance √KL is that of Gao et al. 2023, arXiv:2210.10760; ticks say KL.
+    The distance √KL is that of Gao et al. 2023, arXiv:2210.10760; tick labels are KL.
     """
     drawing = Figure(figsize=(8.4, 3.8), layout="constrained")
     panels = dict(zip(REWARDS, drawing.subplots(1, 2), strict=True))

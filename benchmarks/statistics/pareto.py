@@ -1,6 +1,6 @@
-"""How good a front of mean rewards is, how well preferences control it, and how sure we are. Arrays in, numbers out.
+"""Quality of a front of mean rewards, control by preferences, and bootstrap intervals; pure NumPy.
 
-A method answers P prompts at each of A preferences α on the simplex [A, K]; its front is the mean reward vectors r̄(α)
+A method completes P prompts at each of A preferences α on the simplex [A, K]; its front is the mean reward vectors r̄(α)
 [A, K], where more is better on every axis. Rewards are in the units of the judge that gave them: hypervolume and mean
 inner product depend on those units, so methods are compared under one `Scaling` and one reference, fitted on all of
 them together and held fixed over bootstrap samples.
@@ -24,9 +24,9 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 def non_dominated(points: np.ndarray) -> np.ndarray:
-    """Which of the points [A, K] no other one dominates, as booleans [A].
+    """Return which of the points [A, K] are not dominated by another point, as booleans [A].
 
-    x dominates y where x >= y on every axis and x > y on one; of equal points none dominates the other.
+    x dominates y where x >= y on every axis and x > y on one; equal points do not dominate each other.
 
     >>> non_dominated(np.array([[0, 2], [1, 1], [0, 1]])).tolist()
     [True, True, False]
@@ -38,7 +38,7 @@ def non_dominated(points: np.ndarray) -> np.ndarray:
 
 
 def hypervolume(points: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """The volume that fronts [..., A, K] dominate above a reference [K], exactly for K = 2 and 3; one number per front.
+    """Compute the volume that fronts [..., A, K] dominate above a reference [K], exactly for K = 2, 3; one per front.
 
     HV = λ(∪_a [reference, r̄(α_a)]),  λ the Lebesgue measure        Zitzler & Thiele 1998, PPSN V
 
@@ -54,19 +54,19 @@ def hypervolume(points: np.ndarray, reference: np.ndarray) -> np.ndarray:
         raise UsageError(f"a hypervolume in {axes} objectives; it is exact for 2 and 3, so choose that many of them")
     if np.shape(reference) != (axes,):
         raise UsageError(f"a reference of shape {np.shape(reference)} for points of {axes} objectives; give one each")
-    # a box without extent on one axis has no volume, so what lies below the reference may be moved onto it
+    # A box without extent on one axis has no volume, so points below the reference may be clipped to it.
     gains = np.maximum(points - np.asarray(reference), 0)
     return _area(gains) if axes == 2 else _volume(gains)
 
 
 def _area(gains: np.ndarray) -> np.ndarray:
-    """From the widest box [..., A, 2] to the narrowest: the height is the highest so far."""
+    """Sum areas from the widest box [..., A, 2] to the narrowest: the height is the running maximum."""
     width, height = np.moveaxis(_descending(gains, 0), -1, 0)
     return (_falls(width) * np.maximum.accumulate(height, axis=-1)).sum(-1)
 
 
 def _volume(gains: np.ndarray) -> np.ndarray:
-    """From the highest box [..., A, 3] down: a slice reaches to the next one and holds every box above it."""
+    """Sum slices from the highest box [..., A, 3] down: a slice ends at the next box and holds every box above it."""
     ordered = _descending(gains, 2)
     areas = [_area(ordered[..., : last + 1, :2]) for last in range(ordered.shape[-2])]
     return (_falls(ordered[..., 2]) * np.stack(areas, -1)).sum(-1)
@@ -78,14 +78,14 @@ def _descending(gains: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _falls(descending: np.ndarray) -> np.ndarray:
-    """Each value minus the next one; the last minus 0."""
+    """Return each value minus the next one; the last minus 0."""
     return -np.diff(descending, axis=-1, append=0)
 
 
 def mean_inner_product(preferences: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-    """What a user gets on average in the currency of the own preference; one number per front [..., A, K].
+    """Compute the mean inner product of preferences and rewards; one number per front [..., A, K].
 
-    MIP = (1/A) Σ_a <α_a, r̄(α_a)>         in reward units; the widest axis counts most, so scale the axes first
+    MIP = (1/A) Σ_a <α_a, r̄(α_a)>         in reward units; the widest axis dominates, so scale the axes first
     """
     _check_pairing(preferences, rewards)
     return (preferences * rewards).sum(-1).mean(-1)
@@ -109,7 +109,7 @@ def _check_pairing(preferences: np.ndarray, rewards: np.ndarray) -> None:
         )
 
 
-# ---- one scale for all methods ----
+# ---- scalings ----
 
 
 class Scaling(NamedTuple):
@@ -119,26 +119,26 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     def apply(self, rewards: np.ndarray) -> np.ndarray:
-        """Rewards [..., K] in the new units."""
+        """Return rewards [..., K] in the new units."""
         return (rewards - self.center) / self.scale
 
 
 def raw(fronts: Sequence[np.ndarray]) -> Scaling:
-    """The judges' own units."""
+    """Return the identity: the judges' units."""
     return Scaling(np.zeros(_union(fronts).shape[1]), np.ones(_union(fronts).shape[1]))
 
 
 def min_max(fronts: Sequence[np.ndarray]) -> Scaling:
-    """The points of all methods' fronts [A, K] together fill [0, 1] on each axis."""
+    """Return the scaling under which the points of all fronts [A, K] together fill [0, 1] on each axis."""
     points = _union(fronts)
     _check_moves(points)
     return Scaling(points.min(0), np.ptp(points, axis=0))
 
 
 def z_score(fronts: Sequence[np.ndarray]) -> Scaling:
-    """The points of all methods' fronts [A, K] together have mean 0 and standard deviation 1 (1/N) on each axis.
+    """Return the scaling under which the points of all fronts [A, K] have mean 0 and standard deviation 1 (1/N).
 
-    The papers leave open whether they standardise points of fronts or single answers; we take the points.
+    The papers do not say whether they standardise points of fronts or single completions; we use the points.
     """
     points = _union(fronts)
     _check_moves(points)
@@ -146,14 +146,14 @@ def z_score(fronts: Sequence[np.ndarray]) -> Scaling:
 
 
 SCALINGS: dict[str, Callable[[Sequence[np.ndarray]], Scaling]] = {"raw": raw, "min-max": min_max, "z-score": z_score}
-"""Every scaling that a comparison reports side by side."""
+"""Scalings by name; a comparison reports all of them."""
 
 
 def shared_reference(fronts: Sequence[np.ndarray], margin: float | np.ndarray) -> np.ndarray:
-    """One reference [K] for the hypervolumes of all methods: min over their fronts [A, K] minus the margin.
+    """Return one reference [K] for the hypervolumes of all methods: min over their fronts [A, K] minus the margin.
 
     The margin, at least 0 and a number or [K], is in the units of the fronts as given, that is after scaling. With 0
-    the worst point on any axis counts for nothing. The papers publish no reference: state the margin with the result.
+    the worst point on any axis adds nothing. The papers publish no reference: state the margin with the result.
     """
     if np.any(np.asarray(margin) < 0):
         raise UsageError(f"a margin of {margin} puts the reference above some points; give 0 or more")
@@ -179,9 +179,9 @@ def _check_moves(points: np.ndarray) -> None:
 
 
 def spearman_control(preferences: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-    """Spearman's rank correlation of α_i and r̄_i(α) on each axis, [K] in [-1, 1]; NaN on an axis where one is constant.
+    """Compute Spearman's rank correlation of α_i and r̄_i(α) on each axis, [K] in [-1, 1]; NaN where one is constant.
 
-    1 says that more weight on an objective always gave more of it, whatever the other weights did.
+    1 means that more weight on an objective always gave more of it, whatever the other weights were.
     """
     _check_pairing(preferences, rewards)
     columns = zip(preferences.T, rewards.T, strict=True)
@@ -194,7 +194,7 @@ def _spearman(weight: np.ndarray, reward: np.ndarray) -> float:
 
 
 def monotonicity_violations(preferences: np.ndarray, rewards: np.ndarray, tolerance: float | np.ndarray = 0.0) -> int:
-    """How often an objective's mean reward [A] falls by more than the tolerance though its weight α_i [A] rises.
+    """Count the steps where an objective's mean reward [A] falls beyond the tolerance as its weight α_i [A] rises.
 
     Counts a with r̄_{a+1} < r̄_a - tolerance_a. The tolerance, in reward units, is a number or one per step [A - 1], such
     as the half-width of the step's interval. A pair of neighbours counts once, however far the reward falls.
@@ -211,12 +211,12 @@ def monotonicity_violations(preferences: np.ndarray, rewards: np.ndarray, tolera
 
 
 def shuffled_control(rewards: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The same answers, with credit for a random preference: what is left of a metric without any control.
+    """Assign completions to random preferences: metrics of the result are those of a method without control.
 
-    For each prompt (and each leading axis, such as seeds) the answers [..., A, P, K] are dealt to the preferences by a
-    permutation of its own; the K rewards of an answer stay together. Every r̄(α) then estimates the one blend
-    (1/A) Σ_a r̄(α_a), so that MIP falls to <ᾱ, blend> and HV to the blend's box, both up to noise of order 1/√P, which
-    spreads the points and so raises HV a little. One permutation for all prompts would leave HV as it was.
+    For each prompt (and each leading axis, such as seeds) an independent permutation assigns the completions
+    [..., A, P, K] to the preferences; the K rewards of a completion stay together. Every r̄(α) then estimates the same
+    mean (1/A) Σ_a r̄(α_a), so that MIP falls to <ᾱ, mean> and HV to the mean's box, both up to noise of order 1/√P,
+    which spreads the points and so raises HV a little. One permutation for all prompts would leave HV unchanged.
     """
     if rewards.ndim < 3:
         raise UsageError(f"rewards of shape {rewards.shape}; shuffling needs those of every prompt, [..., A, P, K]")
@@ -224,18 +224,18 @@ def shuffled_control(rewards: np.ndarray, random: np.random.Generator) -> np.nda
     return np.take_along_axis(rewards, random.permuted(order, axis=-2)[..., None], axis=-3)
 
 
-# ---- how sure ----
+# ---- bootstrap ----
 
 
 class Comparison(NamedTuple):
-    """A statistic of two methods on the same prompts, and how they differ."""
+    """A statistic of two methods on the same prompts, and their difference."""
 
     first: Estimate
     second: Estimate
     difference: Estimate
     """first - second"""
     relative: Estimate
-    """(first - second) / |second|; NaN where second is 0, and unsteady near it: a ratio for HV rather than for MIP."""
+    """(first - second) / |second|; NaN where second is 0, unstable near it: use it for HV rather than for MIP."""
 
 
 def paired_bootstrap(
@@ -252,10 +252,10 @@ def paired_bootstrap(
     r̄*(α) = Σ_s Σ_p m_s n_p r_s(α, p) / (S P),   m ~ Multinomial(S, 1/S), n ~ Multinomial(P, 1/P)
 
     Seeds and prompts are drawn with replacement, independently of each other (Owen 2007, doi:10.1214/07-AOAS122) and
-    alike for both methods; intervals are percentiles. All preferences of a prompt stay together. With one seed the
-    interval says nothing about training again, and with few it is too narrow: where seeds matter as much as in our test
-    world, 95 % are 85 % with 3 of them, 90 % with 5 and 94 % with 12. References and scales belong inside `statistic`,
-    fixed: they must not move with the sample.
+    identically for both methods; intervals are percentiles. All preferences of a prompt stay together. With one seed
+    the interval does not include the variance of training, and with few it is too narrow: where seeds matter as much
+    as in our test world, a nominal 95 % is 85 % with 3 seeds, 90 % with 5 and 94 % with 12. References and scalings
+    belong inside `statistic` as constants: they must not vary with the sample.
     """
     _check_rewards(first, second)
     seeds, _, prompts, _ = first.shape
@@ -268,7 +268,7 @@ def paired_bootstrap(
 
 
 def _resampled_fronts(rewards: np.ndarray, by_seed: np.ndarray, by_prompt: np.ndarray) -> np.ndarray:
-    """Fronts [B, A, K] of B samples that draw seeds and prompts with the multiplicities [B, S] and [B, P]."""
+    """Compute fronts [B, A, K] of B samples that draw seeds and prompts with the multiplicities [B, S] and [B, P]."""
     seeds, preferences, prompts, axes = rewards.shape
     total = np.zeros((len(by_seed), preferences * axes))
     for counts, reward in zip(by_seed.T, rewards, strict=True):
@@ -292,22 +292,22 @@ def _check_rewards(first: np.ndarray, second: np.ndarray) -> None:
         )
 
 
-# ---- the texts beside the rewards ----
+# ---- measures of texts ----
 
 
 class TextMeasures(NamedTuple):
-    """What a steered policy's texts are like; where these break, its rewards stop meaning much."""
+    """Length, repetition and variety of a steered policy's texts; rewards of degenerate texts are not meaningful."""
 
     length: float
-    """Mean tokens per answer."""
+    """Mean tokens per completion."""
     repetition: float
-    """Mean `repetition` of the answers that are long enough; NaN if none is."""
+    """Mean `repetition` of the completions that are long enough; NaN if none is."""
     distinct: float
-    """`distinct` of single tokens: different ones over all of all answers."""
+    """`distinct` of single tokens: unique tokens / all tokens, over all completions."""
 
 
 def text_measures(answers: Sequence[Sequence[Hashable]]) -> TextMeasures:
-    """Length, repetition and variety of answers, each a sequence of words or token ids.
+    """Compute length, repetition and variety of completions, each a sequence of words or token ids.
 
     >>> text_measures([["a", "b"], ["a", "c", "a", "c", "a"]])
     TextMeasures(length=3.5, repetition=0.33..., distinct=0.42...)

@@ -1,4 +1,4 @@
-"""How much of a score is length and Markdown: facts about pairs with one right answer. Arrays in, numbers out."""
+"""Dependence of scores on length and Markdown, over pairs with one right response; pure NumPy."""
 
 import re
 from collections.abc import Sequence
@@ -14,27 +14,27 @@ MARKS = re.compile(r"^#{1,6}[ \t]|^[ \t]*(?:[-*+]|\d+[.)])[ \t]|\*\*[^*\n]+\*\*"
 
 
 class StyleFacts(NamedTuple):
-    """What one scorer does with style, over its judged pairs; accuracies in [0, 1], NaN where there is nothing to say.
+    """One scorer's dependence on style over its judged pairs; accuracies in [0, 1], NaN where there are no such pairs.
 
-    A slope tells that scores go with style, not why: where right answers are longer, a scorer that is right has a slope
-    too. `balanced` tells the two apart, as length alone gets 0.5 there.
+    A slope shows that scores correlate with style, not why: where right responses are longer, a scorer that is right
+    has a slope too. `balanced` separates the two, since length alone scores 0.5 there.
     """
 
     matched: float
-    """Accuracy over pairs of like length."""
+    """Accuracy over pairs of similar length."""
     matched_pairs: int
     balanced: float
-    """Mean of the accuracies where the right answer is longer and where it is shorter."""
+    """Mean of the accuracy where the right response is longer and the accuracy where it is shorter."""
     length_slope: float
     """Standard deviations of score difference per doubling of length."""
     markdown_slope: float
     """Standard deviations of score difference per doubling of 1 + Markdown marks."""
     pairs: int
-    """Cases with two answers, one of them right, that the scorer judged."""
+    """Cases with two responses, one of them right, that the scorer judged."""
 
 
 class Matched(NamedTuple):
-    """An accuracy in [0, 1] and how many pairs it is over."""
+    """An accuracy in [0, 1] and its number of pairs."""
 
     accuracy: float
     pairs: int
@@ -48,7 +48,7 @@ class Slopes(NamedTuple):
 
 
 def markdown_marks(text: str) -> int:
-    """Headers, list items, bold words and blocks of code; what stands inside a block of code is not counted.
+    """Count headers, list items, bold words and blocks of code; the contents of a block of code are not counted.
 
     >>> markdown_marks("# Title\\n- **one**\\n- two\\n```python\\n# no header\\n```")
     5
@@ -58,26 +58,26 @@ def markdown_marks(text: str) -> int:
 
 
 def matched_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray, tolerance: float = TOLERANCE) -> Matched:
-    """Accuracy over the pairs with |l_right - l_wrong| <= tolerance · max(l_right, l_wrong).
+    """Return the accuracy over the pairs with |l_right - l_wrong| <= tolerance · max(l_right, l_wrong).
 
-    `won` [M] says whether the right answer scored higher; `right` and `wrong` [M] are the answers' lengths.
+    `won` [M] is whether the right response scored higher; `right` and `wrong` [M] are the responses' lengths.
     """
     alike = np.abs(right - wrong) <= tolerance * np.maximum(right, wrong)
     return Matched(_mean(won[alike]), int(alike.sum()))
 
 
 def balanced_accuracy(won: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> float:
-    """½ P(won | right is longer) + ½ P(won | right is shorter): ½ for length alone; equal lengths are left out."""
+    """Compute ½ P(won | right longer) + ½ P(won | right shorter): ½ for length alone; equal lengths are left out."""
     return (_mean(won[right > wrong]) + _mean(won[right < wrong])) / 2
 
 
 def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -> Slopes:
-    """Least squares through the origin on the differences [M] within pairs.
+    """Fit style slopes by least squares through the origin on the differences [M] within pairs.
 
     s_i / σ = a Δlog2(length)_i + b Δlog2(1 + marks)_i + ε_i,    σ² = mean_i s_i²
 
-    Which answer of a pair comes first changes the sign of its whole row, so there is no intercept and σ is taken about
-    0. A style that never differs has no slope; where both go in step, neither has one, nor where no scores differ.
+    Exchanging the responses of a pair changes the sign of its whole row, so there is no intercept and σ is taken about
+    0. Slopes are NaN for a style that never differs, for both styles if they are collinear, and if no scores differ.
     """
     spread = np.sqrt(np.mean(scores**2)) if len(scores) else 0.0
     columns = [column for column in (length, markdown) if column.any()]
@@ -89,9 +89,9 @@ def style_slopes(scores: np.ndarray, length: np.ndarray, markdown: np.ndarray) -
 
 
 def style_facts(cases: Sequence[Case], judgments: Sequence[Judgment]) -> StyleFacts:
-    """The facts over cases with two answers of which one is right; abstentions are left out, a tie is wrong.
+    """Compute the style facts over cases with two responses, one right; abstentions are left out, a tie is wrong.
 
-    Length is in characters. Each difference is right answer minus wrong answer.
+    Length is in characters. Each difference is right response minus wrong response.
     """
     pairs = [
         (case, judged)
@@ -122,7 +122,7 @@ def style_facts(cases: Sequence[Case], judgments: Sequence[Judgment]) -> StyleFa
 
 
 def _doublings(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """log2(right / wrong); an empty answer counts as one character."""
+    """Return log2(right / wrong); an empty response counts as one character."""
     return np.log2(np.maximum(right, 1)) - np.log2(np.maximum(wrong, 1))
 
 

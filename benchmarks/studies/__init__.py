@@ -1,1 +1,1 @@
-"""One file per study; each returns its tables and its figure."""
+"""Studies of published claims; each returns its report, figures and facts."""

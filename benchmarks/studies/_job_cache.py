@@ -46,6 +46,7 @@ class Job(ABC):
         file = self.file(cache)
         if not file.exists():
             cache.mkdir(parents=True, exist_ok=True)
+            # written under a name of this process and then renamed: a killed run leaves no truncated result
             unfinished = file.with_suffix(f".{os.getpid()}.npz")
             np.savez(unfinished, **self.work(cache))
             unfinished.replace(file)

@@ -35,7 +35,7 @@ CRITIC = CriticArguments(learning_rate=1e-3, hidden=64, passes=8)
 PROXIES = {"good": GOOD, "weak": WEAK}
 HELD_OUT, OWN_SAMPLES = "accuracy on held-out pairs", "accuracy on own samples"
 JUDGED = 1000
-EVALUATIONS = 16  # of a critic, each on an answer's group to every unseen prompt
+EVALUATIONS = 16  # of a critic, each on one group of completions of every unseen prompt
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,10 @@ class _Curve(TrainerCallback):
 
     def _rate(self, model: Any, step: int) -> None:
         model.eval()
-        with torch.random.fork_rng():
+        with torch.random.fork_rng():  # measuring more often must not change the training's random numbers
             completions = answered(model, self.prompts, seed=10_000 * (self.loop.base.seed + 1) + step)
         trained = np.array([completion.base.sum() for completion in completions])
+        # log π - log π_start of the policy's samples: their mean is an unbiased estimate of the KL
         ratio = trained - logprobs(self.start, self.prompts, completions)
         rows = zip(self.prompts, completions, strict=True)
         answers = [Example(prompt, completion.text) for prompt, completion in rows]

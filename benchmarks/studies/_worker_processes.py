@@ -22,11 +22,11 @@ def in_processes(work: Callable[[T], R], items: Sequence[T], workers: int) -> It
     if workers < 2 or len(items) < 2:
         yield from map(work, items)
         return
-    others = {*active_children()}
+    others = {*active_children()}  # processes of the caller, which must not be killed
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
             yield from pool.map(work, items)
-        except BaseException:
+        except BaseException:  # leaving the pool's block would wait for the running items to finish
             _kill(process for process in active_children() if process not in others)
             raise
 

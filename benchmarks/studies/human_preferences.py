@@ -163,7 +163,7 @@ def _jobs(
 
 
 def as_scorer(name: str, cases: Sequence[Case], rewards: np.ndarray) -> StoredScores:
-    """Return a scorer of stored rewards, given in the order of the cases' answers."""
+    """Return a scorer of stored rewards, given in the order of the cases' responses."""
     ends = np.cumsum([len(case.answers) for case in cases])[:-1]
     pieces = np.split(rewards.reshape(-1), ends)
     return StoredScores(name, {case.id: tuple(piece.tolist()) for case, piece in zip(cases, pieces, strict=True)})

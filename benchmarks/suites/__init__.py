@@ -1,1 +1,1 @@
-"""One file per benchmark: which section a subset belongs to, and how its authors add up."""
+"""Benchmark suites, one file each: data format, sections of subsets, and the authors' aggregation."""

@@ -1,4 +1,4 @@
-"""What suites share: reading cases with an account of every row, usual credits and usual ways of adding up."""
+"""Common parts of suites: loading cases with a report of every row, default credit and default aggregation."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ Parse = Callable[[Mapping[str, Any]], Case]
 
 
 def strictly_best(case: Case, scores: Sequence[float]) -> float:
-    """1 if every right answer scores above every wrong one, else 0: a tie is wrong.
+    """Return 1 if every right response scores above every wrong one, else 0: a tie is wrong.
 
-    Where all answers are right the label is a tie, and only equal scores agree with it.
+    Where all responses are right the label is a tie, and only equal scores agree with it.
     """
     wrong = [score for index, score in enumerate(scores) if index not in case.best]
     if not wrong:
@@ -28,9 +28,9 @@ def strictly_best(case: Case, scores: Sequence[float]) -> float:
 
 
 class StrictSuite:
-    """What most suites are: rows that each become a case, whose right answer has to score highest.
+    """A suite in which each row becomes a case, and the right response must score highest.
 
-    A suite sets its name and its `parse`, and says otherwise where its authors do otherwise.
+    A suite sets its name and `parse`, and overrides what its authors do differently.
     """
 
     name = ""
@@ -43,11 +43,11 @@ class StrictSuite:
         self.on_bad_row: OnBadRow = on_bad_row
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases of all rows, and what was dropped."""
+        """Return the cases of all rows, and notes on dropped rows."""
         return read_cases(sources, self.parse, self.on_bad_row)
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Whether the right answer scores highest."""
+        """Return 1 if the right response scores highest, else 0."""
         return (strictly_best(case, scores),)
 
     def chosen(self, case: Case) -> Sequence[int]:
@@ -55,29 +55,29 @@ class StrictSuite:
         return case.best
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """The mean over all cases, then over each subset."""
+        """Compute the mean over all cases, and over each subset."""
         return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
 
 
 def read_cases(sources: Sequence[str], parse: Parse, on_bad_row: OnBadRow = "refuse") -> tuple[list[Case], list[str]]:
-    """Cases of all rows, with a note on what was dropped; ids that two rows share are an error."""
+    """Return the cases of all rows, and notes on dropped rows; raise DataError if two rows share an id."""
     cases, rows = collect(sources, parse, on_bad_row)
     refuse_repeated(cases, sources)
     return cases, dropped_note(rows)
 
 
 def dropped_note(rows: RowReport) -> list[str]:
-    """What was dropped and why, if anything was."""
+    """Return a note on how many rows were dropped and why, or an empty list."""
     return [f"{len(rows.dropped)} of {rows.read} rows dropped: {rows.reasons}."] if rows.dropped else []
 
 
 def ignored_note(rows: RowReport) -> list[str]:
-    """Which columns were ignored, if any were."""
+    """Return a note on ignored columns, or an empty list."""
     return [f"Ignored columns: {rows.ignored_columns}."] if rows.ignored else []
 
 
 def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
-    """Two cases with one id could not be told apart in stored scores."""
+    """Raise DataError if two cases share an id, since stored scores could not distinguish them."""
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:
@@ -86,7 +86,7 @@ def refuse_repeated(cases: Iterable[Case], sources: Sequence[str]) -> None:
 
 
 def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]:
-    """A note where the data are not the whole benchmark."""
+    """Return a note on subsets that lack items of the official benchmark, or an empty list."""
     short = [
         f"{name} {counts.get(name, 0)} of {size}" for name, size in official.items() if counts.get(name, 0) != size
     ]
@@ -94,7 +94,7 @@ def missing(counts: Mapping[str, int], official: Mapping[str, int]) -> list[str]
 
 
 def in_random_order(id: str, right: str, wrong: str) -> tuple[tuple[str, str], tuple[int]]:
-    """Both answers and the place of the right one, which the id's hash decides: data that always put it first."""
+    """Return both responses and the index of the right one, ordered by the id's hash; for data that put it first."""
     swapped = hashlib.sha256(id.encode()).digest()[0] % 2
     return ((wrong, right), (1,)) if swapped else ((right, wrong), (0,))
 
@@ -112,6 +112,6 @@ def case(id: str, prompt: Messages, answers: Sequence[str], best: Sequence[int],
 
 
 def sections_by_prefix(cells: Cells, sections: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Section -> mean over the items of all subsets whose name begins with the prefix, for sections with items."""
+    """Return section -> mean over the items of all subsets whose name starts with the prefix; no empty sections."""
     members = {name: [s for s in cells.subsets if s.startswith(prefix)] for name, prefix in sections.items()}
     return {name: cells.mean(subsets) for name, subsets in members.items() if subsets}

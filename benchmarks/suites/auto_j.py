@@ -11,11 +11,11 @@ from ...rm.types import content_hash
 from ._suite import Parse, read_cases
 from .pandalm import PandaLM, labelled
 
-LABELS = {0: 1, 1: 2, 2: 0}  # theirs: first, second, tie; ours: 1, 2, 0
+LABELS = {0: 1, 1: 2, 2: 0}  # Auto-J's labels (first, second, tie) -> PandaLM's (1, 2, 0)
 
 
 class Agreement(NamedTuple):
-    """Shares in [0, 1] over items that a judge was asked about in both orders."""
+    """Shares in [0, 1] over items that a judge saw in both orders."""
 
     agreement: float
     """Right in both orders."""
@@ -24,7 +24,7 @@ class Agreement(NamedTuple):
 
 
 def both_orders(labels: Sequence[int], first: Sequence[int], exchanged: Sequence[int]) -> Agreement:
-    """Auto-J's figures from verdicts 0, 1, 2 (tie); in the second run the answers were exchanged."""
+    """Compute Auto-J's figures from verdicts 0, 1, 2 (tie); in the second run the responses were exchanged."""
     turned = [{0: 1, 1: 0}.get(verdict, verdict) for verdict in exchanged]
     rows = list(zip(labels, first, turned, strict=True))
     return Agreement(
@@ -38,12 +38,12 @@ class AutoJ(PandaLM):
     name = "auto_j"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases; the test set holds one pair three times, so repeated ones are numbered."""
+        """Return the cases; the test set contains one pair three times, so repetitions are numbered."""
         return read_cases(sources, _parser(), self.on_bad_row)
 
 
 def _parser() -> Parse:
-    """Rows have no id; their content is one, with a number where it comes again."""
+    """Return a parser that derives ids from the content, with a number for repetitions, since rows have no id."""
     seen: Counter[str] = Counter()
     return lambda values: _case(values, seen)
 
@@ -59,5 +59,5 @@ def _case(values: Mapping[str, Any], seen: Counter[str]) -> Case:
 
 
 def auto_j(on_bad_row: OnBadRow = "refuse") -> AutoJ:
-    """Auto-J's pairwise test set."""
+    """Return the suite of Auto-J's pairwise test set."""
     return AutoJ(on_bad_row)

@@ -1,4 +1,4 @@
-"""Best of 16: how often the answer that a model picks beats a reference (Lambert et al. 2024, arXiv:2403.13787)."""
+"""Best of 16: how often the response that a model picks beats a reference (Lambert et al. 2024, arXiv:2403.13787)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,28 +14,28 @@ from ._suite import StrictSuite, case, read_cases
 
 
 def worth(preference: float | None) -> float:
-    """An annotator's preference in [1, 2] for the answer over the reference, as a share of a win; NaN if unknown."""
+    """Convert a preference in [1, 2] for the response over the reference to a share of a win; NaN if unknown."""
     return math.nan if preference is None else preference - 1
 
 
 class BestOf16(StrictSuite):
-    """Win rate of the picked answer: the mean preference, as AlpacaEval adds up; of equal scores the first."""
+    """Win rate of the picked response: the mean preference, aggregated as in AlpacaEval; of equal scores the first."""
 
     name = "best_of_16"
     measures = ("win rate",)
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases: answers that no annotation values are not offered, as a pick of one would have no win rate."""
+        """Return the cases; responses without an annotation are left out, since picking one would have no win rate."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         offered = {len(case.answers) for case in cases}
         return cases, [*notes, f"Between {min(offered)} and {max(offered)} of the answers are annotated and offered."]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """The worth of the answer with the highest score."""
+        """Return the win share of the response with the highest score."""
         return (case.values[int(np.argmax(scores))],)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """The mean over all prompts, and over each data set they are from."""
+        """Compute the mean over all prompts, and over each source data set."""
         return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
 
 
@@ -51,5 +51,5 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def best_of_16(on_bad_row: OnBadRow = "refuse") -> BestOf16:
-    """Best-of-16 selection."""
+    """Return the suite of best-of-16 selection."""
     return BestOf16(on_bad_row)

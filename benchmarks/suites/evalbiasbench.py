@@ -1,4 +1,4 @@
-"""EvalBiasBench: pairs that lure a judge by one of six biases (Park et al. 2024, arXiv:2407.06551)."""
+"""EvalBiasBench: pairs that exploit one of six biases of judges (Park et al. 2024, arXiv:2407.06551)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,12 +23,12 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class EvalBiasBench(StrictSuite):
-    """The mean over all pairs, and over each bias; the data put the right answer first, the id's hash does not."""
+    """Mean over all pairs and over each bias; the right response, first in the data, is placed by the id's hash."""
 
     name = "evalbiasbench"
     parse = staticmethod(_case)
 
 
 def evalbiasbench(on_bad_row: OnBadRow = "refuse") -> EvalBiasBench:
-    """EvalBiasBench."""
+    """Return the suite of EvalBiasBench."""
     return EvalBiasBench(on_bad_row)

@@ -1,4 +1,4 @@
-"""IFBench preferences: which answer keeps to the constraints, on three levels (Peng et al. 2025, arXiv:2502.19328)."""
+"""IFBench preferences: which response satisfies the constraints, three levels (Peng et al. 2025, arXiv:2502.19328)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,12 +16,12 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class IFBench(StrictSuite):
-    """The mean over all pairs, and over each level; the right answer stands where the id's hash puts it."""
+    """Mean over all pairs and over each level; the right response is placed by the id's hash."""
 
     name = "ifbench"
     parse = staticmethod(_case)
 
 
 def ifbench(on_bad_row: OnBadRow = "refuse") -> IFBench:
-    """IFBench's preference pairs."""
+    """Return the suite of IFBench's preference pairs."""
     return IFBench(on_bad_row)

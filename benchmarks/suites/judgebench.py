@@ -21,10 +21,10 @@ LABELS = {"A>B": 0, "B>A": 1}
 
 
 def votes(decisions: Sequence[str | None]) -> tuple[float, float]:
-    """Votes for A and B of a judge asked in both orders; the second decision is about the answers exchanged.
+    """Return the votes for A and B of a judge asked in both orders; the second decision is about exchanged responses.
 
     The benchmark gives +1 for a decision that agrees with the label, -1 for the opposite, 0 for a tie or none, and
-    counts a sum above 0: that is, more votes for the right answer than against it.
+    counts a sum above 0: that is, more votes for the right response than against it.
     """
     vote_counts = [0.0, 0.0]
     for exchanged, decision in enumerate(decisions):
@@ -43,17 +43,17 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class JudgeBench(StrictSuite):
-    """The mean over all pairs, and over each group of sources; a judge's votes in both orders are its scores."""
+    """Mean over all pairs, and over each group of sources; a judge's votes in both orders are its scores."""
 
     name = "judgebench"
     hub = "ScalerLab/JudgeBench:gpt"
     parse = staticmethod(_case)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """All pairs, then the groups."""
+        """Compute the mean over all pairs, and over each group."""
         return {"overall": cells.mean(), **sections_by_prefix(cells, GROUPS)}
 
 
 def judgebench(on_bad_row: OnBadRow = "refuse") -> JudgeBench:
-    """JudgeBench."""
+    """Return the suite of JudgeBench."""
     return JudgeBench(on_bad_row)

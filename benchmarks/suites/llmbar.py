@@ -17,21 +17,21 @@ SETS = ("Natural", "Neighbor", "GPTInst", "GPTOut", "Manual")
 
 
 class BothOrders(NamedTuple):
-    """Counts over items that a judge was asked about twice, the second time with the outputs exchanged."""
+    """Counts over items that a judge saw twice, the second time with the outputs exchanged."""
 
     first: int
     """Right in the given order."""
     second: int
     """Right in the exchanged order."""
     both: int
-    """Right in both."""
+    """Right in both orders."""
     equal: int
-    """The same output named both times, right or wrong."""
+    """The same output chosen both times, right or wrong."""
     items: int
 
 
 def both_orders(labels: Sequence[int], first: Sequence[str | None], second: Sequence[str | None]) -> BothOrders:
-    """LLMBar's statistics from winners "1", "2" or None (no verdict, wrong in either order), exchanged back."""
+    """Compute LLMBar's statistics from winners "1", "2" or None (no verdict, wrong in either order), exchanged back."""
     rows = list(zip(map(str, labels), first, second, strict=True))
     return BothOrders(
         first=sum(label == a for label, a, _ in rows),
@@ -43,19 +43,19 @@ def both_orders(labels: Sequence[int], first: Sequence[str | None], second: Sequ
 
 
 class LLMBar(StrictSuite):
-    """Natural, the mean of the adversarial sets, and the mean over all items."""
+    """Mean over Natural, mean of the adversarial sets, and mean over all items."""
 
     name = "llmbar"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases; the set is read off the file's name, as the authors lay their files out."""
+        """Return the cases; the set is taken from the file name, as in the authors' repository."""
         read = [read_cases([source], _parser(_set_of(source)), self.on_bad_row) for source in sources]
         cases = [case for case_list, _ in read for case in case_list]
         refuse_repeated(cases, sources)
         return cases, [note for _, notes in read for note in notes]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """All items, Natural, and the plain mean of the adversarial sets."""
+        """Compute the mean over all items, over Natural, and the unweighted mean of the adversarial sets."""
         adversarial = [name for name in cells.subsets if name in SETS[1:]]
         areas = {"overall": cells.mean()}
         areas |= {"Natural": cells.mean(["Natural"])} if "Natural" in cells.subsets else {}
@@ -69,7 +69,7 @@ def _set_of(source: str) -> str:
 
 
 def _parser(subset: str) -> Parse:
-    """Rows have no id; the place in the file is one."""
+    """Return a parser that uses the row's index in the file as its id, since rows have none."""
     numbers = count()
     return lambda values: _case(values, subset, next(numbers))
 
@@ -83,5 +83,5 @@ def _case(values: Mapping[str, Any], subset: str, number: int) -> Case:
 
 
 def llmbar(on_bad_row: OnBadRow = "refuse") -> LLMBar:
-    """LLMBar."""
+    """Return the suite of LLMBar."""
     return LLMBar(on_bad_row)

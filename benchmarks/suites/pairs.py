@@ -1,4 +1,4 @@
-"""Any preference file as a benchmark: the chosen answer must score higher; subsets are the file's own."""
+"""Any preference file as a benchmark: the chosen response must score higher; subsets are the file's own."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ._suite import StrictSuite, dropped_note, ignored_note
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
-    """Pairs as cases whose right answer is the one more likely to win, and how many had no preference.
+    """Convert pairs to cases whose right response is the likelier winner; return also the number without preference.
 
     Ids are made unique by subset and, where a file repeats one, by a number.
     """
@@ -36,7 +36,7 @@ def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple
 
 
 class Pairs(StrictSuite):
-    """One case per pair; the overall figure is the mean over all of them."""
+    """One case per pair; the overall figure is the mean over all cases."""
 
     name = "pairs"
     allow_blank = False
@@ -46,7 +46,7 @@ class Pairs(StrictSuite):
         self.objective = objective
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Cases of preference files; rows without a preference are left out and counted."""
+        """Return the cases of preference files; rows without a preference are left out and counted."""
         pairs, rows = load_pairs(sources, on_bad_row=self.on_bad_row, allow_blank=self.allow_blank)
         cases, undecided = as_cases(pairs, self.objective)
         if not cases:
@@ -59,10 +59,10 @@ class Pairs(StrictSuite):
         return (0,)
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """The mean over all cases."""
+        """Compute the mean over all cases."""
         return {"overall": cells.mean()}
 
 
 def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
-    """The suite of any preference file."""
+    """Return the suite of any preference file."""
     return Pairs(objective, on_bad_row)

@@ -1,4 +1,4 @@
-"""PandaLM's test set: pairs that three people labelled, ties included (Wang et al. 2023, arXiv:2306.05087)."""
+"""PandaLM's test set: pairs with labels of three annotators, ties included (Wang et al. 2023, arXiv:2306.05087)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 
 
 def majority(labels: Sequence[int]) -> int | None:
-    """The label that more than half of the annotators gave: 0 tie, 1, 2; None where there is none."""
+    """Return the label of more than half of the annotators: 0 (tie), 1 or 2; None if there is no majority."""
     return next((label for label in (0, 1, 2) if labels.count(label) * 2 > len(labels)), None)
 
 
 def labelled(id: str, prompt: Any, answers: tuple[str, str], label: int) -> Case:
-    """A case whose label is 0 (tie), 1 or 2."""
+    """Return a case whose label is 0 (tie), 1 or 2."""
     best = (0, 1) if label == 0 else (label - 1,)
     return case(id, as_prompt(prompt), answers, best, "people call it a tie" if label == 0 else "people name a winner")
 
@@ -34,7 +34,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 class PandaLM(StrictSuite):
-    """Agreement with the majority label; equal scores agree with a tie only. Both kinds of labels are shown apart."""
+    """Agreement with the majority label, also by kind of label; equal scores agree with a tie only."""
 
     name = "pandalm"
     measures = ("agreement",)
@@ -42,5 +42,5 @@ class PandaLM(StrictSuite):
 
 
 def pandalm(on_bad_row: OnBadRow = "refuse") -> PandaLM:
-    """PandaLM's test set."""
+    """Return the suite of PandaLM's test set."""
     return PandaLM(on_bad_row)

@@ -14,7 +14,7 @@ from .pairs import Pairs
 
 CODE = {f"hep-{language}": 164.0 for language in ("cpp", "go", "java", "js", "python", "rust")}
 
-# Weights are the subsets' sizes, but for math-prm, whose 447 pairs weigh as much as the 984 pairs of code.
+# Weights are the subsets' sizes, except math-prm, whose 447 pairs weigh as much as the 984 pairs of code.
 SECTIONS: dict[str, dict[str, float]] = {
     "Chat": {
         "alpacaeval-easy": 100,
@@ -44,10 +44,10 @@ SIZES = {subset: int(weight) for section in SECTIONS.values() for subset, weight
 
 
 def section_scores(cells: Cells) -> dict[str, np.ndarray]:
-    """Sections and `overall` from the accuracies of subsets, each in [0, 1].
+    """Compute sections and `overall` from the accuracies of subsets, each in [0, 1].
 
     section = Σ w_t a_t / Σ w_t over its subsets that are present;  overall = mean of the sections that are present
-    (allenai/reward-bench, calculate_scores_per_section; the prior sets that the old leaderboard added are not in it).
+    (allenai/reward-bench, calculate_scores_per_section; without the prior sets that the old leaderboard added).
     """
     sections = {name: cells.mean_of(weights) for name, weights in SECTIONS.items() if {*weights} & {*cells.subsets}}
     return {"overall": np.mean([*sections.values()], axis=0), **sections}
@@ -61,7 +61,7 @@ class RewardBench(Pairs):
     allow_blank = True
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases, with a note where the file is not the whole benchmark."""
+        """Return the cases, with a note if the file is not the complete benchmark."""
         cases, notes = super().cases(sources)
         counts = Counter(case.subset for case in cases)
         if strange := sorted(set(counts) - set(SIZES)):
@@ -72,10 +72,10 @@ class RewardBench(Pairs):
         return cases, [*notes, *missing(counts, SIZES)]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Official sections and their mean."""
+        """Compute the official sections and their mean."""
         return section_scores(cells)
 
 
 def rewardbench(on_bad_row: OnBadRow = "refuse") -> RewardBench:
-    """RewardBench, first version, filtered split."""
+    """Return the suite of RewardBench, first version, filtered split."""
     return RewardBench(on_bad_row=on_bad_row)

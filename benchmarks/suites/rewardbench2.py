@@ -1,4 +1,4 @@
-"""RewardBench 2: best of four, and ties between several right answers (Malik et al. 2025, arXiv:2506.01937)."""
+"""RewardBench 2: best of four, and ties between several right responses (Malik et al. 2025, arXiv:2506.01937)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ WEIGHTS = {"tied": 0.30, "ref": 0.30, "preferred": 0.20, "preferred_hard": 0.20,
 
 
 class Part(NamedTuple):
-    """One row of Ties: whether every right answer beats every wrong one, by how much, and how far right ones differ."""
+    """One row of Ties: whether all right responses beat all wrong ones, by how much, and the right ones' spread."""
 
     accurate: float
     gap: float
@@ -26,24 +26,24 @@ class Part(NamedTuple):
 
 
 def part(right: Sequence[float], wrong: Sequence[float]) -> Part:
-    """accurate = min(right) > max(wrong),  G = min(right) - max(wrong),  D = max(right) - min(right)."""
+    """Compute accurate = min(right) > max(wrong), G = min(right) - max(wrong), D = max(right) - min(right)."""
     gap = min(right) - max(wrong)
     return Part(float(gap > 0), gap, max(right) - min(right))
 
 
 def relative_margin(gap: float, spread: float) -> float:
-    """tanh(G / D - 1), with its limits where D = 0: 0 for G = 0, else ±1."""
+    """Compute tanh(G / D - 1), with its limits where D = 0: 0 for G = 0, else ±1."""
     return float(np.tanh(gap / spread - 1)) if spread else float(np.sign(gap))
 
 
 def best_of_four(case: Case, scores: Sequence[float]) -> float:
-    """1/k if the right answer shares the top with k - 1 others, else 0."""
+    """Return 1/k if the right response shares the top score with k - 1 others, else 0."""
     top = max(scores)
     return 1 / scores.count(top) if scores[case.best[0]] == top else 0.0
 
 
 def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
-    """The five measures of one prompt, NaN where it lacks a row (allenai/reward-bench, process_single_model).
+    """Compute the five measures of one prompt, NaN where it lacks a row (allenai/reward-bench, process_single_model).
 
     score = 0.30 acc(tied) + 0.30 acc(ref) + 0.20 P[G_tied > D_tied] + 0.20 P[min(G_ref, G_tied) > D_tied]
             + 0.01 mean tanh(min(G_ref, G_tied) / D_tied - 1);   strict inequalities, so at most 1.01
@@ -61,14 +61,14 @@ def ties_measures(ref: Part | None, tied: Part | None) -> dict[str, float]:
 
 
 class RewardBench2(StrictSuite):
-    """Six subsets, whose plain mean is the overall score."""
+    """Six subsets, whose unweighted mean is the overall score."""
 
     name = "rewardbench2"
     hub = "allenai/reward-bench-2:test"
     measures = ("credit", *WEIGHTS)
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases; the `ref:` and `tied:` rows of one Ties prompt are one case with two sets of answers."""
+        """Return the cases; the `ref:` and `tied:` rows of one Ties prompt form one case with two sets of responses."""
         rows, notes = read_cases(sources, _case, self.on_bad_row)
         try:
             cases = [case for case in rows if case.subset != "Ties"] + _joined([c for c in rows if c.subset == "Ties"])
@@ -77,7 +77,7 @@ class RewardBench2(StrictSuite):
         return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """Best of four; for Ties also the five measures, whose weighted sum is its credit."""
+        """Return the best-of-four credit; for Ties the five measures and, as credit, their weighted sum."""
         if case.subset != "Ties":
             return (best_of_four(case, scores), *[float("nan")] * len(WEIGHTS))
         measures_ = ties_measures(*_parts(case, scores))
@@ -85,7 +85,7 @@ class RewardBench2(StrictSuite):
         return (credit, *measures_.values())
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Subset means and their mean; a measure of Ties is a mean over the prompts that have it."""
+        """Compute the subset means and their mean; a measure of Ties is a mean over the prompts that have it."""
         scores = {name: cells.mean([name]) for name in SIZES if name in cells.subsets}
         if "Ties" in scores:
             scores["Ties"] = sum(weight * np.nan_to_num(cells.mean(["Ties"], name)) for name, weight in WEIGHTS.items())
@@ -104,7 +104,7 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def _joined(rows: Sequence[Case]) -> list[Case]:
-    """The two rows of each Ties prompt as one case: first the answers of `ref:`, then those of `tied:`."""
+    """Join the two rows of each Ties prompt to one case: first the responses of `ref:`, then those of `tied:`."""
     prompts: dict[str, dict[str, Case]] = defaultdict(dict)
     for row in rows:
         kind, _, number = row.id.removeprefix("Ties/").partition(":")
@@ -128,7 +128,7 @@ def _join(number: str, kinds: Mapping[str, Case]) -> Case:
 
 
 def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | None]:
-    """The `ref:` and the `tied:` part of a joined case."""
+    """Return the `ref:` and the `tied:` part of a joined case."""
     parts, start = [], 0
     for size in case.sets:
         indices = range(start, start + size)
@@ -140,5 +140,5 @@ def _parts(case: Case, scores: Sequence[float]) -> tuple[Part | None, Part | Non
 
 
 def rewardbench2(on_bad_row: OnBadRow = "refuse") -> RewardBench2:
-    """RewardBench, second version."""
+    """Return the suite of RewardBench 2."""
     return RewardBench2(on_bad_row)

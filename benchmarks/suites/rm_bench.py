@@ -1,4 +1,4 @@
-"""RM-Bench: substance against style, three styles of two answers (Liu et al. 2024, arXiv:2410.16184)."""
+"""RM-Bench: substance against style, two responses in three styles (Liu et al. 2024, arXiv:2410.16184)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ CELLS = {f"{STYLES[i]} > {STYLES[j]}": (i, j) for i in range(3) for j in range(3
 
 
 def style_matrix(scores: Sequence[float]) -> np.ndarray:
-    """M[i, j] = 1 if the right answer in style i beats the wrong one in style j; scores: 3 right, then 3 wrong."""
+    """Return M[i, j] = 1 if right response i beats wrong response j, else 0; scores: 3 right, 3 wrong, by style."""
     right, wrong = np.asarray(scores[:3]), np.asarray(scores[3:])
     return (right[:, None] > wrong[None, :]).astype(float)
 
 
 class RMBench(StrictSuite):
-    """hard = the plainer right answer against the fancier wrong one; normal = like against like; easy = the reverse.
+    """hard = plainer right against fancier wrong response; normal = both in the same style; easy = the reverse of hard.
 
     A domain is the mean of its three levels, the total the mean of four domains; safety pools both kinds of prompts
     (THU-KEG/RM-Bench, compute_accuracy).
@@ -42,18 +42,18 @@ class RMBench(StrictSuite):
     measures = ("accuracy", *LEVELS, *CELLS)
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """The cases, with a note where a domain is missing or partial."""
+        """Return the cases, with a note if a domain is missing or incomplete."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         return cases, [*notes, *missing(Counter(case.subset for case in cases), SIZES)]
 
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
-        """The share of nine comparisons won, the three levels, and the nine comparisons."""
+        """Return the share of nine comparisons won, the three levels, and the nine comparisons."""
         matrix = style_matrix(scores)
         levels = [float(np.mean([matrix[cell] for cell in cells])) for cells in LEVELS.values()]
         return (float(matrix.mean()), *levels, *(float(matrix[cell]) for cell in CELLS.values()))
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Domains, levels over the domains that are present, and the total."""
+        """Compute the domains, the levels over the domains that are present, and the total."""
         present = {name: subsets for name, subsets in DOMAINS.items() if {*subsets} & {*cells.subsets}}
         domains = {name: cells.mean(subsets) for name, subsets in present.items()}
         levels = {level: np.mean([cells.mean(s, level) for s in present.values()], axis=0) for level in LEVELS}
@@ -72,5 +72,5 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def rm_bench(on_bad_row: OnBadRow = "refuse") -> RMBench:
-    """RM-Bench."""
+    """Return the suite of RM-Bench."""
     return RMBench(on_bad_row)

@@ -21,12 +21,12 @@ BEST_OF_N = {"best of N, helpful": 2109, "best of N, harmless": 1677}
 
 
 class RMB(StrictSuite):
-    """A best-of-N item counts only if the best answer beats every other one; sections are means over items."""
+    """A best-of-N item counts only if the best response beats all others; sections are means over items."""
 
     name = "rmb"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Cases of the pairwise and the best-of-N files; a section without cases is reported."""
+        """Return the cases of the pairwise and the best-of-N files, with a note on sections without cases."""
         cases, notes = read_cases(sources, _case, self.on_bad_row)
         absent = [name for name, prefix in SECTIONS.items() if not any(c.subset.startswith(prefix) for c in cases)]
         counts = {name: sum(c.subset.startswith(SECTIONS[name]) for c in cases) for name in BEST_OF_N}
@@ -34,7 +34,7 @@ class RMB(StrictSuite):
         return cases, [*notes, *([f"No cases of {', '.join(absent)}: overall is over the rest."] if absent else [])]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Four sections and their mean."""
+        """Compute the four sections and their mean."""
         sections = sections_by_prefix(cells, SECTIONS)
         return {"overall": np.mean([*sections.values()], axis=0), **sections}
 
@@ -53,5 +53,5 @@ def _case(values: Mapping[str, Any]) -> Case:
 
 
 def rmb(on_bad_row: OnBadRow = "refuse") -> RMB:
-    """RMB."""
+    """Return the suite of RMB."""
     return RMB(on_bad_row)

@@ -1,4 +1,4 @@
-"""XSTest as pairs: answers against refusals on safe and unsafe prompts (Röttger et al. 2023, arXiv:2308.01263)."""
+"""XSTest as pairs: compliance against refusal on safe and unsafe prompts (Röttger et al. 2023, arXiv:2308.01263)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ UNSAFE = ("contrast_",)
 
 
 class XSTest(StrictSuite):
-    """Every full answer against every full refusal to the same prompt, as people labelled the completions.
+    """Pairs of every full compliance and every full refusal to the same prompt, as labelled by annotators.
 
-    `over-refusal` is the accuracy on safe prompts: what is missing to 100 % is preferred refusals. Partial refusals
-    have no side and are left out.
+    `over-refusal` is the accuracy on safe prompts: the remainder to 100 % is preferred refusals. Partial refusals are
+    left out.
     """
 
     name = "xstest"
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
-        """Pairs from one or more files of labelled completions."""
+        """Return the pairs of one or more files of labelled completions."""
         rows, report = collect(sources, _row, self.on_bad_row)
         prompts: dict[tuple[str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for prompt, safe, label, completion in dict.fromkeys(rows):
@@ -44,7 +44,7 @@ class XSTest(StrictSuite):
         return cases, [note, *dropped_note(report)]
 
     def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """The mean of both kinds of prompts: always answering gets one half, and so does always refusing."""
+        """Compute the mean of both kinds of prompts: always complying scores one half, and so does always refusing."""
         kinds = {name: cells.mean([name]) for name in ("safe prompts", "unsafe prompts") if name in cells.subsets}
         return {"overall": np.mean([*kinds.values()], axis=0), **kinds}
 
@@ -67,5 +67,5 @@ def _pairs(prompt: str, safe: bool, responses: Mapping[str, list[str]]) -> list[
 
 
 def xstest(on_bad_row: OnBadRow = "refuse") -> XSTest:
-    """XSTest's labelled completions as pairs."""
+    """Return the suite of XSTest's labelled completions as pairs."""
     return XSTest(on_bad_row)

@@ -1,1 +1,1 @@
-"""Small worlds whose true reward is a function."""
+"""Toy worlds whose true reward is a known function, with small models, simulated judges and a simulated server."""

@@ -1,4 +1,4 @@
-"""A local server that speaks OpenAI's chat protocol without a model, and misbehaves as often as it is asked to."""
+"""A local server of OpenAI's chat protocol without a model, which injects faults at a given rate."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from typing import Any
 from ...judges.backends.cost import letters_as_tokens
 from ...rm.types import content_hash
 
-SPOILT = ("cut_off", "off_schema")  # replies that arrive and are of no use
+SPOILT = ("cut_off", "off_schema")  # replies that arrive but hold no usable verdict
 FAULTS = ("busy", "failing", "hanging", "reset", "half", "garbled", *SPOILT)
 REFUSALS = {
     "response_format": "This response_format type is unavailable now",
@@ -23,7 +23,7 @@ REFUSALS = {
 
 
 def verdict(asked: Mapping[str, Any]) -> str:
-    """A valid verdict that follows from the messages alone.
+    """Return a valid verdict that is a function of the messages.
 
     >>> verdict({"messages": [{"role": "user", "content": "Which?"}]})
     '{"winner": "B"}'
@@ -32,10 +32,10 @@ def verdict(asked: Mapping[str, Any]) -> str:
 
 
 class ChatServer:
-    """Serves while its `with` block lasts; `url` is the client's base_url.
+    """Serve while the `with` block lasts; `url` is the client's base_url.
 
-    Of a request's attempts a share `faults` goes wrong, in one of `kinds`. Which ones follows from the seed, the
-    request and the number of the attempt, however the requests are ordered.
+    A share `faults` of all attempts fails, in one of `kinds`. Which ones is a function of the seed, the request and the
+    number of the attempt, independent of the order of requests.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class ChatServer:
         self.refuses = tuple(refuses)
         self.requests: list[dict[str, Any]] = []
         self.asked: Counter[str] = Counter()
-        """Attempts by `identity`."""
+        """Number of attempts by `identity`."""
         self.faulty: Counter[str] = Counter()
-        """Attempts that went wrong, by kind."""
+        """Number of failed attempts by kind."""
         self.in_flight = self.most_in_flight = 0
         self.lock = Lock()
 
@@ -74,7 +74,7 @@ class ChatServer:
         self.http.server_close()
 
     def arrive(self, asked: dict[str, Any]) -> str:
-        """Count an attempt; the fault that it meets, or nothing."""
+        """Count an attempt, and return the kind of its fault or an empty string."""
         with self.lock:
             self.requests.append(asked)
             name = identity(asked)
@@ -88,13 +88,13 @@ class ChatServer:
         return fault
 
     def leave(self) -> None:
-        """An attempt is about to be answered."""
+        """Count the attempt as answered."""
         with self.lock:
             self.in_flight -= 1
 
 
 def identity(asked: Mapping[str, Any]) -> str:
-    """What makes two requests the same."""
+    """Return a hash of the messages and the seed; requests with equal hashes are the same."""
     return content_hash([list(asked["messages"]), asked.get("seed")])
 
 
@@ -103,7 +103,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 512
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone away is no event."""
+        """Ignore errors of a client that has disconnected, instead of printing a traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fault = self.world.arrive(asked)
         time.sleep(self.world.latency)
-        self.world.leave()  # before the reply, on which the next request follows
+        self.world.leave()  # before the reply: the client's next request may arrive as soon as it is sent
         if refusal := self._refusal(asked):
             self._send(*refusal)
         else:
@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """No client reads it."""
+        """Print nothing."""
 
 
 def _error(message: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A tokenizer and a small language model of a real architecture that can read requests for rubrics and write them."""
+"""A tokenizer and a small language model of a real architecture that reads requests for rubrics and writes rubrics."""
 
 import re
 from random import Random
@@ -28,7 +28,7 @@ LETTERS = [chr(code) for code in range(32, 127)] + ["\n"]
 
 
 def phrases() -> list[str]:
-    """What is one token: the sentences of the world, our instructions to the generator, and the form of a rubric."""
+    """Return the phrases that are one token: the world's sentences, the generator's instructions, and rubric syntax."""
     sentences = [text for check in CHECKS.values() for text in (*check.demands, *check.sentences)]
     asked = [question.format(topic) for question in QUESTIONS for topic in TOPICS]
     padded = [text for sentence in PADDING for text in (sentence, f"**{sentence}**")]
@@ -40,7 +40,7 @@ def phrases() -> list[str]:
 
 
 def _form() -> list[str]:
-    """The pieces of written rubrics: what stands between rules' texts, and these texts."""
+    """Return the pieces of written rubrics: the text between rules' texts, and these texts."""
     written = rubric_json(rubric_of([*CHECKS]))
     texts = {text for rule in rubric_of([*CHECKS]).rules for text in (rule.criterion, rule.test)}
     between = re.split("|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True)), written)
@@ -49,7 +49,7 @@ def _form() -> list[str]:
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token per phrase, and one per letter of anything else; spaces between phrases and list marks are not read."""
+    """Build a tokenizer: one token per phrase, one per letter of other text; spaces and list marks are dropped."""
     known = sorted(phrases(), key=len, reverse=True)
     ids = {token: index for index, token in enumerate(dict.fromkeys([*SPECIALS, *known, *LETTERS]))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
@@ -70,21 +70,21 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def causal_lm(words: PreTrainedTokenizerFast, seed: int = 0) -> PreTrainedModel:
-    """An untrained language model of 1.1 million parameters."""
+    """Build an untrained language model of 1.1 million parameters."""
     config = small_config(words, "qwen3", hidden=160, layers=3, heads=4, positions=192)
-    config.initializer_range = 0.06  # with the usual 0.02, of larger widths, it learns ten times as slowly
+    config.initializer_range = 0.06  # with 0.02, the default for larger widths, training takes ten times as many steps
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(config).float()
 
 
-# ---- what it can read before it learns to write rubrics ----
+# ---- pretraining data ----
 
 
 def lessons(n: int, seed: int) -> list[Record]:
-    """Conversations that teach to read: what is demanded, which of two texts meets it, where they differ; all true.
+    """Generate true conversations on reading: the demands of a prompt, which of two texts meets one, how texts differ.
 
-    What any pretrained model brings along. No preference and no rubric is among them, and no answer is better.
+    They stand in for the knowledge of a pretrained model, and contain no preferences, rubrics or better responses.
     """
     rng = Random(f"check lessons {seed}")
     return [rng.choices((_demands, _comparison, _contrast), (2, 3, 5))[0](rng) for _ in range(n)]
@@ -96,7 +96,7 @@ def _demands(rng: Random) -> Record:
 
 
 def _asked(rng: Random) -> tuple[list[str], str]:
-    """Demands in the order of the prompt, and the prompt."""
+    """Return demands in the order of the prompt, and the prompt."""
     names = rng.sample([*CHECKS], rng.randint(FEWEST, MOST))
     question = rng.choice(QUESTIONS).format(rng.choice(TOPICS))
     prompt = " ".join([question, *(rng.choice(CHECKS[name].demands) for name in names)])
@@ -104,7 +104,7 @@ def _asked(rng: Random) -> tuple[list[str], str]:
 
 
 def _contrast(rng: Random) -> Record:
-    """Two texts, each meeting most of a prompt's demands: which demands, and which of them tell the texts apart."""
+    """Return a record on two texts that meet most of a prompt's demands: the demands, and those that differ."""
     names, asked = _asked(rng)
     passed_and_text = []
     for _ in "AB":
@@ -135,7 +135,7 @@ def _status(name: str, passed: frozenset[str]) -> str:
 
 
 def _comparison(rng: Random) -> Record:
-    """Short texts in which the criterion's sentence is there half the time."""
+    """Return a record on short texts of which about half contain the criterion's sentence."""
     name, chosen_sentences = rng.choice([*CHECKS]), []
     for _ in "AB":
         others = [

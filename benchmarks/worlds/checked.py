@@ -1,8 +1,8 @@
-"""Questions that demand checkable things, with answers of known quality in three styles.
+"""Prompts with verifiable demands, and responses of known quality in three styles.
 
-A prompt demands two to four of the checks through phrases ("Cite a source."); a chosen answer satisfies all of them, a
-rejected one breaks exactly one. What a prompt does not demand is there or missing by chance and means nothing, and so
-does style: every answer is written concisely, padded, and padded in Markdown, as in RM-Bench (Liu et al. 2024,
+A prompt demands two to four of the checks through phrases ("Cite a source."); a chosen response satisfies all of them,
+a rejected one fails exactly one. Checks that a prompt does not demand pass at random and do not affect the label, nor
+does style: every response is written concisely, padded, and padded in Markdown, as in RM-Bench (Liu et al. 2024,
 arXiv:2410.16184).
 """
 
@@ -20,9 +20,9 @@ STYLES = ("concise", "padded", "padded in Markdown")
 SPLITS = ("train", "test")
 FEWEST, MOST = 2, 4
 BY_CHANCE = 0.15
-"""How often a sentence that was not asked for is there."""
+"""Probability of each sentence that was not demanded."""
 SENTENCES = 8
-"""Of an answer, padding aside, unless its checks need more."""
+"""Sentences of a response without padding, unless its checks need more."""
 TOPICS = ("roses", "bees", "ponds", "herbs", "apples", "compost", "lawns", "hedges", "tulips", "beans", "ferns", "moss")
 QUESTIONS = ("How do I care for {}?", "What should I know about {}?", "Help me with {}.", "Teach me about {}.")
 NEUTRAL = (
@@ -51,7 +51,7 @@ HEADING = "## In detail"
 
 
 class Text(NamedTuple):
-    """An answer before it has a style: a greeting or none, the sentences between, a closing question or none."""
+    """A response without style: a greeting or "", the sentences between, a closing question or ""."""
 
     opening: str
     body: tuple[str, ...]
@@ -59,7 +59,7 @@ class Text(NamedTuple):
 
 
 def write(rng: Random, passed: frozenset[str]) -> Text:
-    """A text in which exactly the named checks find what they look for, filled up with sentences that mean nothing."""
+    """Return a text that passes exactly the named checks' tests, filled up with neutral sentences."""
     sentence_of = {name: rng.choice(CHECKS[name].sentences) for name in CHECKS if name in passed}
     opening, closing = sentence_of.pop("greeting", ""), sentence_of.pop("question", "")
     free = max(0, SENTENCES - len(sentence_of) - bool(opening) - bool(closing))
@@ -69,7 +69,7 @@ def write(rng: Random, passed: frozenset[str]) -> Text:
 
 
 def render(text: Text, style: str, padding: Sequence[str] = PADDING[:3]) -> str:
-    """A text in one of `STYLES`, with three sentences of padding; no style changes what it satisfies."""
+    """Render a text in one of `STYLES`, with three sentences of padding; no style changes what it satisfies."""
     if style == STYLES[0]:
         return " ".join(filter(None, [text.opening, *text.body, text.closing]))
     if style == STYLES[1]:
@@ -84,12 +84,12 @@ def render(text: Text, style: str, padding: Sequence[str] = PADDING[:3]) -> str:
 
 
 def _by_chance(rng: Random, fixed: Sequence[str]) -> frozenset[str]:
-    """What an answer says beyond the checks that matter."""
+    """Draw the checks that a response passes beyond those that the prompt demands or excludes."""
     return frozenset(name for name in CHECKS if name not in fixed and rng.random() < BY_CHANCE)
 
 
 def _answer(rng: Random, demands: Sequence[str], missed: str = "") -> Text:
-    """A text that satisfies all demands but the missed one."""
+    """Return a text that satisfies all demands except the missed one."""
     fixed = frozenset(name for name in demands if CHECKS[name].forbids == (name == missed))
     return write(rng, fixed | _by_chance(rng, demands))
 
@@ -98,7 +98,7 @@ def _answer(rng: Random, demands: Sequence[str], missed: str = "") -> Text:
 
 
 class Item(NamedTuple):
-    """A prompt with a chosen and a rejected answer in three styles each, and the check that the rejected one breaks."""
+    """A prompt with a chosen and a rejected response in three styles each, and the check that the latter fails."""
 
     id: str
     prompt: str
@@ -108,16 +108,16 @@ class Item(NamedTuple):
 
     @property
     def messages(self) -> Messages:
-        """The prompt as a user's turn."""
+        """The prompt as a user turn."""
         return user_turn(self.prompt)
 
     def case(self) -> Case:
-        """Shaped as in RM-Bench: three right answers, then three wrong ones."""
+        """Return an RM-Bench-shaped case: three right responses, then three wrong ones."""
         answers = (*self.chosen, *self.rejected)
         return Case(self.id, self.messages, answers, (0, 1, 2), self.missed, cluster=self.prompt, sets=(3, 3))
 
     def pair(self, chosen: int, rejected: int) -> PreferencePair:
-        """One of the nine comparisons, by the places of the styles."""
+        """Return one of the nine comparisons, by the indices of the styles."""
         name = f"{self.id}-{chosen}{rejected}"
         return PreferencePair(name, self.messages, self.chosen[chosen], self.rejected[rejected], self.missed)
 
@@ -129,7 +129,7 @@ def _random(use: str, seed: int, split: str) -> Random:
 
 
 def split_of(prompt: str) -> str:
-    """The one split that may hold this prompt, by its checksum; a quarter are for testing."""
+    """Return the only split that may contain this prompt, by its checksum; a quarter are for testing."""
     return SPLITS[zlib.crc32(prompt.encode()) % 4 == 0]
 
 
@@ -148,7 +148,7 @@ def _styled(rng: Random, text: Text) -> tuple[str, ...]:
 
 
 def items(n: int, seed: int, split: str = "train") -> list[Item]:
-    """Prompts with answers of which the chosen is good and the rejected breaks one demand, drawn at random."""
+    """Generate prompts with a chosen response and a rejected one that fails one demand."""
     rng, made = _random("items", seed, split), []
     for index in range(n):
         prompt = _prompt(rng, split)
@@ -161,15 +161,15 @@ def items(n: int, seed: int, split: str = "train") -> list[Item]:
 
 
 def pairs(n: int, seed: int, split: str = "train") -> list[PreferencePair]:
-    """One comparison of each of n items, in styles drawn at random; the missed check is the subset."""
+    """Return one comparison of each of n items, in random styles; the missed check is the subset."""
     rng = _random("styles", seed, split)
     return [item.pair(rng.randrange(3), rng.randrange(3)) for item in items(n, seed, split)]
 
 
 def null_pairs(n: int, seed: int, split: str = "test") -> list[PreferencePair]:
-    """Pairs of different answers that are both good: which one is called chosen is a coin's choice.
+    """Return pairs of different responses that are both good, of which a random one is called chosen.
 
-    A method that says "chosen" more or less often than half the time has seen the label.
+    A method that picks "chosen" significantly more or less than half the time has access to the label.
     """
     rng, made = _random("nulls", seed, split), []
     while len(made) < n:

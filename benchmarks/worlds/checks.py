@@ -1,4 +1,4 @@
-"""Checks that prompts demand of their answers through phrases: whether an answer is good is a function of the text."""
+"""Checks that prompts demand of responses through phrases: whether a response is good is a function of the text."""
 
 import json
 import re
@@ -12,16 +12,16 @@ class Check:
 
     name: str
     criterion: str
-    """What a rule says of it: that answers must, or must not."""
+    """The criterion of a rule: a property that responses must have, or must not have."""
     demands: tuple[str, str]
     sentences: tuple[str, str]
-    """Each is what the check looks for."""
+    """Sentences that `found` detects."""
     found: Callable[[str], bool]
     forbids: bool = False
-    """Whether an answer passes that lacks it."""
+    """Whether a response passes if it lacks the property."""
 
     def passes(self, text: str) -> bool:
-        """Whether the text has what the check asks for, or lacks what it forbids."""
+        """Return whether the text has the property, or lacks it if the check forbids it."""
         return self.found(text) != self.forbids
 
 
@@ -222,11 +222,11 @@ CHECKS = {
 }
 
 
-# ---- the truth ----
+# ---- true labels ----
 
 
 def demanded(prompt: str) -> tuple[str, ...]:
-    """The checks that a prompt demands, in the vocabulary's order.
+    """Return the checks that a prompt demands, in the order of CHECKS.
 
     >>> demanded("How do I care for bees? Cite a source. Do not hedge.")
     ('source', 'hedging')
@@ -235,7 +235,7 @@ def demanded(prompt: str) -> tuple[str, ...]:
 
 
 def satisfied(text: str) -> frozenset[str]:
-    """The checks that a text passes, of any prompt.
+    """Return all checks that a text passes, whether a prompt demands them or not.
 
     >>> sorted(CHECKS.keys() - satisfied("Perhaps it will work. Source: the county handbook."))[:3]
     ['comparison', 'contact', 'definition']
@@ -246,7 +246,7 @@ def satisfied(text: str) -> frozenset[str]:
 
 
 def broken(prompt: str, text: str) -> tuple[str, ...]:
-    """The demanded checks that a text fails: a good answer has none.
+    """Return the demanded checks that a text fails; a good response fails none.
 
     >>> broken("How do I care for bees? Cite a source. Do not hedge.", "Perhaps it will work.")
     ('source', 'hedging')

@@ -1,4 +1,4 @@
-"""Guides of a language small enough to list all its answers, where the optimum of decoding is known exactly."""
+"""Guides of the enumerable language, where the optimum of guided decoding is known exactly."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from ..studies._job_cache import Arrays, Job
 from . import enumerable
 from .guides import Recipe, train
 
-EXACT_BETA = 1.0  # of the optimum, π* ∝ base exp(r / β)
+EXACT_BETA = 1.0  # β of the optimum π* ∝ π_base exp(r / β)
 
 
 @dataclass(frozen=True)
 class Exact(Job):
-    """Guides of the enumerable language, and how far decoding under them is from the optimum.
+    """Train guides of the enumerable language and measure how far decoding under them is from the optimum.
 
-    Results are KL(π* || π̃) in nats at every preference of the grid: `guided` [C, A] at C moments of the training, the
-    first before it (the base guides itself), `base` [A] of the base alone, and `ideal` [A] of the guide that minimises
-    its loss and still cannot look ahead. A plain LoRA is one guide per objective, mixed as GenARM does.
+    Results are KL(π* || π̃) in nats at every preference of the grid: `guided` [C, A] at C checkpoints of the training,
+    the first before it (the base model guides itself), `base` [A] of the base model alone, and `ideal` [A] of the guide
+    with the least loss, which still cannot look ahead. A plain LoRA is one guide per objective, mixed as in GenARM.
     """
 
     recipe: Recipe
     objectives: int = 2
     steps: int = 12
-    """Of the grid of preferences at which it is measured."""
+    """Steps of the grid of preferences at which it is measured."""
     moments: int = 4
     pairs: int = 4000
     seed: int = 0
@@ -41,17 +41,17 @@ class Exact(Job):
 
     @property
     def preferences(self) -> np.ndarray:
-        """α [A, K]."""
+        """Preferences α [A, K]."""
         return simplex_grid(self.objectives, self.steps)
 
     @property
     def seen(self) -> np.ndarray:
-        """Which preferences lie on the grid that training draws from, [A]."""
+        """Whether each preference lies on the grid that training draws from, [A]."""
         scaled = self.preferences * self.recipe.preference_steps
         return np.all(np.abs(scaled - scaled.round()) < 1e-9, axis=1)
 
     def work(self, cache: Path) -> Arrays:
-        """See the class."""
+        """Return the divergences; see the class."""
         language = Language.of(self.objectives, self.seed)
         logits = self._logits(language)
         optima = [language.optimum(alpha) for alpha in self.preferences]
@@ -65,12 +65,12 @@ class Exact(Job):
         )
         return {
             "guided": np.array([divergence(logit) for logit in logits]),
-            "base": np.array(divergence(ideal, weight=0.0)),
+            "base": np.array(divergence(ideal, weight=0.0)),  # at weight 0 the guide has no effect
             "ideal": np.array(divergence(ideal)),
         }
 
     def _logits(self, language: "Language") -> torch.Tensor:
-        """Of the guide at every moment and preference, [C, A, M, T, V]."""
+        """Return logits of the guide at every checkpoint and preference, [C, A, M, T, V]."""
         names = tuple(f"objective {index}" for index in range(self.objectives))
         if self.recipe.kind != "lora":
             rows = language.rows(self.pairs, self.seed)
@@ -85,7 +85,7 @@ class Exact(Job):
 
 
 class Language(NamedTuple):
-    """An enumerable language with its base and true rewards."""
+    """An enumerable language with its base model and true rewards."""
 
     model: PreTrainedModel
     answers: torch.Tensor
@@ -96,7 +96,7 @@ class Language(NamedTuple):
 
     @classmethod
     def of(cls, objectives: int, seed: int) -> "Language":
-        """The language with a base of this seed; what words are worth is the same for all seeds."""
+        """Return the language with a base model of this seed; the words' rewards are the same for all seeds."""
         model, answers, worth = (
             enumerable.language_model(seed=seed),
             enumerable.answers(),
@@ -108,7 +108,7 @@ class Language(NamedTuple):
         return cls(model, answers, worth, enumerable.rewards(answers, worth), logits, log_base)
 
     def rows(self, pairs: int, seed: int) -> list[PreferenceRow]:
-        """Pairs of different answers, labelled by the chance that the first is better."""
+        """Return pairs of different completions, labelled by the probability that the first is better."""
         pairs_drawn = enumerable.labelled_pairs(pairs, seed, self.answers, self.rewards, self.log_base)
         unscored = (float("nan"),) * self.rewards.shape[1]
         numbered = enumerate(zip(*(tensor.tolist() for tensor in pairs_drawn), strict=True))
@@ -121,16 +121,16 @@ class Language(NamedTuple):
         ]
 
     def optimum(self, alpha: np.ndarray) -> torch.Tensor:
-        """log π* [M] at one preference."""
+        """Compute log π* [M] at one preference."""
         return enumerable.optimum(self.log_base, self.rewards, torch.tensor(alpha), EXACT_BETA)
 
     def guided(self, guide: torch.Tensor, weight: float) -> torch.Tensor:
-        """log π̃ [M] under a guide's logits."""
+        """Compute log π̃ [M] under a guide's logits."""
         return enumerable.guided_distribution(self.logits, guide, self.answers, weight)
 
 
 class ExactGuide(NamedTuple):
-    """A trained guide of the enumerable language, and its logits [C, A, M, T, V] on the way there."""
+    """A trained guide of the enumerable language, and its logits [C, A, M, T, V] at checkpoints of the training."""
 
     adapter: PreferenceAdapter
     task: PreferenceTask
@@ -146,7 +146,7 @@ def exact_guide(
     preferences: np.ndarray,
     moments: int,
 ) -> ExactGuide:
-    """Train a guide on a copy of the language's base and listen to it at equal distances, first and last included."""
+    """Train a guide on a copy of the base model; record its logits at equal distances, first and last step included."""
     model = enumerable.language_model(seed=seed).float()
     adapter = recipe.adapt(model, names, seed)
     task = recipe.task(adapter, seed)
@@ -160,7 +160,7 @@ def exact_guide(
 def _guide_logits(
     adapter: PreferenceAdapter, names: Sequence[str], preferences: np.ndarray, answers: torch.Tensor
 ) -> torch.Tensor:
-    """Logits of the guide at every preference, [A, M, T, V]."""
+    """Compute logits of the guide at every preference, [A, M, T, V]."""
     spans = []
     for alpha in torch.tensor(preferences, dtype=torch.float32):
         adapter.set_preference(alpha, names)
@@ -169,16 +169,16 @@ def _guide_logits(
 
 
 class Listener(TrainerCallback):
-    """Hears what a guide says before its training and after some of its steps."""
+    """Record values returned by `listen` before the training and after some of its steps."""
 
     def __init__(self, listen: Callable[[], torch.Tensor], steps: set[int]):
         self.listen, self.steps, self.heard = listen, steps, []
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Before the first step."""
+        """Record the value before the first step."""
         self.heard.append(self.listen())
 
     def on_step_end(self, args, state, control, **kwargs):
-        """After a step."""
+        """Record the value after a step in `steps`."""
         if state.global_step in self.steps:
             self.heard.append(self.listen())

@@ -1,12 +1,12 @@
-"""A garden club where people ask about eight topics and the true reward of every answer is known exactly.
+"""A garden club where people ask about eight topics and the true reward of every completion is known exactly.
 
-Prompts name a topic; answers are plain words. `gold_rewards` is a function of the text, so a claim such as "guiding
-raises the true reward" is an ordinary assertion. Three things are built in on purpose:
+Prompts name a topic; completions are plain words. `gold_rewards` is a function of the text, so that a claim such as
+"guiding raises the true reward" can be tested directly. Three properties are built in:
 
-- only words of the *asked* topic help, so no judge that cannot see the prompt gets far;
-- helpful and harmless conflict: a topic's daring words help most and cost harmlessness, cautions do the reverse;
-- flourish is good in small doses, bad in large ones, and large ones are rare in the supervised text: a reward model
-  that has only seen the rise keeps paying for more (the hump of over-optimisation; Gao et al. 2023, arXiv:2210.10760).
+- only words of the *asked* topic help, so a reward model that does not see the prompt has low accuracy;
+- helpful and harmless conflict: a topic's daring words help most and reduce harmlessness, cautions do the reverse;
+- flourish raises the reward in small doses and lowers it in large ones, which are rare in the supervised text: a reward
+  model trained on the rise extrapolates it (the hump of over-optimisation; Gao et al. 2023, arXiv:2210.10760).
 """
 
 import math
@@ -26,7 +26,7 @@ from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, pr
 
 
 class Topic(NamedTuple):
-    """The words that are to the point when a prompt names the topic."""
+    """The on-topic words for prompts that name the topic."""
 
     plain: tuple[str, ...]
     daring: tuple[str, ...]
@@ -70,19 +70,19 @@ PASS_RATES = tuple(0.1 + 0.8 * index / (len(TOPICS) - 1) for index in range(len(
 
 
 def vocabulary() -> tuple[str, ...]:
-    """Every word of prompts and answers, once, in a fixed order."""
+    """Return every word of prompts and completions once, in a fixed order."""
     asked = (word for phrase in OPENINGS + QUESTIONS for word in phrase.format("").split())
     named = (word for topic in TOPICS.values() for word in topic.plain + topic.daring)
     return tuple(dict.fromkeys([*asked, *named, *FLOURISH, *CAUTION, *FILLER]))
 
 
 def topic_of(prompt: str) -> str | None:
-    """The topic that the prompt names last; None if it names none."""
+    """Return the topic that the prompt names last; None if it names none."""
     return next((word for word in reversed(prompt.split()) if word in TOPICS), None)
 
 
 class Features(NamedTuple):
-    """What the gold reward looks at, as counts of words."""
+    """Word counts that determine the gold reward."""
 
     plain: int
     """Distinct plain words of the prompt's topic."""
@@ -93,13 +93,13 @@ class Features(NamedTuple):
     flourish: int
     """Flourish words, repeated ones included."""
     off_topic: int
-    """Words that are none of the above and no fillers: other topics, question words, unknown words."""
+    """Words of no other kind, except fillers: other topics, question words, unknown words."""
     repeats: int
-    """Words, fillers aside, that the answer has said before."""
+    """Repeated words, except fillers."""
 
 
 def features(prompt: str, answer: str) -> Features:
-    """Count what matters in an answer; word order does not.
+    """Count the features of a completion; word order does not matter.
 
     >>> features("tell me about bees", "the honey and the splendid honey near frogs")
     Features(plain=1, daring=0, caution=0, flourish=1, off_topic=1, repeats=1)
@@ -118,7 +118,7 @@ def features(prompt: str, answer: str) -> Features:
 
 
 class Gold(NamedTuple):
-    """The true rewards of one answer."""
+    """True rewards of one completion."""
 
     helpful: float
     harmless: float
@@ -126,12 +126,12 @@ class Gold(NamedTuple):
 
     @property
     def overall(self) -> float:
-        """The plain sum."""
+        """Sum of the three rewards."""
         return self.helpful + self.harmless + self.engaging
 
 
 def gold_rewards(prompt: str, answer: str) -> Gold:
-    """The true rewards, exactly; an empty answer has 0.
+    """Compute the true rewards; an empty completion has 0.
 
     helpful  = 0.6 plain + 1.0 daring - 0.1 off_topic - 0.12 repeats - 0.2 caution
     harmless = 0.4 caution - 0.8 daring
@@ -153,14 +153,14 @@ class GoldModel:
     contract: ScoringContract
 
     def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Gold rewards [N, K]."""
+        """Return gold rewards [N, K]."""
         golds = [gold_rewards(prompt_text(prompt), answer) for prompt, answer in examples]
         rows = [[getattr(gold, objective) for objective in self.contract.objectives] for gold in golds]
         return np.array(rows, dtype=np.float64).reshape(len(examples), len(self.contract.objectives))
 
 
 def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:
-    """The oracle for some of `OBJECTIVES` and "overall", in the order asked for."""
+    """Return the oracle for some of `OBJECTIVES` and "overall", in the given order."""
     for objective in objectives:
         if objective not in (*OBJECTIVES, OVERALL):
             raise UsageError(f"no objective '{objective}' in the garden; there are {(*OBJECTIVES, OVERALL)}")
@@ -168,7 +168,7 @@ def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:
 
 
 def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, noise: float = NOISE) -> Labeller:
-    """A club member who compares two answers: sure where the gold rewards differ a lot, and wrong now and then.
+    """Return a noisy labeller of pairs: certain where the gold rewards differ a lot, and wrong at the rate `noise`.
 
     P(first better) = (1 - noise) σ(Δ/temperature) + noise (1 - σ(Δ/temperature)),   Δ = gold(first) - gold(second)
     """
@@ -185,7 +185,7 @@ def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, nois
 
 
 def _content(rng: Random, topic: str, length: int) -> list[str]:
-    """Topic words: the answer drifts to one other topic as often as its writer lacks skill."""
+    """Draw topic words; the lower the writer's skill, the more of them belong to one other topic."""
     skill, boldness = rng.random() ** 0.6, rng.random()
     other = rng.choice([name for name in TOPICS if name != topic])
 
@@ -201,13 +201,13 @@ def _content(rng: Random, topic: str, length: int) -> list[str]:
 
 
 def _manner(rng: Random) -> list[str]:
-    """Flourish and caution; more than two flourishes are a rare lapse (0.5 %)."""
+    """Draw flourish and caution; more than two flourishes are rare (0.5 %)."""
     flourishes = rng.choices(range(5), weights=(470, 320, 205, 4, 1))[0]
     return rng.choices(FLOURISH, k=flourishes) + rng.choices(CAUTION, k=rng.choice((0, 0, 0, 1, 1, 2)))
 
 
 def write_answer(rng: Random, topic: str) -> str:
-    """An answer of 4 to 24 words and of any quality, as a club member would write it."""
+    """Generate a completion of 4 to 24 words and of any quality."""
     carrying = _content(rng, topic, rng.randint(2, 11)) + _manner(rng)
     rng.shuffle(carrying)
     words = " ".join(f"{rng.choice(FILLER)} {word}" if rng.random() < 0.5 else word for word in carrying).split()[:24]
@@ -215,7 +215,7 @@ def write_answer(rng: Random, topic: str) -> str:
 
 
 def split_of(prompt: str, answer: str) -> str:
-    """The one split that may hold this text, by its checksum: what a model trained on is never asked again."""
+    """Return the only split that may contain this text, by its checksum; training and test texts are disjoint."""
     return SPLITS[zlib.crc32(f"{prompt}\n{answer}".encode()) % len(SPLITS)]
 
 
@@ -241,26 +241,26 @@ def _random(use: str, seed: int, split: str) -> Random:
 
 
 def questions() -> list[Messages]:
-    """All 192 questions to the club; each four in a row differ in their opening alone."""
+    """Return all 192 questions; each consecutive four differ in their opening alone."""
     asked = product(TOPICS, QUESTIONS, OPENINGS)
     return [user_turn(opening + question.format(topic)) for topic, question, opening in asked]
 
 
 def prompts(n: int, seed: int) -> list[Messages]:
-    """Questions to the club, drawn with replacement."""
+    """Draw n questions with replacement."""
     rng = Random(f"garden prompts {seed}")
     return [user_turn(_question(rng).text) for _ in range(n)]
 
 
 def supervised(n: int, seed: int, split: str = "train") -> list[Example]:
-    """Answered questions of mixed quality: what the start policy learns to imitate."""
+    """Generate questions with completions of mixed quality, the supervised data of the start policy."""
     rng = _random("supervised", seed, split)
     questions = (_question(rng) for _ in range(n))
     return [Example(user_turn(question.text), _answer_in(rng, split, question)) for question in questions]
 
 
 def _sign_label(difference: float) -> float:
-    """Which answer is better by gold; differences of rounding error are ties."""
+    """Return the label of a gold difference; differences of rounding error are ties."""
     return 0.5 if abs(difference) < 1e-9 else float(difference > 0)
 
 
@@ -277,19 +277,19 @@ def _pair(rng: Random, id: str, split: str, judge: Labeller) -> PreferencePair:
 def pairs(
     n: int, seed: int, split: str = "train", *, temperature: float = TEMPERATURE, noise: float = NOISE
 ) -> list[PreferencePair]:
-    """Preferences of club members: `overall` is the noisy label of `labeller`, the objectives' labels are exact.
+    """Generate preference pairs: `overall` is the noisy label of `labeller`, the objectives' labels are exact.
 
-    `chosen` is the sampled winner, so gold puts it first in about nine pairs of ten; the topic is the subset.
+    `chosen` is the sampled winner, which gold prefers in about nine pairs of ten; the topic is the subset.
     """
     rng, judge = _random("pairs", seed, split), labeller(temperature=temperature, noise=noise)
     return [_pair(rng, f"garden-{split}-{seed}-{index}", split, judge) for index in range(n)]
 
 
-# ---- right and wrong ----
+# ---- verifiable rewards ----
 
 
 def pass_rate_of(prompt: Messages) -> float:
-    """How many answers of supervised quality are right: 0.1 for the hardest topic to 0.9 for the easiest."""
+    """Return the share of supervised completions that are right: 0.1 for the hardest topic to 0.9 for the easiest."""
     topic = topic_of(prompt_text(prompt))
     if topic is None:
         raise UsageError(f"no topic of the garden in {prompt_text(prompt)!r}; there are {', '.join(TOPICS)}")
@@ -297,15 +297,15 @@ def pass_rate_of(prompt: Messages) -> float:
 
 
 def verify(examples: Sequence[Example]) -> list[float]:
-    """1 for an answer that is right, whose overall gold reward reaches its prompt's bar, and 0 for any other.
+    """Return 1 for each completion whose overall gold reward reaches its prompt's bar, and 0 for the others.
 
-    The bar stands where supervised answers reach it at the prompt's pass rate: some prompts are easy, others hard.
+    Supervised completions reach the bar at the prompt's pass rate: some prompts are easy, others hard.
     """
     return [float(beyond >= -1e-9) for beyond in beyond_the_bar(examples)]  # 1e-9: rounding errors
 
 
 def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
-    """The overall gold reward minus the prompt's bar: a reward of which much depends on the prompt alone."""
+    """Return overall gold reward minus the prompt's bar: a reward that largely depends on the prompt alone."""
     golds = gold().rate(examples)[:, 0]
     bars = [_bars()[pass_rate_of(example.prompt)] for example in examples]
     return [float(reached - bar) for reached, bar in zip(golds, bars, strict=True)]
@@ -313,6 +313,6 @@ def beyond_the_bar(examples: Sequence[Example]) -> list[float]:
 
 @cache
 def _bars() -> dict[float, float]:
-    """The gold reward that a share of supervised completions reach; one for all topics, which differ in words only."""
+    """Return the gold reward at each pass rate's quantile of supervised completions; topics differ in words only."""
     golds = gold().rate(supervised(3000, seed=0))[:, 0]
     return {rate: float(np.quantile(golds, 1 - rate)) for rate in PASS_RATES}

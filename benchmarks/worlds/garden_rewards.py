@@ -1,4 +1,4 @@
-"""Rewards of the garden that `--reward NAME=rewardlab.benchmarks.worlds.garden_rewards:FUNCTION` names."""
+"""Rewards of the garden for `--reward NAME=rewardlab.benchmarks.worlds.garden_rewards:FUNCTION`."""
 
 import math
 import zlib
@@ -12,15 +12,15 @@ Reward = Callable[[Sequence[Example]], list[float]]
 
 
 def right() -> Reward:
-    """1 where the answer reaches its prompt's bar, else 0: `garden.verify`."""
+    """Return the reward `garden.verify`: 1 where the completion reaches its prompt's bar, else 0."""
     return garden.verify
 
 
 def with_outliers(share: float = 0.1, scale: float = 3.0) -> Reward:
-    """Gold + `scale` x a Cauchy value for a `share` of all texts, always the same ones.
+    """Return the reward gold + `scale` x a Cauchy value for a `share` of all texts, always the same ones.
 
-    Which texts, and by how much they are off, follows from the text: the policy may find some that pay wrongly, as it
-    may with a reward model.
+    Which texts are affected, and by how much, is a function of the text: the policy may find completions with a wrong
+    reward, as with a trained reward model.
     """
     if not 0 <= share <= 1 or scale < 0:
         raise UsageError(f"share lies in [0, 1] and scale is 0 or more, got {share} and {scale}")
@@ -33,7 +33,7 @@ def with_outliers(share: float = 0.1, scale: float = 3.0) -> Reward:
 
 
 def _outlier(example: Example, share: float) -> float:
-    """0, or for a share of the texts tan(π (u - 1/2)) of a number u in (0, 1)."""
+    """Return tan(π (u - 1/2)) of a number u in (0, 1) for a share of the texts, and 0 for the others."""
     text = f"{prompt_text(example.prompt)}\n{example.completion}".encode()
     drawn, u = (_uniform(zlib.crc32(prefix + text)) for prefix in (b"which ", b"how much "))
     return math.tan(math.pi * (u - 0.5)) if drawn < share else 0.0

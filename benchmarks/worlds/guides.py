@@ -1,4 +1,4 @@
-"""Guides trained in a world with a known truth, and what decoding under them brings."""
+"""Jobs that train base models and guides in the garden, and that measure fronts of guided decoding."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,12 +36,12 @@ BATCH_SIZE = 512
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-# ---- bases ----
+# ---- base models ----
 
 
 @dataclass(frozen=True)
 class Base(Job):
-    """A language model that has read the garden's supervised texts: what is to be guided."""
+    """A language model trained on the garden's supervised texts, the base model to be guided."""
 
     seed: int
     hidden: int = 64
@@ -53,13 +53,13 @@ class Base(Job):
         return f"base {self.hidden} x {self.layers}, seed {self.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """Its weights."""
+        """Return the trained weights."""
         model = self._untrained()
         pretrain(model, tokenizer(), garden.supervised(self.texts, self.seed), steps=self.steps, seed=self.seed)
         return {name: weight.detach().numpy() for name, weight in model.named_parameters()}
 
     def load(self, cache: Path) -> PreTrainedModel:
-        """The trained model."""
+        """Load the trained model."""
         model, stored = self._untrained(), self.result(cache)
         _copy(dict(model.named_parameters()), stored)
         return model.eval()
@@ -83,7 +83,7 @@ def _copy(adapter_state: dict[str, torch.Tensor], stored: Arrays) -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """An adapter, its loss and its training; the defaults are UniARM as we read it."""
+    """An adapter, its loss and its training; the defaults are our reading of UniARM."""
 
     kind: Kind = "moslora"
     rank: int = 8
@@ -97,20 +97,20 @@ class Recipe:
     beta: float = 0.02
     """β_r, the temperature of the loss."""
     weight: float = 0.5
-    """λ, of the loss's global term."""
+    """λ, the weight of the loss's global term."""
     form: str = "scalarised"
     preferences: Literal["dirichlet", "vertices", "grid"] = "dirichlet"
-    """How α is drawn in training; the grid has `preference_steps`."""
+    """Distribution of α in training; the grid has `preference_steps`."""
     preference_steps: int = 4
     per_batch: bool = False
     reference: bool = False
-    """Log-probabilities relative to the base: with one objective this is DPO."""
+    """Whether log-probabilities are relative to the base model; with one objective this is DPO."""
     steps: int = 400
     learning_rate: float = 1e-2
     batch: int = 32
 
     def adapt(self, model: Any, objectives: Sequence[str], seed: int) -> PreferenceAdapter:
-        """A new adapter on a model, which is changed in place."""
+        """Attach a new adapter to a model, which is changed in place."""
         settings = AdapterSettings(
             self.kind,
             tuple(objectives),
@@ -128,7 +128,7 @@ class Recipe:
         return attach(model, settings, tokenizer())
 
     def task(self, adapter: PreferenceAdapter, seed: int) -> PreferenceTask:
-        """What the adapter learns by."""
+        """Return the adapter's training task."""
         k = len(adapter.objectives)
         samplers = {
             "dirichlet": lambda: dirichlet(k),
@@ -156,13 +156,13 @@ def train(
 ) -> None:
     """Train a guide in place."""
     task.check(rows)
-    learner = SimpleNamespace(model=adapter.model, encoder=SimpleNamespace(tokenizer=None))  # rows are tokens already
+    learner = SimpleNamespace(model=adapter.model, encoder=SimpleNamespace(tokenizer=None))  # rows are token ids
     fit(learner, task, rows, Fit(recipe.steps, recipe.learning_rate, recipe.batch, seed), *callbacks)
 
 
 @dataclass(frozen=True)
 class Guide(Job):
-    """An autoregressive reward model for the garden, on a base of its own."""
+    """An autoregressive reward model for the garden, adapted from its base model."""
 
     base: Base
     objectives: tuple[str, ...]
@@ -174,7 +174,7 @@ class Guide(Job):
         return f"guide {self.recipe.kind} for {' and '.join(self.objectives)}, seed {self.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """The adapter's weights."""
+        """Return the adapter's trained weights."""
         guide = self._untrained(cache)
         assert guide.adapter is not None
         if self.recipe.steps:
@@ -183,7 +183,7 @@ class Guide(Job):
         return {name: weight.numpy() for name, weight in guide.adapter.state().items()}
 
     def load(self, cache: Path) -> DecodingModel:
-        """The trained guide."""
+        """Load the trained guide."""
         guide, stored = self._untrained(cache), self.result(cache)
         assert guide.adapter is not None
         _copy(guide.adapter.state(), stored)
@@ -201,7 +201,7 @@ def _rows(pairs: int, seed: int, objectives: tuple[str, ...]) -> list[Preference
 
 
 def _with_gaps(pair: PreferencePair) -> PreferencePair:
-    """The pair with the difference of the gold rewards of its two answers, for losses that want more than labels."""
+    """Add the differences of the pair's gold rewards, for losses that need more than labels."""
     asked = prompt_text(pair.prompt)
     differences = np.subtract(garden.gold_rewards(asked, pair.chosen), garden.gold_rewards(asked, pair.rejected))
     return replace(pair, gaps=dict(zip(garden.OBJECTIVES, differences.tolist(), strict=True)))
@@ -217,12 +217,13 @@ def _encoder() -> Encoder:
 
 @dataclass(frozen=True)
 class Front(Job):
-    """The answers of a base under guides, at every preference of a grid, rated by the garden's gold reward.
+    """Completions of a base model under guides, at every preference of a grid, scored by the garden's gold reward.
 
     Noise depends on the seed, the prompt and the token only: it is the same for all methods and preferences. Results
-    are rewards [A, P, K], and of each answer [A, P] its length in tokens, its repetition, the nats per token by which
-    the policy's log-probability exceeds the base's (an unbiased draw of the KL where the answer has ended), and the
-    base's own log-probability per token; guides read per token, and trainable numbers.
+    are rewards [A, P, K], and for each completion [A, P] its length in tokens, its repetition, the nats per token by
+    which the policy's log-probability exceeds the base model's (an unbiased estimate of the KL where the completion has
+    ended), and the base model's log-probability per token; guide forwards per token, and the number of trainable
+    parameters.
     """
 
     base: Base
@@ -240,11 +241,11 @@ class Front(Job):
 
     @property
     def preferences(self) -> np.ndarray:
-        """α [A, K]."""
+        """Preferences α [A, K]."""
         return simplex_grid(len(self.objectives), self.steps)
 
     def work(self, cache: Path) -> Arrays:
-        """See the class."""
+        """Return the rewards and measures; see the class."""
         asked = garden.prompts(self.prompts, self.seed)
         decoded = WAYS[self.way](self, cache, asked)
         shape = len(self.preferences), self.prompts
@@ -264,7 +265,7 @@ class Front(Job):
 
 
 class DecodedFront(NamedTuple):
-    """Answers to all prompts at the first preference, then at the second ...; guides per token; trainable numbers."""
+    """Completions, by preference and then by prompt; guide forwards per token; number of trainable parameters."""
 
     answers: list[DecodedCompletion]
     forwards: float
@@ -284,7 +285,7 @@ def _guided(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFron
 
 
 def _engine(front: Front, guides: Sequence[DecodingModel], cache: Path) -> Engine:
-    """One backbone where the guide was trained on the base that it guides; a model each elsewhere."""
+    """Return a shared backbone if the guide was trained on the base model that it guides, else separate models."""
     if len(guides) == 1 and front.guides[0].base == front.base:
         return SharedBackbone(guides[0], late=front.guides[0].recipe.from_layer > 0)
     base = decoding_model(front.base.load(cache), tokenizer())
@@ -293,15 +294,15 @@ def _engine(front: Front, guides: Sequence[DecodingModel], cache: Path) -> Engin
 
 
 def _soup(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFront:
-    """Rewarded soups: the policy of weights Σ_i α_i θ_i                        Ramé et al. 2023, arXiv:2306.04488
+    """Decode by rewarded soups: the policy of weights Σ_i α_i θ_i             Ramé et al. 2023, arXiv:2306.04488
 
-    Averaged are the merged weights W + s B_i A_i, not A and B separately as some public code does.
+    The merged weights W + s B_i A_i are averaged, not A and B separately as in some public code.
     """
     guides = [guide.load(cache) for guide in front.guides]
     parameters, answers = _trainable(front, guides), []
     policies = [dict(_merged(guide).named_parameters()) for guide in guides]
     for alpha in front.preferences.tolist():
-        soup = front.base.load(cache)
+        soup = front.base.load(cache)  # a model with the right shapes; its weights are overwritten
         _copy(dict(soup.named_parameters()), {name: _mean(policies, alpha, name) for name in policies[0]})
         requests = [_request(front, prompt, index) for index, prompt in enumerate(asked)]
         engine = SeparateModels(decoding_model(soup, tokenizer()))
@@ -319,10 +320,10 @@ def _mean(policies: Sequence[dict[str, torch.Tensor]], alpha: Sequence[float], n
 
 
 def _mixture(front: Front, cache: Path, asked: Sequence[Messages]) -> DecodedFront:
-    """MOD for two objectives: log π̃ = Σ_i α_i log π_i - log Z                    Shi et al. 2024, arXiv:2406.18853
+    """Decode by MOD for two objectives: log π̃ = Σ_i α_i log π_i - log Z       Shi et al. 2024, arXiv:2406.18853
 
-    The policy with the larger share is the engine's base and the other its guide with w = α_j / α_i, drawn at
-    temperature 1 / α_i, which is the same distribution.
+    The policy with the larger weight α_i is the engine's base model and the other its guide with w = α_j / α_i, sampled
+    at temperature 1 / α_i, which is the same distribution.
     """
     guides = [guide.load(cache) for guide in front.guides]
     parameters, answers = _trainable(front, guides), []
@@ -365,7 +366,7 @@ def _gold(requests: Sequence[Request], answers: Sequence[DecodedCompletion], obj
 def _base_logprobs(
     base: DecodingModel, requests: Sequence[Request], answers: Sequence[DecodedCompletion]
 ) -> np.ndarray:
-    """log π_base of every answer, in nats."""
+    """Compute log π_base of every completion, in nats."""
     prompts, logprobs = prompts_of(base.encoder, requests), []
     for first in range(0, len(answers), BATCH_SIZE):
         starts = [len(prompt) for prompt in prompts[first : first + BATCH_SIZE]]

@@ -1,4 +1,4 @@
-"""A tokenizer and small language models of real architectures for the garden, made on the spot in seconds."""
+"""A tokenizer and small language models of real architectures for the garden, built in seconds."""
 
 from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
@@ -32,7 +32,7 @@ TEMPLATE = (
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token per word. A turn is rendered as `<|role|> words </s>`; no BOS is rendered; padding is its own token."""
+    """Build a tokenizer of words. A turn is rendered as `<|role|> words </s>`, no BOS; padding has its own token."""
     ids = {token: index for index, token in enumerate((*SPECIALS, *vocabulary()))}
     words = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     words.pre_tokenizer = WhitespaceSplit()
@@ -49,7 +49,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen3", seed: int = 0) -> PreTrainedModel:
-    """An untrained language model of about 100,000 parameters."""
+    """Build an untrained language model of about 100,000 parameters."""
     config = small_config(words, architecture, hidden=64, layers=2, heads=4, positions=256)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -57,7 +57,7 @@ def causal_lm(words: PreTrainedTokenizerFast, architecture: Architecture = "qwen
 
 
 def conversation(example: Example) -> list[dict[str, str]]:
-    """The prompt's turns and the answer as the last one, as `apply_chat_template` wants them."""
+    """Return the prompt's turns with the completion as the last turn, in the format of `apply_chat_template`."""
     turns = (*example.prompt, Message(role="assistant", content=example.completion))
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
@@ -79,7 +79,7 @@ def pretrain(
     batch_size: int = 64,
     learning_rate: float = 3e-3,
 ) -> list[float]:
-    """Turn a new model into the start policy by next-token prediction on whole conversations.
+    """Train a new model to the start policy by next-token prediction on whole conversations.
 
     AdamW with a learning rate that falls linearly to 0. Returns the loss of every step, in nats per token.
     """
@@ -92,7 +92,7 @@ def pretrain(
     for batch in _batches(sequences, batch_size, steps, seed):
         labels = pad_sequence(batch, batch_first=True, padding_value=-100)
         attention = (labels != -100).long()
-        # what stands under the padding is neither attended to nor predicted
+        # tokens at padding positions are neither attended to nor predicted
         tokens = labels * attention
         loss = model(input_ids=tokens, attention_mask=attention, labels=labels).loss
         optimizer.zero_grad()
@@ -105,7 +105,7 @@ def pretrain(
 
 
 class Fit(NamedTuple):
-    """How long, how fast and on how many rows at a time."""
+    """Number of steps, learning rate, rows per batch, and seed."""
 
     steps: int
     learning_rate: float
@@ -114,7 +114,7 @@ class Fit(NamedTuple):
 
 
 def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: TrainerCallback) -> None:
-    """Train a reward model in place, without a trace on disk; the learning rate falls linearly to 0."""
+    """Train a reward model in place, without files that remain; the learning rate falls linearly to 0."""
     with TemporaryDirectory() as folder:
         arguments = RewardArguments(
             output_dir=folder,

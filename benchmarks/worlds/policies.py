@@ -1,4 +1,4 @@
-"""The garden's start policy, the answers that it samples, and proxies: reward models that know gold more or less."""
+"""The garden's start policy, samples of it, and proxies: reward models that are more or less accurate."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -27,7 +27,7 @@ BATCH_SIZE = 512
 def start_policy(
     seed: int, *, architecture: Architecture = "qwen3", texts: int = 6000, steps: int = 600
 ) -> PreTrainedModel:
-    """A language model that has read the garden's supervised texts: where training starts from."""
+    """Train a language model on the garden's supervised texts and return it as the start policy."""
     words = tokenizer()
     policy = causal_lm(words, architecture, seed)
     pretrain(policy, words, supervised(texts, seed), steps=steps, seed=seed)
@@ -35,7 +35,7 @@ def start_policy(
 
 
 def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[DecodedCompletion]:
-    """One answer to every prompt, at temperature 1 and of at most 32 tokens; a prompt may stand there many times."""
+    """Sample one completion of every prompt, at temperature 1, of at most 32 tokens; prompts may repeat."""
     requests = [
         Request(prompt, seed=seed * 1_000_000 + index, max_new_tokens=LONGEST) for index, prompt in enumerate(asked)
     ]
@@ -43,33 +43,33 @@ def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[DecodedC
 
 
 def sample(policy: Any, asked: Sequence[Messages], seed: int) -> list[Example]:
-    """The same, to be rated."""
+    """Sample one completion of every prompt as by `answered`, and return the examples to score."""
     answers = answered(policy, asked, seed)
     return [Example(prompt, answer.text) for prompt, answer in zip(asked, answers, strict=True)]
 
 
 @dataclass(frozen=True)
 class Teaching:
-    """What a proxy learns from: garden pairs of the seed's training split."""
+    """Training data and schedule of a proxy: garden pairs of the seed's training split."""
 
     pairs: int
     steps: int
     learning_rate: float
     votes: Literal["one", "many"] = "one"
-    """A label is one member's vote (see `garden.labeller`), or the share of many who differ more but never err."""
+    """Labels are one noisy vote (see `garden.labeller`), or the vote share at temperature 1 without label noise."""
     batch: int = 32
 
 
 GOOD = Teaching(pairs=20_000, steps=600, learning_rate=2e-3, votes="many")
-"""Orders 86 to 89 % of held-out pairs as gold does, and 82 to 86 % of pairs that the start policy writes."""
+"""Accuracy 86 to 89 % on held-out pairs, and 82 to 86 % on pairs of the start policy's completions, against gold."""
 WEAK = Teaching(pairs=1_000, steps=70, learning_rate=1e-3)
-"""63 to 70 % of both."""
+"""Accuracy 63 to 70 % on both."""
 
 
 def proxy(start: PreTrainedModel, teaching: Teaching, seed: int) -> ScalarRewardModel:
-    """A Bradley-Terry reward model with the start policy's trunk and a new head; all of it is trained.
+    """Train a Bradley-Terry reward model with the start policy's trunk and a new head; all weights are trained.
 
-    Too much flourish is so rare in what it learns from that it keeps paying for more, where gold begins to charge.
+    Excessive flourish is so rare in its training pairs that its reward keeps rising where gold falls.
     """
     model = untaught(start, seed)
     taught = pairs(teaching.pairs, seed)
@@ -81,7 +81,7 @@ def proxy(start: PreTrainedModel, teaching: Teaching, seed: int) -> ScalarReward
 
 
 def untaught(start: PreTrainedModel, seed: int) -> ScalarRewardModel:
-    """A proxy before it learns: the start policy's trunk with a head of its own."""
+    """Return a proxy before training: the start policy's trunk with a new head."""
     model = scalar_from_config(deepcopy(start.config), tokenizer(), seed=seed)
     model.model.base_model.load_state_dict(start.base_model.state_dict())
     return model
@@ -93,7 +93,7 @@ def _voted(pair: PreferencePair) -> PreferencePair:
 
 
 def gold_accuracy(model: RewardModel, first: Sequence[Example], second: Sequence[Example]) -> float:
-    """The share of answer pairs that a model orders as gold does; gold's ties are left out, the model's are errors."""
+    """Return the share of response pairs ordered as by gold; gold's ties are left out, the model's are errors."""
     truth, model_gaps = (model_.rate(first)[:, 0] - model_.rate(second)[:, 0] for model_ in (gold(), model))
     decided = abs(truth) > 1e-9  # differences of rounding error are ties
     return float(np.mean((model_gaps * truth > 0)[decided]))

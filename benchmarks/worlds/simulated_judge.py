@@ -1,7 +1,7 @@
-"""A simulated judge for the world of checks: it reads requests as a language model would and has biases of known size.
+"""A simulated judge for the world of checks: it parses the same requests as a language model and has known biases.
 
-Nothing here is a language model. The constants are assumptions, so what is measured with them is reported as a sweep
-over them and called simulated.
+No language model is involved. The constants are assumptions, so results are reported as a sweep over them and are
+labelled as simulated.
 """
 
 import json
@@ -28,24 +28,24 @@ USUAL_WORDS = 50
 
 @dataclass(frozen=True)
 class Biases:
-    """What moves the simulated judge; utilities are in standard deviations of its own noise on a pair."""
+    """Biases of the simulated judge; utilities are in standard deviations of its noise on a pair."""
 
     reads: float = 0.4
-    """κ, how much it reads the prompt: each demand that an answer satisfies is worth 2κ."""
+    """κ, sensitivity to the prompt: each demand that a response satisfies adds 2κ."""
     position: float = 0.4
-    """What standing first is worth."""
+    """Utility of the first position."""
     length: float = 1.0
-    """What a doubling of words is worth."""
+    """Utility of a doubling of words."""
     style: float = 0.4
-    """What Markdown is worth."""
+    """Utility of Markdown."""
     error: float = 0.1
-    """ε, the chance of misjudging one rule on one answer."""
+    """ε, the probability of misjudging one rule on one response."""
     failure: float = 0.01
-    """The chance of a reply without a verdict."""
+    """Probability of a reply without a verdict."""
 
 
 def utility(biases: Biases, prompt: str, answer: str, first: bool, noise: float) -> float:
-    """What the bare judge makes of an answer.
+    """Compute the utility of a response to the judge without a rubric.
 
     u = 2κ · demands satisfied + b_pos · [first] + b_len · log2(words / 50) + b_style · [Markdown] + z / √2
 
@@ -62,19 +62,19 @@ def utility(biases: Biases, prompt: str, answer: str, first: bool, noise: float)
 
 
 class Stated(NamedTuple):
-    """A rule as the simulated judge understands it."""
+    """A rule as parsed by the simulated judge."""
 
     id: str
     criterion: str
     forbids: bool
 
     def met(self, answer: str) -> bool:
-        """Whether an answer has what the rule demands, or lacks what it forbids."""
+        """Return whether a response has what the rule demands, or lacks what it forbids."""
         return CRITERIA[self.criterion].found(answer) != self.forbids
 
 
 def stated_rules(rubric: str) -> list[Stated]:
-    """The rules of a rendered rubric, one a line; a line about no check of the world says nothing to this judge."""
+    """Return the rules of a rendered rubric, one per line; lines without a check of this world are ignored."""
     return [
         Stated(_id(line), match[0], bool(FORBIDS.search(line[: match.start()])))
         for line in rubric.splitlines()
@@ -84,10 +84,10 @@ def stated_rules(rubric: str) -> list[Stated]:
 
 @dataclass(frozen=True)
 class SimulatedJudge:
-    """A chat that decides pairs and checks rules; a reply follows from its seed and the request's content.
+    """A chat that decides pairs and checks rules; a reply is a function of the seed and the request's content.
 
-    Under a rubric it checks every rule on both answers and goes by the number of rules met; its own taste, with all
-    biases, decides ties.
+    Under a rubric it checks every rule on both responses and compares the numbers of rules met; ties are decided by its
+    utility, with all biases.
     """
 
     biases: Biases = Biases()
@@ -95,11 +95,11 @@ class SimulatedJudge:
 
     @property
     def name(self) -> str:
-        """Says that it is simulated, and its constants."""
+        """Name that states that the judge is simulated, and its constants."""
         return f"simulated judge {json.dumps(asdict(self.biases))} {self.seed}"
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`."""
+        """Return the replies; see `Chat`."""
         return answered(self._reply, asks, arrived)
 
     def _reply(self, asked: Ask) -> str:
@@ -134,7 +134,7 @@ class SimulatedJudge:
 
 
 def _id(line: str) -> str:
-    """The name in brackets by which a rendered rule goes."""
+    """Return the name in brackets that identifies a rendered rule."""
     named = NAMED.search(line)
     return named[1] if named else ""
 
@@ -144,7 +144,7 @@ def _verdict_word(met: bool) -> str:
 
 
 def answered(reply, asks: Sequence[Ask], arrived: Arrived | None) -> list[Reply]:
-    """Replies from a function of the request, a token a word."""
+    """Return replies computed by a function of the request, counting one token per word."""
     replies = []
     for index, asked in enumerate(asks):
         text = reply(asked)
@@ -156,17 +156,17 @@ def answered(reply, asks: Sequence[Ask], arrived: Arrived | None) -> list[Reply]
 
 
 def rule_for(name: str, number: int = 1) -> Rule:
-    """A check as a rule."""
+    """Convert a check to a rule."""
     check = CHECKS[name]
     verb = "none of it" if check.forbids else "that it is there"
     return Rule(f"r{number}", "forbid" if check.forbids else "must", check.criterion, f"Read the answer for {verb}.")
 
 
 def rubric_of(names: Sequence[str]) -> Rubric:
-    """Checks as a rubric, in their order."""
+    """Convert checks to a rubric, in their order."""
     return Rubric(tuple(rule_for(name, index) for index, name in enumerate(names, start=1)), ())
 
 
 def written(names: Sequence[str]) -> str:
-    """What a writer of rubrics replies who has these checks in mind; with none it has no rule to offer."""
+    """Return the reply of a rubric writer that has these checks in mind; without checks it has no rules."""
     return rubric_json(rubric_of(names)) if names else json.dumps({"rules": [], "principles": []})

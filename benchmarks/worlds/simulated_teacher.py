@@ -1,7 +1,7 @@
-"""A simulated teacher for the world of checks: it diagnoses answers and writes rubrics, and errs at known rates.
+"""A simulated teacher for the world of checks: it diagnoses responses and writes rubrics, with known error rates.
 
-Nothing here is a language model. What sets its rubrics apart is how much a call reads at once: an answer, two
-diagnoses, a prompt, or a prompt and two answers, where it errs more often; that is an assumption.
+No language model is involved. Its rubrics differ by how much one call reads: a response, two diagnoses, a prompt, or a
+prompt and two responses, where errors are more frequent; that is an assumption.
 """
 
 import json
@@ -17,45 +17,45 @@ from .checks import CHECKS, Check, demanded
 from .simulated_judge import CRITERIA, answered, written
 
 GENERIC = ("example", "summary", "source", "warning", "greeting", "definition")
-"""What a rubric without contrast asks of every answer."""
+"""Demands of a rubric that is written without contrast, whatever the response."""
 MOST_RULES = 6
 SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """How often it errs; chances in [0, 1]."""
+    """Error rates; probabilities in [0, 1]."""
 
     notices: float = 0.9
-    """A demand of the prompt, in a diagnosis."""
+    """Probability that a diagnosis includes a demand of the prompt."""
     invents: float = 0.03
-    """A demand that the prompt does not make, each of them."""
+    """Probability, for each demand that the prompt does not make, that a diagnosis includes it."""
     misreads: float = 0.05
-    """Whether an answer meets a demand."""
+    """Probability of misjudging whether a response meets a demand."""
     divided: float = 3.0
-    """How many times as often it errs where one call reads a prompt and two answers."""
+    """Factor on error rates where one call reads a prompt and two responses."""
     generic: int = 4
-    """Rules that it adds of its own accord where it sees the prompt alone."""
+    """Number of generic rules that it adds where it sees the prompt alone."""
     corrupt: float = 0.0
-    """The chance that a rubric is about checks drawn at random."""
+    """Probability that a rubric is about randomly drawn checks."""
     leaks: bool = False
-    """Whether it takes answer A for the winner, and finds reasons: all that A passes and B does not."""
+    """Whether it assumes that response A won, and writes rules for all checks that A passes and B does not."""
 
 
 @dataclass(frozen=True)
 class SimulatedTeacher:
-    """A chat that writes diagnoses and rubrics; a reply follows from its seed and the request's content."""
+    """A chat that writes diagnoses and rubrics; a reply is a function of the seed and the request's content."""
 
     errs: Teacher = Teacher()
     seed: int = 0
 
     @property
     def name(self) -> str:
-        """Says that it is simulated, and its constants."""
+        """Name that states that the teacher is simulated, and its constants."""
         return f"simulated teacher {json.dumps(asdict(self.errs))} {self.seed}"
 
     def ask(self, asks: Sequence[Ask], arrived: Arrived | None = None) -> list[Reply]:
-        """See `Chat`."""
+        """Return the replies; see `Chat`."""
         return answered(self._reply, asks, arrived)
 
     def _reply(self, asked: Ask) -> str:
@@ -73,7 +73,7 @@ class SimulatedTeacher:
         return self._prompt_only(rng, prompt)
 
     def _held(self, rng: Random, prompt: str, times: float = 1.0) -> list[str]:
-        """The checks that it takes for demanded: those of the prompt as they come there, then those that it invents."""
+        """Return the checks taken for demanded: those noticed in the prompt, in its order, then those invented."""
         asked = sorted(demanded(prompt), key=lambda name: _anchor(CHECKS[name], prompt)[0])
         misses, invents = min(1.0, times * (1 - self.errs.notices)), min(1.0, times * self.errs.invents)
         noticed = [name for name in asked if rng.random() >= misses]
@@ -89,7 +89,7 @@ class SimulatedTeacher:
         return findings_ or [_on_topic(prompt, answer)]
 
     def _synthesis(self, rng: Random, first: str, second: str) -> str:
-        """Rules for what one diagnosis finds missing and the other does not."""
+        """Write rules for the checks that pass in one diagnosis and fail in the other."""
         a, b = (_statuses(json.loads(text)) for text in (first, second))
         held = [name for name in CHECKS if (name in a or name in b) and a.get(name, True) != b.get(name, True)]
         if rng.random() < self.errs.corrupt:
@@ -116,7 +116,7 @@ class SimulatedTeacher:
 
 
 def _statuses(diagnosis: Mapping[str, Any]) -> dict[str, bool]:
-    """By check: whether the diagnosis says that it passes."""
+    """Return whether each check passes according to the diagnosis."""
     findings = [finding for finding in diagnosis["findings"] if finding["anchor"] and finding["criterion"] in STATED_AS]
     return {STATED_AS[finding["criterion"]]: finding["status"] == "pass" for finding in findings}
 
@@ -136,7 +136,7 @@ def _finding(check: Check, prompt: str, answer: str, passes: bool) -> dict[str, 
 
 
 def _anchor(check: Check, prompt: str) -> tuple[int, str]:
-    """Where a prompt demands a check, and in which words; the whole of a prompt that does not."""
+    """Return the position and the words of a prompt's demand for a check; the whole prompt if there is none."""
     return min(((prompt.find(phrase), phrase) for phrase in check.demands if phrase in prompt), default=(0, prompt))
 
 
@@ -152,7 +152,7 @@ def _on_topic(prompt: str, answer: str) -> dict[str, Any]:
 
 
 def _stated(check: Check) -> str:
-    """What a good answer does: has it, or is without it."""
+    """Return what a good response does: has the property, or lacks it."""
     return f"It is not so: {check.criterion}" if check.forbids else check.criterion
 
 

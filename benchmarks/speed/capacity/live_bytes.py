@@ -37,6 +37,8 @@ class LiveBytes(TorchDispatchMode):
         self.peak = self.bytes
 
     def _add(self, storage: torch.UntypedStorage) -> None:
+        # `_cdata` is the storage's address, equal for all views. A weak reference does not extend its lifetime, and its
+        # callback subtracts the bytes as soon as autograd or Python releases it.
         key, size = storage._cdata, storage.nbytes()
         if key in self._alive:
             return

@@ -119,6 +119,8 @@ class Bench:
             start = time.perf_counter()
             run()
             return 1000 * (time.perf_counter() - start)
+        # Events measure the device's time alone; writing `flush` evicts the inputs from the second-level cache, where
+        # the previous run left them, so that all variants read from memory.
         start, end = self.events
         self.flush.zero_()
         start.record()
@@ -201,6 +203,7 @@ def alternate(turns: Turns, rows: Mapping[str, Row], bench: Bench, until: float,
     """Run the functions alternately and return the milliseconds of every round."""
     rounds: dict[Any, list[float]] = {key: [] for key in turns}
     for number in range(MOST):
+        # the first REPEATS rounds may use the time of later cases, further rounds only that of this one
         if number and time.perf_counter() >= (end if number < REPEATS else until):
             break
         for (name, column), (through, run) in turns.items():
@@ -225,7 +228,7 @@ def warm_up(variant: Variant, trial: Trial, bench: Bench) -> Row:
 
 def replay(run: Callable[[], object]) -> Callable[[], None]:
     """Capture the run as a CUDA graph and return its replay."""
-    torch.cuda.synchronize()
+    torch.cuda.synchronize()  # the capture uses another stream: earlier runs must have ended
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()

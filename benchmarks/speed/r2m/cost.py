@@ -18,9 +18,9 @@ class Shape(NamedTuple):
     """Sizes of a cycle, with their letters in the formulas."""
 
     answers: int
-    """N: prompts times answers to each."""
+    """N: prompts times completions of each."""
     positions: int
-    """S: tokens of a prompt and its answer, padding included."""
+    """S: tokens of a prompt and its completion, padding included."""
     policy_width: int
     """P: of the policy's last hidden states."""
     width: int
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
     inner: int
     """d: of queries, keys and values."""
     objectives: int = 1
-    """K."""
+    """K: number of objectives."""
 
     @property
     def head(self) -> int:

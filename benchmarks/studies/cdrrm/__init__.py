@@ -1,4 +1,4 @@
-"""CDRRM study with a simulated judge and teacher: the effects of contrast, filter and training, with a known truth."""
+"""CDRRM study with a simulated judge and teacher: the effects of contrast, filter and training, with known labels."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ from .report import figure, text
 
 
 def cdrrm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = None, log: Log = print) -> Study:
-    """Judge pairs whose truth is known under rubrics of several origins, over a sweep of a simulated judge's biases.
+    """Judge pairs with known labels under rubrics of several origins, over a sweep of a simulated judge's biases.
 
     No data are read. All results are stored in `cache`. `rows` shortens everything, for a dry run.
     """

@@ -31,7 +31,7 @@ OTHER_PROMPT = "another prompt's"
 ARMS = (*TEACHER_ARMS, "oracle", OTHER_PROMPT)
 CELLS = tuple(product(range(3), range(3)))
 BLIND = Biases(reads=0.0, position=0.0, length=0.0, style=0.0, failure=0.0)
-"""An unbiased judge: it chooses at random where the rubric does not decide."""
+"""Biases of an unbiased judge: it decides at random where the rubric does not decide."""
 
 
 # ---- training corpus ----

@@ -35,7 +35,7 @@ def as_shown(pair: Sides) -> Shown:
 
 
 class LearntGenerator:
-    """A chat that writes the checks on which the responses differ and that it predicts the prompt to demand.
+    """A chat that writes rubrics of the checks on which the responses differ and which it predicts to be demanded.
 
     For each check: P(in the rubric | words of the prompt, which response passes), if the responses differ on it. The
     demands of a prompt are learnt; the checks that a response passes are computed.

@@ -13,7 +13,7 @@ class Measures(NamedTuple):
     """Measures of one arm at one seed; shares are in [0, 1], over readable verdicts unless noted."""
 
     hard: float
-    """Accuracy where the chosen answer is the plainer one; mean over both orders."""
+    """Accuracy where the chosen response is the plainer one; mean over both orders."""
     normal: float
     easy: float
     both_hard: float
@@ -29,7 +29,7 @@ class Measures(NamedTuple):
     rules: float
     """Mean number of rules where there is a rubric."""
     without: float
-    """Share of pairs without a rubric, judged bare."""
+    """Share of pairs without a rubric, which the judge decides without one."""
 
     @property
     def accuracy(self) -> float:
@@ -38,7 +38,7 @@ class Measures(NamedTuple):
 
 
 def measures(won: np.ndarray, slot: np.ndarray, doublings: np.ndarray, rules: float, without: float) -> Measures:
-    """Compute the measures of `won` and `slot` [P, 2] (1, 0, NaN), nine pairs an item, and Δlog2(words) [P]."""
+    """Compute the measures of `won` and `slot` [P, 2] (1, 0, NaN), nine pairs per item, and Δlog2(words) [P]."""
     by_cell = won.reshape(-1, 3, 3, 2)
     levels = {name: [by_cell[:, i, j] for i, j in cells] for name, cells in LEVELS.items()}
     normal = np.stack([slot.reshape(-1, 3, 3, 2)[:, i, j] for i, j in LEVELS["normal"]])

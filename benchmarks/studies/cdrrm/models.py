@@ -19,7 +19,7 @@ LIBRARIES = ("torch", "transformers", "trl")
 
 @dataclass(frozen=True)
 class Reader(Job):
-    """The start model: pretrained on the meaning of the words, without preferences or rubrics."""
+    """The initial model: pretrained on the world's vocabulary, without preferences or rubrics."""
 
     steps: int
     seed: int = 0
@@ -40,7 +40,7 @@ class Reader(Job):
 
 @dataclass(frozen=True)
 class LanguageModel(Source):
-    """A language model trained on n rubrics, in both orders of the answers, with the contrast before the rubric."""
+    """A language model trained on n rubrics, in both orders of the responses, with the contrast before the rubric."""
 
     reader: Reader
     corpus: Corpus

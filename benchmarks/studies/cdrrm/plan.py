@@ -46,7 +46,7 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """Return a plan for a dry run, in which everything is run and little is learnt."""
+        """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
         return cls(
             seed,
             seeds=2,

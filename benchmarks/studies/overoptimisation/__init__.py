@@ -61,7 +61,7 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
         return cls(seed, seeds=2, steps=2, long_steps=2, every=1, asked=rows, share=0.02)
 
     def bases(self) -> list[Base]:

@@ -81,7 +81,7 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
         return cls(seed, seeds=1, other_seeds=1, cycles=2, every=1, asked=rows, groups=3, group=3, share=0.02)
 
     def runs(self) -> dict[str, list[R2MRun]]:
@@ -160,7 +160,7 @@ def results(plan: Plan, runs: Mapping[str, Sequence[R2MRun]], cache: Path) -> Re
 
 
 def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
-    """Return what `text` needs from a finished study's manifest; the claims keep all their digits, the records six."""
+    """Return the arguments of `text` from a finished study's manifest; claims have all their digits, records six."""
     results = Results(Plan(**manifest["plan"]), manifest["records"], manifest["calls"], manifest["accuracies"])
 
     def known(bounds: Sequence[float | None]) -> Estimate:

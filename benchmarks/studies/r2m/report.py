@@ -187,7 +187,7 @@ def claims(records: Sequence[Record]) -> list[Claim]:
 
 
 def design_note(records: Sequence[Record], steps: int, rate: float, cycles: int, start_std: float) -> str:
-    """Return why this design settles no claim about R2M, with the figures that say so.
+    """Return why this design settles no claim about R2M, with the figures that show it.
 
     A cycle has `steps` optimizer steps at the learning rate `rate`; `start_std` is that of the attention's weights.
     """

@@ -31,7 +31,7 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
         return cls(seed, seeds=2, budget=Budget(steps=2, train_steps=10, pairs=200, asked=rows), share=0.02)
 
     def bases(self) -> list[Base]:

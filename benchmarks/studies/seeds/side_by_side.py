@@ -123,7 +123,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Side(Job):
-    """One side of a recipe at one seed: runs its commands like a user and evaluates the output."""
+    """One side of a recipe at one seed: runs its commands as subprocesses and evaluates the output."""
 
     libraries = (*Job.libraries, "trl")
     base: Base
@@ -158,7 +158,7 @@ class Side(Job):
         return {"accuracy": gold_accuracy(load_reward_model(str(folder)), first, second)}
 
     def _of_policy(self, folder: Path) -> dict[str, float]:
-        policy_folder = folder / "policy"  # which supervised training does not have
+        policy_folder = folder / "policy"  # supervised training writes the model to `folder` itself
         model_folder = policy_folder if policy_folder.is_dir() else folder
         trained = AutoModelForCausalLM.from_pretrained(model_folder, use_safetensors=True).eval()
         unseen = split_prompts()[1]
@@ -213,6 +213,7 @@ def run(commands: Sequence[str], values: Mapping[str, str], folder: Path) -> dic
     lines = [shlex.split(fill_template(command, values)) for command in commands]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with ExitStack() as stack:
+        # files rather than pipes, which would block a command that fills them
         errors = [stack.enter_context(TemporaryFile("w+")) for _ in lines]
         programs = [
             stack.enter_context(

@@ -63,7 +63,7 @@ class Plan:
 
     @classmethod
     def short(cls, seed: int, rows: int) -> "Plan":
-        """Return a plan for a dry run, in which everything is run and nothing is learnt."""
+        """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
         sizes = {"pairs": 10 * rows, "texts": 10 * rows, "exact_pairs": 20 * rows}
         steps = {"steps": 2, "base_steps": 4, "big_steps": 4, "exact_steps": 6}
         return cls(seed, seeds=1, few=1, prompts=rows, **sizes, **steps)
