@@ -246,7 +246,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(flags, rl, rl_world):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "a completion has 1 token or more, got longest=0"),
+        (["--reward", f"ccpo(solver=START, reward={TOLD}, longest=0)"], "has 1 token or more, got longest=0"),
         (["--reward", f"ccpo(solver=RM, reward={TOLD})"], "no language model; give a causal language model"),
         (["--reward", f"ccpo(reward={TOLD})"], "the argument 'solver' is missing"),
         (["--reward", "ccpo(solver=START, reward=tests.apps.commands.rl.test_agents:two)"], "has 2 components"),
