@@ -267,9 +267,6 @@ def _overview() -> str:
 
 def _run(name: str, verb: Verb, words: list[str]) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
     if verb.config is None:
         return _named(f".{verb.function}")(words)
@@ -278,8 +275,11 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     settings = parse(name, verb, words)
     settings[0].validate()
     check_settings(settings)
+    function = _named(f".{verb.function}")
+    if "transformers" in sys.modules:  # verbs without models do not pay for its import
+        _named("..rm.backbones.loading:hide_loading_bars")()
     try:
-        return _named(f".{verb.function}")(*settings)
+        return function(*settings)
     finally:
         if "WORLD_SIZE" in os.environ:
             _named(".runs.processes:leave")()

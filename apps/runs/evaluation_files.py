@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...benchmarks.evaluate import Evaluation
 from ...benchmarks.report import figure, markdown, reliability_figure
+from .figures import save_figure
 from .run_folder import write_json
 from .tables import margin, write_items, write_scores
 
@@ -36,8 +36,3 @@ def _model_margins(evaluation: Evaluation) -> dict[str, np.ndarray]:
         )
         for name in models
     }
-
-
-def save_figure(drawing: Figure, path: Path) -> None:
-    """Save a figure without software metadata, so that equal figures give equal bytes."""
-    drawing.savefig(path, dpi=150, metadata={"Software": None})

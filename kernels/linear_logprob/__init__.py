@@ -8,14 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..dispatch import Way, way
+from ..memory_limits import LINEAR_LOGPROB_CHUNK
 from .autograd import FormedInForward, Recomputed, RowLoss, full_precision
 from .cases import CASES, example
 from .eager import EAGER, IGNORED, Engine, Head
 from .reference import LinearLogprob, reference
 
-__all__ = ["CASES", "CHUNK", "LinearLogprob", "LinearLoss", "example", "linear_logprob", "linear_loss", "reference"]
-
-CHUNK = {"cpu": 2**24, "cuda": 2**28}  # logits held at a time: 64 MB and 1 GB in float32
+__all__ = ["CASES", "LinearLogprob", "LinearLoss", "example", "linear_logprob", "linear_loss", "reference"]
 
 
 def linear_logprob(
@@ -102,7 +101,7 @@ def _wants_gradient(tensor: Tensor | None) -> bool:
 
 def _rows(hidden: Tensor, weight: Tensor, chunk: int | None) -> int:
     """Rows that have their logits at a time."""
-    number = CHUNK["cuda" if hidden.is_cuda else "cpu"] if chunk is None else chunk
+    number = LINEAR_LOGPROB_CHUNK["cuda" if hidden.is_cuda else "cpu"] if chunk is None else chunk
     return max(1, number // len(weight))
 
 

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..dispatch import wide
+from ..memory_limits import LINEAR_LOGPROB_BLOCK
 
 IGNORED = -100  # a target without a log-probability
-BLOCK = 2**18  # logits that a CPU works on at a time: 1 MB stays in its cache
 
 
 class Head(NamedTuple):
@@ -164,7 +164,7 @@ EAGER = Engine(_score, _statistics, _gradient)
 
 def _blocks(a: Tensor) -> Iterator[slice]:
     """Rows that fit into a CPU's cache together; all of them elsewhere."""
-    number = max(1, BLOCK // a.shape[1] if a.is_cpu else len(a))
+    number = max(1, LINEAR_LOGPROB_BLOCK // a.shape[1] if a.is_cpu else len(a))
     return (slice(first, first + number) for first in range(0, len(a), number))
 
 

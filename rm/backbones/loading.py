@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 from ..contract.scoring_contract import FILE, PLAIN_TEMPLATE, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
@@ -35,6 +36,11 @@ SMALL_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 Architecture = Literal["qwen3", "llama"]
+
+
+def hide_loading_bars() -> None:
+    """Hide Transformers' progress bars of loading weights; the Hub's download bars stay."""
+    logging.disable_progress_bar()
 
 
 # ---- tokenizers ----

@@ -7,8 +7,7 @@ come on top.
 
 from typing import NamedTuple
 
-from ...kernels.linear_logprob import CHUNK
-from ...kernels.linear_logprob.eager import BLOCK
+from ...kernels.memory_limits import LINEAR_LOGPROB_BLOCK, LINEAR_LOGPROB_CHUNK
 from .choices import PRECISIONS, Precision
 from .flops import Adapters, Answered, adapter_parameters
 from .shapes import NARROWS, READS, WIDENS, Linear, Shape
@@ -132,12 +131,12 @@ def top_bytes(shape: Shape, step: Step) -> int:
     if step.top.scores:
         total += step.tokens * (step.precision.compute * D + WIDE * step.top.scores)
     if T:
-        rows = min(T, max(1, CHUNK[step.device] // V))
+        rows = min(T, max(1, LINEAR_LOGPROB_CHUNK[step.device] // V))
         narrow = step.precision.weights < WIDE
         total += T * D * (step.precision.weights + WIDE) + rows * V * WIDE
         total += (rows * V * 2 if step.device == "cuda" else (T + V) * D * WIDE) if narrow else 0
         total += 0 if step.adapters else V * D * WIDE
-        total += min(rows * V, BLOCK) * WIDE if step.device == "cpu" else 0
+        total += min(rows * V, LINEAR_LOGPROB_BLOCK) * WIDE if step.device == "cpu" else 0
     return total
 
 
@@ -148,5 +147,6 @@ def reading_bytes(shape: Shape, step: Step) -> int:
     """
     c, D = step.precision.compute, shape.width
     layer = step.tokens * (D * (step.precision.weights + 2 * c + WIDE) + (3 if shape.gated else 2) * c * shape.mlp)
-    logits = min(step.top.head_tokens, max(1, CHUNK[step.device] // shape.vocabulary)) * shape.vocabulary * WIDE
+    chunk = max(1, LINEAR_LOGPROB_CHUNK[step.device] // shape.vocabulary)
+    logits = min(step.top.head_tokens, chunk) * shape.vocabulary * WIDE
     return layer + logits + ((1 + c) * step.rows * step.length**2 if step.padded else 0)

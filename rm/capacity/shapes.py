@@ -1,22 +1,12 @@
-"""Shapes of language models from their configuration alone, built without memory on PyTorch's `meta` device."""
+"""Shapes of language models: the numbers that the formulas of memory and time need."""
 
-import re
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.pytorch_utils import Conv1D
-
-from ..backbones.loading import load_config
-from ..errors import UNREADABLE, DataError, UsageError, did_you_mean
+from ..errors import UsageError, did_you_mean
 
 READS, MIXES, WIDENS, NARROWS = range(4)
 """Stages of a layer's matrices: attention input (q, k, v), its output, MLP input (gate, up), its output."""
-OUT = "^(o_proj|out|dense|c_proj)"
-"""Names of the attention's output matrix in different architectures; else it is the last one of the attention."""
 
 
 class Linear(NamedTuple):
@@ -92,7 +82,6 @@ SIZES = {  # layers, width, heads, KV heads, MLP width, tied
     "llama3-70b": (80, 8192, 64, 8, 28672, False),
 }
 """Qwen 3 (arXiv:2505.09388, table 1), Qwen 2.5 (arXiv:2412.15115, table 1), Llama 3.1 and 3.2, from their configs."""
-MOST_LAYERS = 1000
 SMALL_VOCABULARY = 151936  # Qwen 2.5 up to 3B
 
 
@@ -111,114 +100,73 @@ def full_name(name: str) -> str | None:
     return next((size for size in SIZES if name in (size, size.partition("-")[2])), None)
 
 
-def table_config(name: str) -> Any:
-    """Return the configuration of a name in the table."""
-    family = name.partition("-")[0]
-    layers, width, heads, kv_heads, mlp, tied = SIZES[name]
-    settings = dict(FAMILIES[family])
-    if family == "qwen2.5" and tied:
-        settings["vocab_size"] = SMALL_VOCABULARY
-    return AutoConfig.for_model(
-        settings.pop("model_type"),
-        num_hidden_layers=layers,
-        hidden_size=width,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        intermediate_size=mlp,
-        tie_word_embeddings=tied,
-        **{"head_dim": width // heads} | settings,
-    )
-
-
 def find_shape(model: str, *, trust_remote_code: bool = False) -> Shape:
     """Return the shape of a size (`7b`, `qwen3-8b`), a folder or a Hugging Face id; reads only config.json."""
     known = full_name(model)
     if known is not None and not Path(model).exists():
-        return shape_of(table_config(known), known)
+        return table_shape(known)
     if "/" not in model and not Path(model).exists():
         raise UsageError(
             f"no size '{model}', and no folder of that name; "
             + did_you_mean(model.lower(), choices(), f"a Hub id is owner/name, and there is {', '.join(SIZES)}")
         )
-    try:
-        config = load_config(model, trust_remote_code=trust_remote_code)
-    except UsageError:
-        raise
-    except UNREADABLE as error:
-        raise DataError(
-            f"{model}: no config.json can be read there ({_error_text(error)}); give a size such as 7b"
-        ) from error
-    return shape_of(config, model, trust_remote_code=trust_remote_code)
+    from .config_shapes import folder_shape  # PyTorch and Transformers, which a size does not need
+
+    return folder_shape(model, trust_remote_code=trust_remote_code)
 
 
-# ---- shapes from configurations ----
+def table_settings(name: str) -> dict[str, Any]:
+    """Return the settings of a name in the table, as in its config.json."""
+    family = name.partition("-")[0]
+    layers, width, heads, kv_heads, mlp, tied = SIZES[name]
+    sizes = {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": mlp,
+        "tie_word_embeddings": tied,
+    }
+    small = {"vocab_size": SMALL_VOCABULARY} if family == "qwen2.5" and tied else {}
+    return {"head_dim": width // heads} | FAMILIES[family] | small | sizes
 
 
-def shape_of(config: Any, name: str, *, trust_remote_code: bool = False) -> Shape:
-    """Return the shape of a causal language model with this configuration; its layers must be equal."""
-    text = config.get_text_config()
-    if not 1 <= getattr(text, "num_hidden_layers", 0) <= MOST_LAYERS:
-        raise UsageError(f"{name}: no decoder of 1 to {MOST_LAYERS} layers ({config.model_type}); give one")
-    try:
-        with torch.device("meta"):
-            model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    except (*UNREADABLE, RuntimeError) as error:
-        raise UsageError(f"{name}: its config.json makes no causal language model ({_error_text(error)})") from error
-    linears = _layer(model, text.num_hidden_layers, name)
-    layer_parameters = sum(parameter.numel() for key, parameter in model.named_parameters() if _of_layer(key) == 0)
-    heads = text.num_attention_heads
-    narrow = [linear for linear in linears if linear.stage == NARROWS]
-    mlp = sum(linear.inputs for linear in narrow)
+def table_shape(name: str) -> Shape:
+    """Return the shape of a name in the table by counting matrices, biases (Qwen 2.5) and norms."""
+    settings = table_settings(name)
+    layers, width, heads, kv_heads, mlp, tied = SIZES[name]
+    family, head_dim, vocabulary = settings["model_type"], settings["head_dim"], settings["vocab_size"]
+    linears = _dense_layer(width, heads * head_dim, kv_heads * head_dim, mlp)
+    biases = (heads + 2 * kv_heads) * head_dim if family == "qwen2" else 0
+    norms = 2 * width + (2 * head_dim if family == "qwen3" else 0)
+    layer_parameters = sum(linear.inputs * linear.outputs for linear in linears) + biases + norms
     return Shape(
         name=name,
-        family=config.model_type,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        family=family,
+        parameters=layers * layer_parameters + width + vocabulary * width * (1 if tied else 2),
         layer_parameters=layer_parameters,
-        layers=text.num_hidden_layers,
-        width=text.hidden_size,
+        layers=layers,
+        width=width,
         heads=heads,
-        kv_heads=getattr(text, "num_key_value_heads", None) or heads,
-        head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
         mlp=mlp,
-        vocabulary=model.get_input_embeddings().weight.shape[0],
-        tied=model.get_output_embeddings().weight is model.get_input_embeddings().weight,
-        gated=sum(linear.outputs for linear in linears if linear.stage == WIDENS) >= 2 * mlp,
-        head_normed=any(key.endswith("q_norm") for key, _ in model.named_modules()),
+        vocabulary=vocabulary,
+        tied=tied,
+        gated=True,
+        head_normed=family == "qwen3",
         linears=linears,
-        positions=getattr(text, "max_position_embeddings", None) or 0,
+        positions=settings["max_position_embeddings"],
     )
 
 
-def _error_text(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _of_layer(key: str) -> int | None:
-    """Return the layer number in a dotted name, or None."""
-    match = re.search(r"(?:^|\.)(\d+)\.", key)
-    return int(match[1]) if match else None
-
-
-def _layer(model: nn.Module, layers: int, name: str) -> tuple[Linear, ...]:
-    """Return the matrices of one decoder layer."""
-    if any(parameter.dim() > 2 and _of_layer(key) is not None for key, parameter in model.named_parameters()):
-        raise UsageError(f"{name}: a mixture of experts or of convolutions; the formulas are of dense decoders")
-    sizes_by_layer: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
-    for key, module in model.named_modules():
-        layer_index = _of_layer(key)
-        if layer_index is not None and isinstance(module, nn.Linear | Conv1D):
-            outputs, inputs = module.weight.shape if isinstance(module, nn.Linear) else reversed(module.weight.shape)
-            sizes_by_layer[layer_index][key.partition(f".{layer_index}.")[2]] = inputs, outputs
-    groups: dict[str, list[str]] = defaultdict(list)
-    for key in sizes_by_layer[0]:
-        groups["attention" if "att" in key else "mlp"].append(key)
-    if (
-        len(sizes_by_layer) != layers
-        or any(layer != sizes_by_layer[0] for layer in sizes_by_layer.values())
-        or len(groups) != 2
-    ):
-        raise UsageError(f"{name}: its layers are not all of attention and an MLP; the formulas are of such decoders")
-    stages = {key: READS for key in groups["attention"]} | {key: WIDENS for key in groups["mlp"]}
-    out = [key for key in groups["attention"] if re.search(OUT, key.rpartition(".")[2])] or groups["attention"]
-    stages |= {out[-1]: MIXES, groups["mlp"][-1]: NARROWS}
-    return tuple(Linear(key.rpartition(".")[2], *sizes, stages[key]) for key, sizes in sizes_by_layer[0].items())
+def _dense_layer(width: int, queries: int, keys: int, mlp: int) -> tuple[Linear, ...]:
+    return (
+        Linear("q_proj", width, queries, READS),
+        Linear("k_proj", width, keys, READS),
+        Linear("v_proj", width, keys, READS),
+        Linear("o_proj", queries, width, MIXES),
+        Linear("gate_proj", width, mlp, WIDENS),
+        Linear("up_proj", width, mlp, WIDENS),
+        Linear("down_proj", mlp, width, NARROWS),
+    )

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from ..types import Messages
 from .conversations import normal_prompt
@@ -46,6 +45,8 @@ def overlaps(
     """
     if not 0 < near <= 1:
         raise ValueError(f"near is a share in (0, 1], got {near}")
+    if not benchmarks:
+        return
     turns = [
         (row, n, normal_prompt(text)) for row, prompt in enumerate(prompts) for n, text in enumerate(_users(prompt))
     ]
@@ -117,6 +118,8 @@ def _shingles(texts: Sequence[str]) -> sparse.csr_matrix:
     """Return a binary matrix of shingles [N, 2^22]."""
     if not texts:
         return sparse.csr_matrix((0, 2**22), dtype=np.float32)
+    from sklearn.feature_extraction.text import HashingVectorizer  # its import takes a second, a check without it none
+
     hashed = HashingVectorizer(
         ngram_range=(WORDS, WORDS), n_features=2**22, binary=True, norm=None, alternate_sign=False,
         token_pattern=r"\S+", dtype=np.float32,

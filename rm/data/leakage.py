@@ -1,12 +1,13 @@
 """Label leakage: features (length, position, single words) that predict the label without reading the prompt."""
 
 import re
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse, stats
-from sklearn.feature_extraction.text import CountVectorizer
+from scipy.special import bdtrc
 
 from ..types import PreferencePair
 
@@ -57,8 +58,9 @@ def leaks(
 
 
 def _chance(leak: Leak) -> float:
-    """Return the two-sided p-value of the number of correct predictions, if each is correct with probability 1/2."""
-    return float(stats.binomtest(round(leak.right * leak.pairs), leak.pairs).pvalue)
+    """Return the two-sided p-value of k >= n/2 correct predictions: min(1, 2 P(X >= k)) for X ~ Binomial(n, 1/2)."""
+    correct = round(leak.right * leak.pairs)
+    return min(1.0, 2 * float(bdtrc(correct - 1, leak.pairs, 0.5)))
 
 
 def _sides(pairs: Sequence[PreferencePair]) -> np.ndarray:
@@ -94,34 +96,32 @@ def _leaks(kind: str, names: tuple[str, str], signs: np.ndarray) -> Iterator[Lea
 
 
 def _words(pairs: Sequence[PreferencePair], sides: np.ndarray, least: float) -> Iterator[Leak]:
-    texts = [
-        [_with_edges(text) for text in side] for side in zip(*((p.chosen, p.rejected) for p in pairs), strict=True)
-    ]
-    counter = CountVectorizer(analyzer=str.split, binary=True, min_df=min(int(least), 2 * len(pairs)), dtype=np.int8)
-    try:
-        counter.fit([text for side in texts for text in side])
-    except ValueError:  # no word is frequent enough
-        return
-    chosen, rejected = (sparse.csr_matrix(counter.transform(side)) for side in texts)
-    apart = sparse.csc_matrix(sparse.diags_array(sides, dtype=np.int8) @ (chosen - rejected))
-    apart.eliminate_zeros()
-    for index, word in enumerate(counter.get_feature_names_out()):
-        signs = apart.data[apart.indptr[index] : apart.indptr[index + 1]]
+    texts = [(_words_of(pair.chosen), _words_of(pair.rejected)) for pair in pairs]
+    counts = Counter(word for sides_of_pair in texts for words in sides_of_pair for word in words)
+    rows_by_word: dict[str, tuple[array, array]] = defaultdict(lambda: (array("q"), array("b")))
+    for row, (chosen, rejected) in enumerate(texts):
+        for words, side in ((chosen - rejected, sides[row]), (rejected - chosen, -sides[row])):
+            for word in words if side else ():
+                if counts[word] >= int(least):
+                    rows, signs = rows_by_word[word]
+                    rows.append(row)
+                    signs.append(int(side))
+    for word in sorted(rows_by_word):
+        rows, signs = rows_by_word[word]
         if len(signs) < least:
             continue
-        up = int((signs > 0).sum())
+        up = sum(sign > 0 for sign in signs)
         kind, sign = _name(word, "chosen" if 2 * up >= len(signs) else "rejected")
-        rows = np.sort(apart.indices[apart.indptr[index] : apart.indptr[index + 1]])
-        yield Leak(kind, sign, len(signs), max(up, len(signs) - up) / len(signs), tuple(rows.tolist()))
+        yield Leak(kind, sign, len(signs), max(up, len(signs) - up) / len(signs), tuple(rows))
 
 
-def _with_edges(completion: str) -> str:
-    """Return the words, followed by the first and the last word with a prefix: `first=sure`, `last=day`.
+def _words_of(completion: str) -> set[str]:
+    """Return the distinct words, and the first and the last word with a prefix: `first=sure`, `last=day`.
 
     A word consists of letters or of punctuation, never of both, so no plain word equals a prefixed one.
     """
     words = re.findall(r"\w+|[^\w\s]+", completion.lower())
-    return " ".join([*words, FIRST + words[0], LAST + words[-1]] if words else [])
+    return {*words, FIRST + words[0], LAST + words[-1]} if words else set()
 
 
 def _name(word: str, side: str) -> tuple[str, str]:

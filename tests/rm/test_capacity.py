@@ -11,6 +11,7 @@ from rewardlab.benchmarks.speed.capacity.live_bytes import LiveBytes
 from rewardlab.benchmarks.speed.decoding import Size as DecodingSize
 from rewardlab.benchmarks.worlds import models
 from rewardlab.rm.capacity.choices import PRECISIONS, STATES, Spread, optimizer_bytes
+from rewardlab.rm.capacity.config_shapes import shape_of, table_config
 from rewardlab.rm.capacity.decoding import Decoding, all_cache_bytes, decoding_flops, decoding_read_bytes, held_bytes
 from rewardlab.rm.capacity.flops import (
     Adapters,
@@ -24,7 +25,7 @@ from rewardlab.rm.capacity.flops import (
 from rewardlab.rm.capacity.gpus import GPUS, compute_seconds, find_gpu, read_seconds
 from rewardlab.rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_plan, score_plan, train_plan
 from rewardlab.rm.capacity.memory import Step, cache_bytes, kept_bytes, layer_bytes, top_bytes
-from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, shape_of, table_config
+from rewardlab.rm.capacity.shapes import SIZES, Shape, find_shape, full_name, table_shape
 from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_parts, trained_parameters, weight_bytes
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
@@ -85,6 +86,11 @@ def test_parameters_are_those_of_the_architecture(tiny):
 )
 def test_the_table_has_the_published_numbers_of_parameters(name, published):
     assert find_shape(name).parameters == published
+
+
+@pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-8b", "qwen2.5-0.5b", "qwen2.5-7b", "llama3-1b", "llama3-8b"])
+def test_a_counted_shape_is_that_of_the_model_which_transformers_builds(name):
+    assert table_shape(name) == shape_of(table_config(name), name)
 
 
 def test_a_size_alone_is_the_first_of_the_table_and_a_name_is_itself():

@@ -8,7 +8,7 @@ from typing import Any
 from ....benchmarks import leaderboard as boards
 from ....judges.types import Judgment
 from ....rm.errors import UsageError
-from ...runs.evaluation_files import save_figure
+from ...runs.figures import save_figure
 from ...runs.finished import Finished, open_finished
 from ...runs.run_folder import log, run_folder
 from .settings import BoardConfig

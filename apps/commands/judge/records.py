@@ -17,11 +17,11 @@ from ....benchmarks.suites._suite import dropped_note, ignored_note, refuse_repe
 from ....benchmarks.suites.pairs import Pairs, as_cases
 from ....benchmarks.types import Suite
 from ....judges.audit.measures import comparison_flips, first_credits
+from ....judges.case_rows import parse_case
 from ....judges.types import Case, Judgment
-from ....rm.data.conversations import as_completion, first_turn
-from ....rm.data.pairs import collect, column, parse_pair, row_prompt
+from ....rm.data.pairs import collect, parse_pair
 from ....rm.errors import DataError
-from ....rm.types import PreferencePair, completion_json, content_hash, prompt_text
+from ....rm.types import PreferencePair, prompt_text
 from ...runs.tables import JUDGMENTS
 
 # ---- cases ----
@@ -61,37 +61,6 @@ def _case_or_pair(values: Mapping[str, Any]) -> Case | _Written:
 
 def _texts(pair: PreferencePair) -> tuple[str, str, str]:
     return prompt_text(pair.prompt), pair.chosen, pair.rejected
-
-
-def parse_case(values: Mapping[str, Any]) -> Case:
-    """A row with a prompt, two answers or more, the places of the right ones, counted from 0, and maybe `authors`."""
-    prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
-    if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
-        raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
-    answers = [as_completion(answer, "answers") for answer in stated]
-    if not all(answer.strip() for answer in answers):
-        raise ValueError("'answers' is a list of texts, and one of them is empty")
-    indices = best if isinstance(best, list) else [best]
-    if not all(type(position) is int for position in indices):
-        raise ValueError(f"'best' is the place of the right answer or a list of places, got {best!r}")
-    return Case(
-        id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
-        prompt=prompt,
-        answers=tuple(answers),
-        best=tuple(indices),
-        subset=str(values.get("subset") or ""),
-        cluster=str(values.get("cluster") or first_turn(prompt)),
-        reference=str(values.get("reference") or ""),
-        authors=_authors(values.get("authors")),
-    )
-
-
-def _authors(stated: Any) -> tuple[str, ...]:
-    if stated is not None and not (
-        isinstance(stated, list) and all(isinstance(author, str) and author for author in stated)
-    ):
-        raise ValueError(f"'authors' is a list with the name of each answer's model, got {str(stated)[:60]}")
-    return tuple(stated or ())
 
 
 def drawn(cases: Sequence[Case], limit: int | None, seed: int) -> tuple[list[Case], list[str]]:

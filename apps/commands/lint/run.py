@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....rm.backbones.tokenization import Encoder
-from ....rm.contract.golden_scores import load_reward_model
+from ....judges.case_rows import parse_case
 from ....rm.data.lint import UNUSABLE, Finding, Linted, lint, markdown
 from ....rm.data.messages import Tracked
 from ....rm.data.pairs import RowReport, parse_pair
@@ -17,7 +16,6 @@ from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.registry import load
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, log_rows, run_folder, trust, write_manifest, write_rows
-from ..judge.records import parse_case
 from .settings import LintConfig
 
 REPORT, FINDINGS = "report.md", "findings.jsonl"
@@ -132,6 +130,9 @@ def _moved(finding: Finding, indices: Sequence[int]) -> Finding:
 def _reading(config: LintConfig) -> dict[str, Any]:
     if not config.model:
         return {}
+    from ....rm.backbones.tokenization import Encoder  # PyTorch, which a check without a model does not need
+    from ....rm.contract.golden_scores import load_reward_model
+
     model: Any = load_reward_model(config.model, check=False, **trust(config))
     if not hasattr(model, "encoder"):
         raise UsageError(f"{config.model} reads no tokens; name a model with a tokenizer, or leave --model out")

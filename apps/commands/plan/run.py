@@ -15,9 +15,8 @@ from ....rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_pla
 from ....rm.capacity.memory import Step
 from ....rm.capacity.shapes import Shape, find_shape
 from ....rm.errors import UsageError
-from ...runs.evaluation_files import save_figure
 from ...runs.run_folder import log, run_folder, trust, write_json, write_manifest
-from .page import figure, markdown
+from .page import markdown
 from .settings import JOBS, PlanConfig
 
 QKV = ("q_proj", "k_proj", "v_proj")
@@ -42,7 +41,7 @@ class PlanSummary(NamedTuple):
 
     @property
     def hours(self) -> float:
-        """Of the whole work."""
+        """Hours of all rounds."""
         return self.rounds * self.plan.seconds / 3600
 
     def facts(self) -> dict[str, Any]:
@@ -89,6 +88,9 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     log(page)
     if config.output is None:
         return facts
+    from ...runs.figures import save_figure  # matplotlib, which a plan without a folder does not need
+    from .drawing import figure
+
     with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
         (work / "report.md").write_text(page + "\n\n![Memory by phase](memory.png)\n", encoding="utf-8")
         save_figure(figure(facts), work / "memory.png")

@@ -8,7 +8,8 @@ from typing import Any
 
 from ....rm.errors import UsageError
 from ....rm.registry import load
-from ...runs.evaluation_files import save_figure, write_evaluation
+from ...runs.evaluation_files import write_evaluation
+from ...runs.figures import save_figure
 from ...runs.run_folder import log, run_folder, seconds_since, write_manifest
 from .settings import StudyConfig
 

@@ -31,10 +31,10 @@ from ....rm.adapters.settings import AdapterSettings
 from ....rm.backbones.loading import classifier_from_config, sequence_scores, sharing
 from ....rm.backbones.logprobs import completion_logprobs
 from ....rm.capacity.choices import PRECISIONS
+from ....rm.capacity.config_shapes import shape_of
 from ....rm.capacity.decoding import Decoding, Guiding, decoding_bytes
 from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_flops
 from ....rm.capacity.memory import Step
-from ....rm.capacity.shapes import shape_of
 from ....rm.capacity.steps import step_parts
 from ....rm.io.markdown import table
 from ....rm.losses.bradley_terry import bradley_terry

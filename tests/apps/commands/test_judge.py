@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.commands.judge.kinds import Materials, materials, open_judges
-from rewardlab.apps.commands.judge.records import CaseFile, account, parse_case
+from rewardlab.apps.commands.judge.records import CaseFile, account
 from rewardlab.apps.commands.judge.settings import ChatConfig, JudgeConfig
 from rewardlab.apps.inspector.tabs.judgments.queries import open_run
 from rewardlab.apps.runs.run_folder import trust
@@ -18,6 +18,7 @@ from rewardlab.benchmarks.baselines import longest
 from rewardlab.benchmarks.suites.pairs import pairs
 from rewardlab.benchmarks.worlds import models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer, verdict
+from rewardlab.judges.case_rows import parse_case
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 
@@ -239,7 +240,7 @@ def test_a_file_may_hold_cases_of_many_answers_beside_pairs(judge, tmp_path):
     ("row", "message"),
     [
         ({"answers": ["a", "b"], "best": 2}, "best (2,) does not name answers 0 to 1"),
-        ({"answers": ["a", "b"], "best": "0"}, "'best' is the place of the right answer or a list of places, got '0'"),
+        ({"answers": ["a", "b"], "best": "0"}, "'best' is the index of the right answer or a list of indices, got '0'"),
         ({"answers": "a", "best": 0}, "'answers' is a list of texts, or of lists of messages, got a"),
         ({"answers": ["a", "b"]}, "no column 'best'"),
         ({"answers": ["a", "b"], "best": 0, "authors": "x"}, "'authors' is a list with the name of each"),

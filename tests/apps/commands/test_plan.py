@@ -4,7 +4,7 @@ import json
 
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.rm.capacity.shapes import table_config
+from rewardlab.rm.capacity.config_shapes import table_config
 
 
 @pytest.fixture

@@ -1,0 +1,42 @@
+"""Rows with several answers and the indices of the right ones, as cases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..rm.data.conversations import as_completion, first_turn
+from ..rm.data.pairs import column, row_prompt
+from ..rm.types import completion_json, content_hash
+from .types import Case
+
+
+def parse_case(values: Mapping[str, Any]) -> Case:
+    """Return the case of a row with `prompt`, `answers` (two or more), `best` (indices of the right ones, from 0) and
+    perhaps `authors`; raise a `ValueError` for anything else.
+    """
+    prompt, stated, best = row_prompt(values), column(values, "answers"), column(values, "best")
+    if not isinstance(stated, list) or not all(isinstance(answer, str | list) for answer in stated):
+        raise ValueError(f"'answers' is a list of texts, or of lists of messages, got {str(stated)[:60]}")
+    answers = [as_completion(answer, "answers") for answer in stated]
+    if not all(answer.strip() for answer in answers):
+        raise ValueError("'answers' is a list of texts, and one of them is empty")
+    indices = best if isinstance(best, list) else [best]
+    if not all(type(index) is int for index in indices):
+        raise ValueError(f"'best' is the index of the right answer or a list of indices, got {best!r}")
+    return Case(
+        id=str(values.get("id", content_hash([prompt, [*map(completion_json, answers)]]))),
+        prompt=prompt,
+        answers=tuple(answers),
+        best=tuple(indices),
+        subset=str(values.get("subset") or ""),
+        cluster=str(values.get("cluster") or first_turn(prompt)),
+        reference=str(values.get("reference") or ""),
+        authors=_authors(values.get("authors")),
+    )
+
+
+def _authors(stated: Any) -> tuple[str, ...]:
+    if stated is not None and not (
+        isinstance(stated, list) and all(isinstance(author, str) and author for author in stated)
+    ):
+        raise ValueError(f"'authors' is a list with the name of each answer's model, got {str(stated)[:60]}")
+    return tuple(stated or ())
