@@ -1,8 +1,14 @@
 """Registry folders: a name refers to the factory of that name in the folder's module or package of that name."""
 
+import hashlib
 import importlib
+import importlib.util
+import os
 import pkgutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from .errors import UsageError, did_you_mean
@@ -14,6 +20,8 @@ RENAMED = {
     "benchmarks.speed": {"feedback": "r2m"},
 }
 """Names of earlier versions, which may occur in their settings and files, and the current names."""
+_OBJECTS: dict[str, Callable[..., Any]] = {}
+"""Functions given as objects that cannot be imported by name, such as those defined within another function."""
 
 
 def names(folder: str) -> list[str]:
@@ -29,7 +37,9 @@ def names(folder: str) -> list[str]:
 
 
 def load(folder: str, name: str) -> Callable[..., Any]:
-    """Return the factory `name` of `folder/name.py`, or `"my_pkg.mod:fn"` of any package; imported only on request.
+    """Return the function `name` of `folder/name.py`, or of any code: `"my_file.py:name"`, `"my_pkg.mod:name"`.
+
+    The working folder is importable. Modules are imported only on request.
 
     >>> load("rm.losses", "bradley_tery")
     Traceback (most recent call last):
@@ -43,9 +53,51 @@ def load(folder: str, name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(f"{ROOT}.{folder}.{name}"), name)
 
 
+def reference(function: Callable[..., Any]) -> str:
+    """Return a name under which `load` returns this function in this process, such as `my_pkg.mod:name`."""
+    name = f"{function.__module__}:{function.__name__}"
+    if getattr(sys.modules.get(function.__module__), function.__name__, None) is not function:
+        _OBJECTS[name] = function
+    return name
+
+
 def _from_anywhere(name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
+    if name in _OBJECTS:
+        return _OBJECTS[name]
+    source, _, attribute = name.rpartition(":")
     try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"cannot load '{name}': {error}; write it as 'package.module:function'") from error
+        module = _file_module(Path(source)) if source.endswith(".py") else _module(source)
+        return getattr(module, attribute)
+    except UsageError:
+        raise
+    except Exception as error:  # whatever the module raises when it is imported
+        reason = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError | AttributeError) else error
+        raise UsageError(
+            f"cannot load '{name}': {reason}; write it as 'file.py:function' or 'package.module:function'"
+        ) from error
+
+
+def _module(name: str) -> ModuleType:
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last, so that it hides no installed package
+    return importlib.import_module(name)
+
+
+def _file_module(path: Path) -> ModuleType:
+    """Import a Python file once; modules beside it can be imported by it."""
+    path = path.expanduser().resolve()
+    if not path.is_file():
+        raise UsageError(f"no file {path}")
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name not in sys.modules:
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
+        spec: Any = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

@@ -6,10 +6,20 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...policy.decoding.language_models import DecodingModel
 from ...rm.errors import DataError
+from ...rm.types import Messages
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
 SHOWN = 60  # characters of a prompt in a message
+
+
+class PromptRow(NamedTuple):
+    """A prompt of the data and the other columns of its row."""
+
+    prompt: Messages
+    as_text: bool
+    """Whether the row's prompt is a string; otherwise it is a list of messages."""
+    columns: Row
 
 
 class RunFacts(NamedTuple):
@@ -24,6 +34,8 @@ class RunFacts(NamedTuple):
     """Options for opening a model."""
     rows: Mapping[str, Sequence[Row]] = MappingProxyType({})
     """A prompt's text -> what the rows with that prompt have beside it, such as a reference."""
+    table: Sequence[PromptRow] = ()
+    """Rows of the training prompts, then of the evaluation prompts."""
 
     def by_prompt(self, parse: Callable[[Row], T]) -> dict[str, list[T]]:
         """What `parse` makes of every row, by the prompt's text; a row that it refuses would never have a reward."""

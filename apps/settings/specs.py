@@ -2,14 +2,15 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.registry import load
+from .plain_functions import plain_form, signatures, use_plain
 
-FORM = re.compile(r"([\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
+FORM = re.compile(r"([^\s()\[\]=,]+\.py:\w+|[\w.]+(?::\w+)?)\s*(?:\((.*)\))?")
 NAMED = re.compile(r"([\w.-]+)=(.+)")
 
 
@@ -17,7 +18,7 @@ class Spec(NamedTuple):
     """A function name and its arguments as strings."""
 
     name: str
-    """Name of a module in a registry folder, or package.module:function."""
+    """Name of a module in a registry folder, file.py:function or package.module:function."""
     arguments: dict[str, str]
 
     @property
@@ -63,10 +64,10 @@ def _parts(text: str) -> list[str]:
 
 
 def is_function(text: str) -> bool:
-    """Return whether the text has the form `package.module:function`, with or without arguments.
+    """Return whether the text is `file.py:function` or `package.module:function`, with or without arguments.
 
-    >>> is_function("my_rewards.code:compiles(timeout=2)"), is_function("runs/rm")
-    (True, False)
+    >>> [is_function(text) for text in ("my_rewards.code:compiles(timeout=2)", "../code/rewards.py:brevity", "runs/rm")]
+    [True, True, False]
     """
     form = FORM.fullmatch(text)
     return form is not None and ":" in form[1]
@@ -88,11 +89,19 @@ def takes(folder: str, text: str, name: str) -> bool:
     return name in signature(load(folder, parse_spec(text).name)).parameters
 
 
+def typed_arguments(text: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments of a spec, converted to the types that the function's parameters are annotated with."""
+    parameters = signature(function).parameters
+    return {name: _value(text, name, value, parameters) for name, value in parse_spec(text).arguments.items()}
+
+
 def build(folder: str, text: str, **given: Any) -> Any:
     """Call the function that `text` names with its arguments; those in `given` cannot be set by the user."""
     spec = parse_spec(text)
     factory = load(folder, spec.name)
     parameters = signature(factory).parameters
+    if ":" in spec.name and (plain := plain_form(folder, factory)):
+        return use_plain(plain, factory, text, typed_arguments(text, factory))
     free = {name: parameter for name, parameter in parameters.items() if name not in given}
     variadic = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in free.values())
     for name in spec.arguments:
@@ -100,7 +109,8 @@ def build(folder: str, text: str, **given: Any) -> Any:
             raise UsageError(f"{text}: no argument '{name}'; {did_you_mean(name, free, _choices(free))}")
     missing = [name for name, parameter in free.items() if _required(parameter) and name not in spec.arguments]
     if missing:
-        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}")
+        more = signatures(folder) if ":" in spec.name else ""
+        raise UsageError(f"{text}: the argument '{missing[0]}' is missing; write {_written(spec, free)}{more}")
     values = {name: _value(text, name, value, free) for name, value in spec.arguments.items()}
     try:
         return factory(**values, **given)

@@ -14,6 +14,7 @@ from ..types import AdvantageEstimator, Aggregation, Rewards, Rollout, Scheduler
 from .chain import Composed, weighted_sum
 from .completion_losses import CompletionLoss
 from .rows import at_last_token
+from .token_losses import TokenLoss
 
 PENALTY_LEVELS = ("loss", "token", "completion")
 
@@ -82,8 +83,8 @@ class Algorithm:
     """A policy-gradient method, composed of its formulas; `state` is their state between steps."""
 
     advantage: AdvantageEstimator
-    rule: ClipRule | CompletionLoss
-    """Clip rule, or a loss of whole completions."""
+    rule: ClipRule | TokenLoss | CompletionLoss
+    """Clip rule, a loss of single tokens, or a loss of whole completions."""
     aggregation: Aggregation
     shares: Mapping[str, float] = field(default_factory=dict)
     """w_k of the reward components; others are only monitored. Empty: 1 for every component."""
@@ -184,7 +185,7 @@ class Algorithm:
                 "the estimator returns advantages of tokens and there are rewards of tokens, which it is not given; "
                 "return a policy.types.TokenEstimator of it"
             )
-        if of_tokens and not isinstance(self.rule, ClipRule):
+        if of_tokens and not isinstance(self.rule, ClipRule | TokenLoss):
             stage = "the estimator" if of_tokens == "estimate" else f"'{of_tokens}'"
             raise ValueError(
                 f"a loss of whole completions reads one advantage for each, and {stage} returns one for every token; "

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..types import Rollout, State, Transform
 
-STAGES = {1: "groups as a whole", 2: "answers", 3: "completions to tokens", 4: "token weights", 5: "token masks"}
+STAGES = {1: "groups as a whole", 2: "completions", 3: "completions to tokens", 4: "token weights", 5: "token masks"}
 
 
 class Composed:

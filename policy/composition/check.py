@@ -14,6 +14,7 @@ from ...rm.errors import UsageError
 from ..types import Rewards, Rollout, TokenEstimator, Transform
 from .algorithm import Algorithm, Scored
 from .completion_losses import completion_loss_inputs, shares_and_slopes
+from .token_losses import TokenLoss
 
 GROUPS, LONGEST, LARGEST = 4, 3, 16  # groups, tokens per completion, completions per group
 
@@ -58,7 +59,9 @@ def _run_once(algorithm: Algorithm, inputs: RunInputs, size: int) -> None:
             f"the reward that is trained on reads what is only watched ({', '.join(inputs.watched)}); name it with "
             "--reward, and give it a --weight of 0 if only a transform reads it"
         )
-    if not isinstance(algorithm.rule, ClipRule):
+    if isinstance(algorithm.rule, TokenLoss):
+        _check_token_loss(algorithm.rule, scored, rollout)
+    elif not isinstance(algorithm.rule, ClipRule):
         _check_loss(algorithm.rule, scored, rollout, size)
 
 
@@ -193,4 +196,23 @@ def _check_loss(rule: Any, scored: Scored, rollout: Rollout, size: int) -> None:
     check = functools.partial(_check_tensor, shapes=((N,),))
     share, slope = shares_and_slopes(_guarded("the loss", rule, check), completions, weights.sum(1))
     if not (share.isfinite().all() and slope.isfinite().all()):
+        raise ValueError("the loss has a gradient that is not finite for made-up completions")
+
+
+def _check_token_loss(rule: TokenLoss, scored: Scored, rollout: Rollout) -> None:
+    """Run a loss of single tokens forward and backward on made-up log-probabilities."""
+    logprob = torch.where(rollout.response, -1.0, 0.0).requires_grad_()
+    old, weights = logprob.detach() - 0.1 * rollout.response, scored.weights.float()
+
+    def compute(*arguments: Tensor) -> Tensor:
+        return rule.total(*arguments, weights, rollout.response)
+
+    with torch.enable_grad():
+        loss = _guarded("the loss", compute, functools.partial(_check_tensor, shapes=((),)))(
+            logprob, old, scored.advantage.float()
+        )
+        if not loss.requires_grad:
+            raise ValueError("the loss does not depend on the log-probabilities, so it has no gradient")
+        (gradient,) = torch.autograd.grad(loss, logprob)
+    if not gradient.isfinite().all():
         raise ValueError("the loss has a gradient that is not finite for made-up completions")

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...kernels.policy_loss import ClipRule
+from .token_losses import TokenLoss
 
 
 class CompletionLossInputs(NamedTuple):
@@ -49,9 +50,9 @@ class PerCompletionLoss:
         return self.compute(completions)
 
 
-def compares_completions(rule: ClipRule | CompletionLoss) -> bool:
+def compares_completions(rule: ClipRule | TokenLoss | CompletionLoss) -> bool:
     """Return whether the loss of a completion may depend on others of its group."""
-    return not isinstance(rule, ClipRule | PerCompletionLoss)
+    return not isinstance(rule, ClipRule | TokenLoss | PerCompletionLoss)
 
 
 def joined(parts: Sequence[CompletionLossInputs], gather: Callable[[Tensor], Tensor]) -> CompletionLossInputs:

@@ -48,7 +48,8 @@ class RewardSources:
     `DataError`. In both cases they are appended to the file `record`, with the completion.
 
     Optional members of a source: with a true attribute `reads_states` it is called as `rate(examples, states)`, with
-    the policy's hidden states of every completion. A method `learn(cycle)` is called after each cycle; then `state()`
+    the policy's hidden states of every completion; with `reads_rows` as `source(examples, rows)`, with the row of the
+    data that each prompt comes from. A method `learn(cycle)` is called after each cycle; then `state()`
     and `load(state)` are for checkpoints, and `version` is a named tuple of what determines its rewards besides the
     text. A method `facts()` returns metrics of the completions rated last.
     """
@@ -70,12 +71,18 @@ class RewardSources:
         }
 
     def __call__(
-        self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S D"]] | None = None
+        self,
+        examples: Sequence[Example],
+        states: Sequence[Float[Tensor, "S D"]] | None = None,
+        rows: Sequence[int] | None = None,
     ) -> tuple[Rewards, list[Fault]]:
-        """Return the rewards of all components, and the faults."""
+        """Return the rewards of all components, and the faults.
+
+        `states` are the policy's hidden states, `rows` the row of the data that each completion's prompt comes from.
+        """
         columns, members, faults = [], {}, []
         for name, source in self.sources.items():
-            values, member_values = self._ask(name, source, examples, states)
+            values, member_values = self._ask(name, source, examples, states, rows)
             if hasattr(source, "spread"):
                 members[name], values, member_values = self._ask_members(name, source, examples, values, member_values)
             columns.append(values)
@@ -112,11 +119,20 @@ class RewardSources:
         return [name] if len(objectives) == 1 else [f"{name}.{objective}" for objective in objectives]
 
     def _ask(
-        self, name: str, source: Any, examples: Sequence[Example], states: Sequence[Tensor] | None
+        self,
+        name: str,
+        source: Any,
+        examples: Sequence[Example],
+        states: Sequence[Tensor] | None,
+        rows_of_data: Sequence[int] | None,
     ) -> tuple[np.ndarray, list[Fault]]:
         """Return the rewards [N, K] of one source, and its faults."""
         nothing = np.full((len(examples), len(self._components(name))), np.nan)
-        asked = (examples, states) if getattr(source, "reads_states", False) else (examples,)
+        asked: tuple[Any, ...] = (examples,)
+        if getattr(source, "reads_states", False):
+            asked = examples, states
+        elif getattr(source, "reads_rows", False):
+            asked = examples, rows_of_data
         try:
             values = source.rate(*asked) if hasattr(source, "rate") else source(*asked)
             rows = [np.atleast_1d(row) if isinstance(row, np.ndarray) else [row] for row in values]

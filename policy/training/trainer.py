@@ -25,6 +25,7 @@ from ..composition.check import RunInputs, check_composition
 from ..composition.completion_gradients import attach_slopes, completions_of
 from ..composition.completion_losses import compares_completions, completion_loss
 from ..composition.rows import behind, bounds_of_rows, last_token
+from ..composition.token_losses import TokenLoss
 from ..rewards.sources import RewardSources
 from ..types import Cycle, Replay, Rewards, Rollout
 from .arguments import PolicyArguments
@@ -179,6 +180,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             completion_ids_list, skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         self._examples = [Example(as_prompt(prompt), text) for prompt, text in zip(prompts, texts, strict=True)]
+        self._rows = [row.get("row", 0) for row in inputs]
         return torch.zeros(len(prompts) * self.accelerator.num_processes, 1, device=self.accelerator.device)
 
     def _generate_and_score_completions(self, inputs):
@@ -191,7 +193,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         read = self._read(self.model, rows) if self._annotates or writes else None
         base = self._read_reference(rows).logprob if self._compares else None
         states = None if read is None or not self.sources.reads_states else own_states(read.states, rows)
-        rewards, faults = self.sources(self._examples, states)
+        rewards, faults = self.sources(self._examples, states, self._rows)
         rollout = self._everywhere(batch, rows, read, base)
         if "sampling_per_token_logps" in batch and rollout.logprobs is not None:
             written = self._gather(batch["sampling_per_token_logps"]).to(rollout.logprobs.dtype)
@@ -302,21 +304,27 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         base, penalty = inputs.get("base"), algorithm.penalty
-        by_completion = not isinstance(algorithm.rule, ClipRule)
+        clips = isinstance(algorithm.rule, ClipRule)
         loss = policy_loss(
             read.logprob.flatten(),
             (read.logprob.detach() if old is None else old).flatten(),
-            (inputs["advantages"] * importance * (not by_completion)).flatten(),  # the weights also scale the KL
+            (inputs["advantages"] * importance * clips).flatten(),  # the weights also scale the KL
             weights.flatten(),
             bounds_of_rows(read.logprob),
-            rule=UNBOUNDED if by_completion else algorithm.rule,
+            rule=algorithm.rule if clips else UNBOUNDED,
             mask=rows.response.flatten(),
             base=None if base is None else base.flatten(),
             beta=penalty.beta if penalty.place == "loss" else 0.0,
             kl=penalty.kind if penalty.place == "loss" else "k1",
             corrected=penalty.corrected and penalty.place == "loss",
         )
-        if by_completion:
+        if isinstance(algorithm.rule, TokenLoss):
+            generated = read.logprob.detach() if old is None else old
+            of_rule = algorithm.rule.total(
+                read.logprob, generated, inputs["advantages"], weights * importance, rows.response
+            )
+            loss = loss._replace(total=loss.total + of_rule)
+        elif not clips:
             completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
             of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
             loss = loss._replace(total=loss.total + of_rule)

@@ -12,13 +12,16 @@ from ....kernels.policy_loss import ClipRule
 from ....policy.composition.algorithm import Algorithm, Penalty
 from ....policy.composition.check import RunInputs, check_composition
 from ....policy.composition.completion_losses import CompletionLossInputs
+from ....policy.composition.token_losses import TokenLoss
 from ....policy.rewards.sources import RewardSources
 from ....policy.training.arguments import PolicyArguments
 from ....policy.types import Transform
 from ....rm.contract.golden_scores import load_reward_model
 from ....rm.errors import UsageError
 from ....rm.registry import names
-from ...rewards._run import RunFacts
+from ...rewards._function import function_reward
+from ...rewards._run import PromptRow, RunFacts
+from ...settings.plain_functions import signatures
 from ...settings.specs import build, is_function, named, parse_spec, takes
 from .settings import RlConfig
 
@@ -59,6 +62,14 @@ def open_rewards(config: RlConfig, run: RunFacts, record: Path) -> OpenRewards:
     return OpenRewards(RewardSources(models, skip=config.on_fault == "skip", record=record), components)
 
 
+def check_functions(config: RlConfig, table: Sequence[PromptRow]) -> None:
+    """Run the plain functions among the rewards on made-up completions, before a model is loaded."""
+    trained, watched = named_sources(config)
+    for source in (trained | watched).values():
+        if not Path(source).exists() and (reward := function_reward(source, table)):
+            reward.check()
+
+
 def _open_reward(source: str, run: RunFacts) -> Any:
     if Path(source).exists():
         return load_reward_model(source, **run.loading)
@@ -66,9 +77,11 @@ def _open_reward(source: str, run: RunFacts) -> Any:
         return build("apps.rewards", source, run=run)
     if not is_function(source):
         return load_reward_model(source, **run.loading)
+    if reward := function_reward(source, run.table):
+        return reward
     made = build("policy", source)
     if not (hasattr(made, "rate") or callable(made)):
-        raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of answers")
+        raise UsageError(f"{source} returns {made!r}, which is no reward model and no function of completions")
     return made
 
 
@@ -118,15 +131,18 @@ def _build(folder: str, text: str, agents: int) -> Any:
 
 def _rule(text: str, agents: int) -> Any:
     made = _build("policy.losses", text, agents)
-    if isinstance(made, ClipRule):
+    if isinstance(made, ClipRule | TokenLoss):
         return made
+    more = signatures("policy.losses") if ":" in text else ""
     column, index = torch.tensor([-1.0, -2.0, -1.0, -2.0]), torch.arange(4)
     try:
         loss = made(CompletionLossInputs(column, column, column, index // 2, index + 1, index % 2, size=2, base=column))
-    except Exception as error:  # whatever a user's function raises of four made-up answers
-        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers ({error})") from error
+    except Exception as error:  # user functions raise arbitrary errors
+        raise UsageError(f"--loss {text} is no clip rule and no loss of whole completions ({error}){more}") from error
     if not (isinstance(loss, torch.Tensor) and loss.shape == (4,)):
-        raise UsageError(f"--loss {text} is no clip rule and no loss of whole answers: it says {loss!r} of four")
+        raise UsageError(
+            f"--loss {text} is no clip rule and no loss of whole completions: it returns {loss!r} for four{more}"
+        )
     return made
 
 

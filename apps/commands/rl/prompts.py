@@ -11,7 +11,7 @@ from ....rm.data.messages import as_columns
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Messages, prompt_text
-from ...rewards._run import SHOWN, Row
+from ...rewards._run import SHOWN, PromptRow, Row
 from ...runs.run_folder import log, log_rows
 from ..decode.run import read_prompts
 from .settings import RlConfig
@@ -22,45 +22,52 @@ ASKED = ("prompt", "messages", "chosen", "rejected")  # columns that a prompt is
 class Prompts(NamedTuple):
     """Prompts to answer, what else their rows say, and the account of those that are not among them."""
 
-    prompts: list[Messages]
-    beside: list[Row]
+    rows: list[PromptRow]
     report: RowReport
     too_long: int = 0
+
+    @property
+    def prompts(self) -> list[Messages]:
+        """The prompts alone."""
+        return [row.prompt for row in self.rows]
 
     def account(self) -> dict[str, Any]:
         """Return everything but the rows, for a manifest."""
         return {"kept": len(self.prompts), "too_long": self.too_long, **self.report.as_json()}
 
-    def dataset(self) -> Dataset:
-        """Return the prompts as a dataset for TRL."""
-        return Dataset.from_list([{"prompt": [as_columns(turn) for turn in prompt]} for prompt in self.prompts])
+    def dataset(self, first_row: int = 0) -> Dataset:
+        """Return the prompts as a dataset for TRL; the column `row` counts from `first_row`."""
+        numbered = enumerate(self.prompts, first_row)
+        return Dataset.from_list(
+            [{"prompt": [as_columns(turn) for turn in prompt], "row": row} for row, prompt in numbered]
+        )
 
 
 def load_prompts(config: RlConfig, name: str) -> Prompts:
     """Load the prompts of all files of `data` or `eval_data`, in order, including those of preference files."""
-    asked: list[tuple[Messages, Row]] = []
+    asked: list[PromptRow] = []
     report = RowReport()
     for source in getattr(config, name):
         if source.endswith(".txt"):
-            asked += [(prompt, {}) for _, prompt in read_prompts(source)]
+            asked += [PromptRow(prompt, True, {}) for _, prompt in read_prompts(source)]
         else:
-            rows_found, read = collect(source, lambda row: (_prompt_of(row), _beside(row)), "skip")
+            rows_found, read = collect(source, _prompt_row, "skip")
             asked += rows_found
             report += read
     if config.on_bad_row == "refuse":
         refuse_bad_rows(report)
     log_rows(name, report)
-    return Prompts([prompt for prompt, _ in asked], [row for _, row in asked], report)
+    return Prompts(asked, report)
 
 
 def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
     """The prompts, as the dataset has them, by what their rows say in a column; a row without it is a `DataError`."""
     kinds: dict[str, list[Row]] = {}
-    for prompt, beside, row in zip(prompts.prompts, prompts.beside, prompts.dataset(), strict=True):
+    for read, row in zip(prompts.rows, prompts.dataset(), strict=True):
         try:
-            kinds.setdefault(str(column(beside, category)), []).append(row)
+            kinds.setdefault(str(column(read.columns, category)), []).append(row)
         except ValueError as error:
-            raise DataError(f"the row of the prompt {prompt_text(prompt)[:SHOWN]!r}: {error}") from error
+            raise DataError(f"the row of the prompt {prompt_text(read.prompt)[:SHOWN]!r}: {error}") from error
     if len(kinds) < 2:
         raise DataError(
             f"the column '{category}' says {next(iter(kinds))!r} of all prompts; a curriculum chooses between kinds"
@@ -71,13 +78,14 @@ def by_kind(prompts: Prompts, category: str) -> dict[str, list[Row]]:
 def rows_of(*parts: Prompts) -> dict[str, list[Row]]:
     """By the prompt's text, which is all that a reward knows a prompt by."""
     rows: dict[str, list[Row]] = {}
-    for prompt, row in (pair for part in parts for pair in zip(part.prompts, part.beside, strict=True)):
-        rows.setdefault(prompt_text(prompt), []).append(row)
+    for row in (row for part in parts for row in part.rows):
+        rows.setdefault(prompt_text(row.prompt), []).append(row.columns)
     return rows
 
 
-def _beside(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in ASKED}
+def _prompt_row(row: Row) -> PromptRow:
+    columns = {name: value for name, value in row.items() if name not in ASKED}
+    return PromptRow(_prompt_of(row), isinstance(row.get("prompt"), str), columns)
 
 
 def _prompt_of(row: Row) -> Messages:
@@ -94,16 +102,16 @@ def fitting(prompts: Prompts, policy: DecodingModel, config: RlConfig, arguments
     limit = positions(policy) - (arguments.max_completion_length or 0)
     limit = min(limit, config.max_prompt_length or limit)
     fits = [len(policy.encoder.encode_prompt(prompt)) <= limit for prompt in prompts.prompts]
-    fitting_prompts, beside = (list(compress(rows, fits)) for rows in (prompts.prompts, prompts.beside))
-    left_out = len(prompts.prompts) - len(fitting_prompts)
-    if left_out and not fitting_prompts:
+    rows = [*compress(prompts.rows, fits)]
+    left_out = len(prompts.rows) - len(rows)
+    if left_out and not rows:
         raise DataError(
             f"none of {left_out} prompts has {limit} tokens or fewer; raise --max_prompt_length, or make room for them "
             "with a lower --max_completion_length"
         )
     if left_out:
         log(f"{left_out} of {len(prompts.prompts)} prompts have more than {limit} tokens and were left out")
-    return Prompts(fitting_prompts, beside, prompts.report, left_out)
+    return Prompts(rows, prompts.report, left_out)
 
 
 def check_number(prompts: Prompts, arguments: PolicyArguments) -> None:

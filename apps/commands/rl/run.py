@@ -33,7 +33,14 @@ from ...runs.run_folder import data_hash, log, log_costs, plain, seconds_since, 
 from ...runs.tables import STEPS
 from ...runs.training_signals import train_until_asked
 from ...settings.specs import build
-from .composition import build_algorithm, check_formulas, check_with_rewards, named_sources, open_rewards
+from .composition import (
+    build_algorithm,
+    check_formulas,
+    check_functions,
+    check_with_rewards,
+    named_sources,
+    open_rewards,
+)
 from .prompts import Prompts, by_kind, check_number, fitting, load_prompts, rows_of
 from .rubric_hints import hints_by_prompt
 from .settings import RlConfig
@@ -146,11 +153,12 @@ def without_limit(reward: str) -> str:
 def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[PolicyTrainer, dict[str, Any]]:
     """Return the trainer and its facts for the manifest; the cheapest parts are loaded first, to fail early."""
     prompts, eval_prompts = load_prompts(config, "data"), load_prompts(config, "eval_data")
+    check_functions(config, [*prompts.rows, *eval_prompts.rows])
     policy = open_language_model(config.model, config, arguments)
     prompts, eval_prompts = (fitting(prompt_set, policy, config, arguments) for prompt_set in (prompts, eval_prompts))
     check_number(prompts, arguments)
     cycles, rows = arguments.cycles(len(prompts.prompts)), rows_of(prompts, eval_prompts)
-    facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows)
+    facts = RunFacts(policy, cycles, arguments.seed, trust(arguments), rows, [*prompts.rows, *eval_prompts.rows])
     curriculum = open_curriculum(config, prompts, arguments.seed)
     rewards = open_rewards(config, facts, work / FAULTS)
     algorithm = build_algorithm(config, rewards.components)
@@ -162,7 +170,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         arguments,
         prompts.dataset(),
         tokenizer=policy.encoder.tokenizer,
-        eval_dataset=eval_prompts.dataset() if config.eval_data else None,
+        eval_dataset=eval_prompts.dataset(len(prompts.rows)) if config.eval_data else None,
         critic=_critic(config),
         reference=open_reference(policy, config, arguments),
         replay=build("policy.replays", config.replay) if config.replay else None,

@@ -55,7 +55,7 @@ def test_values_without_an_annotation_are_read_as_python_reads_them(monkeypatch)
         ("aggregations", "fixed_length(length=0)", "length is the longest completion's, at least 1, got 0"),
         ("transforms", "gate(reward=rm)", r"argument 'by' is missing; write gate\(reward=rm, by=..., threshold=...\)"),
         ("schedulers", "pf_ppo(kind=worst)", "kind is one of power, best_worst, best_random, got 'worst'"),
-        ("losses", "no_such_package.code:fn", "write it as 'package.module:function'"),
+        ("losses", "no_such_package.code:fn", "write it as 'file.py:function' or 'package.module:function'"),
     ],
 )
 def test_a_wrong_choice_is_answered_with_what_there_is(folder, text, message):

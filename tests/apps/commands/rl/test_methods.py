@@ -69,7 +69,7 @@ def test_a_method_trains_a_policy(name, rl):
     [
         (["--advantage", "grpo", "--reward_transform", NOISY], "undoes the correction"),
         (["--advantage", "lite_ppo", "--reward_transform", NOISY], "undoes the correction"),
-        (["--loss", "rewardlab.rm.types:user_turn(text=x)"], "no clip rule and no loss of whole answers"),
+        (["--loss", "rewardlab.rm.types:user_turn(text=x)"], "no clip rule and no loss of whole completions"),
         (["--advantage", "dr_grpo", "--advantage_transform", "entropy_mask", "ha_dw"], "stands behind"),
     ],
 )

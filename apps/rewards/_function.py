@@ -1,0 +1,111 @@
+"""Plain functions as rewards, with the signature of TRL's reward functions: `(prompts, completions, **columns)`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, iscoroutinefunction, signature
+from typing import Any
+
+from ...rm.errors import UsageError
+from ...rm.registry import load
+from ...rm.types import Example, Messages, completion_turns
+from ..settings.specs import is_function, parse_spec, typed_arguments
+from ._run import PromptRow
+
+SIGNATURE = "(prompts, completions, **columns) -> list of numbers, or None where a reward is missing"
+MADE_UP = "A made-up completion."
+
+
+@dataclass(frozen=True)
+class FunctionReward:
+    """A reward from a plain function, which gets the other columns of the prompts' rows by name.
+
+    As in TRL, `prompts` and `completions` are strings where the row's prompt is a string, and lists of messages where
+    it is a list of messages. A column that a row lacks is None.
+    """
+
+    function: Callable[..., Any]
+    text: str
+    """The function as the user named it, for messages."""
+    table: Sequence[PromptRow]
+    reads_rows = True
+
+    def __call__(self, examples: Sequence[Example], rows: Sequence[int]) -> Sequence[float | None]:
+        """Return the rewards of completions to the prompts in these rows of the table."""
+        read = [self.table[row] for row in rows]
+        columns = {name: [row.columns.get(name) for row in read] for name in self.columns}
+        prompts = [_as_in_row(example.prompt, row) for example, row in zip(examples, read, strict=True)]
+        pairs = zip(examples, read, strict=True)
+        completions = [
+            example.completion if row.as_text else [*completion_turns(example.completion)] for example, row in pairs
+        ]
+        values = self.function(
+            **({"prompts": prompts} if self._has("prompts") else {}), completions=completions, **columns
+        )
+        return values.tolist() if hasattr(values, "tolist") else values
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that the function gets: those of its parameters, or all of them for `**columns`."""
+        known = dict.fromkeys(name for row in self.table for name in row.columns)
+        return [name for name in known if name not in ("prompts", "completions") and self._has(name)]
+
+    def _has(self, name: str) -> bool:
+        parameters = signature(self.function).parameters
+        return name in parameters or any(given.kind is Parameter.VAR_KEYWORD for given in parameters.values())
+
+    def check(self) -> None:
+        """Raise a `UsageError` if the function reads a column that is absent, or fails on two made-up completions."""
+        if iscoroutinefunction(self.function):
+            raise UsageError(f"reward {self.text} is asynchronous; give a function with the signature {SIGNATURE}")
+        known = [*self.columns, "prompts", "completions"]
+        required = [name for name, given in signature(self.function).parameters.items() if _is_required(given)]
+        if absent := [name for name in required if name not in known]:
+            columns = ", ".join(dict.fromkeys(name for row in self.table for name in row.columns)) or "none"
+            raise UsageError(
+                f"reward {self.text} reads the column '{absent[0]}', which no row of the data has (columns: {columns})"
+            )
+        rows = range(min(2, len(self.table)))
+        examples = [Example(self.table[row].prompt, MADE_UP) for row in rows]
+        try:
+            values = [*self(examples, rows)]
+        except Exception as error:  # user functions raise arbitrary errors
+            raise UsageError(
+                f"reward {self.text} fails on made-up completions ({type(error).__name__}: {error}); its signature is "
+                f"{SIGNATURE}"
+            ) from error
+        if len(values) != len(rows):
+            raise UsageError(
+                f"reward {self.text} returns {len(values)} values for {len(rows)} completions; its signature is "
+                f"{SIGNATURE}"
+            )
+
+
+def _as_in_row(prompt: Messages, row: PromptRow) -> Any:
+    return prompt[0]["content"] if row.as_text and len(prompt) == 1 else [*prompt]
+
+
+def _is_required(parameter: Parameter) -> bool:
+    variadic = parameter.kind in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    return parameter.default is Parameter.empty and not variadic
+
+
+def function_reward(source: str, table: Sequence[PromptRow]) -> FunctionReward | None:
+    """Return the reward of a plain function; None if the source is a model, a name of this folder or a factory.
+
+    A function without a parameter `completions` is a factory; one that needs arguments it is not given is refused.
+    """
+    if not is_function(source):
+        return None
+    function = load("policy", parse_spec(source).name)
+    parameters = signature(function).parameters
+    arguments = typed_arguments(source, function)
+    if "completions" in parameters:
+        bound = partial(function, **arguments) if arguments else function
+        return FunctionReward(bound, source, table)
+    if missing := [name for name, given in parameters.items() if _is_required(given) and name not in arguments]:
+        raise UsageError(
+            f"{source}: the argument '{missing[0]}' is missing; a reward function has the signature {SIGNATURE}, and a "
+            "factory is called with the arguments in parentheses"
+        )
+    return None
