@@ -15,6 +15,7 @@ from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
+from ..rm.models._function import FunctionModel, is_reward_function
 from ..rm.registry import load
 from .suites.judgebench import votes
 from .types import Suite
@@ -29,7 +30,8 @@ def open_scorer(
     preference: Preference | None = None,
     **options: Any,
 ) -> RewardScorer:
-    """Return a scorer from a model folder, a Hub id, or `"package.module:factory"` that returns a reward model.
+    """Return a scorer from a model folder, a Hub id, a plain reward function (`"file.py:name"`, `"pkg.module:name"`)
+    or a factory that returns a reward model.
 
     `kind` loads the source as another kind than its configuration names, such as a causal LM as `autoregressive` or
     `implicit`. An autoregressive model that follows a preference is evaluated at `preference`; without one it has a
@@ -38,13 +40,18 @@ def open_scorer(
     if kind is not None:
         model = load("rm.models", kind)(source, **options)
     else:
-        model = load("rm.models", source)() if ":" in source else load_reward_model(source, **options)
+        model = _own_model(source) if ":" in source else load_reward_model(source, **options)
     if preference is not None:
         read_at: Any = getattr(model, "at", None)
         if read_at is None:
             raise UsageError(f"{source} follows no preference, got {dict(preference)}; leave it out")
         model = read_at(preference)
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective)
+
+
+def _own_model(source: str) -> Any:
+    function = load("rm.models", source)
+    return FunctionModel(function, source) if is_reward_function(function) else function()
 
 
 def short_names(scorers: Sequence[RewardScorer]) -> None:

@@ -10,10 +10,10 @@ import gradio as gr
 
 from ...rm.errors import DataError, UsageError
 from ..commands.inspect.settings import InspectConfig
+from ..runs.summaries import read_heading
 from .html import note_html
 from .models import Models
 from .run_list import JUDGED, Root
-from .summaries import read_heading
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from ...rm.errors import UsageError
 from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL
+from ..runs.summaries import SUMMARY
 from ..runs.tables import ITEMS, SCORES, STEPS
 
-REPORT, SUMMARY = "report.md", "summary.json"
+REPORT = "report.md"
 JUDGED, TRAINED, STUDY, ANSWERS = "judgments", "training", "study", "answers"
 DEPTH = 6
 MARKS = b'"answer"', b'"tokens"', b'"base"'

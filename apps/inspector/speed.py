@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..runs.summaries import SUMMARY
 from ..runs.tables import ITEMS, ROWS, SCORES
 from .database import SETTINGS
-from .run_list import REPORT, SUMMARY
+from .run_list import REPORT
 from .tabs.judgments.cases import item
 from .tabs.judgments.index import MEMORY
 from .tabs.judgments.queries import Filter, open_run, outcomes, page

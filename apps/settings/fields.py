@@ -1,14 +1,28 @@
 """Fields of settings with their help texts, and checks that several verbs share."""
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
 from ...rm.errors import UsageError
 
 
-def setting(help: str, **default: Any) -> Any:
-    """Return a dataclass field with a help text."""
-    return field(metadata={"help": help}, **default)
+def setting(
+    help: str,
+    *,
+    group: str = "",
+    choices: Sequence[str] = (),
+    registry: str = "",
+    advanced: bool = False,
+    **default: Any,
+) -> Any:
+    """Return a dataclass field with a help text, and how the help page shows it.
+
+    `group` is the heading of this setting and of those that follow; `choices` are its values, or `registry` is the
+    folder whose entries they are; an `advanced` setting is shown by `--help-all` only.
+    """
+    shown = {"group": group, "listed": tuple(choices), "registry": registry, "advanced": advanced}
+    return field(metadata={"help": help} | {name: value for name, value in shown.items() if value}, **default)
 
 
 def as_list(value: str | list[str] | None) -> list[str]:

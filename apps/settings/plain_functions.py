@@ -41,6 +41,16 @@ def _advantage_transform(function: Callable[..., Any]) -> Any:
     return Transform("advantage", lambda state, advantages, rollout: (state, function(advantages, rollout)), stage=2)
 
 
+def _judge(function: Callable[..., Any]) -> Any:
+    from ...judges.kinds._function import FunctionJudge
+
+    return FunctionJudge(function, _name(function))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "func", function).__name__
+
+
 PLAIN: Mapping[str, tuple[Plain, ...]] = {
     "policy.advantages": (Plain(("rewards", "rollout"), "advantages [N] or [N, L]", lambda function: function),),
     "policy.losses": (
@@ -51,6 +61,7 @@ PLAIN: Mapping[str, tuple[Plain, ...]] = {
         Plain(("rewards", "rollout"), "policy.types.Rewards", _reward_transform),
         Plain(("advantages", "rollout"), "advantages [N] or [N, L]", _advantage_transform),
     ),
+    "judges.kinds": (Plain(("prompt", "responses"), "scores, one for each response, or None", _judge),),
 }
 """Registry folder -> signatures of plain functions."""
 

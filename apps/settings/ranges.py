@@ -48,7 +48,7 @@ NAMES: tuple[tuple[Range, str], ...] = (
         "save_total_limit max_length max_prompt_length max_completion_length max_new_tokens max_tokens "
         "num_generations num_generations_eval num_iterations steps_per_generation generation_batch_size "
         "critic_passes agents processes workers rows samples pairs test limit batch_size concurrency "
-        "small_hidden small_layers small_vocabulary stream_block heads head_steps rank batch accumulate lora_alpha "
+        "small_hidden small_layers small_vocabulary stream_block heads head_steps batch accumulate "
         "batch_tokens queue_tokens request_items request_tokens item_tokens body_bytes in_flight most_rules "
         "vllm_tensor_parallel_size vllm_max_model_length",
     ),
@@ -63,13 +63,13 @@ NAMES: tuple[tuple[Range, str], ...] = (
     (
         ABOVE_0,
         "num_train_epochs epochs save_steps eval_steps logging_steps critic_learning_rate head_learning_rate "
-        "inverse_regularization concentration train_beta factor repetition_penalty",
+        "inverse_regularization concentration train_beta lora_alpha repetition_penalty",
     ),
     (ABOVE_0_OR_INF, "critic_clip kl_budget requests_per_minute tokens_per_minute"),
     (SECONDS, "timeout drain"),
     (SHARE, "soup_share critic_lam min_p warmup overlap label_smoothing_factor"),
     (SHARE_ABOVE_0, "top_p near alike vllm_gpu_memory_utilization"),
-    (SHARE_BELOW_1, "lora_dropout dropout adam_beta1 adam_beta2"),
+    (SHARE_BELOW_1, "lora_dropout adam_beta1 adam_beta2"),
     (Range("a share in [0, 0.5)", 0, 0.5, below=True), "label_smoothing"),
     (PORT, "port vllm_server_port vllm_group_port"),
     (SEED, "seed data_seed"),

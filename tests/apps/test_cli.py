@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import VERBS, main
+from rewardlab.apps.summary import summary_lines
+from rewardlab.rm.registry import names
 
 ROW = {"id": "a", "prompt": "What is 2 + 2?", "chosen": "four, of course", "rejected": "five"}
 
@@ -257,3 +260,57 @@ def test_a_figure_out_of_bounds_fails_the_check(monkeypatch):
 
     monkeypatch.setattr(kernels, "main", lambda arguments: 5)
     assert main(["bench", "kernels"]) == 5
+
+
+# ---- help and summaries ----
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_is_short_and_has_its_example_before_its_settings(verb, capsys):
+    assert main([verb, "--help"]) == 0
+    lines = capsys.readouterr().out.rstrip().split("\n")
+    assert len(lines) <= 80 and max(map(len, lines)) <= 140
+    example = next(index for index, line in enumerate(lines) if VERBS[verb].example in line)
+    settings = [index for index, line in enumerate(lines) if line.startswith("  --")]
+    assert not settings or example < settings[0]
+
+
+@pytest.mark.parametrize("verb", [name for name, verb in VERBS.items() if verb.config])
+def test_every_setting_is_in_the_long_help_with_its_default(verb, capsys):
+    assert main([verb, "--help-all"]) == 0
+    entries = re.split(r"^  --", capsys.readouterr().out, flags=re.M)
+    by_name = {entry.split()[0]: " ".join(entry.split()) for entry in entries}
+    for settings in VERBS[verb].settings:
+        for setting in settings.__dataclass_fields__.values():
+            assert not setting.init or setting.name in by_name
+    own = next(iter(VERBS[verb].settings)).__dataclass_fields__.values()
+    for setting in own:
+        if isinstance(setting.default, int | float) and not isinstance(setting.default, bool):
+            assert re.search(rf"default ({re.escape(str(setting.default))}|no limit)\b", by_name[setting.name])
+
+
+def test_the_choices_in_the_help_exist(capsys):
+    folders = {"benchmark": "benchmarks.suites", "loss": "rm.losses", "advantage": "policy.advantages"}
+    for verb, name in (("eval", "benchmark"), ("train", "loss"), ("rl", "advantage"), ("rl", "scheduler")):
+        assert main([verb, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        listed = re.search(rf"--{name} TEXT .*?one of ([\w, ]+)", text)
+        assert listed and listed[1].split(", ") == names(folders.get(name, f"policy.{name}s"))
+
+
+def test_on_a_terminal_a_verb_ends_with_a_short_summary_and_the_next_command(
+    pairs, model, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    words = ["eval", "--model", model, "--data", pairs, "--samples", "50"]
+    assert main([*words, "--output", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.rstrip().split("\n")
+    assert len(lines) <= 10 and lines[-1] == f"next: rewardlab inspect {tmp_path / 'run'}"
+    assert any(re.fullmatch(r"overall\.rm: [01]\.\d{3} \[0\.\d{3}, [01]\.\d{3}\]", line) for line in lines)
+    assert main([*words, "--output", str(tmp_path / "json"), "--json"]) == 0
+    assert last_json(capsys)["cases"] == 60
+
+
+def test_a_long_summary_is_cut_at_ten_lines():
+    lines = summary_lines("lint", {f"name{index}": index for index in range(20)})
+    assert len(lines) == 10 and lines[-2] == "... 12 more with --json" and lines[-1].startswith("next: rewardlab train")

@@ -20,17 +20,22 @@ from .settings import CompareConfig
 # ---- compare ----
 
 
-def run_compare(config: CompareConfig) -> dict[str, Any]:
-    """The second run against the first; with --gate a drop beyond the rules fails the check."""
+def comparison_of(config: CompareConfig) -> Comparison:
+    """Compare the second run with the first on their common cases."""
     if len(config.runs) != 2:
         raise UsageError(f"compare takes two runs, got {len(config.runs)}: rewardlab compare BEFORE AFTER")
-    gate = read_gate(config.gate) if config.gate else []
     first, second = map(open_finished, config.runs)
     cases = shared_cases(first, second)
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
         log(f"{left} cases are in one of the runs only and are left out")
     sides = [(run, run.model(config.scorer)) for run in (first, second)]
-    comparison = compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
+    return compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
+
+
+def run_compare(config: CompareConfig) -> dict[str, Any]:
+    """Compare two runs and write the comparison; with --gate a drop beyond the rules fails the check."""
+    gate = read_gate(config.gate) if config.gate else []
+    comparison = comparison_of(config)
     text = comparing.markdown(comparison)
     log(text)
     if config.output:

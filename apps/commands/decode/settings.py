@@ -11,7 +11,9 @@ class DecodeConfig:
     """Settings of guided decoding: base model, autoregressive reward models, preference and sampling."""
 
     base: str | None = setting(
-        "Base model to guide: path or Hub id; by default the base model of the adapter.", default=None
+        "Base model to guide: path or Hub id; by default the base model of the adapter.",
+        group="Models and guidance",
+        default=None,
     )
     arm: list[str] = setting(
         "Autoregressive reward model: folder or Hub id, or one per objective as name=folder; by default unguided.",
@@ -23,12 +25,14 @@ class DecodeConfig:
     )
     weight: float = setting("Guidance weight, 1 / beta.", default=1.0)
     data: str = setting(
-        "Rows with a prompt (.jsonl, .parquet ...), a .txt with one prompt per line, or - for stdin.", default="-"
+        "Rows with a prompt (.jsonl, .parquet ...), a .txt with one prompt per line, or - for stdin.",
+        group="Prompts and output",
+        default="-",
     )
     output: str | None = setting(
         "A .jsonl file with the log-probabilities of each token; by default completions go to stdout.", default=None
     )
-    temperature: float = setting("Sampling temperature; 0 decodes greedily.", default=1.0)
+    temperature: float = setting("Sampling temperature; 0 decodes greedily.", group="Sampling", default=1.0)
     top_k: int = setting("Sample from the k most probable tokens; 0 disables it.", default=0)
     top_p: float = setting("Probability mass of nucleus sampling; 1 disables it.", default=1.0)
     min_p: float = setting("Smallest probability relative to the most probable token; 0 disables it.", default=0.0)
@@ -37,7 +41,7 @@ class DecodeConfig:
     )
     max_new_tokens: int = setting("Maximum length of a completion in tokens.", default=256)
     stop: list[str] = setting("Strings that end a completion.", default_factory=list)
-    batch_size: int = setting("Number of completions decoded together.", default=64)
+    batch_size: int = setting("Number of completions decoded together.", group="Run", default=64)
     chat_template: str | None = setting("Base model's chat template: Jinja file, or plain.", default=None)
     dtype: str | None = setting("Precision of the base model; by default the reward model's.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)

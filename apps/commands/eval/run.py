@@ -2,7 +2,9 @@
 
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from ....benchmarks.baselines import nulls_for
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
+from ....benchmarks.suites._function import FunctionSuite
 from ....benchmarks.types import Suite
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.data.preference_vectors import parse_preference
@@ -33,7 +36,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
     """Judge a suite with the models, the references and every baseline, and write the run folder."""
     started, here = time.time(), process(config.processes, "eval")
     options: dict[str, Any] = {"objective": config.objective or "overall"} if config.benchmark == "pairs" else {}
-    suite = load("benchmarks.suites", config.benchmark)(on_bad_row=config.on_bad_row, **options)
+    suite = _open_suite(config, options)
     sources = config.data or [suite.hub]
     if not all(sources):
         raise UsageError(f"--data is missing; '{config.benchmark}' has no data set of its own on the Hub")
@@ -71,6 +74,14 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         "processes": here.world,
         "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows},
     }
+
+
+def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
+    """Return a suite by name, or one whose cases are made by a plain function of rows."""
+    function = load("benchmarks.suites", config.benchmark)
+    if ":" in config.benchmark and [*signature(function).parameters][:1] == ["row"]:
+        return FunctionSuite(function, config.benchmark, config.on_bad_row)
+    return function(on_bad_row=config.on_bad_row, **options)
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:

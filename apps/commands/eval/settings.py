@@ -11,9 +11,10 @@ from ...settings.fields import as_list, given, one_of, setting
 class EvalConfig:
     """Settings of an evaluation: models, benchmark suite and data."""
 
-    benchmark: str = setting("A suite of benchmarks/suites.", default="pairs")
+    benchmark: str = setting("Benchmark suite.", group="Benchmark", registry="benchmarks.suites", default="pairs")
     model: list[str] = setting(
         "Model folders, Hub ids, package.module:factory, or served(urls=[http://a:8000, http://b:8000]).",
+        group="Models",
         default_factory=list,
     )
     read_as: str | None = setting("Load the models as this kind, such as autoregressive or implicit.", default=None)
@@ -23,7 +24,9 @@ class EvalConfig:
     reference_policy: str | None = setting("Reference policy of an implicit reward: path or Hub id.", default=None)
     scores: list[str] = setting("Files of stored scores by case id, each evaluated as a model.", default_factory=list)
     reference: list[str] = setting("Scorers to show beside the models, such as a gold reward.", default_factory=list)
-    data: list[str] = setting("The suite's data: files, or hub-id[@revision][:split].", default_factory=list)
+    data: list[str] = setting(
+        "The suite's data: files, or hub-id[@revision][:split].", group="Data and output", default_factory=list
+    )
     output: str = setting("Run folder.", default="")
     objective: str | None = setting(
         "Label of the pairs, and the objective of models that have several; by default the mean of all.", default=None

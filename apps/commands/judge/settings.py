@@ -21,6 +21,7 @@ class ChatConfig:
     endpoint: list[str] = setting(
         "Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1, or of several that serve the same "
         "models: requests rotate over them, and a server that fails is skipped with exponential back-off.",
+        group="Language models that judge",
         default_factory=list,
     )
     model: list[str] = setting("Model names at the endpoint.", default_factory=list)
@@ -30,7 +31,7 @@ class ChatConfig:
         "such as a local one.",
         default=None,
     )
-    concurrency: int = setting("Maximum number of concurrent requests.", default=16)
+    concurrency: int = setting("Maximum number of concurrent requests.", group="Requests and cost", default=16)
     timeout: float = setting("Time limit of one attempt in seconds.", default=120.0)
     retries: int = setting("Number of retries after a transient error.", default=6)
     requests_per_minute: float = setting("Limit for each model at each server.", default=math.inf)
@@ -46,7 +47,7 @@ class ChatConfig:
         "Stop sending requests at this total cost; stored replies count with their original cost.",
         default=None,
     )
-    batch_size: int = setting("Batch size of local models.", default=16)
+    batch_size: int = setting("Batch size of local models.", group="Local models", default=16)
     dtype: str = setting("Precision of local models: float32 or bfloat16.", default="float32")
     chat_template: str | None = setting("Chat template of local models: Jinja file, or plain.", default=None)
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
@@ -81,7 +82,9 @@ class JudgeConfig:
     """Settings of a judge run: kinds of judges, cases and audit."""
 
     benchmark: str = setting(
-        "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.", default="pairs"
+        "A suite of benchmarks/suites; pairs also accepts rows of prompt, answers and best.",
+        group="Cases",
+        default="pairs",
     )
     data: list[str] = setting(
         "Preference files, or rows with prompt, answers and best (indices of the correct responses); "
@@ -91,6 +94,8 @@ class JudgeConfig:
     kind: list[str] = setting(
         "Kinds of judges/kinds as KIND or NAME=KIND, with arguments as in 'pairwise(flip=abstain)'; each is run with "
         "each model. 'reward_model(model=runs/rm)' calls no language model.",
+        group="Judges",
+        registry="judges.kinds",
         default_factory=lambda: ["pairwise"],
     )
     together: str | None = setting(
@@ -110,7 +115,7 @@ class JudgeConfig:
         default=None,
     )
     checklist: str | None = setting("For the kind checklist: a TOML file of [[questions]].", default=None)
-    output: str = setting("Run folder.", default="")
+    output: str = setting("Run folder.", group="Run", default="")
     objective: str = setting("Label of the pairs.", default=OVERALL)
     limit: int | None = setting("Judge a random sample of this many cases, drawn with the seed.", default=None)
     max_tokens: int = setting("Maximum length of a reply in tokens.", default=1024)
@@ -119,7 +124,9 @@ class JudgeConfig:
         "Tokenizer for the estimate of token counts: folder or Hub id; by default characters / 4.", default=""
     )
     dry_run: bool = setting("Report the number of calls, tokens and cost, and send no request.", default=False)
-    audit: bool = setting("Measure the position, length, style and other biases of the judge instead.", default=False)
+    audit: bool = setting(
+        "Measure the position, length, style and other biases of the judge instead.", group="Audit", default=False
+    )
     names: list[str] = setting(
         "For the audit: MODEL=AUTHOR or JUDGE=AUTHOR, what the model behind a judge is called as an author; asks for "
         "self-preference, also on the cases' own answers where a column authors (of a pair chosen_model and "

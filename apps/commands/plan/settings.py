@@ -33,13 +33,15 @@ class PlanConfig:
 
     model: str = setting(
         "Model: a size such as 7b or qwen3-8b, or a folder or Hub id with a config.json (weights are not needed).",
+        group="Job",
         default="",
     )
-    job: str = setting("Job: train, rl, decode or score.", default="train")
+    job: str = setting("Kind of job.", choices=("train", "rl", "decode", "score"), default="train")
     gpus: int = setting("Number of GPUs.", default=1)
     gpu: str = setting(f"Type of GPU: {', '.join(GPUS)}.", default="h100")
     strategy: str = setting(
         "ddp: the full model on every GPU; fsdp, zero3: weights, gradients and optimizer states are sharded.",
+        choices=("ddp", "fsdp", "zero3"),
         default="ddp",
     )
     dtype: str | None = setting(
@@ -47,8 +49,10 @@ class PlanConfig:
         "default mixed, and bfloat16 for jobs without training.",
         default=None,
     )
-    optimizer: str = setting("Optimizer: adamw, adamw_8bit, lion or sgd.", default="adamw")
-    kind: str = setting("train: kind of reward model, scalar or autoregressive.", default="scalar")
+    optimizer: str = setting("Optimizer.", choices=("adamw", "adamw_8bit", "lion", "sgd"), default="adamw")
+    kind: str = setting(
+        "train: kind of reward model, scalar or autoregressive.", group="Model and adapter", default="scalar"
+    )
     adapter: str | None = setting(
         "none (all weights are trained), lora, pblora or moslora; with --lora_r, by default lora.", default=None
     )
@@ -67,6 +71,7 @@ class PlanConfig:
     )
     batch: int | None = setting(
         "Batch size per GPU: pairs (train, by default 16), completions (rl 8, decode 64) or conversations (score 16).",
+        group="Sizes",
         default=None,
     )
     accumulation: int = setting(
@@ -77,7 +82,7 @@ class PlanConfig:
     )
     prompt: int = setting("Prompt length in tokens.", default=512)
     completion: int = setting("Completion length in tokens.", default=512)
-    group: int = setting("rl: completions per prompt.", default=8)
+    group: int = setting("rl: completions per prompt.", group="Policy training and decoding", default=8)
     reward_model: list[str] = setting(
         "rl: reward models, in the forms of --model; by default the policy's size.", default_factory=list
     )
@@ -87,11 +92,17 @@ class PlanConfig:
     r2m: bool = setting(
         "rl: the first reward model reads the policy's hidden states and is trained, as in R2M.", default=False
     )
-    guide: str = setting("decode: none, shared, late (shared, from --from_layer on) or separate.", default="shared")
+    guide: str = setting(
+        "decode: where the guide is; late shares the layers before --from_layer.",
+        choices=("none", "shared", "late", "separate"),
+        default="shared",
+    )
     guide_model: str | None = setting(
         "decode: a separate guide, in the forms of --model; by default the size of the base model.", default=None
     )
-    mfu: float = setting("Assumed model FLOPs utilisation, as a share of the GPU's peak.", default=0.4)
+    mfu: float = setting(
+        "Assumed model FLOPs utilisation, as a share of the GPU's peak.", group="Assumptions and output", default=0.4
+    )
     mbu: float = setting(
         "Assumed model bandwidth utilisation in decoding, as a share of the peak memory bandwidth.", default=0.4
     )

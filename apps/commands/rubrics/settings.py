@@ -17,6 +17,7 @@ class RubricsConfig:
     action: list[str] = setting(
         "build (rubrics from preferences), train (their generator), apply (write rubrics for cases) or lint FILE ...; "
         "can be given as a positional argument.",
+        group="Rubrics",
         default_factory=list,
     )
     data: list[str] = setting(

@@ -9,7 +9,7 @@ from ...settings.fields import given, setting
 class StudyConfig:
     """Settings of a study of benchmarks/studies."""
 
-    name: str = setting("Name of the study; can be given as a positional argument.", default="")
+    name: str = setting("Study; can be given as a positional argument.", registry="benchmarks.studies", default="")
     data: str = setting("Folder with the data of the study; none if the study generates its data.", default="")
     output: str = setting("Run folder for its tables, figures and per-item scores.", default="")
     cache: str = setting("Cache folder of trained models.", default="~/.cache/rewardlab")

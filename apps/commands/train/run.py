@@ -228,6 +228,9 @@ def _run(
 
 # ---- autoregressive ----
 
+GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
+"""Defaults of a guide's adapter."""
+
 
 def _prepare_guide(
     config: TrainConfig,
@@ -272,17 +275,17 @@ def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> Autoregre
     """Return the base model with a new adapter, or with all weights trainable."""
     if guide.adapter == "none" and len(guide.objectives) > 1:
         raise UsageError(f"without an adapter a model learns one objective, got {', '.join(guide.objectives)}")
-    settings = None
+    settings, rank = None, config.lora_r or GUIDE_RANK
     if guide.adapter != "none":
         settings = AdapterSettings(
             kind=guide.adapter,
             objectives=tuple(guide.objectives),
             texts=tuple(guide.texts),
-            rank=guide.rank,
+            rank=rank,
             shared_rank=guide.shared_rank,
-            factor=guide.factor,
-            dropout=guide.dropout,
-            targets=tuple(guide.targets),
+            factor=2.0 if config.lora_alpha is None else config.lora_alpha / (rank + guide.shared_rank),
+            dropout=config.lora_dropout,
+            targets=tuple(config.lora_target_modules) or GUIDE_TARGETS,
             from_layer=guide.from_layer,
             generator=guide.generator,
             embedding=guide.embedding,

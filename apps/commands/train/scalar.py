@@ -194,10 +194,11 @@ def _named(source: str, objectives: tuple[str, ...], options: dict[str, Any]) ->
 def _lora(config: TrainConfig) -> LoraConfig | None:
     if not config.lora:
         return None
-    targets: Any = config.lora_target_modules
+    targets: Any = config.lora_target_modules or ["all-linear"]
+    rank = config.lora_r or 16
     return LoraConfig(
-        r=config.lora_r,
-        lora_alpha=config.lora_alpha,
+        r=rank,
+        lora_alpha=2 * rank if config.lora_alpha is None else config.lora_alpha,  # type: ignore[arg-type]
         lora_dropout=config.lora_dropout,
         target_modules=targets[0] if targets == ["all-linear"] else targets,
     )

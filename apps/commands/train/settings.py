@@ -13,47 +13,70 @@ class TrainConfig:
     """Settings of reward model training: model, data, loss, and handling of unusable rows."""
 
     data: list[str] = setting(
-        "Preference files (.jsonl, .json, .parquet, also .gz) or hub-id[@revision][:split].", default_factory=list
+        "Preference files (.jsonl, .json, .parquet, also .gz) or hub-id[@revision][:split].",
+        group="Data and output",
+        default_factory=list,
     )
     output: str = setting("Folder for the trained model.", default="")
     eval_data: list[str] = setting(
         "Preference data for evaluation and for choosing the best checkpoint.", default_factory=list
     )
-    kind: str = setting("scalar, linear, embedding, autoregressive, multi_head, ensemble or boosted.", default="scalar")
+    kind: str = setting(
+        "Kind of reward model.",
+        group="Model",
+        choices=("scalar", "linear", "embedding", "autoregressive", "multi_head", "ensemble", "boosted"),
+        default="scalar",
+    )
     model: str | None = setting(
         "Backbone to start from: path or Hub id. By default, kind scalar trains a small model from scratch.",
         default=None,
     )
     objective: str = setting("Objective (label of the pairs) to learn.", default=OVERALL)
-    loss: str = setting("One of rm/losses, as name(key=value), or package.module:factory.", default="bradley_terry")
+    loss: str = setting(
+        "Loss of pairs, such as scaled_bradley_terry; or file.py:function.",
+        registry="rm.losses",
+        default="bradley_terry",
+    )
     max_length: int | None = setting("Maximum length of a sequence in tokens.", default=None)
     chat_template: str | None = setting("Jinja file, or plain: turns joined by blank lines.", default=None)
     on_bad_row: Literal["refuse", "skip"] = setting("What to do with a row that cannot be used.", default="refuse")
     on_long: Literal["truncate", "skip", "refuse"] = setting(
         "What to do with a pair beyond max_length.", default="truncate"
     )
-    dtype: str = setting("Precision of the weights: float32 or bfloat16.", default="float32")
-    lora: bool = setting("Train low-rank adapters instead of all weights.", default=False)
-    lora_r: int = setting("Rank of the adapters.", default=16)
-    lora_alpha: int = setting("Scale of the adapters is alpha / r.", default=32)
+    dtype: str = setting("Precision of the weights.", choices=("float32", "bfloat16"), default="float32")
+    lora: bool = setting(
+        "Train low-rank adapters instead of all weights; guides always have them.", group="LoRA", default=False
+    )
+    lora_r: int | None = setting("Rank of the adapters; by default 16, and 8 for guides.", default=None)
+    lora_alpha: float | None = setting("The adapters' output is multiplied by alpha / r; by default 2 r.", default=None)
     lora_dropout: float = setting("Dropout before the adapters.", default=0.0)
-    lora_target_modules: list[str] = setting("Layers that get adapters.", default_factory=lambda: ["all-linear"])
-    small_hidden: int = setting("Width of the small model from scratch.", default=128)
-    small_layers: int = setting("Layers of the small model from scratch.", default=2)
+    lora_target_modules: list[str] = setting(
+        "Layers with adapters; by default all-linear, and q_proj k_proj v_proj for guides.", default_factory=list
+    )
+    small_hidden: int = setting(
+        "Width of the small model from scratch.", group="Small model from scratch", advanced=True, default=128
+    )
+    small_layers: int = setting("Layers of the small model from scratch.", advanced=True, default=2)
     small_vocabulary: int = setting(
-        "Vocabulary size of the small model's tokenizer, which is trained on the training data.", default=4096
+        "Vocabulary size of the small model's tokenizer, which is trained on the training data.",
+        advanced=True,
+        default=4096,
     )
     inverse_regularization: float | None = setting(
-        "C of the linear and embedding heads; larger values regularize less.", default=None
+        "C of the linear and embedding heads; larger values regularize less.", group="Run", advanced=True, default=None
     )
-    golden: int = setting("Number of golden conversations saved with their scores beside the weights.", default=16)
+    golden: int = setting(
+        "Number of golden conversations saved with their scores beside the weights.", advanced=True, default=16
+    )
     trust_remote_code: bool = setting("Run code that comes with a model.", default=False)
     stream: bool = setting(
         "Stream --data during training, for files that do not fit into memory: shuffled block by block, with exact "
         "resume. Requires --max_steps.",
         default=False,
     )
-    stream_block: int = setting("Number of pairs in a block, which is loaded and shuffled at once.", default=4096)
+    stream_block: int = setting(
+        "Number of pairs in a block, which is loaded and shuffled at once.", advanced=True, default=4096
+    )
     processes: int = setting("Number of processes started by torchrun; each batch is sharded over them.", default=1)
     resume: bool = setting("Continue a run that was cut off.", default=False)
     overwrite: bool = setting("Replace the output folder.", default=False)
@@ -83,8 +106,9 @@ class GuideConfig:
     """Settings of autoregressive reward models (adapter, loss), and the objectives of any kind of model."""
 
     adapter: str = setting(
-        "lora or genarm, pblora or parm, moslora or uniarm (a method's name selects its adapter); none trains all "
-        "weights.",
+        "Method whose adapter is trained; none trains all weights.",
+        group="Guides (--kind autoregressive) and objectives",
+        choices=("genarm", "parm", "uniarm", "none"),
         default="moslora",
     )
     objectives: list[str] = setting(
@@ -92,39 +116,43 @@ class GuideConfig:
         default_factory=lambda: [OVERALL],
     )
     texts: list[str] = setting(
-        "A description of each objective, for --embedding text; by default its name.", default_factory=list
+        "A description of each objective, for --embedding text; by default its name.",
+        advanced=True,
+        default_factory=list,
     )
-    rank: int = setting("Rank of the adapter; for pblora, of the preference-conditioned branch.", default=8)
-    shared_rank: int = setting("Rank of the preference-independent branch of pblora.", default=0)
-    factor: float = setting("Factor by which the adapter's output is multiplied.", default=2.0)
-    dropout: float = setting("Dropout before the adapter.", default=0.0)
-    targets: list[str] = setting(
-        "Linear layers that get adapters, or all-linear.", default_factory=lambda: ["q_proj", "k_proj", "v_proj"]
-    )
+    shared_rank: int = setting("Rank of PARM's preference-independent branch, beside --lora_r.", default=0)
     from_layer: int = setting(
         "First decoder layer with an adapter; late-branching guides share the layers below it.", default=0
     )
-    generator: str = setting("Generator of moslora: linear, trunk or alpha.", default="linear")
-    embedding: str = setting("Embedding of an objective for the generator: text, one_hot or random.", default="text")
-    scale: bool = setting("moslora: scale the features.", default=True)
-    shift: bool = setting("moslora: shift the features.", default=True)
+    generator: str = setting(
+        "UniARM's generator of preference-dependent features.", choices=("linear", "trunk", "alpha"), default="linear"
+    )
+    embedding: str = setting(
+        "Embedding of an objective in the generator.", choices=("text", "one_hot", "random"), default="text"
+    )
+    scale: bool = setting("moslora: scale the features.", advanced=True, default=True)
+    shift: bool = setting("moslora: shift the features.", advanced=True, default=True)
     train_beta: float = setting("β of the loss, and factor of the reward.", default=0.01)
     global_weight: float = setting("Weight of the global term of the loss.", default=0.5)
     global_form: str = setting(
-        "Form of the global term: scalarised, mixed_label, vertices or scores.", default="scalarised"
+        "Form of the global term.",
+        choices=("scalarised", "mixed_label", "vertices", "scores"),
+        advanced=True,
+        default="scalarised",
     )
     label_smoothing: float = setting("Assumed share of wrong labels, in [0, 0.5).", default=0.0)
     preferences: str = setting(
-        "Distribution of training preferences: dirichlet, vertices or grid.", default="dirichlet"
+        "Distribution of training preferences.", choices=("dirichlet", "vertices", "grid"), default="dirichlet"
     )
     concentration: float = setting("Concentration of the Dirichlet distribution.", default=0.5)
-    per_batch: bool = setting("Sample one preference per batch instead of one per pair, for comparison.", default=False)
+    per_batch: bool = setting(
+        "Sample one preference per batch instead of one per pair, for comparison.", advanced=True, default=False
+    )
     subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
     normalise_length: bool = setting("Average log-probabilities over tokens instead of summing.", default=False)
 
     def __post_init__(self):
         self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)
-        self.targets = as_list(self.targets)
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)
 
     def validate(self) -> None:

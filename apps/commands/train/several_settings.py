@@ -15,27 +15,25 @@ class SeveralConfig:
     """Several objectives (--kind scalar --objectives), heads (multi_head) or members (ensemble, boosted)."""
 
     weights: str | None = setting(
-        "Of several objectives, for an overall reward: helpful=0.7,harmless=0.3; or learned from the pairs' overall "
-        "labels, or learned_positive.",
+        "Weights of objectives as helpful=0.7,harmless=0.3; or learned, or learned_positive.",
+        group="Several objectives, heads and members",
         default=None,
     )
-    regression_weight: float = setting(
-        "Of the squared error of answers' scores, beside the loss of pairs.", default=1.0
-    )
+    regression_weight: float = setting("Weight of the squared error of scores beside the loss of pairs.", default=1.0)
     members: list[str] = setting(
-        "Trained reward models of an ensemble, or of a boosted model, the first stage first.", default_factory=list
+        "Trained reward models of an ensemble, or stages of a boosted model in order.", default_factory=list
     )
     combine: str = setting(
-        "How heads or members become one reward: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
+        "Combination of heads or members: mean, min, mean_std(weight=1), softmin(beta=2), brme(share=0.5).",
         default="mean",
     )
-    heads: int = setting("Of --kind multi_head, each with a mean and a standard deviation.", default=5)
-    head_form: str = setting(
-        "What the heads learn: regression to the trained reward, or bradley_terry.", default="regression"
+    heads: int = setting("Number of heads of --kind multi_head, each with a mean and a standard deviation.", default=5)
+    head_form: str = setting("What the heads learn.", choices=("regression", "bradley_terry"), default="regression")
+    head_steps: int = setting("Optimizer steps of the heads on a frozen trunk.", advanced=True, default=300)
+    head_learning_rate: float = setting("Learning rate of the heads.", advanced=True, default=1e-2)
+    head_bootstrap: bool = setting(
+        "Train every head on its own bootstrap sample of the pairs.", advanced=True, default=True
     )
-    head_steps: int = setting("Of the heads' own training, on a trunk that stands.", default=300)
-    head_learning_rate: float = setting("Of the heads' own training.", default=1e-2)
-    head_bootstrap: bool = setting("Every head sees its own draw of the pairs.", default=True)
 
     def __post_init__(self):
         self.members = as_list(self.members)

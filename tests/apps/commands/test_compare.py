@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import main
-from rewardlab.apps.inspector.summaries import read_report
 from rewardlab.apps.runs.finished import open_finished
 from rewardlab.apps.runs.run_folder import plain
+from rewardlab.apps.runs.summaries import read_report
 from rewardlab.benchmarks.evaluate import evaluate
 from rewardlab.benchmarks.report import markdown
 from rewardlab.benchmarks.scorers import StoredScores

@@ -8,7 +8,6 @@ import numpy as np
 from rewardlab.apps.commands.verify.run import run_verify
 from rewardlab.apps.commands.verify.settings import VerifyConfig
 from rewardlab.apps.inspector.run_list import open_root
-from rewardlab.apps.inspector.summaries import read_report
 from rewardlab.apps.inspector.tabs.judgments import annotations
 from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
@@ -22,6 +21,7 @@ from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_fig
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
 from rewardlab.apps.runs.finished import compare_finished, open_finished, shared_cases
+from rewardlab.apps.runs.summaries import read_report
 from rewardlab.benchmarks.studies._job_cache import read_arrays
 from rewardlab.policy.training.agent_exchange import Asked, Written, keep, read
 

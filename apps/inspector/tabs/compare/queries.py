@@ -12,12 +12,12 @@ from .....benchmarks.compare import Change, Comparison, verdict
 from .....benchmarks.evaluate import OVERALL
 from .....rm.errors import UsageError
 from ....runs.finished import changed_case, compare_finished, nothing_shared, open_finished, other_suite, shared_cases
+from ....runs.summaries import SUMMARY, read_heading
 from ....runs.tables import ITEMS, SCORES
 from ...database import outcome, query, table
 from ...figures import PALETTE, layout, plain
 from ...html import STYLE, number, pill, shown
-from ...run_list import SUMMARY, stamp
-from ...summaries import read_heading
+from ...run_list import stamp
 
 OUTCOMES = ("right", "wrong", "tie", "abstained")
 FLIPS = {"all": "was <> now", "gained": "now = 'right' AND was <> 'right'", "lost": "was = 'right' AND now <> 'right'"}

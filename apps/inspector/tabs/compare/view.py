@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import UsageError
+from ....runs.summaries import read_heading
 from ...components import (
     NO_JUDGMENTS,
     QUIET,
@@ -21,7 +22,6 @@ from ...components import (
     scorers,
 )
 from ...run_list import JUDGED
-from ...summaries import read_heading
 from . import queries as views
 
 SIZE = 20

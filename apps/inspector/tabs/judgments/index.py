@@ -10,10 +10,10 @@ from typing import Any
 import duckdb
 
 from .....rm.errors import DataError, UsageError
+from ....runs.summaries import SUMMARY, Heading, read_heading
 from ....runs.tables import ITEMS, SCORES
 from ...database import SETTINGS, WAY_OUT, bound, lengths, outcome, reading, table
-from ...run_list import SUMMARY, stamp
-from ...summaries import Heading, read_heading
+from ...run_list import stamp
 
 ITEM_TABLE, SCORE_TABLE = table("items"), table("scores")
 OUTCOME = outcome("margin")

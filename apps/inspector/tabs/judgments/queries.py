@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from .....benchmarks.types import Interval
 from .....rm.errors import UNREADABLE, DataError, UsageError
+from ....runs.summaries import SUMMARY, read_heading, read_report
 from ....runs.tables import ITEMS, SCORES
 from ...database import WAY_OUT
 from ...html import number
-from ...run_list import REPORT, SUMMARY, stamp
-from ...summaries import read_heading, read_report
+from ...run_list import REPORT, stamp
 from ..studies.queries import read_text, safe_markdown
 from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, Index, index
 

@@ -11,11 +11,11 @@ from .....benchmarks.statistics.cluster_bootstrap import reliability
 from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Interval, Report, Row
 from .....rm.errors import UsageError
+from ....runs.summaries import areas
 from ....runs.tables import ITEMS, SCORES
 from ...database import lengths, query, table
 from ...figures import PALETTE, layout, plain, titled
 from ...html import STYLE, shown
-from ...summaries import areas
 
 MOST_AREAS = 40
 GREYS = ("#999999", "#bdbdbd", "#777777", "#c9c9c9", "#888888", "#adadad")

@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import UsageError
+from ....runs.summaries import read_report
 from ...components import (
     NO_JUDGMENTS,
     QUIET,
@@ -20,7 +21,6 @@ from ...components import (
     scorers,
 )
 from ...run_list import JUDGED
-from ...summaries import read_report
 from ..studies.queries import read_figures, read_text, safe_markdown
 from . import queries as views
 

@@ -16,7 +16,8 @@ OWN = '''
 
 def matches(prompts, completions, reference, **columns):
     """1 for every word of the reference; None where the row has no reference."""
-    return [None if ref is None else float(len(set(c.split()) & set(ref.split()))) for c, ref in zip(completions, reference)]
+    pairs = zip(completions, reference)
+    return [None if ref is None else float(len(set(c.split()) & set(ref.split()))) for c, ref in pairs]
 
 
 def as_messages(prompts, completions, **columns):

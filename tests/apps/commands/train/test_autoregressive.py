@@ -4,13 +4,15 @@ import json
 
 import numpy as np
 import pytest
-from rewardlab.apps.cli import main
+from rewardlab.apps.cli import main, parse
 from rewardlab.apps.commands.plan.settings import PlanConfig
 from rewardlab.apps.commands.train.settings import GuideConfig
+from rewardlab.apps.verbs import VERBS
 from rewardlab.benchmarks.worlds.garden import pairs
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.data.pairs import pair_row
+from rewardlab.rm.errors import UsageError
 
 QUICK = {"max_steps": 4, "per_device_train_batch_size": 8, "learning_rate": 3e-3, "golden": 4, "disable_tqdm": True}
 
@@ -45,7 +47,7 @@ BOTH = ("--objectives", "helpful", "harmless")
     [
         ((*BOTH, "--embedding", "random"), ("helpful", "harmless")),
         ((*BOTH, "--texts", "honey hive", "ask slowly", "--generator", "trunk"), ("helpful", "harmless")),
-        ((*BOTH, "--adapter", "pblora", "--rank", "4", "--shared_rank", "4"), ("helpful", "harmless")),
+        ((*BOTH, "--adapter", "pblora", "--lora_r", "4", "--shared_rank", "4"), ("helpful", "harmless")),
         (("--adapter", "lora", "--objectives", "harmless"), ("harmless",)),
         (("--adapter", "none"), ("reward",)),
     ],
@@ -127,3 +129,15 @@ def test_another_base_than_the_adapters_is_told(world, tmp_path, capsys):
 def test_a_methods_name_stands_for_its_adapter(method, adapter):
     assert GuideConfig(adapter=method).adapter == adapter == GuideConfig(adapter=adapter).adapter
     assert PlanConfig(model="7b", adapter=method).adapter == adapter
+
+
+def test_the_settings_of_lora_are_the_same_for_every_kind_and_earlier_names_are_accepted(tmp_path, capsys):
+    parser = ("train", VERBS["train"])
+    defaults, *_ = parse(*parser, [])
+    assert (defaults.lora_r, defaults.lora_alpha, defaults.lora_target_modules) == (None, None, [])
+    earlier, *_ = parse(*parser, ["--rank", "4", "--dropout", "0.1", "--targets", "q_proj", "v_proj"])
+    assert (earlier.lora_r, earlier.lora_dropout, earlier.lora_target_modules) == (4, 0.1, ["q_proj", "v_proj"])
+    (tmp_path / "old.yaml").write_text("rank: 6\n")
+    assert parse(*parser, ["--config", str(tmp_path / "old.yaml")])[0].lora_r == 6
+    with pytest.raises(UsageError, match="give --lora_alpha, which is the factor times the rank"):
+        parse(*parser, ["--factor", "2"])

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.inspector.summaries import read_heading, read_report
 from rewardlab.apps.inspector.tabs.results.queries import (
     bars,
     calibration,
@@ -22,6 +21,7 @@ from rewardlab.apps.inspector.tabs.results.queries import (
     style_matrix,
     subsets_of,
 )
+from rewardlab.apps.runs.summaries import read_heading, read_report
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import user_turn

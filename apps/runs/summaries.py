@@ -10,23 +10,23 @@ from ...benchmarks.evaluate import OVERALL
 from ...benchmarks.report import current_summary
 from ...benchmarks.types import Difference, Interval, Report, Row
 from ...rm.errors import DataError
-from .database import WAY_OUT
-from .run_list import SUMMARY
+
+SUMMARY = "summary.json"
 
 
 class Heading(NamedTuple):
-    """What every version of a summary has: the suite, and scorer -> role in their order."""
+    """What summaries of all versions have: the suite, and scorer -> role in order."""
 
     suite: str
     scorers: dict[str, str]
 
     def first(self, role: str = "model") -> str:
-        """The first scorer of a role, or the first there is."""
+        """Return the first scorer of a role, or the first scorer."""
         return next((name for name, its in self.scorers.items() if its == role), next(iter(self.scorers)))
 
 
 def read_heading(folder: Path) -> Heading:
-    """Of any run; a file that cannot be read, or names no scorer, is a `DataError`."""
+    """Return the heading of any run; raise a `DataError` if its summary is damaged or names no scorer."""
     stored = _stored(folder)
     try:
         scorers = {str(row["scorer"]): str(row["role"]) for row in stored["rows"]}
@@ -38,7 +38,7 @@ def read_heading(folder: Path) -> Heading:
 
 
 def read_report(folder: Path) -> Report:
-    """With every interval; a run of a version that did not keep them is a `DataError`."""
+    """Return the report with every interval; raise a `DataError` for a run whose version did not store them."""
     stored = _stored(folder)
     try:
         return Report(
@@ -54,7 +54,7 @@ def read_report(folder: Path) -> Report:
 
 
 def areas(row: Row) -> dict[str, Interval]:
-    """`overall` and the sections, in the report's order."""
+    """Return the intervals of `overall` and the sections, in the report's order."""
     return {OVERALL: row.overall, **row.sections}
 
 
@@ -71,12 +71,13 @@ def _stored(folder: Path) -> Mapping[str, Any]:
 
 def _damaged(folder: Path, error: Exception) -> DataError:
     return DataError(
-        f"{folder / SUMMARY} is damaged, or of another version ({type(error).__name__}: {error}); {WAY_OUT}"
+        f"{folder / SUMMARY} is damaged, or of another version ({type(error).__name__}: {error}); "
+        "run `rewardlab eval` again with --overwrite"
     )
 
 
 def _rows(stored: Mapping[str, Any]) -> tuple[Row, ...]:
-    """All of them tell of the same areas."""
+    """Return the rows, which must have the same areas."""
     rows = tuple(map(_row, stored["rows"]))
     for row in rows:
         if row.subsets.keys() != stored["sizes"].keys() or row.sections.keys() != rows[0].sections.keys():
@@ -111,5 +112,5 @@ def _interval(stored: Sequence[float | None]) -> Interval:
 
 
 def _number(stored: float | None) -> float:
-    """JSON has no NaN: it is written as null."""
+    """Return NaN for null, as JSON has no NaN."""
     return math.nan if stored is None else float(stored)

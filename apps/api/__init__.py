@@ -1,0 +1,229 @@
+"""The Python API: the command line's verbs as functions with typed results.
+
+>>> import rewardlab as rl
+>>> rl.plan("7b", gpus=8, strategy="fsdp").facts["fits"]
+True
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...rm.errors import CheckFailed
+from .calls import call, in_python, of_verb, parse_settings, plain_value
+from .inputs import Rows, conversation_rows, data_source, prompt_rows, write_rows
+from .results import (
+    Comparison,
+    Decoded,
+    Evaluation,
+    LintReport,
+    LoadedModel,
+    MemoryPlan,
+    Scores,
+    StudyResult,
+    TrainedModel,
+    TrainedPolicy,
+)
+
+__all__ = [
+    "compare",
+    "decode",
+    "evaluate",
+    "judge",
+    "lint",
+    "load",
+    "plan",
+    "reinforce",
+    "score",
+    "study",
+    "train",
+]
+
+Model = str | os.PathLike[str]
+
+
+def load(path: Model, *, check: bool = True, **options: Any) -> LoadedModel:
+    """Load a reward model: a folder, or a Hub id as `scalar`.
+
+    With `check`, weights that no longer reproduce the golden scores in the folder raise `CheckFailed`.
+
+    >>> rl.load("runs/rm").rate(["How do I water a fern?"], ["With rain water."])   # doctest: +SKIP
+    array([[1.27]])
+    """
+    with in_python():
+        model = LoadedModel(path, check=check, **options)
+        _ = model.model
+    return model
+
+
+@of_verb("train")
+def train(data: Rows, *, output: Model, model: Model | None = None, **settings: Any) -> TrainedModel:
+    """Train a reward model of any kind and return it; further settings are those of Transformers' `TrainingArguments`.
+
+    `data` is a file, several, or rows with `prompt`, `chosen` and `rejected`.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        sources = {"data": data_source(data, Path(scratch), "data")}
+        if "eval_data" in settings:
+            sources["eval_data"] = data_source(settings.pop("eval_data"), Path(scratch), "eval_data")
+        facts = call("train", sources | {"output": output, "model": model} | settings)
+    loading = {"trust_remote_code": True} if settings.get("trust_remote_code") else {}
+    return TrainedModel(output, facts, **loading)
+
+
+@of_verb("score")
+def score(
+    model: Model,
+    data: Rows = None,
+    *,
+    prompts: Sequence[Any] | None = None,
+    completions: Sequence[Any] | None = None,
+    output: Model | None = None,
+    **settings: Any,
+) -> Scores:
+    """Return the rewards of conversations in `data`, or of `completions` to `prompts`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        if prompts is not None:
+            data = conversation_rows(prompts, completions if completions is not None else [])
+        file = output or Path(scratch) / "scores.jsonl"
+        call("score", {"model": model, "data": data_source(data, Path(scratch)), "output": file} | settings)
+        rows = _table_rows(Path(file))
+    return Scores(rows, Path(output) if output else None, f"Rewards by {os.fspath(model)}")
+
+
+@of_verb("eval")
+def evaluate(
+    model: Model | Sequence[Model] | None = None,
+    data: Rows = None,
+    *,
+    benchmark: str = "pairs",
+    output: Model | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """Evaluate reward models on a benchmark beside the baselines; without `output` no run folder is kept."""
+    return _evaluation("eval", {"model": model, "benchmark": benchmark} | settings, data, output)
+
+
+@of_verb("judge")
+def judge(data: Rows = None, *, output: Model | None = None, **settings: Any) -> Evaluation:
+    """Evaluate language models as judges of cases; without `output` no run folder is kept."""
+    return _evaluation("judge", settings, data, output)
+
+
+def _evaluation(verb: str, settings: Mapping[str, Any], data: Rows, output: Model | None) -> Evaluation:
+    from ..runs.summaries import read_report
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(output or Path(scratch) / "run")
+        call(verb, {**settings, "data": data_source(data, Path(scratch)), "output": folder})
+        return Evaluation(read_report(folder), folder if output else None)
+
+
+@of_verb("compare")
+def compare(first: Model, second: Model, **settings: Any) -> Comparison:
+    """Compare two runs of `evaluate` or `judge` on their common cases: the second minus the first."""
+    from ..commands.compare.run import comparison_of
+
+    with in_python():
+        return Comparison(comparison_of(parse_settings("compare", {"runs": [first, second]} | settings)[0]))
+
+
+@of_verb("decode")
+def decode(
+    model: Model | Mapping[str, Model] | None = None,
+    prompts: Sequence[Any] = (),
+    *,
+    preference: Mapping[str, float] | str | None = None,
+    weight: float = 1.0,
+    output: Model | None = None,
+    **settings: Any,
+) -> Decoded:
+    """Decode prompts under the guidance of an autoregressive reward model, or of one for each objective.
+
+    `model` is the guide's folder, or a mapping objective -> folder; `base` is needed where the guide does not know
+    its base model. `weight` is the guidance weight; the engine that computes the fewest weights is chosen.
+    """
+    guide = {"arm": model} if model is not None else {}
+    with tempfile.TemporaryDirectory() as scratch:
+        data = write_rows(prompt_rows(prompts), Path(scratch) / "prompts.jsonl")
+        file = output or Path(scratch) / "completions.jsonl"
+        call("decode", guide | {"data": data, "preference": preference, "weight": weight, "output": file} | settings)
+        rows = [
+            {"completion" if name == "answer" else name: value for name, value in row.items()}
+            for row in _table_rows(Path(file))
+        ]
+    traces = ("tokens", "pieces", "base", "mixed", "kl", "entropy", "guide", *rows[0].keys() - _SHOWN)
+    return Decoded(rows, Path(output) if output else None, "Guided decoding", traces)
+
+
+_SHOWN = {"id", "preference", "weight", "prompt", "completion", "finished"}
+
+
+@of_verb("lint")
+def lint(data: Rows, **settings: Any) -> LintReport:
+    """Check preference data and return the findings by row; they raise nothing."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(settings.pop("output", None) or Path(scratch) / "lint")
+        with suppress(CheckFailed):  # findings are the result here
+            call("lint", {"data": data_source(data, Path(scratch)), "output": folder} | settings)
+        rows = [{"location": row.pop("place"), **row} for row in _table_rows(folder / "findings.jsonl")]
+        return LintReport(rows, title="Findings")
+
+
+@of_verb("plan")
+def plan(model: Model, **settings: Any) -> MemoryPlan:
+    """Compute how much memory each GPU needs for a job and how long it takes, without loading weights."""
+    facts = call("plan", {"model": model} | settings)
+    return MemoryPlan(
+        facts, settings.get("output"), f"{facts['model']}: {facts['job']} on {facts['gpus']} x {facts['gpu']}"
+    )
+
+
+Reward = Model | Callable[..., Any]
+
+
+@of_verb("rl")
+def reinforce(
+    model: Model,
+    data: Rows,
+    *,
+    reward: Reward | Sequence[Reward] | Mapping[str, Reward],
+    output: Model,
+    **settings: Any,
+) -> TrainedPolicy:
+    """Train a policy on rewards (GRPO, PPO and others by name); further settings are those of TRL's `GRPOConfig`.
+
+    A reward is a reward model's path or a function `(prompts, completions, **columns) -> list[float | None]`; several
+    are a list, or a mapping from their names.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        source = data_source(data, Path(scratch), "data")
+        rewards = plain_value(reward)
+        facts = call("rl", {"model": model, "data": source, "reward": rewards, "output": output} | settings)
+    return TrainedPolicy(facts, Path(output), "Trained policy")
+
+
+@of_verb("study")
+def study(name: str, *, output: Model, **settings: Any) -> StudyResult:
+    """Run a study of a published claim and return its report."""
+    from ..runs.summaries import SUMMARY, read_report
+
+    call("study", {"name": name, "output": output} | settings)
+    folder = Path(output)
+    evaluations = {
+        path.parent.name: Evaluation(read_report(path.parent), path.parent) for path in folder.glob(f"*/{SUMMARY}")
+    }
+    return StudyResult(folder, (folder / "report.md").read_text(encoding="utf-8"), evaluations)
+
+
+def _table_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a JSON Lines or Parquet file."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return pq.read_table(path).to_pylist()
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

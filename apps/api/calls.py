@@ -1,0 +1,114 @@
+"""Verbs as function calls: keyword arguments become a verb's settings, with the same checks and errors."""
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+from ...rm.errors import CheckFailed, DataError, UsageError, did_you_mean
+from ...rm.registry import reference
+from ..settings.preflight import check_settings
+from ..settings.ranges import check_ranges
+from ..verbs import VERBS, named
+
+FLAG = re.compile(r"--(?=[A-Za-z]\w)")
+T = TypeVar("T")
+
+
+def call(verb: str, settings: Mapping[str, Any]) -> Any:
+    """Run a verb with settings by name and return its summary; None leaves a setting at its default.
+
+    Raises `UsageError`, `DataError` or `CheckFailed` where the command line exits with 2, 3 or 5.
+    """
+    with in_python():
+        groups = parse_settings(verb, {name: value for name, value in settings.items() if value is not None})
+        groups[0].validate()
+        check_settings(groups)
+        with contextlib.redirect_stdout(sys.stderr):
+            return named(f".{VERBS[verb].function}")(*groups)
+
+
+@contextlib.contextmanager
+def in_python() -> Iterator[None]:
+    """Write the settings in messages as Python has them: `learning_rate` instead of `--learning_rate`."""
+    try:
+        yield
+    except (UsageError, DataError, CheckFailed) as error:
+        if FLAG.search(str(error)):
+            error.args = (FLAG.sub("", str(error)),)
+        raise
+
+
+def parse_settings(verb: str, given: Mapping[str, Any]) -> list[Any]:
+    """Return the verb's dataclasses of settings, each with its part of the keyword arguments."""
+    classes, values = VERBS[verb].settings, dict(given)
+    groups = []
+    for group in classes:
+        names = {field.name for field in fields(group) if field.init}
+        own = {name: values.pop(name) for name in [*values] if name in names}
+        hints = get_type_hints(group) if group.__module__.startswith(str(__package__).partition(".")[0]) else {}
+        checked = {name: _checked(name, value, hints.get(name)) for name, value in own.items()}
+        check_ranges(verb, checked)
+        groups.append(group(**checked))
+    if values:
+        known = [field.name for group in classes for field in fields(group) if field.init]
+        name = next(iter(values))
+        raise UsageError(f"{verb} has no setting '{name}'; {did_you_mean(name, known, 'see help() of the function')}")
+    return groups
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    """Convert a value as the command line would write it, and check its type."""
+    value = plain_value(value)
+    if hint is None:
+        return value
+    if get_origin(hint) is list:
+        value = [f"{key}={item}" for key, item in value.items()] if isinstance(value, Mapping) else value
+        value = [value] if isinstance(value, str) else value
+    elif isinstance(value, Mapping):
+        value = ",".join(f"{key}={item}" for key, item in value.items())
+    from pydantic import TypeAdapter, ValidationError  # half a second, which importing the package does not pay
+
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise UsageError(f"{name}: {reason[0].lower()}{reason[1:]}, got {value!r}") from error
+
+
+def plain_value(value: Any) -> Any:
+    """Return paths as strings and functions as names that the registries resolve, also in lists and mappings."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if callable(value) and not isinstance(value, type):
+        return reference(value)
+    if isinstance(value, Mapping):
+        return {key: plain_value(item) for key, item in value.items()}
+    return [plain_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Decorate a function with the signature of its own parameters and the verb's other settings."""
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        own = signature(function)
+        first = [given for given in own.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
+        taken = {given.name for given in first}
+        settings = [given for given in _parameters(verb) if given.name not in taken]
+        rest = [given for given in own.parameters.values() if given.kind is Parameter.VAR_KEYWORD]
+        function.__signature__ = Signature([*first, *settings, *rest], return_annotation=own.return_annotation)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _parameters(verb: str) -> Iterator[Parameter]:
+    """Yield the settings that a verb declares itself; trainer settings are accepted too."""
+    config = VERBS[verb].config
+    for field in fields(config) if config else ():
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)

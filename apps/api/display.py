@@ -1,0 +1,53 @@
+"""HTML of results for notebooks: a heading, a table and a figure, with every text escaped."""
+
+import base64
+import io
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 40
+
+
+def heading(text: str) -> str:
+    """Return a line in bold."""
+    return f"<p><b>{escape(text)}</b></p>"
+
+
+def table(frame: "pd.DataFrame", *, index: bool = False) -> str:
+    """Return the first rows of a table, and how many there are."""
+    more = f"<p>{MOST_ROWS} of {len(frame)} rows</p>" if len(frame) > MOST_ROWS else ""
+    return frame.head(MOST_ROWS).to_html(index=index, escape=True, border=0, na_rep="–") + more
+
+
+def facts_table(facts: Mapping[str, Any]) -> str:
+    """Return the numbers and texts of a summary as a table of two columns."""
+    import pandas as pd
+
+    shown = {name: value for name, value in facts.items() if isinstance(value, str | int | float | bool)}
+    return table(pd.DataFrame({"": list(shown), "value": [_short(value) for value in shown.values()]}))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def figure_image(drawing: "Figure") -> str:
+    """Return a figure as an inline image."""
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png", dpi=110)
+    return _image(buffer.getvalue())
+
+
+def file_image(path: Path) -> str:
+    """Return a PNG file as an inline image, or nothing if there is none."""
+    return _image(path.read_bytes()) if path.is_file() else ""
+
+
+def _image(content: bytes) -> str:
+    return f'<img alt="" style="max-width:100%" src="data:image/png;base64,{base64.b64encode(content).decode()}">'

@@ -1,0 +1,73 @@
+"""Inputs of the Python API: paths as they are; rows, data sets and prompts as temporary JSON Lines files."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...rm.errors import UsageError
+from ...rm.types import completion_json
+
+Rows = Any
+"""A path or several, a mapping NAME -> path, or rows: mappings, a `datasets.Dataset` or a pandas `DataFrame`."""
+
+
+def data_source(data: Rows, folder: Path, name: str = "rows") -> Any:
+    """Return paths unchanged; write rows to a file of the folder and return its path."""
+    if data is None or isinstance(data, str | os.PathLike):
+        return data
+    if isinstance(data, Mapping):
+        return [f"{key}={data_source(value, folder, str(key))}" for key, value in data.items()]
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):
+        data = data.to_dict("records")
+    items = list(data)
+    if all(isinstance(item, str | os.PathLike) for item in items):
+        return [os.fspath(item) for item in items]
+    if not all(isinstance(item, Mapping) for item in items):
+        raise UsageError(f"data is a path, a list of paths or rows with named columns, got a list of {type(items[0])}")
+    return write_rows(items, folder / f"{name}.jsonl")
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], path: Path) -> str:
+    """Write rows as JSON Lines and return the path."""
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps({**row}, ensure_ascii=False, default=_plain) + "\n")
+    return str(path)
+
+
+def prompt_rows(prompts: Any) -> list[dict[str, Any]]:
+    """Return rows with a `prompt` from strings, lists of messages or rows."""
+    if isinstance(prompts, str):
+        raise UsageError("prompts is a list of prompts; write [prompt] for a single one")
+    rows = [_prompt_row(prompt) for prompt in prompts]
+    if not rows:
+        raise UsageError("prompts is empty; give at least one prompt")
+    return rows
+
+
+def _prompt_row(prompt: Any) -> dict[str, Any]:
+    if isinstance(prompt, Mapping):
+        if "prompt" not in prompt:
+            raise UsageError(f"a row of prompts has a column 'prompt', got {', '.join(map(str, prompt))}")
+        return {**prompt}
+    if isinstance(prompt, str) or (isinstance(prompt, Sequence) and all(isinstance(turn, Mapping) for turn in prompt)):
+        return {"prompt": prompt}
+    raise UsageError(f"a prompt is a string, a list of messages or a row with a column 'prompt', got {prompt!r}")
+
+
+def conversation_rows(prompts: Any, completions: Any) -> list[dict[str, Any]]:
+    """Return rows with a prompt and a completion; there are as many completions as prompts."""
+    rows, completions = prompt_rows(prompts), list(completions)
+    if len(rows) != len(completions):
+        raise UsageError(f"{len(rows)} prompts and {len(completions)} completions; give one completion for each prompt")
+    pairs = zip(rows, completions, strict=True)
+    return [row | {"completion": completion_json(text) if isinstance(text, str) else text} for row, text in pairs]
+
+
+def _plain(value: Any) -> Any:
+    """Return the plain value of numbers and arrays of numpy."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,302 @@
+"""Results of the Python API: typed, convertible to pandas, and displayed as tables and figures in notebooks."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...rm.errors import UsageError
+from ...rm.types import Example
+from .display import facts_table, figure_image, heading, table
+from .inputs import conversation_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from ...benchmarks.compare import Comparison as ComparisonFacts
+    from ...benchmarks.types import Interval, Report, Row
+    from ...rm.types import RewardModel
+
+
+class LoadedModel:
+    """A reward model that rates prompts and completions; also a path, wherever a path of a model is accepted."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any):
+        self.path, self._options = Path(path), options
+        self._model: RewardModel | None = None
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def model(self) -> "RewardModel":
+        """The reward model, loaded on first use."""
+        if self._model is None:
+            from ...rm.contract.golden_scores import load_reward_model
+
+            self._model = load_reward_model(str(self.path), **self._options)
+        return self._model
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of the K rewards."""
+        return self.model.contract.objectives
+
+    def rate(self, prompts: Sequence[Any], completions: Sequence[Any] | None = None) -> "np.ndarray":
+        """Return rewards [N, K] in float64 of completions to prompts, or of `Example`s given alone.
+
+        A prompt is a string, a list of messages or a row with a column `prompt`; a completion a string or messages.
+        """
+        if completions is None:
+            if not all(isinstance(example, Example) for example in prompts):
+                raise UsageError("rate takes prompts and completions, or a list of Example; completions are missing")
+            return self.model.rate(list(prompts))
+        from ...rm.data.pairs import parse_examples
+
+        rows = conversation_rows(prompts, completions)
+        return self.model.rate([example for row in rows for _, example in parse_examples(row)])
+
+    def _repr_html_(self) -> str:
+        contract = self.model.contract
+        facts = {"path": str(self.path), "kind": contract.kind, "objectives": ", ".join(contract.objectives)}
+        return heading("Reward model") + facts_table(facts | {"contract": contract.hash()})
+
+
+class TrainedModel(LoadedModel):
+    """A reward model that was just trained: a `LoadedModel` with the figures of its training."""
+
+    def __init__(self, path: str | os.PathLike[str], metrics: Mapping[str, Any], **options: Any):
+        super().__init__(path, **options)
+        self.metrics = dict(metrics)
+        """Summary of the training, such as `train_loss`, `eval_accuracy` and `pairs`."""
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the metrics as a table of one row."""
+        import pandas as pd
+
+        return pd.DataFrame([self.metrics])
+
+    def _repr_html_(self) -> str:
+        return heading("Trained reward model") + facts_table(self.metrics)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of every scorer on a benchmark, with 95 % intervals; baselines are among the scorers."""
+
+    report: "Report"
+    path: Path | None = None
+    """Run folder, if one was written."""
+
+    @property
+    def overall(self) -> "dict[str, Interval]":
+        """Overall accuracy of each scorer."""
+        return {row.scorer: row.overall for row in self.report.rows}
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row per scorer and area: scorer, role, kind of area, area, value, low, high (shares in [0, 1])."""
+        import pandas as pd
+
+        return pd.DataFrame([line for row in self.report.rows for line in _areas(row)])
+
+    def __fspath__(self) -> str:
+        if self.path is None:
+            raise UsageError("this evaluation has no run folder; give evaluate() an output")
+        return str(self.path)
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        from ...benchmarks.report import figure
+
+        rows = [
+            {"scorer": row.scorer} | {name: str(area) for name, area in _intervals(row)} for row in self.report.rows
+        ]
+        title = f"{self.report.suite}: accuracy in % with 95 % intervals, {self.report.cases} cases"
+        return heading(title) + table(pd.DataFrame(rows)) + figure_image(figure(self.report))
+
+
+def _intervals(row: "Row") -> "Iterator[tuple[str, Interval]]":
+    yield "overall", row.overall
+    yield from row.sections.items()
+
+
+def _areas(row: "Row") -> Iterator[dict[str, Any]]:
+    areas = [("overall", "overall", row.overall)]
+    areas += [("section", name, interval) for name, interval in row.sections.items()]
+    areas += [("subset", name, interval) for name, interval in row.subsets.items()]
+    for kind, name, interval in areas:
+        yield {"scorer": row.scorer, "role": row.role, "kind": kind, "area": name, **interval._asdict()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed between two runs: paired differences with intervals and p-values."""
+
+    facts: "ComparisonFacts"
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row per area: first, second, difference, low, high (shares) and p (Holm-adjusted for subsets)."""
+        import pandas as pd
+
+        rows = []
+        for kind, changes in (("area", self.facts.areas), ("subset", self.facts.subsets)):
+            for name, change in changes.items():
+                gap = change.difference
+                values = {"first": change.first, "second": change.second, "difference": gap.value}
+                rows.append({"kind": kind, "area": name, **values, "low": gap.low, "high": gap.high, "p": change.p})
+        return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        title = f"{self.facts.second} minus {self.facts.first}, {self.facts.cases} cases"
+        return heading(title) + table(self.to_pandas().round(4))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a result; a sequence of dictionaries."""
+
+    rows: Sequence[Mapping[str, Any]]
+    path: Path | None = None
+    """File that was written, if any."""
+    title: str = field(default="", repr=False)
+    hidden: Iterable[str] = field(default=(), repr=False)
+    """Columns that the display in notebooks leaves out."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        return self.rows[index]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows and columns."""
+        import pandas as pd
+
+        return pd.DataFrame([*self.rows])
+
+    def _repr_html_(self) -> str:
+        frame = self.to_pandas()
+        return heading(self.title) + table(frame.drop(columns=[name for name in self.hidden if name in frame]))
+
+
+class Scores(Table):
+    """Rewards of conversations: columns id, file, row, truncated and one for each objective."""
+
+
+class Decoded(Table):
+    """Completions of guided decoding: columns id, preference, weight, prompt, completion, finished and token traces."""
+
+    @property
+    def completions(self) -> list[str]:
+        """Texts of the completions, in the order of the prompts."""
+        return [row["completion"] for row in self.rows]
+
+
+class LintReport(Table):
+    """Findings of preference data by row: columns row, reason, detail ...; empty if nothing was found."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.rows
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of a job and the folder that it wrote, if any."""
+
+    facts: Mapping[str, Any]
+    path: Path | None = None
+    title: str = field(default="", repr=False)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.facts[name]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the figures as a table of one row."""
+        import pandas as pd
+
+        return pd.DataFrame([{**self.facts}])
+
+    def _repr_html_(self) -> str:
+        return heading(self.title) + facts_table(self.facts)
+
+
+class MemoryPlan(Summary):
+    """Memory and time of a job on GPUs, by formula."""
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row per phase, with gigabytes by part."""
+        import pandas as pd
+
+        phases = self.facts["phases"]
+        return pd.DataFrame([{**phase, **phase["gigabytes"]} for phase in phases]).drop(columns="gigabytes")
+
+    def _repr_html_(self) -> str:
+        from ..commands.plan.drawing import figure
+
+        return super()._repr_html_() + figure_image(figure(self.facts))
+
+
+class TrainedPolicy(Summary):
+    """A policy that was trained on rewards; also the path of its weights."""
+
+    def __fspath__(self) -> str:
+        return str(self.facts["policy"])
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row per step: rewards, KL, lengths and all other metrics."""
+        import pandas as pd
+
+        from ..runs.tables import STEPS
+
+        assert self.path is not None
+        return pd.read_json(self.path / STEPS, lines=True)
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + figure_image(_reward_curve(self.to_pandas()))
+
+
+def _reward_curve(steps: "pd.DataFrame") -> Any:
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(6, 3), layout="constrained")
+    axes = drawing.subplots()
+    for name in steps.columns:
+        if name.startswith("rewards/") and name.endswith("/mean"):
+            axes.plot(steps["step"], steps[name], label=name.split("/")[1])
+    axes.set_xlabel("step")
+    axes.set_ylabel("mean reward")
+    axes.legend(frameon=False, fontsize=8)
+    return drawing
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study's report, figures and evaluations, in its run folder."""
+
+    path: Path
+    text: str = field(repr=False)
+    """The report in Markdown."""
+    evaluations: Mapping[str, Evaluation] = field(repr=False, default_factory=dict)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the overall results of all evaluations."""
+        import pandas as pd
+
+        frames = [evaluation.to_pandas().assign(evaluation=name) for name, evaluation in self.evaluations.items()]
+        return pd.concat(frames) if frames else pd.DataFrame()
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from .display import file_image
+
+        images = "".join(file_image(path) for path in sorted(self.path.glob("*.png")))
+        return f"<pre>{escape(self.text)}</pre>{images}"

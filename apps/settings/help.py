@@ -1,0 +1,103 @@
+"""The help page of a verb: a sentence, an example, and its settings by subject with choices and defaults."""
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, Field, fields
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from ...rm.registry import names
+
+WIDTH, INDENT = 132, 34
+ESSENTIAL = (
+    *("learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps"),
+    *("num_generations", "max_completion_length", "num_iterations", "seed"),
+)
+"""Inherited trainer settings that every user needs."""
+TRAINER = "Trainer settings of Transformers and TRL"
+
+
+class Line(NamedTuple):
+    """A setting on the page."""
+
+    group: str
+    name: str
+    value: str
+    """Placeholder of its value; empty for a flag."""
+    text: str
+    advanced: bool
+
+
+def help_page(description: str, example: str, usage: str, classes: Sequence[type], *, everything: bool = False) -> str:
+    """Render the page; without `everything`, inherited trainer settings and advanced settings are only counted."""
+    lines = [line for group in classes for line in _lines(group)]
+    shown = [line for line in lines if everything or not line.advanced]
+    page = [f"usage: {usage}", "", description, "", "Example:", f"  {example}"]
+    for group in dict.fromkeys(line.group for line in shown):
+        page += [f"{group}:", *(text for line in shown if line.group == group for text in _rendered(line))]
+    hidden = len(lines) - len(shown)
+    page.append("Settings may be given in a YAML file: --config FILE; flags override it.")
+    return "\n".join([*page, *([f"--help-all shows {hidden} more."] if hidden else [])])
+
+
+def _lines(group: type) -> Iterator[Line]:
+    hints = get_type_hints(group)
+    inherited = {name for base in group.__mro__[1:] for name in getattr(base, "__annotations__", {})}
+    subject = "Settings"
+    for field in fields(group):
+        if not field.init:
+            continue
+        own = field.name not in inherited or field.name in vars(group).get("__annotations__", {})
+        trainer = len(group.__mro__) > 2
+        subject = TRAINER if trainer else field.metadata.get("group") or subject
+        advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
+        yield Line(subject, field.name, _placeholder(hints[field.name]), _text(field, hints[field.name], own), advanced)
+
+
+def _placeholder(hint: Any) -> str:
+    """Return a placeholder for the values of a type: `N`, `X`, `TEXT`, with dots for a list.
+
+    >>> [_placeholder(hint) for hint in (int, float | None, list[str], bool)]
+    ['N', 'X', 'TEXT ...', '']
+    """
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    option = next(option for option in options if option is not NoneType)
+    if get_origin(option) is list:
+        return f"{_placeholder(get_args(option)[0])} ..."
+    return {int: "N", float: "X", bool: ""}.get(option, "TEXT")
+
+
+def _text(field: Field, hint: Any, own: bool) -> str:
+    text = " ".join(str(field.metadata.get("help", "")).split()).replace("%%", "%")
+    if not own:  # first sentence of a library's text
+        text = text.split(". ")[0].rstrip(".") + "."
+    choices = _choices(field, hint)
+    default = _default(field)
+    notes = [f"one of {', '.join(choices)}"] if choices else []
+    notes += [f"default {default}"] if default else []
+    return f"{text.rstrip('.')} ({'; '.join(notes)})." if notes else text
+
+
+def _choices(field: Field, hint: Any) -> Sequence[str]:
+    if registry := field.metadata.get("registry"):
+        return names(registry)
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    literal = next((option for option in options if get_origin(option) is Literal), None)
+    return field.metadata.get("listed") or [str(value) for value in get_args(literal)]
+
+
+def _default(field: Field) -> str:
+    value = field.default_factory() if field.default_factory is not MISSING else field.default
+    if value is MISSING or value is None or value is False or value == "" or value == []:
+        return ""
+    if isinstance(value, float) and math.isinf(value):
+        return "no limit"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(getattr(value, "value", value))
+
+
+def _rendered(line: Line) -> list[str]:
+    head = f"  --{line.name} {line.value}".rstrip()
+    body = textwrap.wrap(line.text, WIDTH - INDENT, break_on_hyphens=False) or [""]
+    first = f"{head:<{INDENT - 1}} {body[0]}"
+    return [first.rstrip(), *(" " * INDENT + part for part in body[1:])]

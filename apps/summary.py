@@ -1,0 +1,54 @@
+"""What a verb prints at its end on a terminal: its results in a few lines, and the next command."""
+
+from collections.abc import Mapping
+from typing import Any
+
+MOST_LINES = 10
+NEXT = {
+    "world": "rewardlab train --model {world}/policy --data {world}/train.jsonl --output runs/rm",
+    "lint": "rewardlab train --data FILE --output runs/rm",
+    "train": "rewardlab eval --model {model} --data FILE --output runs/eval",
+    "merge": "rewardlab parity {model}",
+    "eval": "rewardlab inspect {run}",
+    "judge": "rewardlab inspect {run}",
+    "study": "rewardlab inspect {run}",
+    "board": "rewardlab inspect runs",
+    "rl": "rewardlab inspect {output}",
+    "decode": "rewardlab inspect {output}",
+}
+"""Verb -> the next command, with values of its summary in braces."""
+
+
+def summary_lines(verb: str, result: Any) -> list[str]:
+    """Return at most ten lines: names and values of the result, nested ones as `name.part`, and the next command."""
+    values = dict(_flat(result)) if isinstance(result, Mapping) else {}
+    following = _following(verb, result)
+    room = MOST_LINES - len(following)
+    lines = [f"{name}: {_short(value)}" for name, value in values.items()]
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more with --json"]
+    return [*lines, *following]
+
+
+def _following(verb: str, result: Any) -> list[str]:
+    try:
+        return [f"next: {NEXT[verb].format(**result)}"] if "{output}" not in NEXT[verb] or result["output"] else []
+    except (KeyError, TypeError):
+        return []
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
+    """Return names and values; an interval (value, low, high) is one value."""
+    flat: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys():
+            flat.append((f"{above}{name}", f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"))
+        elif isinstance(value, Mapping):
+            flat += _flat(value, f"{above}{name}.")
+        elif value is not None and value != []:
+            flat.append((f"{above}{name}", value))
+    return flat
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,197 @@
+"""The verbs of the command line and the Python API: settings, function and example of each."""
+
+import importlib
+from typing import Any, NamedTuple
+
+from .commands.board.settings import BoardConfig
+from .commands.card.settings import CardConfig
+from .commands.compare.settings import CompareConfig
+from .commands.decode.settings import DecodeConfig
+from .commands.doctor.settings import DoctorConfig
+from .commands.eval.settings import EvalConfig
+from .commands.inspect.settings import InspectConfig
+from .commands.judge.settings import JudgeConfig
+from .commands.lint.settings import LintConfig
+from .commands.merge.settings import MergeConfig
+from .commands.parity.settings import ParityConfig
+from .commands.plan.settings import PlanConfig
+from .commands.rl.settings import RlConfig
+from .commands.rubrics.settings import RubricsConfig
+from .commands.score.settings import ScoreConfig
+from .commands.serve.settings import ServeConfig
+from .commands.study.settings import StudyConfig
+from .commands.train.settings import TrainConfig
+from .commands.verify.settings import VerifyConfig
+from .commands.world.settings import WorldConfig
+
+
+class Verb(NamedTuple):
+    """A verb of the command line: description, settings, function and example."""
+
+    help: str
+    config: type | None
+    """Settings dataclasses; None if the function takes the arguments unparsed."""
+    function: str
+    example: str
+    positional: str = ""
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> list[type]:
+        """Return the dataclasses of the verb's settings, its own first."""
+        return [self.config, *map(named, self.arguments)] if self.config else []
+
+
+def named(reference: str) -> Any:
+    """Import `.module:name` of this package."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module, __package__), name)
+
+
+VERBS = {
+    "train": Verb(
+        "Train a reward model: scalar or autoregressive (any Hugging Face backbone), linear or embedding.",
+        TrainConfig,
+        "commands.train.run:train",
+        "rewardlab train --data pairs.jsonl --model Qwen/Qwen3-0.6B --lora --output runs/rm",
+        arguments=(
+            ".commands.train.settings:GuideConfig",
+            ".commands.train.several_settings:SeveralConfig",
+            "..rm.training.trainer:RewardArguments",
+        ),
+    ),
+    "lint": Verb(
+        "Find what is wrong with preference data: twins, contradictions, leaks, prompts of benchmarks; --fix mends it.",
+        LintConfig,
+        "commands.lint.run:run_lint",
+        "rewardlab lint pairs.jsonl --against rewardbench=rewardbench.parquet --fix clean.jsonl",
+        positional="data",
+    ),
+    "score": Verb(
+        "Rewards of every conversation in a file.",
+        ScoreConfig,
+        "commands.score.run:run_score",
+        "rewardlab score --model runs/rm --data conversations.jsonl --output scores.parquet",
+    ),
+    "parity": Verb(
+        "Prove that a model's score is the same number every way it can be had, or name what makes it another.",
+        ParityConfig,
+        "commands.parity.run:run_parity",
+        "rewardlab parity runs/rm --against checkpoint vllm http://127.0.0.1:8000 --junit parity.xml",
+        positional="model",
+    ),
+    "merge": Verb(
+        "A LoRA or a value-head checkpoint as a plain folder that Transformers loads, with the same scores.",
+        MergeConfig,
+        "commands.merge.run:run_merge",
+        "rewardlab merge runs/rm-lora --output runs/rm-merged",
+        positional="model",
+    ),
+    "card": Verb(
+        "A model card: contract, measured figures beside the baselines, data and limits, each from a file.",
+        CardConfig,
+        "commands.card.run:run_card",
+        "rewardlab card runs/rm --runs runs/rewardbench",
+        positional="model",
+    ),
+    "eval": Verb(
+        "Judge a benchmark beside the baselines, with intervals.",
+        EvalConfig,
+        "commands.eval.run:run_eval",
+        "rewardlab eval --benchmark rewardbench --model runs/rm --data rewardbench.parquet --output runs/rewardbench",
+    ),
+    "verify": Verb(
+        "Add a run's tables up again from its per-item scores.",
+        VerifyConfig,
+        "commands.verify.run:run_verify",
+        "rewardlab verify runs/rewardbench",
+        positional="run",
+    ),
+    "compare": Verb(
+        "What changed between two runs, and whether it is more than noise.",
+        CompareConfig,
+        "commands.compare.run:run_compare",
+        "rewardlab compare runs/before runs/after --gate rules.yaml",
+        positional="runs",
+    ),
+    "board": Verb(
+        "A leaderboard of many runs, with intervals and tied groups.",
+        BoardConfig,
+        "commands.board.run:run_board",
+        "rewardlab board runs --output runs/board",
+        positional="runs",
+    ),
+    "judge": Verb(
+        "Language models as judges of cases: verdicts that may abstain, coverage, bounds and cost.",
+        JudgeConfig,
+        "commands.judge.run:run_judge",
+        "rewardlab judge --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/judge",
+        arguments=(".commands.judge.settings:ChatConfig",),
+    ),
+    "rubrics": Verb(
+        "Rubrics from contrast: build them from preferences, train their generator, lint them, apply them.",
+        RubricsConfig,
+        "commands.rubrics.run:run_rubrics",
+        "rewardlab rubrics build --data pairs.jsonl --endpoint http://localhost:8000/v1 --model M --output runs/R",
+        positional="action",
+        arguments=(".commands.judge.settings:ChatConfig", "..judges.cdrrm.training:Training"),
+    ),
+    "decode": Verb(
+        "Answer prompts with a base model that an autoregressive reward model guides, at any preference.",
+        DecodeConfig,
+        "commands.decode.run:run_decode",
+        "rewardlab decode --base M --arm A --preference helpful=0.7,harmless=0.3 --weight 1.0 --data prompts.txt",
+    ),
+    "rl": Verb(
+        "Train a policy on reward models: GRPO, PPO and their kin, composed of formulas by name.",
+        RlConfig,
+        "commands.rl.run:train_policy",
+        "rewardlab rl --model M --data prompts.jsonl --reward rm=runs/rm --kl 0.05 --output runs/policy",
+        arguments=("..policy.training.arguments:PolicyArguments",),
+    ),
+    "inspect": Verb(
+        "Look at runs in the browser: every judgment, every reward, every step.",
+        InspectConfig,
+        "inspector.server:serve",
+        "rewardlab inspect runs",
+        positional="run",
+    ),
+    "serve": Verb(
+        "A reward model behind HTTP: batches of what waits, vLLM's /classify and OpenRLHF's /get_reward beside /score.",
+        ServeConfig,
+        "commands.serve.run:serve",
+        "rewardlab serve runs/rm --port 8000",
+        positional="model",
+    ),
+    "study": Verb(
+        "Run a study of a claim: its tables, figures and per-item scores.",
+        StudyConfig,
+        "commands.study.run:run_study",
+        "rewardlab study human_preferences --data data --output runs/human_preferences",
+        positional="name",
+    ),
+    "world": Verb(
+        "Write the toy world: preference data with a known gold reward, and a start policy.",
+        WorldConfig,
+        "commands.world.run:write_world",
+        "rewardlab world --output runs/world",
+    ),
+    "plan": Verb(
+        "How much memory each GPU needs for a piece of work and how long it takes, by formula, before one is rented.",
+        PlanConfig,
+        "commands.plan.run:run_plan",
+        "rewardlab plan --model 7b --job train --gpus 8 --gpu h100 --strategy fsdp --dtype mixed --output runs/plan",
+    ),
+    "bench": Verb(
+        "Measure speed or memory beside what one would otherwise run; bench NAME --help lists a script's settings.",
+        None,
+        "commands.bench.run:run_bench",
+        "rewardlab bench policy --output policy.json",
+    ),
+    "doctor": Verb(
+        "Versions, devices, extras, room on the disks: what works here, and the way out of what does not.",
+        DoctorConfig,
+        "commands.doctor.run:doctor",
+        "rewardlab doctor --json",
+    ),
+}

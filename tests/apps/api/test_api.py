@@ -1,0 +1,152 @@
+"""The Python API: the verbs as functions, their results and errors."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rewardlab as rl_api
+from rewardlab.apps.cli import main
+from rewardlab.apps.verbs import VERBS
+from rewardlab.rm.contract.golden_scores import load_reward_model
+from rewardlab.rm.types import Example, user_turn
+
+FUNCTIONS = {"evaluate": "eval", "reinforce": "rl"}
+PAIRS = [
+    {"prompt": f"How do I water plant {index}?", "chosen": f"With {index} cups of rain.", "rejected": "No."}
+    for index in range(12)
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A linear reward model, trained from rows in a list."""
+    return rl_api.train(PAIRS, kind="linear", output=tmp_path_factory.mktemp("api") / "rm")
+
+
+def test_importing_the_package_loads_no_library():
+    code = (
+        "import sys, rewardlab; assert set(rewardlab.__all__) <= set(dir(rewardlab)); rewardlab.__version__; "
+        "print([name for name in ('torch', 'transformers', 'numpy', 'gradio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("words", [["plan", "--model", "7b"], ["lint", "pairs.jsonl"]])
+def test_plan_and_lint_load_neither_pytorch_nor_transformers(words, tmp_path, script):
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    code = (
+        "from rewardlab.apps.cli import main; main(sys.argv[1:]); "
+        "sys.exit(', '.join({'torch', 'transformers', 'sklearn'} & {*sys.modules}) or 0)"
+    )
+    done = subprocess.run(script(code, *words), capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in rl_api.__all__ if name.islower() and not name.startswith("_")])
+def test_a_function_has_the_settings_of_its_verb(name):
+    if name == "load":
+        return
+    config = VERBS[FUNCTIONS.get(name, name)].config
+    parameters = inspect.signature(getattr(rl_api, name)).parameters
+    own = set(config.__dataclass_fields__) - {"arm", "run", "runs"}
+    assert own <= set(parameters)
+
+
+def test_a_model_rates_strings_messages_rows_and_examples_as_the_loaded_model_does(model):
+    expected = load_reward_model(str(model.path)).rate([Example(user_turn("Hi?"), "With rain.")])
+    for prompt in ("Hi?", [{"role": "user", "content": "Hi?"}], {"prompt": "Hi?", "source": "x"}):
+        for completion in ("With rain.", [{"role": "assistant", "content": "With rain."}]):
+            assert np.array_equal(model.rate([prompt], [completion]), expected)
+    assert np.array_equal(rl_api.load(model.path).rate([Example(user_turn("Hi?"), "With rain.")]), expected)
+    assert model.objectives == ("reward",) and "linear" in model._repr_html_()
+
+
+def test_scores_are_those_of_the_verb(model, tmp_path):
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    scores = rl_api.score(model, tmp_path / "pairs.jsonl").to_pandas()
+    words = ["--model", str(model.path), "--data", str(tmp_path / "pairs.jsonl"), "--output", str(tmp_path / "s.jsonl")]
+    assert main(["score", *words]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert scores["reward"].tolist() == [row["reward"] for row in rows] and len(scores) == 24
+
+
+def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
+    evaluation = rl_api.evaluate(model, PAIRS, samples=50, output=tmp_path / "run")
+    frame = evaluation.to_pandas()
+    overall = frame[(frame.kind == "overall") & (frame.scorer == "rm")].iloc[0]
+    assert (overall.value, overall.low, overall.high) == evaluation.overall["rm"] and 0 <= overall.low <= overall.value
+    assert {"model", "baseline"} == set(frame.role)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["rows"][0]["overall"] == pytest.approx(list(evaluation.overall["rm"]))
+    page = evaluation._repr_html_()
+    assert str(evaluation.overall["rm"]) in page and "data:image/png;base64," in page
+    kept = rl_api.evaluate(model, PAIRS, samples=50)
+    assert kept.path is None and kept.overall == evaluation.overall
+    comparison = rl_api.compare(evaluation, evaluation)
+    assert comparison.to_pandas().difference.abs().max() == 0 and "12 cases" in comparison._repr_html_()
+
+
+def test_lint_returns_findings_and_plan_its_phases():
+    report = rl_api.lint([*PAIRS, {"prompt": "a", "chosen": "same", "rejected": "same"}])
+    assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "same" in report._repr_html_()
+    assert rl_api.lint(PAIRS[:2]).ok
+    plan = rl_api.plan("7b", gpus=8, strategy="fsdp", lora_r=16)
+    assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rl_api.train("nowhere.jsonl", output="out"), "data: no file nowhere.jsonl"),
+        (lambda: rl_api.train(PAIRS, output="out", learning_rte=1), "did you mean 'learning_rate'?"),
+        (lambda: rl_api.train(PAIRS, output="out", lora="maybe"), "lora: input should be a valid boolean"),
+        (lambda: rl_api.train(PAIRS, output="out", golden=1), "golden is at least 2"),
+        (lambda: rl_api.decode("arm", "one prompt"), "prompts is a list of prompts"),
+        (lambda: rl_api.decode("arm", [{"question": "?"}]), "a row of prompts has a column 'prompt', got question"),
+        (lambda: rl_api.score("rm", prompts=["a"], completions=["b", "c"]), "1 prompts and 2 completions"),
+        (lambda: rl_api.train([1, 2], output="out"), "data is a path, a list of paths or rows"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence_in_the_words_of_python(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(rl_api.UsageError, match="^[^-]") as raised:
+        call()
+    assert message in str(raised.value) and "--" not in str(raised.value) and not (Path(tmp_path) / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
+    prompts = ["How do I sharpen an axe?", [{"role": "user", "content": "When do bees swarm?"}]]
+    small = {"max_steps": 2, "disable_tqdm": True, "use_cpu": True}
+    guide = rl_api.train(
+        rl_world / "pairs.jsonl",
+        model=rl_world / "start",
+        output=tmp_path / "guide",
+        kind="autoregressive",
+        adapter="uniarm",
+        objectives=["helpful", "harmless"],
+        embedding="one_hot",
+        **small,
+    )
+    decoded = rl_api.decode(guide, prompts, preference={"helpful": 0.7, "harmless": 0.3}, max_new_tokens=4)
+    assert len(decoded.completions) == 2 and decoded[0]["preference"] == {"helpful": 0.7, "harmless": 0.3}
+    assert len(decoded.to_pandas()) == 2 and "axe" in decoded._repr_html_()
+
+    def brevity(prompts, completions, **columns):
+        return [-float(len(completion[0]["content"])) for completion in completions]
+
+    settings = {"num_generations": 4, "per_device_train_batch_size": 8, "max_completion_length": 8, **small}
+    policy = rl_api.reinforce(
+        rl_world / "start",
+        rl_world / "prompts.jsonl",
+        reward={"rm": rl_world / "rm", "short": brevity},
+        output=tmp_path / "policy",
+        **settings,
+    )
+    steps = policy.to_pandas()
+    assert len(steps) == 2 and (steps["rewards/short/mean"] <= 0).all() and "data:image/png" in policy._repr_html_()

@@ -1,0 +1,93 @@
+"""Own judges, suites and rewards as plain functions of a file, in `judge`, `eval` and `compare`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.cli import main
+
+OWN = """
+def longer(prompt, responses):
+    assert isinstance(prompt, str) and all(isinstance(text, str) for text in responses)
+    return None if "skip" in prompt else [len(text) for text in responses]
+
+
+def one_score(prompt, responses):
+    return [1.0]
+
+
+def best_of(row):
+    if row["kind"] == "other":
+        return None
+    return {"prompt": row["question"], "answers": [row["good"], *row["bad"]], "best": 0, "subset": row["kind"]}
+
+
+def no_case(row):
+    return "text"
+
+
+def words(prompts, completions):
+    return [None if "?" in text else float(len(text.split())) for text in completions]
+"""
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "mine.py").write_text(OWN)
+    rows = [
+        {"question": "a", "good": "three words here", "bad": ["one", "two words"], "kind": "x"},
+        {"question": "b", "good": "two words", "bad": ["now three words", "one"], "kind": "x"},
+        {"question": "c", "good": "what?", "bad": ["one", "two"], "kind": "y"},
+        {"question": "d", "good": "-", "bad": ["-"], "kind": "other"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs = [
+        {"prompt": "a", "chosen": "a long response", "rejected": "short"},
+        {"prompt": "b", "chosen": "tiny", "rejected": "a long response"},
+        {"prompt": "skip", "chosen": "x", "rejected": "y"},
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> int:
+    return main([*words, "--samples", "20"])
+
+
+def test_a_function_judges_and_abstains(capsys):
+    assert run("judge", "--data", "pairs.jsonl", "--kind", "mine.py:longer", "--output", "judged") == 0
+    row = json.loads(Path("judged/summary.json").read_text())["rows"][0]
+    assert (row["scorer"], row["scored"], row["unscored"], row["overall"][0]) == ("longer", 2, 1, 0.5)
+    assert main(["verify", "judged"]) == 0
+
+
+def test_a_function_makes_the_cases_and_another_rates_them(capsys):
+    words = ["--model", "mine.py:words", "--benchmark", "mine.py:best_of", "--data", "rows.jsonl", "--output", "run"]
+    assert run("eval", *words) == 0
+    summary = json.loads(Path("run/summary.json").read_text())
+    row = summary["rows"][0]
+    # right on the first case, wrong on the second, an abstention on the third
+    assert summary["cases"] == 3 and (row["scored"], row["unscored"]) == (2, 1)
+    assert row["overall"][0] == 0.5 and row["subsets"]["x"][0] == 0.5
+    assert "Cases were made by mine.py:best_of." in summary["notes"]
+    assert "It left 1 of 4 rows out." in summary["notes"]
+    assert main(["verify", "run"]) == 0 and main(["compare", "run", "run", "--scorer", row["scorer"]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:one_score"], 2, "returns 1 scores for 2 responses; its"),
+        (["judge", "--data", "pairs.jsonl", "--kind", "mine.py:words"], 2, "(prompt, responses) -> scores"),
+        (
+            ["eval", "--model", "m", "--benchmark", "mine.py:no_case", "--data", "rows.jsonl"],
+            3,
+            "returns 'text' for a row",
+        ),
+        (["eval", "--model", "mine.py:words", "--data", "none.jsonl"], 2, "no file none.jsonl"),
+    ],
+)
+def test_a_wrong_function_is_refused_with_its_signature(words, code, message, capsys):
+    assert run(*words, "--output", "out") == code
+    assert message in capsys.readouterr().err and not Path("out").exists()
