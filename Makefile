@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export GRADIO_ANALYTICS_ENABLED ?= False
 
-.PHONY: demo faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
+.PHONY: demo docs faults fuzz whole soak test test-all test-vllm test-kernels-full test-long test-triton36 gpu-s1 gpu-s2 gpu-s3 gpu-s4 screenshots check clean
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -113,6 +113,9 @@ screenshots: $(VENV)/dev  ## The inspector's pictures in docs/, of what the READ
 	mkdir -p runs/studies
 	cp -r benchmarks/results/cdrrm benchmarks/results/r2m benchmarks/results/uniarm runs/studies/
 	$(BIN)/python docs/screenshots.py runs --model runs/uniarm runs/rm --arm runs/uniarm
+
+docs: $(VENV)/dev  ## The documentation, to build/docs; a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -j 2 docs build/docs
 
 check: $(VENV)/dev  ## Style and types
 	$(BIN)/ruff check .

@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("runs")
     parser.add_argument("--model", nargs="*", default=[])
     parser.add_argument("--arm", nargs="*", default=[])
-    parser.add_argument("--output", type=Path, default=Path("docs"))
+    parser.add_argument("--output", type=Path, default=Path("docs/images"))
     parser.add_argument("--scenes", nargs="*", default=[*SCENES], choices=[*SCENES])
     parser.add_argument("--scheme", choices=["light", "dark"], default="light")
     parser.add_argument("--chromium", default="/usr/bin/chromium")

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-import types
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
@@ -35,8 +34,10 @@ PATIENCE = 600
 """Seconds that a test waits for what takes a moment: a bound for a machine that does other work, not a measure."""
 
 if importlib.util.find_spec("rewardlab") is None:  # a plain checkout: the folder is the package
-    sys.modules["rewardlab"] = types.ModuleType("rewardlab")
-    sys.modules["rewardlab"].__path__ = [str(ROOT)]
+    spec = importlib.util.spec_from_file_location("rewardlab", ROOT / "__init__.py")
+    assert spec and spec.loader
+    sys.modules["rewardlab"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["rewardlab"])
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before the Hub's library, which would try a name five times and wait
 if not torch.cuda.is_available():  # before anything imports Triton, which looks once
@@ -108,10 +109,11 @@ def pytest_runtest_setup(item):
 
 
 AS_PACKAGE = f"""
-import sys, types
+import importlib.util, sys
 if "rewardlab" not in sys.modules:
-    sys.modules["rewardlab"] = types.ModuleType("rewardlab")
-    sys.modules["rewardlab"].__path__ = [{str(ROOT)!r}]
+    spec = importlib.util.spec_from_file_location("rewardlab", {str(ROOT / "__init__.py")!r})
+    sys.modules["rewardlab"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["rewardlab"])
 """
 
 

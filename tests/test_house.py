@@ -67,8 +67,8 @@ def test_the_list_of_packages_equals_the_folders():
     assert set(PROJECT["tool"]["setuptools"]["packages"]) == dotted | {"rewardlab"}
 
 
-def test_no_module_stands_at_the_root_and_kernels_has_no_init():
-    assert not list(ROOT.glob("*.py"))
+def test_only_the_python_api_stands_at_the_root_and_kernels_has_no_init():
+    assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
     assert not (ROOT / "kernels" / "__init__.py").exists()
     for folder in {path.parent for path in SOURCES} - {ROOT / "kernels"}:
         assert (folder / "__init__.py").exists(), folder

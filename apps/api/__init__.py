@@ -1,7 +1,7 @@
 """The Python API: the command line's verbs as functions with typed results.
 
 >>> import rewardlab as rl
->>> rl.plan("7b", gpus=8, strategy="fsdp").facts["fits"]
+>>> rl.plan("7b", gpus=8, lora_r=16, batch=2)["fits"]
 True
 """
 

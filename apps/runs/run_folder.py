@@ -31,6 +31,8 @@ PACKAGES = ("rewardlab", "torch", "transformers", "trl", "peft", "datasets", "nu
 RESULTS: ContextVar[TextIO] = ContextVar(
     "results"
 )  # where a verb writes its results, while sys.stdout is redirected to stderr
+SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
+"""Whether verbs log their final report."""
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
 
@@ -43,6 +45,12 @@ def partial_folder(final: Path) -> Path:
 def log(message: str) -> None:
     """Print a progress message to stderr; stdout is for results."""
     print(terminal(message), file=sys.stderr, flush=True)
+
+
+def log_report(text: str) -> None:
+    """Log a verb's final report, unless the caller shows the result itself, as notebooks do."""
+    if SHOWS_REPORTS.get():
+        log(text)
 
 
 def log_rows(name: str, rows: RowReport) -> None:

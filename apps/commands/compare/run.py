@@ -11,7 +11,7 @@ from ....benchmarks.evaluate import OVERALL
 from ....rm.errors import CheckFailed, UsageError
 from ....rm.io.checked_files import from_yaml
 from ...runs.finished import compare_finished, open_finished, shared_cases
-from ...runs.run_folder import log, run_folder, write_json
+from ...runs.run_folder import log, log_report, run_folder, write_json
 from .settings import CompareConfig
 
 # ---- verify ----
@@ -37,7 +37,7 @@ def run_compare(config: CompareConfig) -> dict[str, Any]:
     gate = read_gate(config.gate) if config.gate else []
     comparison = comparison_of(config)
     text = comparing.markdown(comparison)
-    log(text)
+    log_report(text)
     if config.output:
         with run_folder(config.output, asdict(config), overwrite=config.overwrite) as work:
             (work / "comparison.md").write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.processes import LEADER, Process, announce, join, process
 from ...runs.resume import ResumableScorer
-from ...runs.run_folder import data_hash, log, partial_folder, run_folder, trust, write_manifest
+from ...runs.run_folder import data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
 
@@ -66,7 +66,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, contracts=contracts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
         (work / LEADER).unlink()
-    log(markdown(evaluation.report))
+    log_report(markdown(evaluation.report))
     return {
         "run": config.output,
         "suite": suite.name,

@@ -12,7 +12,7 @@ from ....judges.audit.report import markdown, trusts
 from ....judges.audit.run import Chance, audit, facts
 from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError, did_you_mean
-from ...runs.run_folder import log, write_json
+from ...runs.run_folder import log, log_report, write_json
 from .settings import JudgeConfig
 
 # ---- whose names ----
@@ -76,7 +76,7 @@ def audit_judges(
     (folder / "audit.md").write_text(text, encoding="utf-8")
     facts_: dict[str, Any] = {result.judge: facts(result) for result in results}
     write_json(folder / "audit.json", facts_)
-    log(text)
+    log_report(text)
     return {result.judge: {trust.use: trust.answer for trust in trusts(result)} for result in results}
 
 

@@ -15,7 +15,7 @@ from ....judges.types import BatchJudge, Case
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
-from ...runs.run_folder import data_hash, log, run_folder, trust, write_manifest
+from ...runs.run_folder import data_hash, log, log_report, run_folder, trust, write_manifest
 from .audit import audit_judges, names_of, probes
 from .chats import REPLIES, dry_run_chats, facts_of, kept, open_chats, short_names, tell_estimate
 from .kinds import materials, open_judges
@@ -79,7 +79,7 @@ def evaluated(
     evaluation = judged(suite, cases, judges, notes=notes, seed=config.seed, samples=config.samples)
     write_evaluation(evaluation, work)
     write_judgments(evaluation, [judge.name for judge in judges], work)
-    log(markdown(evaluation.report))
+    log_report(markdown(evaluation.report))
     facts = {judge.name: account(suite, cases, evaluation.judgments[judge.name]).facts for judge in judges}
     return {"judges": facts, "overall": {row.scorer: row.overall._asdict() for row in evaluation.report.rows}}
 

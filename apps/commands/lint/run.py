@@ -15,7 +15,7 @@ from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError
 from ....rm.registry import load
 from ....rm.types import PreferencePair
-from ...runs.run_folder import log, log_rows, run_folder, trust, write_manifest, write_rows
+from ...runs.run_folder import log_report, log_rows, run_folder, trust, write_manifest, write_rows
 from .settings import LintConfig
 
 REPORT, FINDINGS = "report.md", "findings.jsonl"
@@ -44,7 +44,7 @@ def run_lint(config: LintConfig) -> dict[str, Any]:
         log_rows("data", read.ignored)
         linted = _all_of(read, config)
         text = markdown(linted, lambda row: read.rows[row].location, len(read.rows))
-        log(f"\n{text}")
+        log_report(f"\n{text}")
         facts = _facts(read, linted)
         if work is not None:
             (work / REPORT).write_text(f"# {', '.join(config.data)}\n\n{text}", encoding="utf-8")

@@ -10,7 +10,7 @@ from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own
 from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed
 from ....rm.types import Example
-from ...runs.run_folder import log, log_rows, replace_file, replace_text, trust, write_json
+from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
 from .servers import served, vllm
@@ -45,7 +45,7 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     text = markdown(config.model, model.contract, results, notes)
     facts = as_json(config.model, model.contract, results, notes)
     _write(config, text, facts, results)
-    log(f"\n{text}")
+    log_report(f"\n{text}")
     if failed := [result for result in results if not result.passed]:
         failures = "; ".join(f"{result.way}: {result.culprit}" for result in failed)
         raise CheckFailed(f"{config.model}: {len(failed)} of {len(results)} ways give other scores. {failures}")

@@ -15,7 +15,7 @@ from ....rm.capacity.jobs import Machine, Plan, Rl, decode_plan, largest, rl_pla
 from ....rm.capacity.memory import Step
 from ....rm.capacity.shapes import Shape, find_shape
 from ....rm.errors import UsageError
-from ...runs.run_folder import log, run_folder, trust, write_json, write_manifest
+from ...runs.run_folder import log_report, run_folder, trust, write_json, write_manifest
 from .page import markdown
 from .settings import JOBS, PlanConfig
 
@@ -85,7 +85,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     job_plan = plan(config)
     facts = job_plan.facts()
     page = markdown(facts, asdict(config), UNITS[config.job])
-    log(page)
+    log_report(page)
     if config.output is None:
         return facts
     from ...runs.figures import save_figure  # matplotlib, which a plan without a folder does not need

@@ -18,7 +18,7 @@ from ....judges.rubrics.rubric import Rubric
 from ....judges.types import Case
 from ....rm.errors import DataError
 from ...runs.evaluation_files import write_evaluation
-from ...runs.run_folder import log, write_manifest, write_rows
+from ...runs.run_folder import log, log_report, write_manifest, write_rows
 from ..judge.chats import MOST, dry_run_chats, facts_of, kept, tell_estimate
 from ..judge.records import CaseFile, account, write_judgments
 from ..judge.run import judged
@@ -84,6 +84,6 @@ def _written(evaluation: Evaluation, judge: RubricJudge, suite: Suite, work: Pat
     """The folder of an evaluation, and the judge's account with how often it had no rubric."""
     write_evaluation(evaluation, work)
     write_judgments(evaluation, [judge.name], work)
-    log(markdown(evaluation.report))
+    log_report(markdown(evaluation.report))
     facts = account(suite, evaluation.cases, evaluation.judgments[judge.name]).facts
     return {"judges": {judge.name: facts}, "judged_without_rubric": dict(judge.fallbacks)}

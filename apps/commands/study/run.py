@@ -10,7 +10,7 @@ from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.figures import save_figure
-from ...runs.run_folder import log, run_folder, seconds_since, write_manifest
+from ...runs.run_folder import log, log_report, run_folder, seconds_since, write_manifest
 from .settings import StudyConfig
 
 
@@ -36,7 +36,7 @@ def run_study(config: StudyConfig) -> dict[str, Any]:
             (work / name).mkdir()
             write_evaluation(evaluation, work / name)
         write_manifest(work, data=result.sources, seed=config.seed, started=started, study=config.name, **result.facts)
-    log(result.text)
+    log_report(result.text)
     overall = {
         name: {row.scorer: row.overall._asdict() for row in evaluation.report.rows}
         for name, evaluation in result.evaluations.items()
