@@ -77,7 +77,7 @@ def markdown(boards: Sequence[Board]) -> str:
     parts = [
         "# Leaderboard",
         "",
-        "Scorers of one group does not differ significantly from its best (paired bootstrap, Holm, 5 %).",
+        "The scorers of a group do not differ significantly from its best (paired bootstrap, Holm, 5 %).",
     ]
     for board in boards:
         lines = [[str(p.group), p.scorer, p.role, str(p.overall), str(p.scored), str(p.unscored)] for p in board.rows]

@@ -1,5 +1,6 @@
 """Configuration of the documentation: `make docs` builds it to build/docs, with warnings as errors."""
 
+import inspect
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +12,7 @@ if find_spec("rewardlab") is None:
 
 from rewardlab.apps.settings.help import help_page  # noqa: E402
 from rewardlab.apps.verbs import VERBS  # noqa: E402
+from rewardlab.rm.registry import load, names  # noqa: E402
 
 project = "rewardlab"
 author = "the rewardlab developers"
@@ -32,7 +34,27 @@ autodoc_type_aliases = {"Rows": "Rows", "Model": "Model"}
 nitpicky = False
 copybutton_prompt_text = r"\$ "
 
-VERBS_HERE = "<!-- verbs -->"
+METHODS = {
+    "rm.models": ("Reward models", "train --kind NAME"),
+    "rm.losses": ("Losses of reward models", "train --loss NAME"),
+    "policy.advantages": ("Advantage estimators", "rl --advantage NAME"),
+    "policy.losses": ("Policy losses", "rl --loss NAME"),
+    "policy.aggregations": ("Aggregations of token losses", "rl --aggregation NAME"),
+    "policy.transforms": (
+        "Transforms of rewards and advantages",
+        "rl --reward_transform or --advantage_transform NAME",
+    ),
+    "policy.schedulers": ("Schedulers", "rl --scheduler NAME"),
+    "policy.replays": ("Replays", "rl --replay NAME"),
+    "policy.curricula": ("Curricula", "rl --curriculum NAME"),
+    "policy.scaffolds": ("Scaffolds", "rl --scaffold NAME"),
+    "policy.rollouts": ("Rollouts", "rl --rollouts NAME"),
+    "apps.rewards": ("Rewards that know the run", "rl --reward NAME"),
+    "judges.kinds": ("Judges", "judge --kind NAME"),
+    "benchmarks.suites": ("Benchmarks", "eval --benchmark NAME"),
+    "benchmarks.studies": ("Studies", "study NAME"),
+}
+"""Registry folder -> its heading and where its names are used."""
 
 
 def verb_reference() -> str:
@@ -45,12 +67,31 @@ def verb_reference() -> str:
     return "\n".join(sections)
 
 
-def insert_verbs(app: object, name: str, source: list[str]) -> None:
-    """Replace the mark in a page by the reference of all verbs."""
-    if VERBS_HERE in source[0]:
-        source[0] = source[0].replace(VERBS_HERE, verb_reference())
+def method_reference() -> str:
+    """Return the docstring of every entry of the registry folders in Markdown."""
+    sections = []
+    for folder, (heading, use) in METHODS.items():
+        sections.append(f"## {heading}\n\nIn `{folder.replace('.', '/')}/`, used as `rewardlab {use}`.\n")
+        for name in names(folder):
+            function = load(folder, name)
+            module = inspect.getmodule(function)
+            first = (inspect.getdoc(module) or "").partition("\n")[0]
+            text = inspect.getdoc(function) or ""
+            sections.append(f"### {name}\n\n{first}\n\n```text\n{name}{inspect.signature(function)}\n\n{text}\n```\n")
+    return "\n".join(sections)
+
+
+GENERATED = {"<!-- verbs -->": verb_reference, "<!-- methods -->": method_reference}
+"""Mark in a page -> what replaces it."""
+
+
+def insert_generated(app: object, name: str, source: list[str]) -> None:
+    """Replace the marks in a page by the generated references."""
+    for mark, generate in GENERATED.items():
+        if mark in source[0]:
+            source[0] = source[0].replace(mark, generate())
 
 
 def setup(app) -> None:
-    """Register the generated reference."""
-    app.connect("source-read", insert_verbs)
+    """Register the generated references."""
+    app.connect("source-read", insert_generated)

@@ -91,7 +91,7 @@ class TritonSources(MetaPathFinder):
 sys.meta_path.insert(0, TritonSources())
 
 
-LONG_FILES = ("test_readme.py", "test_processes.py", "test_offline.py")
+LONG_FILES = ("test_docs.py", "test_processes.py", "test_offline.py")
 """Files with tests of a minute and more."""
 
 

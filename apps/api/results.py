@@ -48,7 +48,7 @@ class LoadedModel:
         return self.model.contract.objectives
 
     def rate(self, prompts: Sequence[Any], completions: Sequence[Any] | None = None) -> "np.ndarray":
-        """Return rewards [N, K] in float64 of completions to prompts, or of `Example`s given alone.
+        """Return rewards [N, K] in float64 of completions to prompts, or of examples given alone.
 
         A prompt is a string, a list of messages or a row with a column `prompt`; a completion a string or messages.
         """

@@ -1,0 +1,147 @@
+"""README and documentation: commands, Python blocks and the notebook run; flags, links and targets exist."""
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rewardlab.apps.cli import main
+from rewardlab.apps.settings.parser import SettingsParser
+from rewardlab.apps.verbs import VERBS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OWN_CODE = ROOT / "docs" / "guides" / "own_code.md"
+ELSEWHERE = ("bench",)
+"""Verbs whose flags are those of the script that they run."""
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def commands(block: str) -> list[list[str]]:
+    """The words of every `rewardlab` command, without comments; lines that end with a backslash go on."""
+    lines = block.replace("\\\n", " ").splitlines()
+    split = [shlex.split(line.split("|")[-1], comments=True) for line in lines if "rewardlab " in line]
+    return [words[words.index("rewardlab") + 1 :] for words in split if "rewardlab" in words]
+
+
+RUN = [page for page in PAGES if blocks(page, "bash") or blocks(page, "python")]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("world") / "world"
+    assert main(["world", "--output", str(folder), "--pairs", "200", "--test", "60"]) == 0
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN, ids=named)
+def test_the_blocks_of_a_page_run_in_order(page, world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    if not any("rewardlab world" in block for block in blocks(page, "bash")):
+        (tmp_path / "runs" / "world").symlink_to(world)
+    text = page.read_text(encoding="utf-8")
+    for language, block in re.findall(r"^```(bash|python)\n(.*?)^```", text, flags=re.M | re.S):
+        if language == "python":
+            exec(compile(block, named(page), "exec"), {"__name__": "__main__"})
+            continue
+        for words in commands(block):
+            assert main(words) == 0, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_verbs_and_flags_in_a_page_exist(page):
+    for language in ("bash", "console"):
+        for block in blocks(page, language):
+            for verb, *words in commands(block):
+                assert verb in VERBS, (verb, words)
+                flags = {word for word in words if word.startswith("--") and verb not in ELSEWHERE}
+                assert flags <= known_flags(verb), (verb, flags - known_flags(verb))
+
+
+def known_flags(verb: str, known: dict[str, set[str]] = {}) -> set[str]:  # noqa: B006
+    if verb not in known:
+        parser = SettingsParser(verb, VERBS[verb].settings, add_help=False)
+        known[verb] = {flag for action in parser._actions for flag in action.option_strings}
+        known[verb] |= {"--config", "--json", "--help", "--help-all"}
+    return known[verb]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_in_a_page_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http", "mailto")):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_make_targets_and_source_files_in_a_page_exist(page):
+    text, targets = page.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make ([\w-]+)`", text):
+        assert re.search(rf"^{target}:", targets, flags=re.M), target
+    for path in re.findall(r"`((?:rm|policy|judges|kernels|apps|benchmarks|tests)/[\w/.-]+)`", text):
+        if not re.search(r"NAME|my_", path):
+            assert (ROOT / path).exists(), path
+
+
+def test_the_readme_is_short_and_own_code_is_not_long():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    for block in blocks(OWN_CODE, "{code-block} python"):
+        assert len(block.splitlines()) <= 12
+
+
+# ---- the notebook ----
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_shows_tables_and_a_figure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "docs" / "quickstart.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert sum(len([line for line in cell.splitlines() if line]) for cell in cells) <= 15
+    names: dict[str, object] = {"__name__": "__main__"}
+    shown = [shown_by(cell, names) for cell in cells]
+    assert all("<table" in page for page in shown)
+    assert "data:image/png;base64," in shown[2] and "95 % intervals" in shown[2]
+
+
+def shown_by(cell: str, names: dict[str, object]) -> str:
+    """Run a cell as a notebook does, and return the HTML of its last expression."""
+    *statements, last = ast.parse(cell).body
+    assert isinstance(last, ast.Expr)
+    exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+    value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+    return value._repr_html_()
+
+
+# ---- the pages as a site ----
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = set()
+    for page in PAGES[1:]:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.S):
+            entries = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith(":")]
+            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+    assert {page.resolve() for page in PAGES[1:]} - listed == {(ROOT / "docs" / "index.md").resolve()}
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "--advantage" in (tmp_path / "site" / "reference" / "command_line.html").read_text(encoding="utf-8")
