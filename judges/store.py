@@ -1,7 +1,6 @@
 """Store of replies on disk: each is written as it arrives, so an interrupted run repeats no request."""
 
 import errno
-import fcntl
 import json
 import os
 import warnings
@@ -13,8 +12,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..rm.errors import UNREADABLE, DataError, UsageError
+from ..rm.errors import UNREADABLE, DataError
 from ..rm.io.checked_files import from_json
+from ..rm.io.locks import hold
 from ..rm.types import content_hash
 from .backends.chat import Arrived, Ask, Chat, Reply
 from .backends.cost import FREE, Prices
@@ -50,14 +50,21 @@ class Store:
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(self.folder / LOCK)
+        self._lock = hold(
+            self.folder / LOCK,
+            f"{os.getpid()}\n",
+            lambda text: (
+                f"{self.folder}: process {text.strip()} keeps replies there; wait until it has ended, or take "
+                "another folder"
+            ),
+        )
         self._adding = Lock()
         try:
             self._file = (self.folder / FILE).open("a+b", buffering=0)
             _drop_torn_line(self._file, self.folder / FILE)
             self.replies, self.spent = read_replies(self.folder / FILE)
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
 
     def add(self, key: str, reply: Reply, cost: float = 0.0) -> None:
@@ -78,31 +85,13 @@ class Store:
     def close(self) -> None:
         """Close the file and release the lock."""
         self._file.close()
-        self._lock.close()
+        self._lock.release()
 
     def __enter__(self) -> "Store":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _locked(path: Path) -> Any:
-    """Open the lock file and write the process id; the kernel releases it when the process ends in any way."""
-    file = path.open("a+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        holder = file.read().strip()
-        file.close()
-        raise UsageError(
-            f"{path.parent}: process {holder} keeps replies there; wait until it has ended, or take another folder"
-        ) from None
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    return file
 
 
 def _append(file: Any, line: bytes) -> None:

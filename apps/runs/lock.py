@@ -1,6 +1,5 @@
 """Lock of a run folder: a second writer is refused, and its error names the first."""
 
-import fcntl
 import json
 import os
 import platform
@@ -8,9 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from ...rm.errors import UNREADABLE, UsageError
+from ...rm.errors import UNREADABLE
+from ...rm.io.locks import hold
 
 
 def lock_file(final: Path) -> Path:
@@ -20,44 +20,22 @@ def lock_file(final: Path) -> Path:
 
 @contextmanager
 def only_writer(final: Path) -> Iterator[None]:
-    """Hold a run folder's lock; the kernel releases it when this process ends in any way."""
+    """Hold a run folder's lock; see `rm.io.locks`."""
     path = lock_file(final)
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = _held(path, final)
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    lock = hold(
+        path,
+        json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}),
+        lambda text: (
+            f"{final} is being written by {_who(text)}; wait until it has ended, or name another with --output"
+        ),
+    )
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
-        file.close()
-
-
-def _held(path: Path, final: Path) -> TextIO:
-    while True:
-        file = path.open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            text = file.read()
-            file.close()
-            raise UsageError(
-                f"{final} is being written by {_who(text)}; wait until it has ended, or name another with --output"
-            ) from None
-        if _is_still(path, file):
-            break
-        file.close()  # the previous holder has just ended and unlinked the file: open the new one
-    file.truncate(0)
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    file.write(json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}))
-    file.flush()
-    return file
-
-
-def _is_still(path: Path, file: TextIO) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
+        lock.release()
 
 
 def _who(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Quality of a front of mean rewards, control by preferences, and bootstrap intervals; pure NumPy.
+"""Quality of a front of mean rewards, control by preferences, and bootstrap intervals.
 
 A method completes P prompts at each of A preferences α on the simplex [A, K]; its front is the mean reward vectors r̄(α)
 [A, K], where more is better on every axis. Rewards are in the units of the judge that gave them: hypervolume and mean
@@ -9,6 +9,7 @@ them together and held fixed over bootstrap samples.
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
+import moocore
 import numpy as np
 from scipy import stats
 
@@ -32,54 +33,25 @@ def non_dominated(points: np.ndarray) -> np.ndarray:
     [True, True, False]
     """
     _check_points(points)
-    ours, others = points[:, None], points[None]
-    dominates = (others >= ours).all(-1) & (others > ours).any(-1)
-    return ~np.any(dominates, axis=1)
+    return moocore.is_nondominated(points, maximise=True, keep_weakly=True)
 
 
 def hypervolume(points: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Compute the volume that fronts [..., A, K] dominate above a reference [K], exactly for K = 2, 3; one per front.
+    """Compute the volume that fronts [..., A, K] dominate above a reference [K]; one number per front, by `moocore`.
 
     HV = λ(∪_a [reference, r̄(α_a)]),  λ the Lebesgue measure        Zitzler & Thiele 1998, PPSN V
 
     In the product of the axes' units, at least 0. A point that is not above the reference on every axis adds nothing.
-    K = 2 is a sweep over the staircase, K = 3 a stack of such slices.
 
     >>> float(hypervolume(np.array([[1, 3], [2, 2], [3, 1]]), np.zeros(2)))
     6.0
     """
     _check_points(points)
-    axes = points.shape[-1]
-    if axes not in (2, 3):
-        raise UsageError(f"a hypervolume in {axes} objectives; it is exact for 2 and 3, so choose that many of them")
+    *batch, size, axes = points.shape
     if np.shape(reference) != (axes,):
         raise UsageError(f"a reference of shape {np.shape(reference)} for points of {axes} objectives; give one each")
-    # A box without extent on one axis has no volume, so points below the reference may be clipped to it.
-    gains = np.maximum(points - np.asarray(reference), 0)
-    return _area(gains) if axes == 2 else _volume(gains)
-
-
-def _area(gains: np.ndarray) -> np.ndarray:
-    """Sum areas from the widest box [..., A, 2] to the narrowest: the height is the running maximum."""
-    width, height = np.moveaxis(_descending(gains, 0), -1, 0)
-    return (_falls(width) * np.maximum.accumulate(height, axis=-1)).sum(-1)
-
-
-def _volume(gains: np.ndarray) -> np.ndarray:
-    """Sum slices from the highest box [..., A, 3] down: a slice ends at the next box and holds every box above it."""
-    ordered = _descending(gains, 2)
-    areas = [_area(ordered[..., : last + 1, :2]) for last in range(ordered.shape[-2])]
-    return (_falls(ordered[..., 2]) * np.stack(areas, -1)).sum(-1)
-
-
-def _descending(gains: np.ndarray, axis: int) -> np.ndarray:
-    order = np.argsort(-gains[..., axis], axis=-1)
-    return np.take_along_axis(gains, order[..., None], axis=-2)
-
-
-def _falls(descending: np.ndarray) -> np.ndarray:
-    """Return each value minus the next one; the last minus 0."""
-    return -np.diff(descending, axis=-1, append=0)
+    volume = moocore.Hypervolume(ref=reference, maximise=True)
+    return np.array([volume(front) for front in points.reshape(-1, size, axes)]).reshape(batch)
 
 
 def mean_inner_product(preferences: np.ndarray, rewards: np.ndarray) -> np.ndarray:

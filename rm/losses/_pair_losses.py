@@ -1,73 +1,58 @@
-"""Pair losses with additional inputs (margins, lengths, another model's gaps) or learned parameters."""
+"""Pair losses in training: checks of what they require, another model's gaps, and learned parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from ..contract.golden_scores import load_reward_model
 from ..errors import DataError, UsageError
 from ..types import PreferencePair
+from ._pair_batch import PairLoss
 
 LEARNT = "pair_loss.safetensors"
 OTHER = "other"
 """Key of the reward gap of another, frozen reward model in a pair's `gaps`."""
+MISSING = {
+    "margin": "the loss weighs pairs by how much better the chosen completion is, and {absent} of {pairs} pairs have "
+    "no {margin}; add it, or take --loss bradley_terry",
+    "other": "the loss reads another reward model's gaps, and {absent} of {pairs} pairs have none called "
+    f"'{OTHER}'; name the model in the loss, or add them to 'gaps'",
+}
+"""Messages by the value that a loss requires and pairs lack."""
 
 
-def learnt(losses: Sequence[Any]) -> nn.ModuleDict:
-    """Return the losses with learned parameters by index: modules with a `learning_rate` and `fit(longer)`."""
-    modules = {str(index): loss for index, loss in enumerate(losses) if isinstance(loss, nn.Module)}
-    for loss in modules.values():
-        if not (hasattr(loss, "learning_rate") and hasattr(loss, "fit")):
-            raise UsageError(f"{type(loss).__name__} learns, and has no learning_rate or no fit(longer); add them")
+def check_required(loss: PairLoss, values: Mapping[str, Sequence[float]], margin: str = "'margin'") -> None:
+    """Raise `DataError` if pairs lack (NaN) a value that the loss requires; `margin` is the margin's column."""
+    for name, column in values.items():
+        absent = int(np.isnan(column).sum())
+        if absent and name in loss.requires:
+            raise DataError(MISSING[name].format(absent=absent, pairs=len(column), margin=margin))
+
+
+def learnt(losses: Sequence[PairLoss]) -> nn.ModuleDict:
+    """Return the learned parameters by the loss's index: modules with a `learning_rate` and `fit(longer)`."""
+    modules = {str(index): loss.learned for index, loss in enumerate(losses) if loss.learned is not None}
+    for module in modules.values():
+        if not (hasattr(module, "learning_rate") and hasattr(module, "fit")):
+            raise UsageError(f"{type(module).__name__} learns, and has no learning_rate or no fit(longer); add them")
     return nn.ModuleDict(modules)
 
 
-def fit_to(loss: Any, longer: Sequence[float]) -> None:
+def fit_to(loss: PairLoss, longer: Sequence[float]) -> None:
     """Fit a loss with learned parameters to the length differences of the training pairs, in tokens."""
-    if isinstance(loss, nn.Module) and len(longer):
-        loss.fit(torch.tensor(longer, dtype=torch.float32))  # pyright: ignore[reportCallIssue]
+    if loss.learned is not None and len(longer):
+        loss.learned.fit(torch.tensor(longer, dtype=torch.float32))  # pyright: ignore[reportCallIssue]
 
 
-def pair_values(
-    loss: Any,
-    chosen: Float[Tensor, " B"],
-    rejected: Float[Tensor, " B"],
-    wins: Float[Tensor, " B"],
-    margin: Float[Tensor, " B"] | None,
-    longer: Float[Tensor, " B"],
-    other: Float[Tensor, " B"] | None = None,
-) -> Float[Tensor, " B"]:
-    """Compute the loss of every pair; `longer` is by how many tokens the chosen completion is longer.
-
-    A loss gets `longer` if it `reads_length`, and if it `reads_other`, the gaps of another reward model in `other`.
-    """
-    if getattr(loss, "reads_other", False):
-        return loss(chosen, rejected, wins, margin, other=other)
-    if getattr(loss, "reads_length", False):
-        return loss(chosen, rejected, wins, margin, longer=longer)
-    return loss(chosen, rejected, wins, margin)
-
-
-def check_margins(loss: Any, margins: Sequence[float], what: str) -> None:
-    """Raise `DataError` if the loss `needs_margin` and some pairs have none."""
-    absent = int(np.isnan(margins).sum()) if getattr(loss, "needs_margin", False) else 0
-    if absent:
-        raise DataError(
-            f"the loss weighs pairs by how much better the chosen completion is, and {absent} of {len(margins)} pairs "
-            f"have no {what}; add it, or take --loss bradley_terry"
-        )
-
-
-def with_other_gaps(loss: Any, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
+def with_other_gaps(loss: PairLoss, pairs: Sequence[PreferencePair], **options: Any) -> list[PreferencePair]:
     """Return the pairs with reward gaps of the model that a loss names in `other`, computed once; else unchanged."""
-    source = getattr(loss, "other", None)
+    source = loss.other
     if source is None or not pairs:
         return list(pairs)
     model = load_reward_model(source, **options)
@@ -76,16 +61,6 @@ def with_other_gaps(loss: Any, pairs: Sequence[PreferencePair], **options: Any) 
     rewards = model.rate([example for pair in pairs for example in pair.examples])[:, 0]
     gaps = (rewards[::2] - rewards[1::2]).tolist()
     return [replace(pair, gaps={**pair.gaps, OTHER: gap}) for pair, gap in zip(pairs, gaps, strict=True)]
-
-
-def check_other(loss: Any, gaps: Sequence[float]) -> None:
-    """Raise `DataError` if the loss `reads_other` and some pairs have no gap of another model."""
-    absent = int(np.isnan(gaps).sum()) if getattr(loss, "reads_other", False) else 0
-    if absent:
-        raise DataError(
-            f"the loss reads another reward model's gaps, and {absent} of {len(gaps)} pairs have none called "
-            f"'{OTHER}'; name the model in the loss, or add them to 'gaps'"
-        )
 
 
 def save_losses(modules: nn.ModuleDict, folder: Path) -> None:

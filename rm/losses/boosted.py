@@ -4,10 +4,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import UsageError
-from ._reference_margins import BesideAnother, of_gap
+from ._pair_batch import PairBatch, PairLoss
+from .bradley_terry import preference_nll
 
 
-def boosted(share: float, before: str | None = None, center: float = 0.0) -> BesideAnother:
+def boosted(share: float, before: str | None = None, center: float = 0.0) -> PairLoss:
     """w / mean w · `bradley_terry` of Δ_before + λ Δ,   w = |p - σ(Δ_before)|,   λ = `share` > 0
 
     After the chain of LLMBoost, arXiv:2512.22309, whose successor learns from its predecessor's errors; our transfer to
@@ -16,17 +17,19 @@ def boosted(share: float, before: str | None = None, center: float = 0.0) -> Bes
     stages, a frozen reward model; without it pairs have its gap as "other" in `gaps`. p is `wins`. λ has no default
     because the paper's value is not known to us. `rm.models.boosted` combines the stages.
     """
-    if center < 0 or not share > 0:
-        raise UsageError(f"center is a weight >= 0 and share is above 0, got {center} and {share}")
+    if not share > 0:
+        raise UsageError(f"share is above 0, got {share}")
 
-    def of_gaps(gap: Tensor, before: Tensor, wins: Tensor | None, margin: Tensor | None) -> Tensor:
-        return pair_weights(before, wins) * of_gap(before + share * gap, wins, margin)
+    def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
+        previous = pairs.required("other").detach()
+        nats = preference_nll(previous + share * pairs.gap, pairs.wins, pairs.margin)
+        return pair_weights(previous, pairs.wins) * nats
 
-    return BesideAnother(of_gaps, before, center)
+    return PairLoss(loss, center, requires=("other",), other=before)
 
 
-def pair_weights(before: Float[Tensor, " B"], wins: Float[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+def pair_weights(before: Float[Tensor, " B"], wins: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
     """|p - σ(Δ_before)| divided by its mean: the error of the previous stages; all 1 if they have none."""
-    wrong = ((1 if wins is None else wins) - before.sigmoid()).abs()
+    wrong = (wins - before.sigmoid()).abs()
     mean = wrong.mean()
     return wrong / mean if mean > 0 else wrong.new_ones(()).expand_as(wrong)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .bradley_terry import bradley_terry
+from .bradley_terry import preference_nll
 
 SPREADS = ("full", "stopgrad")
 FLAT = 1e-8  # standard deviation below which all rewards of a group count as equal
@@ -97,7 +97,6 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"grebt: alpha is a share in [0, 1], got {alpha}")
-    of_pair = bradley_terry()
 
     def loss(rewards: Float[Tensor, "G R"], pairs: Pairs) -> GroupLosses:
         if alpha > 0 and rewards.shape[1] < 3:
@@ -107,7 +106,7 @@ def grebt(alpha: float = 0.3, *, spread: str = "full", epsilon: float = 1e-6) ->
             )
         r = rewards.nan_to_num(0.0)
         chosen, rejected = (r.gather(1, index[:, None]).squeeze(1) for index in (pairs.best, pairs.worst))
-        value = of_pair(chosen, rejected, pairs.wins.nan_to_num(0.5))
+        value = preference_nll(chosen - rejected, pairs.wins.nan_to_num(0.5))
         pair = value.masked_fill(pairs.wins.isnan(), torch.nan)
         few = (~rewards.isnan()).sum(1) < 3
         entropy = group_entropy(rewards, spread=spread, epsilon=epsilon).masked_fill(few, torch.nan)

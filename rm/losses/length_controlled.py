@@ -1,24 +1,20 @@
 """Bradley-Terry with a learned length term that absorbs preferences for length and is left out of scores."""
 
-from typing import ClassVar
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import UsageError
-from .bradley_terry import bradley_terry
+from ._pair_batch import PairBatch, PairLoss
+from .bradley_terry import preference_nll
 
 
-class LengthControlled(nn.Module):
-    """See `length_controlled`; `weight` is a and `scale` is s."""
+class LengthTerm(nn.Module):
+    """φ of `length_controlled`; `weight` is a and `scale` is s."""
 
-    reads_length: ClassVar[bool] = True
-    """Whether the loss gets by how many tokens the chosen completion is longer."""
-
-    def __init__(self, center: float, learning_rate: float):
+    def __init__(self, learning_rate: float):
         super().__init__()
-        self.of_pair, self.learning_rate = bradley_terry(center), learning_rate
+        self.learning_rate = learning_rate
         self.weight = nn.Parameter(torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
 
@@ -28,25 +24,12 @@ class LengthControlled(nn.Module):
         if not self.scale > 0:
             self.scale = torch.ones(())
 
-    def term(self, longer: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    def forward(self, longer: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
         """Return φ [B], in units of reward."""
         return self.weight * torch.tanh(longer.to(self.weight.dtype) / self.scale)
 
-    def forward(
-        self,
-        chosen: Float[Tensor, " B"],
-        rejected: Float[Tensor, " B"],
-        wins: Float[Tensor, " B"] | None = None,
-        margin: Float[Tensor, " B"] | None = None,
-        *,
-        longer: Float[Tensor, " B"],
-    ) -> Float[Tensor, " B"]:
-        """Return nats per pair, not reduced; `longer` is d, in tokens."""
-        half = self.term(longer) / 2
-        return self.of_pair(chosen + half, rejected - half, wins, margin)
 
-
-def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> LengthControlled:
+def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> PairLoss:
     """`bradley_terry` of Δ + φ(d),   φ(d) = a tanh(d / s),   d = tokens of the chosen completion - those of the
     rejected
 
@@ -57,6 +40,11 @@ def length_controlled(center: float = 0.0, learning_rate: float = 0.05) -> Lengt
     nothing else determines whether φ or r learns a length effect, and real advantages of longer completions are removed
     as well.
     """
-    if center < 0 or not learning_rate > 0:
-        raise UsageError(f"center is a weight >= 0 and learning_rate is above 0, got {center} and {learning_rate}")
-    return LengthControlled(center, learning_rate)
+    if not learning_rate > 0:
+        raise UsageError(f"learning_rate is above 0, got {learning_rate}")
+    term = LengthTerm(learning_rate)
+
+    def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
+        return preference_nll(pairs.gap + term(pairs.required("longer")), pairs.wins, pairs.margin)
+
+    return PairLoss(loss, center, learned=term)

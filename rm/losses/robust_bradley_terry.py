@@ -1,7 +1,11 @@
 """Bradley-Terry corrected for label noise: unbiased in expectation over the noise."""
 
+from jaxtyping import Float
+from torch import Tensor
+
 from ..errors import UsageError
-from .bradley_terry import PairLoss, bradley_terry, relabelled
+from ._pair_batch import PairBatch, PairLoss
+from .bradley_terry import preference_nll
 
 
 def robust_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
@@ -14,4 +18,8 @@ def robust_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
     """
     if not 0 <= epsilon < 0.5:
         raise UsageError(f"epsilon is a share of flipped labels in [0, 0.5), got {epsilon}")
-    return relabelled(bradley_terry(center), lambda wins: (wins - epsilon) / (1 - 2 * epsilon))
+
+    def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
+        return preference_nll(pairs.gap, (pairs.wins - epsilon) / (1 - 2 * epsilon), pairs.margin)
+
+    return PairLoss(loss, center)

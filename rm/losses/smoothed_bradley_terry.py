@@ -1,7 +1,11 @@
 """Bradley-Terry with label smoothing."""
 
+from jaxtyping import Float
+from torch import Tensor
+
 from ..errors import UsageError
-from .bradley_terry import PairLoss, bradley_terry, relabelled
+from ._pair_batch import PairBatch, PairLoss
+from .bradley_terry import preference_nll
 
 
 def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLoss:
@@ -13,4 +17,9 @@ def smoothed_bradley_terry(center: float = 0.0, epsilon: float = 0.1) -> PairLos
     """
     if not 0 <= epsilon < 0.5:
         raise UsageError(f"epsilon is a share of wrong labels in [0, 0.5), got {epsilon}")
-    return relabelled(bradley_terry(center), lambda wins: (1 - epsilon) * wins + epsilon * (1 - wins))
+
+    def loss(pairs: PairBatch) -> Float[Tensor, " B"]:
+        smoothed = (1 - epsilon) * pairs.wins + epsilon * (1 - pairs.wins)
+        return preference_nll(pairs.gap, smoothed, pairs.margin)
+
+    return PairLoss(loss, center)

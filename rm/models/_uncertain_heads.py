@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from ..errors import UsageError
-from ..losses.bradley_terry import bradley_terry
+from ..losses.bradley_terry import preference_nll
 
 FORMS = ("regression", "bradley_terry")
 SUREST = 1e-4  # lower bound of the standard deviation, in standard deviations of the target
@@ -99,8 +99,7 @@ def sampled_loss(
     first, second = (head.means + head.deviations * e for head, e in zip((chosen, rejected), noise, strict=True))
     if form == "regression":
         return ((first - target[0]).square() + (second - target[1]).square()) / 2
-    value = bradley_terry()(first.flatten(), second.flatten(), wins.flatten())
-    return value.view_as(wins)
+    return preference_nll(first - second, wins)
 
 
 def fit_heads(

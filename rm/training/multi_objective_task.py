@@ -14,9 +14,9 @@ from ..backbones.loading import sequence_scores
 from ..backbones.tokenization import Encoder, pad
 from ..data.scored_rows import ScoredCompletion
 from ..errors import DataError
-from ..losses._pair_losses import check_margins, fit_to, learnt, load_losses, pair_values, save_losses
+from ..losses._pair_batch import PairBatch, PairLoss
+from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from ..losses.attribute_regression import attribute_regression
-from ..losses.bradley_terry import PairLoss
 from ..types import PreferencePair
 from .trainer import Encoding, OnLong, sift
 
@@ -97,7 +97,7 @@ class ObjectivesTask:
 
     L = Σ_{b,k labelled} l_k(r_k(y_w), r_k(y_l)) / #  +  λ Σ_{n,k rated} (r_k - s_k)² / #,   λ = `regression_weight`
 
-    A loss that needs a margin gets |gap| of its objective. Outputs of the head beyond the objectives are not trained.
+    A loss that requires a margin gets |gap| of its objective. The head's outputs beyond the objectives are not trained.
     """
 
     def __init__(self, losses: Mapping[str, PairLoss], regression_weight: float = 1.0):
@@ -115,7 +115,7 @@ class ObjectivesTask:
                 )
         for k, (name, loss) in enumerate(self.pair_losses.items()):
             known = [row for row in rows if not np.isnan(row.wins[k])]
-            check_margins(loss, [row.gaps[k] for row in known], f"'gaps' for '{name}'")
+            check_required(loss, {"margin": [row.gaps[k] for row in known]}, f"'gaps' for '{name}'")
             fit_to(loss, [float(len(row.chosen) - len(row.rejected or [])) for row in known])
 
     def collate(self, rows: Sequence[ObjectiveRow]) -> dict[str, Tensor]:
@@ -161,12 +161,11 @@ class ObjectivesTask:
         losses = []
         for k, loss in enumerate(self.pair_losses.values()):
             known = paired & ~inputs["wins"][:, k].isnan()
-            known_rows = (
-                tensor[known] for tensor in (first[:, k], other[:, k], inputs["wins"][:, k], inputs["gaps"][:, k].abs())
+            chosen, rejected, wins, gaps = (
+                tensor[known, k] for tensor in (first, other, inputs["wins"], inputs["gaps"])
             )
-            chosen, rejected, wins, gaps = known_rows
-            margin = gaps if getattr(loss, "needs_margin", False) else None
-            losses.append(pair_values(loss, chosen, rejected, wins, margin, longer[known]))
+            margin = gaps.abs() if "margin" in loss.requires else None
+            losses.append(loss(PairBatch(chosen, rejected, wins, margin, longer[known])))
         return _mean(torch.cat(losses))
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:

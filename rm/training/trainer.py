@@ -16,17 +16,8 @@ from ..backbones.loading import sequence_scores
 from ..backbones.tokenization import Encoder, pad
 from ..data.streaming import PairStream
 from ..errors import DataError
-from ..losses._pair_losses import (
-    OTHER,
-    check_margins,
-    check_other,
-    fit_to,
-    learnt,
-    load_losses,
-    pair_values,
-    save_losses,
-)
-from ..losses.bradley_terry import PairLoss
+from ..losses._pair_batch import PairBatch, PairLoss
+from ..losses._pair_losses import OTHER, check_required, fit_to, learnt, load_losses, save_losses
 from ..types import PreferencePair
 from .checkpointing import MarkComplete
 from .distributed import is_sharded, rank_0_folder, same_gradients
@@ -221,8 +212,8 @@ class ScalarTask:
 
     def check(self, rows: Sequence[PairRow]) -> None:
         """Raise `DataError` if rows lack values that the loss needs; fit losses that depend on length differences."""
-        check_margins(self.pair_loss, [row.margin for row in rows], "'margin'")
-        check_other(self.pair_loss, [row.other for row in rows])
+        values = {"margin": [row.margin for row in rows], "other": [row.other for row in rows]}
+        check_required(self.pair_loss, values)
         fit_to(self.pair_loss, [float(len(row.chosen) - len(row.rejected)) for row in rows])
 
     def collate(self, rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
@@ -234,9 +225,9 @@ class ScalarTask:
         rewards = sequence_scores(model, inputs["tokens"], inputs["attention"])[:, 0].float()
         chosen, rejected = rewards.chunk(2)
         first, second = inputs["attention"].sum(dim=1).float().chunk(2)
-        margin = inputs["margin"].nan_to_num(0.0)  # `check` has refused missing margins if the loss needs them
-        arguments = chosen, rejected, inputs["wins"], margin, first - second, inputs["other"]
-        return pair_values(self.pair_loss, *arguments).mean(), torch.stack([chosen, rejected], dim=1)
+        margin = inputs["margin"].nan_to_num(0.0)  # `check` has refused missing margins if the loss requires them
+        pairs = PairBatch(chosen, rejected, inputs["wins"], margin, first - second, inputs["other"])
+        return self.pair_loss(pairs).mean(), torch.stack([chosen, rejected], dim=1)
 
     evaluate = loss
 
@@ -344,9 +335,7 @@ class RewardTrainer(SteadySteps):
 
 
 def _name_of(task: Any) -> str:
-    loss = getattr(task, "pair_loss", None)
-    name = getattr(loss, "__qualname__", type(task if loss is None else loss).__name__)
-    return f"the loss '{name.partition('.')[0]}'"
+    return f"the loss '{task.pair_loss.name if isinstance(task, ScalarTask) else type(task).__name__}'"
 
 
 def _disable_dropout(model: torch.nn.Module) -> None:

@@ -13,8 +13,8 @@ from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.data.scored_rows import Judged
 from ....rm.errors import DataError, UsageError
+from ....rm.losses._pair_batch import PairLoss, as_pair_loss
 from ....rm.losses._pair_losses import with_other_gaps
-from ....rm.losses.bradley_terry import PairLoss
 from ....rm.models._uncertain_heads import HeadFit
 from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
@@ -65,9 +65,9 @@ def prepare_scalar(
     outputs = (*names, OVERALL) if several.weights else tuple(names)
     log_costs("--weights", _checked(several.weights, names) or {})
     losses = {name: _pair_loss(config.loss, arguments) for name in names}
-    if len(names) > 1 and getattr(losses[names[0]], "reads_other", False):
+    if len(names) > 1 and "other" in losses[names[0]].requires:
         raise UsageError(f"--loss {config.loss} reads another model of one objective; leave --objectives out")
-    if config.stream and getattr(losses[names[0]], "other", None) is not None:
+    if config.stream and losses[names[0]].other is not None:
         raise UsageError(f"--loss {config.loss} reads another model's gaps of all pairs; leave --stream out")
     model = build_scalar(config, outputs if len(names) > 1 else OBJECTIVES, data, arguments.seed)
     log(f"the first sequence reads: {model.encoder.render(shown(data)[0])[:300]!r}")
@@ -143,7 +143,7 @@ def _checked(weights: str | None, names: list[str]) -> dict[str, float] | None:
 def _pair_loss(text: str, arguments: RewardArguments) -> PairLoss:
     if "center" not in signature(load("rm.losses", parse_spec(text).name)).parameters:
         raise UsageError(f"--loss {text} is no loss of a pair's two rewards; take bradley_terry")
-    return build("rm.losses", text, center=arguments.center_rewards_coefficient)
+    return as_pair_loss(build("rm.losses", text, center=arguments.center_rewards_coefficient))
 
 
 def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged, seed: int) -> ScalarRewardModel:

@@ -37,7 +37,7 @@ from ....rm.capacity.flops import Adapters, Answered, forward_flops, training_fl
 from ....rm.capacity.memory import Step
 from ....rm.capacity.steps import step_parts
 from ....rm.io.markdown import table
-from ....rm.losses.bradley_terry import bradley_terry
+from ....rm.losses.bradley_terry import preference_nll
 from ..decoding import Bench, machine
 from ..decoding import Size as DecodingSize
 from .live_bytes import LiveBytes
@@ -175,7 +175,7 @@ def _answer_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> 
 
 def _pairs(rewards: Tensor) -> Tensor:
     chosen, rejected = rewards.float().chunk(2)
-    return bradley_terry()(chosen, rejected, torch.ones_like(chosen)).mean()
+    return preference_nll(chosen - rejected, torch.ones_like(chosen)).mean()
 
 
 def _policy_loss(model: Any, tokens: Tensor, attention: Tensor, prompt: int) -> Callable[[], Tensor]:

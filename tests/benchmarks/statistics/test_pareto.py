@@ -77,7 +77,7 @@ def test_hypervolumes_worked_out_by_hand(points, reference, volume):
     assert hypervolume(np.array(points, float), np.array(reference, float)) == pytest.approx(volume, abs=1e-12)
 
 
-@pytest.mark.parametrize("axes", [2, 3])
+@pytest.mark.parametrize("axes", [2, 3, 4])
 def test_hypervolume_is_that_of_inclusion_and_exclusion(axes):
     @settings(max_examples=150, deadline=None)
     @given(fronts(axes))
@@ -110,8 +110,6 @@ def test_many_fronts_at_once_are_one_after_the_other(axes):
 
 
 def test_what_a_hypervolume_cannot_be_taken_of_is_refused():
-    with pytest.raises(UsageError, match="in 4 objectives; it is exact for 2 and 3"):
-        hypervolume(np.ones((2, 4)), np.zeros(4))
     with pytest.raises(UsageError, match=r"reference of shape \(3,\) for points of 2"):
         hypervolume(np.ones((2, 2)), np.zeros(3))
     with pytest.raises(ValueError, match=r"nan at \(1, 0\)"):

@@ -12,8 +12,9 @@ from rewardlab.benchmarks.worlds.garden import FILLER, gold_rewards, pairs
 from rewardlab.benchmarks.worlds.models import Fit, fit, tokenizer
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.losses._pair_batch import PairBatch, as_pair_loss
 from rewardlab.rm.losses.attribute_regression import attribute_regression
-from rewardlab.rm.losses.bradley_terry import bradley_terry
+from rewardlab.rm.losses.bradley_terry import bradley_terry, preference_nll
 from rewardlab.rm.losses.length_controlled import length_controlled
 from rewardlab.rm.losses.robust_bradley_terry import robust_bradley_terry
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
@@ -29,8 +30,8 @@ HARD = SOFT + 1  # l(-1) = -log σ(-1) = 1.3133
 
 
 def value(loss, gap, **options) -> float:
-    made = {name: tensor([one], dtype=torch.float64) for name, one in options.items()}
-    return loss(tensor([gap], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), **made).item()
+    values = {"chosen": gap, "rejected": 0.0, "wins": 1.0} | options
+    return loss(PairBatch(**{name: tensor([one], dtype=torch.float64) for name, one in values.items()})).item()
 
 
 # ---- by hand ----
@@ -57,7 +58,7 @@ def test_smoothing_takes_a_share_of_labels_to_be_wrong():
 
 def test_a_smoothed_certain_label_asks_for_a_gap_of_2_197_and_no_more():
     gap = torch.tensor([math.log(9)], dtype=torch.float64, requires_grad=True)
-    smoothed_bradley_terry(epsilon=0.1)(gap, torch.zeros_like(gap)).sum().backward()
+    smoothed_bradley_terry(epsilon=0.1)(PairBatch(gap, 0 * gap, torch.ones_like(gap))).sum().backward()
     assert gap.grad is not None and gap.grad.item() == pytest.approx(0, abs=1e-12)
 
 
@@ -81,12 +82,13 @@ def test_without_noise_both_are_bradley_terry():
 
 def test_the_length_term_is_added_to_the_gap():
     loss = length_controlled()
-    loss.fit(tensor([3.0, -4.0, 5.0, 0.0]))
-    assert loss.scale.item() == pytest.approx(math.sqrt(50 / 4))
+    term = loss.learned
+    term.fit(tensor([3.0, -4.0, 5.0, 0.0]))
+    assert term.scale.item() == pytest.approx(math.sqrt(50 / 4))
     assert value(loss, 1.0, longer=7.0) == pytest.approx(SOFT), "a starts at 0"
     with torch.no_grad():
-        loss.weight.fill_(2.0)
-    loss.scale.fill_(10.0)
+        term.weight.fill_(2.0)
+    term.scale.fill_(10.0)
     # φ = 2 tanh(5 / 10) = 0.92423, Δ + φ = 1.92423
     assert value(loss, 1.0, longer=5.0) == pytest.approx(math.log(1 + math.exp(-1.92423)), abs=1e-5)
     assert value(loss, 0.0, longer=0.0) == pytest.approx(LN2)
@@ -96,14 +98,14 @@ def test_the_length_term_is_added_to_the_gap():
 
 def test_lengths_that_never_differ_have_a_scale_of_1():
     loss = length_controlled()
-    loss.fit(torch.zeros(3))
-    assert loss.scale.item() == 1 and value(loss, 1.0, longer=0.0) == pytest.approx(SOFT)
+    loss.learned.fit(torch.zeros(3))
+    assert loss.learned.scale.item() == 1 and value(loss, 1.0, longer=0.0) == pytest.approx(SOFT)
 
 
 def test_centering_does_not_see_the_length_term():
     loss = length_controlled(center=0.5)
     with torch.no_grad():
-        loss.weight.fill_(2.0)
+        loss.learned.weight.fill_(2.0)
     phi = 2 * math.tanh(1)
     assert value(loss, 1.0, longer=1.0) == pytest.approx(math.log(1 + math.exp(-1 - phi)) + 0.5, abs=1e-6)
 
@@ -129,9 +131,9 @@ def asked(name, chosen, rejected, wins, margin):
     more = {}
     if name == "length_controlled":
         with torch.no_grad():
-            loss.double().weight.fill_(0.7)
+            loss.learned.double().weight.fill_(0.7)
         more = {"longer": tensor([3.0, -2.0, 0.0], dtype=chosen.dtype)}
-    return loss(chosen, rejected, wins, margin, **more)
+    return loss(PairBatch(chosen, rejected, wins, margin, **more))
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -148,11 +150,13 @@ def test_the_gradient_of_squared_errors_is_that_of_finite_differences():
 
 
 def test_the_length_weights_gradient_is_that_of_finite_differences():
-    loss = length_controlled().double()
+    term = length_controlled().learned.double()
     gap, longer = tensor([0.3, -1.0, 2.0], dtype=torch.float64), tensor([3.0, -2.0, 0.5], dtype=torch.float64)
 
     def by_weight(weight):
-        return torch.func.functional_call(loss, {"weight": weight}, (gap, 0 * gap), {"longer": longer})
+        return preference_nll(
+            gap + torch.func.functional_call(term, {"weight": weight}, (longer,)), torch.ones_like(gap)
+        )
 
     assert torch.autograd.gradcheck(by_weight, (tensor(0.4, dtype=torch.float64, requires_grad=True),))
 
@@ -188,7 +192,20 @@ def test_a_loss_that_learns_says_how():
         learning_rate = 0.1
 
     with pytest.raises(UsageError, match=r"Half learns, and has no learning_rate or no fit\(longer\)"):
-        ScalarTask(Half())
+        ScalarTask(as_pair_loss(Half()))
+
+
+def test_a_function_of_two_rewards_is_a_loss_of_pairs():
+    def hinge(center):
+        def loss(chosen, rejected, wins=None, margin=None):
+            return (1 + (margin or 0) - wins * (chosen - rejected)).clamp_min(0) + center
+
+        return loss
+
+    loss = as_pair_loss(hinge(center=0.25))
+    assert value(loss, 0.5, wins=0.5) == 1.0 and value(loss, 0.5, margin=2.0) == 2.75
+    assert loss.name == "test_a_function_of_two_rewards_is_a_loss_of_pairs" and loss.learned is None
+    assert as_pair_loss(loss) is loss
 
 
 # ---- in training ----
@@ -224,7 +241,7 @@ def length_runs(tmp_path, name, steps, resume=None):
     trainer = RewardTrainer(model, arguments, task, rows)
     trainer.args.lr_scheduler_type = "constant"
     trainer.train(resume_from_checkpoint=resume)
-    return task.pair_loss.weight.item()
+    return task.pair_loss.learned.weight.item()
 
 
 def padded(n: int, seed: int, split: str = "train") -> list[PreferencePair]:

@@ -189,7 +189,7 @@ def test_every_objective_has_a_length_term_of_its_own():
     task.check(ROWS)
     assert [one.scale.item() for one in task.modules.values()] == [1.0, 1.0]
     with torch.no_grad():
-        task.pair_losses["helpful"].weight.fill_(2.0)
+        task.pair_losses["helpful"].learned.weight.fill_(2.0)
     loss, _ = task.loss(model.model, task.collate(ROWS[:1]))
     gap = np.subtract(*rewards_of(model, ROWS[:1])[0])[0]
     assert loss.item() == pytest.approx(l(gap + 2 * math.tanh(1)), abs=1e-6), "chosen has one token more"
