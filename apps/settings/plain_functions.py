@@ -1,7 +1,7 @@
 """Own code as plain functions: a function with the signature of a formula is used as it is, without a factory."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, update_wrapper
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
@@ -41,17 +41,20 @@ def _advantage_transform(function: Callable[..., Any]) -> Any:
     return Transform("advantage", lambda state, advantages, rollout: (state, function(advantages, rollout)), stage=2)
 
 
+def _pair_loss(function: Callable[..., Any]) -> Any:
+    from ...rm.losses._pair_batch import PairLoss
+
+    return PairLoss(function)
+
+
 def _judge(function: Callable[..., Any]) -> Any:
     from ...judges.kinds._function import FunctionJudge
 
-    return FunctionJudge(function, _name(function))
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "func", function).__name__
+    return FunctionJudge(function, function.__name__)
 
 
 PLAIN: Mapping[str, tuple[Plain, ...]] = {
+    "rm.losses": (Plain(("pairs",), "losses [B]", _pair_loss),),
     "policy.advantages": (Plain(("rewards", "rollout"), "advantages [N] or [N, L]", lambda function: function),),
     "policy.losses": (
         Plain(("logprobs", "old_logprobs", "advantages"), "losses [T] of single tokens", _token_loss),
@@ -88,7 +91,7 @@ def use_plain(plain: Plain, function: Callable[..., Any], text: str, arguments: 
         raise UsageError(
             f"{text}: the argument '{missing[0]}' is missing; write it in parentheses, as {missing[0]}=..."
         )
-    return plain.wrap(partial(function, **arguments) if arguments else function)
+    return plain.wrap(update_wrapper(partial(function, **arguments), function))
 
 
 def signatures(folder: str) -> str:

@@ -1,19 +1,21 @@
 """Scalar reward models of one or several objectives: model, rows and loss from settings and data."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import torch
 from peft import LoraConfig
 
 from ....rm.backbones.loading import small_config, small_tokenizer
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.data.scored_rows import Judged
 from ....rm.errors import DataError, UsageError
-from ....rm.losses._pair_batch import PairLoss, as_pair_loss
+from ....rm.losses._pair_batch import PairBatch, PairLoss, as_pair_loss
 from ....rm.losses._pair_losses import with_other_gaps
 from ....rm.models._uncertain_heads import HeadFit
 from ....rm.models.multi_head import MultiHeadRewardModel
@@ -24,6 +26,7 @@ from ....rm.training.multi_objective_task import ObjectivesTask, encode_objectiv
 from ....rm.training.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pairs
 from ....rm.types import OVERALL, Example, PreferencePair, message_text
 from ...runs.run_folder import log, log_costs, trust
+from ...settings.plain_functions import plain_form, signatures
 from ...settings.specs import build, parse_spec
 from .settings import GuideConfig, TrainConfig
 from .several_settings import LEARNED, POSITIVE, SeveralConfig
@@ -141,9 +144,32 @@ def _checked(weights: str | None, names: list[str]) -> dict[str, float] | None:
 
 
 def _pair_loss(text: str, arguments: RewardArguments) -> PairLoss:
-    if "center" not in signature(load("rm.losses", parse_spec(text).name)).parameters:
-        raise UsageError(f"--loss {text} is no loss of a pair's two rewards; take bradley_terry")
-    return as_pair_loss(build("rm.losses", text, center=arguments.center_rewards_coefficient))
+    center, function = arguments.center_rewards_coefficient, load("rm.losses", parse_spec(text).name)
+    if plain_form("rm.losses", function):
+        loss = replace(build("rm.losses", text), center=center)
+    elif "center" in signature(function).parameters:
+        loss = as_pair_loss(build("rm.losses", text, center=center))
+    else:
+        more = signatures("rm.losses") if ":" in text else "; take bradley_terry"
+        raise UsageError(f"--loss {text} is no loss of a pair's two rewards{more}")
+    if ":" in text:
+        _check_pair_loss(loss, text)
+    return loss
+
+
+def _check_pair_loss(loss: PairLoss, text: str) -> None:
+    """Run a user's loss forward and backward on three made-up pairs."""
+    chosen = torch.tensor([1.0, 0.0, -1.0], requires_grad=True)
+    column = torch.tensor([0.5, 0.0, 1.0])
+    try:
+        losses = loss(PairBatch(chosen, column, torch.tensor([1.0, 0.5, 0.0]), column, column, column))
+        (gradient,) = torch.autograd.grad(losses.sum(), chosen)
+    except Exception as error:  # user functions raise arbitrary errors
+        raise UsageError(f"--loss {text} fails on made-up pairs ({error}){signatures('rm.losses')}") from error
+    if losses.shape != chosen.shape or not (losses.isfinite().all() and gradient.isfinite().all()):
+        raise UsageError(
+            f"--loss {text} returns {losses.tolist()} for three made-up pairs, where three finite losses are expected"
+        )
 
 
 def build_scalar(config: TrainConfig, objectives: tuple[str, ...], data: Judged, seed: int) -> ScalarRewardModel:

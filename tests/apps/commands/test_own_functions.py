@@ -91,3 +91,35 @@ def test_a_function_makes_the_cases_and_another_rates_them(capsys):
 def test_a_wrong_function_is_refused_with_its_signature(words, code, message, capsys):
     assert run(*words, "--output", "out") == code
     assert message in capsys.readouterr().err and not Path("out").exists()
+
+
+# ---- losses of reward models ----
+
+LOSSES = """
+import torch
+
+
+def hinge(pairs, margin=1.0):
+    return torch.relu(margin - (2 * pairs.wins - 1) * pairs.gap)
+
+
+def mean(pairs):
+    return pairs.gap.mean()
+
+
+def one_reward(chosen):
+    return chosen
+"""
+
+
+def test_a_plain_loss_of_pairs_trains_and_a_wrong_one_is_refused(working_folder, capsys, monkeypatch):
+    (working_folder / "losses.py").write_text(LOSSES)
+    small = ["--small_hidden", "16", "--small_vocabulary", "300", "--max_steps", "2", "--disable_tqdm", "True"]
+    words = ["train", "--data", "pairs.jsonl", *small, "--output", "rm", "--loss"]
+    assert main([*words, "losses.py:hinge(margin=2)"]) == 0
+    loss = json.loads(capsys.readouterr().out.strip().split("\n")[-1])["train_loss"]
+    assert loss == pytest.approx(2.0, abs=0.2)  # hinge with margin 2 where the rewards hardly differ
+    monkeypatch.setattr("rewardlab.apps.commands.train.scalar.build_scalar", lambda *_: pytest.fail("loaded"))
+    for name, message in (("mean", "--loss losses.py:mean"), ("one_reward", "the signature (pairs) -> losses")):
+        assert main([*words, f"losses.py:{name}", "--overwrite"]) == 2
+        assert message in capsys.readouterr().err
