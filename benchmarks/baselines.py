@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from sklearn.model_selection import GroupKFold
+from tqdm import tqdm
 
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.models.linear import linear
 from ..rm.types import Example, PreferencePair
-from .types import RANDOM
+from .types import RANDOM, TFIDF
 
 FOLDS = 5
 
@@ -92,7 +93,7 @@ def tfidf(seed: int = 0) -> Null:
     Each fold is scored by a model fitted on the other four fifths of the suite's prompts. The accuracy measures how far
     the responses alone reveal the labels.
     """
-    return Null("prompt-blind tf-idf", lambda cases: _cross_fitted(cases, seed))
+    return Null(TFIDF, lambda cases: _cross_fitted(cases, seed))
 
 
 def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
@@ -101,9 +102,8 @@ def _cross_fitted(cases: Sequence[Case], seed: int) -> list[Judgment]:
     if folds < 2:
         return [Judgment(case.id, abstained="one prompt cannot be split into folds") for case in cases]
     judged: list[Judgment | None] = [None] * len(cases)
-    for train, held_out in GroupKFold(folds, shuffle=True, random_state=seed).split(
-        np.zeros(len(cases)), groups=groups
-    ):
+    splits = GroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(cases)), groups=groups)
+    for train, held_out in tqdm(splits, total=folds, desc=f"{TFIDF}: folds", disable=None, delay=1):
         try:
             model = linear().fit([pair for index in train for pair in _pairs(cases[index])])
         except DataError as error:
@@ -130,6 +130,8 @@ def all_nulls(seed: int = 0) -> list[Null]:
     return [longest(), shortest(), random_guess(seed), tfidf(seed)]
 
 
-def nulls_for(cases: Sequence[Case], seed: int = 0) -> list[Null]:
-    """Return every baseline, with `majority` where the index of the right response varies."""
-    return all_nulls(seed) + ([majority()] if len(_right_places(cases)) > 1 else [])
+def nulls_for(cases: Sequence[Case], seed: int = 0, chosen: Sequence[str] = ("all",)) -> list[Null]:
+    """Return the chosen baselines of `types.BASELINES`; `majority` only if right responses vary in index."""
+    known = [*all_nulls(seed), *([majority()] if len(_right_places(cases)) > 1 else [])]
+    names = {"tfidf": TFIDF}
+    return known if "all" in chosen else [null for null in known if null.name in [names.get(c, c) for c in chosen]]

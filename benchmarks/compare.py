@@ -8,10 +8,14 @@ import numpy as np
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.io.escaping import inert
+from ..rm.types import prompt_text
 from .evaluate import OVERALL, credits_of, figures_of, lay_out
 from .report import table
 from .statistics.cluster_bootstrap import Discordant, bootstrap_p, holm, items_to_see, mcnemar, percentile_interval
 from .types import Difference, Suite
+
+SHOWN = 80
+"""Characters of a prompt in a list of flips."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,10 @@ class Flip:
     subset: str
     before: float
     after: float
+    row: int = 0
+    """Row of the case in the run's items, from 1."""
+    prompt: str = ""
+    """Beginning of the case's prompt."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,10 @@ def compare(
         areas=areas,
         subsets=_adjusted(subsets),
         discordant=mcnemar(*(np.where(both, credit[:, 0], np.nan) for credit in (before, after))),
-        flips=tuple(Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0]) for i in changed),
+        flips=tuple(
+            Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
+            for i in changed
+        ),
     )
 
 
@@ -92,6 +103,13 @@ def _adjusted(changes: Mapping[str, Change]) -> dict[str, Change]:
         name: Change(change.first, change.second, change.difference, float(value))
         for (name, change), value in zip(changes.items(), adjusted, strict=True)
     }
+
+
+def _beginning(case: Case) -> str:
+    """Return the first characters of the last user message, in one line."""
+    users = [turn["content"] for turn in case.prompt if turn["role"] == "user"] or [prompt_text(case.prompt)]
+    text = " ".join(users[-1].split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -147,11 +165,16 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
             "",
             f"## Flips: {up} gained, {len(comparison.flips) - up} lost",
             "",
-            *(f"- {'gained' if f.after > f.before else 'lost'} `{inert(f.case)}`" for f in comparison.flips[:flips]),
+            *map(_flip_line, comparison.flips[:flips]),
             *([f"- … and {len(comparison.flips) - flips} more"] if len(comparison.flips) > flips else []),
             "",
         ]
     )
+
+
+def _flip_line(flip: Flip) -> str:
+    direction = "gained" if flip.after > flip.before else "lost"
+    return f"- {direction} row {flip.row} `{inert(flip.case)}`: {inert(flip.prompt)}"
 
 
 def _points(gap: Difference) -> str:

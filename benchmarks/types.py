@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Log = Callable[[str], None]
 RANDOM = "random"
 """Name of the baseline that guesses at random."""
+TFIDF = "prompt-blind tf-idf"
+"""Name of the baseline that reads the words of the responses."""
+BASELINES = ("all", "none", "longest", "shortest", RANDOM, "tfidf", "majority")
+"""Choices of baselines; `tfidf` stands for `TFIDF`."""
 
 
 class Suite(Protocol):

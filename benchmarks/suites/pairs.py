@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ...judges.types import Case
 from ...rm.data.conversations import first_turn
-from ...rm.data.pairs import OnBadRow, load_pairs
+from ...rm.data.pairs import OnBadRow, RowReport, load_pairs, refuse_bad_rows
+from ...rm.data.readers import source_name
 from ...rm.errors import DataError
 from ...rm.types import OVERALL, PreferencePair
 from ..statistics.cluster_bootstrap import Cells
@@ -47,12 +49,27 @@ class Pairs(StrictSuite):
 
     def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
         """Return the cases of preference files; rows without a preference are left out and counted."""
-        pairs, rows = load_pairs(sources, on_bad_row=self.on_bad_row, allow_blank=self.allow_blank)
+        pairs, rows = self._pairs(sources)
         cases, undecided = as_cases(pairs, self.objective)
         if not cases:
             raise DataError(f"{', '.join(sources)}: none of {len(pairs)} pairs has a preference for '{self.objective}'")
         notes = [f"{undecided} of {len(pairs)} pairs have no preference and are left out."] if undecided else []
         return cases, [*notes, *dropped_note(rows), *ignored_note(rows)]
+
+    def _pairs(self, sources: Sequence[str]) -> tuple[list[PreferencePair], RowReport]:
+        """Load all files; of several files each is a subset, unless its rows name their own."""
+        if len(sources) == 1:
+            return load_pairs(sources, on_bad_row=self.on_bad_row, allow_blank=self.allow_blank)
+        short = [source_name(source) for source in sources]
+        pairs, rows = [], RowReport()
+        for source, name in zip(sources, short, strict=True):
+            loaded, report = load_pairs(source, on_bad_row="skip", allow_blank=self.allow_blank)
+            subset = name if short.count(name) == 1 else source
+            pairs += [pair if pair.subset else replace(pair, subset=subset) for pair in loaded]
+            rows += report
+        if self.on_bad_row == "refuse":
+            refuse_bad_rows(rows)
+        return pairs, rows
 
     def chosen(self, case: Case) -> Sequence[int]:
         """Return the index of the file's `chosen` column, which need not be the response that an objective prefers."""

@@ -187,7 +187,11 @@ def _calibration(measurement: Measured) -> float | None:
 def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
     if not manifest.get("data"):
         return ""
-    lines = [f"- {_source(name, digest)}" for name, digest in manifest["data"].items()]
+    held_out = {name.rpartition("=")[2] for name in recipe.get("eval_data") or []}
+    lines = [
+        f"- {'evaluation' if name in held_out else 'training'} data: {_source(name, digest)}"
+        for name, digest in manifest["data"].items()
+    ]
     for name, what in (("rows", "training"), ("eval_rows", "evaluation")):
         if (rows := manifest.get(name) or {}).get("read"):
             why = "".join(f", {text(reason)} {number}" for reason, number in (rows.get("reasons") or {}).items())

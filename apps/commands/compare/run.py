@@ -28,7 +28,10 @@ def comparison_of(config: CompareConfig) -> Comparison:
     cases = shared_cases(first, second)
     if left := len(first.cases) + len(second.cases) - 2 * len(cases):
         log(f"{left} cases are in one of the runs only and are left out")
-    sides = [(run, run.model(config.scorer)) for run in (first, second)]
+    if len(config.scorer) > 2:
+        raise UsageError(f"--scorer is one name, or one for each of two runs, got {len(config.scorer)}")
+    names = [*config.scorer, *config.scorer][:2] or [None, None]
+    sides = [(run, run.model(name)) for run, name in zip((first, second), names, strict=True)]
     return compare_finished(sides[0], sides[1], cases, samples=config.samples, seed=config.seed)
 
 

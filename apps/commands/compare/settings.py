@@ -10,7 +10,10 @@ class CompareConfig:
     """Settings of a comparison of two runs of `eval` on the same data."""
 
     runs: list[str] = setting("Baseline run and new run; can be given as positional arguments.", default_factory=list)
-    scorer: str | None = setting("Scorer to compare; required if a run has several models.", default=None)
+    scorer: list[str] = setting(
+        "Scorer to compare, or the first run's and the second run's; required if a run has several models.",
+        default_factory=list,
+    )
     gate: str | None = setting(
         "YAML rules `- {area: overall, max_drop: 0.01}`; a violated rule exits with code 5.", default=None
     )
@@ -20,7 +23,7 @@ class CompareConfig:
     overwrite: bool = setting("Replace the folder.", default=False)
 
     def __post_init__(self):
-        self.runs = as_list(self.runs)
+        self.runs, self.scorer = as_list(self.runs), as_list(self.scorer)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""

@@ -55,7 +55,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         evaluation = evaluate(
             suite,
             cases,
-            [*_resumable(models, work, here), *stored, *nulls_for(cases, config.seed)],
+            [*_resumable(models, work, here), *stored, *nulls_for(cases, config.seed, config.baselines)],
             notes=notes,
             samples=config.samples,
             seed=config.seed,

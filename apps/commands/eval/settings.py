@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ....benchmarks.types import BASELINES
 from ....rm.errors import UsageError
 from ...settings.fields import as_list, given, one_of, setting
 
@@ -28,6 +29,11 @@ class EvalConfig:
         "The suite's data: files, or hub-id[@revision][:split].", group="Data and output", default_factory=list
     )
     output: str = setting("Run folder.", default="")
+    baselines: list[str] = setting(
+        "Baselines to evaluate beside the models; tfidf takes most of the time.",
+        choices=BASELINES,
+        default_factory=lambda: ["all"],
+    )
     objective: str | None = setting(
         "Label of the pairs, and the objective of models that have several; by default the mean of all.", default=None
     )
@@ -42,6 +48,7 @@ class EvalConfig:
     def __post_init__(self):
         self.model, self.scores = as_list(self.model), as_list(self.scores)
         self.reference, self.data = as_list(self.reference), as_list(self.data)
+        self.baselines = as_list(self.baselines)
 
     def validate(self) -> None:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
@@ -49,4 +56,8 @@ class EvalConfig:
         if self.reference_policy and self.read_as != "implicit":
             raise UsageError("--reference_policy belongs to --read_as implicit")
         given("output", self.output)
+        for name in self.baselines:
+            one_of("baselines", name, BASELINES)
+        if len(self.baselines) > 1 and {"all", "none"} & {*self.baselines}:
+            raise UsageError("--baselines all and none stand alone; name single ones, or one of the two")
         one_of("on_bad_row", self.on_bad_row, ("refuse", "skip"))

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -296,3 +297,40 @@ def test_a_board_has_groups_intervals_and_every_scorer_once(folder, tmp_path, ca
     assert all(np.diff([groups[row["scorer"]] for row in rows]) >= 0) and max(values) == values[0]
     assert (tmp_path / "board" / "board.png").stat().st_size > 5000
     assert main(["board", str(tmp_path), "--output", str(tmp_path / "b")]) == 2
+
+
+# ---- scorers of other names, flips, baselines and subsets ----
+
+
+def write_pairs(path: Path, prompts: str) -> str:
+    rows = [{"prompt": p, "chosen": f"{p} long response {p}", "rejected": "short"} for p in prompts]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_a_scorer_of_each_run_is_compared_and_flips_show_row_and_prompt(tmp_path, capsys):
+    data = write_pairs(tmp_path / "pairs.jsonl", "abcd")
+    runs = [str(tmp_path / name) for name in ("first", "second")]
+    for run in runs:
+        words = ["--reference", "rewardlab.benchmarks.worlds.garden:gold", "--samples", "20", "--baselines", "longest"]
+        (tmp_path / "mine.py").write_text("def length(completions):\n    return [-len(c) for c in completions]\n")
+        model = ["--model", f"{tmp_path / 'mine.py'}:length"]
+        assert main(["eval", *model, *words, "shortest", "--data", data, "--output", run]) == 0
+    capsys.readouterr()
+    assert main(["compare", *runs, "--scorer", "shortest", "longest"]) == 0
+    out, text = capsys.readouterr()
+    assert json.loads(out.strip().split("\n")[-1])["flips"] == 4
+    assert re.search(r"^- gained row 1 `\w+`: a$", text, flags=re.M) and "- gained row 4 `" in text
+    assert main(["compare", *runs, "--scorer", "a", "b", "c"]) == 2
+
+
+def test_an_evaluation_without_baselines_verifies_and_several_files_are_subsets(tmp_path, capsys):
+    data = [write_pairs(tmp_path / f"{name}.jsonl", prompts) for name, prompts in (("one", "ab"), ("two", "cde"))]
+    (tmp_path / "mine.py").write_text("def length(completions):\n    return [len(c) for c in completions]\n")
+    words = ["eval", "--model", f"{tmp_path / 'mine.py'}:length", "--data", *data, "--samples", "20"]
+    assert main([*words, "--baselines", "none", "--output", str(tmp_path / "run")]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert [row["scorer"] for row in summary["rows"]] == ["length"] and summary["sizes"] == {"one": 2, "two": 3}
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert main([*words, "--baselines", "none", "longest", "--output", str(tmp_path / "x")]) == 2
+    assert main([*words, "--baselines", "oldest", "--output", str(tmp_path / "x")]) == 2
