@@ -1,5 +1,7 @@
 """Request types: rewardlab's own protocol, vLLM's and OpenRLHF's."""
 
+import json
+from html import escape
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -100,4 +102,45 @@ def parsed(kind: type[Asked], body: bytes) -> Asked:
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "json_invalid":
             raise Refused(400, f"the body is not JSON: {message.removeprefix('Invalid JSON: ')}") from None
-        raise Refused(422, f"{location}: {message}" if location else message) from None
+        fields = f"; the fields are {', '.join(kind.model_fields)}" if len(first["loc"]) < 2 else ""
+        raise Refused(422, (f"{location}: {message}" if location else message) + fields) from None
+
+
+# ---- documentation ----
+
+EXAMPLES: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
+    "/score": (
+        ScoreRequest,
+        {"conversations": [[{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Hello!"}]]},
+    ),
+    "/classify": (ClassifyRequest, {"input": ["rendered text of a conversation"]}),
+    "/get_reward": (RewardRequest, {"query": ["prompt and response"], "prompts": ["prompt"]}),
+}
+"""Route -> type of its request, and an example."""
+
+
+def docs_page(model: str, contract: str) -> str:
+    """Return a page of HTML, without scripts, with the fields of every request and a command that sends one."""
+    sections = []
+    for route, (kind, example) in EXAMPLES.items():
+        rows = "".join(
+            f"<tr><td><code>{escape(name)}</code></td><td>{escape(_type_name(field.annotation))}</td></tr>"
+            for name, field in kind.model_fields.items()
+        )
+        command = f"curl -s -H 'Content-Type: application/json' -d '{json.dumps(example)}' http://ADDRESS{route}"
+        sections.append(
+            f"<h2>POST {route}</h2><p>{escape(' '.join((kind.__doc__ or '').split()))}</p>"
+            f"<table><tr><th scope=col>field</th><th scope=col>type</th></tr>{rows}</table><pre>{escape(command)}</pre>"
+        )
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>rewardlab</title>"
+        "<style>body{font:16px sans-serif;margin:2em;max-width:60em}td,th{text-align:left;padding:.2em 1em .2em 0}"
+        "pre{overflow-x:auto;background:#eee;padding:1em}</style>"
+        f"<h1>{escape(model)}</h1><p>Scoring contract <code>{escape(contract)}</code>. With a token, send "
+        "<code>Authorization: Bearer TOKEN</code>. The schema is at <a href=openapi.json>openapi.json</a>.</p>"
+        f"{''.join(sections)}</html>"
+    )
+
+
+def _type_name(annotation: Any) -> str:
+    return getattr(annotation, "__name__", str(annotation)) if isinstance(annotation, type) else str(annotation)

@@ -14,14 +14,14 @@ import numpy as np
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ...rm.types import RewardModel
 from ..commands.serve.settings import ServeConfig
 from .access import LOCAL
 from .metrics import Metrics
 from .middleware import FAILED, AccessMiddleware
-from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, parsed
+from .protocol import ClassifyRequest, RewardRequest, ScoreRequest, docs_page, parsed
 from .refusals import Refused
 from .request_queue import Line
 from .requests import Item, Reader
@@ -60,6 +60,7 @@ class Site:
         self._post(app, "/classify", ClassifyRequest, self.reader.classify, self.classify)
         self._post(app, "/get_reward", RewardRequest, self.reader.get_reward, self.get_reward)
         app.add_api_route("/health", self.health, methods=["GET"], response_model=None)
+        app.add_api_route("/docs", self.docs, methods=["GET"], response_model=None)
         app.add_api_route("/metrics", self.page, methods=["GET"], response_model=None)
         paths = {path for route in app.routes if isinstance(path := getattr(route, "path", None), str)}
         hosts = None if config.token else {*LOCAL, config.host}
@@ -198,6 +199,10 @@ class Site:
         facts = {"contract": self.contract, "scoring": asdict(self.scoring), "model": self.name, "limits": limits}
         draining = self.line.draining
         return JSONResponse({"status": "draining" if draining else "ready"} | facts, 503 if draining else 200)
+
+    async def docs(self) -> Response:
+        """Requests and their fields, as a page."""
+        return HTMLResponse(docs_page(self.name, self.contract))
 
     async def page(self) -> Response:
         """Prometheus' text format."""

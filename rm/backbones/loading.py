@@ -2,7 +2,9 @@
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from logging import LogRecord
 from pathlib import Path
 from typing import Any, Literal
 
@@ -238,17 +240,35 @@ def _from_pretrained(auto: Any, source: str, dtype: str, **options: Any) -> tupl
         refuse_pickles(Path(source))
     if (Path(source) / "config.json").exists():  # the folder of an adapter has none
         check_claims(options.get("config") or load_config(source, **_trusting(options)), source)
-    model, facts = auto.from_pretrained(
-        location.name,
-        revision=location.revision or "main",
-        dtype=getattr(torch, dtype),
-        use_safetensors=True,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        **options,
-    )
+    with _without_missing_report():  # callers refuse missing tensors, except for a head that is to be trained
+        model, facts = auto.from_pretrained(
+            location.name,
+            revision=location.revision or "main",
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **options,
+        )
     note_model(source)
     return model, sorted([*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])])
+
+
+@contextmanager
+def _without_missing_report() -> Iterator[None]:
+    """Drop Transformers' loading reports that name nothing but missing tensors."""
+
+    def keep(record: LogRecord) -> bool:
+        text = record.getMessage()
+        others = ("UNEXPECTED", "MISMATCH", "CONVERSION", "ERROR")
+        return "LOAD REPORT" not in text or any(status in text for status in others)
+
+    logger = logging.get_logger("transformers.modeling_utils")
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
 
 
 def load_config(source: str, *, trust_remote_code: bool = False) -> Any:

@@ -103,7 +103,11 @@ def test_another_sites_pages_may_not_ask(url, http):
         (b'{"conversations": [[{"role": "assistant", "content": 3}]]}', 422, "is not {role, content} with text"),
         (b'{"conversations": [[{"role": "root", "content": "a"}]]}', 422, "conversations.0.0.role: "),
         (b'{"conversations": "a"}', 422, "conversations: Input should be a valid array"),
-        (b'{"conversations": [], "trucate": true}', 422, "trucate: Extra inputs are not permitted"),
+        (
+            b'{"conversations": [], "trucate": true}',
+            422,
+            "trucate: Extra inputs are not permitted; the fields are conversations, tokens, tools, truncate",
+        ),
         (b'{"tokens": [[]]}', 422, "nothing is left of conversation 0"),
         (b'{"tokens": [[1, true]]}', 422, "tokens.0.1: "),
         (b'{"tokens": [[1, 1e999]]}', 422, "tokens.0.1: "),

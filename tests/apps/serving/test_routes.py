@@ -1,6 +1,8 @@
 """Every protocol gives the number that `rate` gives, under the contract's name."""
 
 import concurrent.futures
+import re
+from html import unescape
 
 import numpy as np
 import pytest
@@ -235,8 +237,13 @@ def test_metrics_count_requests_items_tokens_and_batches(serve, http, model):
         assert line in page.splitlines(), line
 
 
-def test_the_api_is_described_without_a_page_that_fetches_from_elsewhere(url, http):
-    assert {"/score", "/classify", "/get_reward", "/health", "/metrics"} == {
+def test_the_api_is_described_by_a_schema_and_a_page_that_fetches_nothing(url, http):
+    assert {"/score", "/classify", "/get_reward", "/health", "/metrics", "/docs"} == {
         *http.get(f"{url}/openapi.json").json()["paths"]
     }
-    assert http.get(f"{url}/docs").status_code == 404
+    page = http.get(f"{url}/docs")
+    assert page.headers["content-type"].startswith("text/html") and "<script" not in page.text
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", page.text)
+    assert all(f"<code>{field}</code>" in page.text for field in ("conversations", "truncate", "messages", "query"))
+    body = re.search(r"-d &#x27;(.*?)&#x27; http://ADDRESS/score", page.text)
+    assert body and http.post(f"{url}/score", content=unescape(body[1])).status_code == 200
