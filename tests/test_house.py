@@ -126,6 +126,7 @@ def test_a_name_may_come_from_anywhere():
         load("rm.losses", "no_such_package.mod:fn")
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_module_and_each_imports_from_it(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],

@@ -45,6 +45,7 @@ def modules() -> list[str]:
     return [".".join([ROOT, *path.parts]).removesuffix(".__init__") for path in found if path.name != "__main__.py"]
 
 
+@pytest.mark.slow
 def test_importing_the_whole_package_opens_no_connection(script):
     text = LISTENING + "import importlib\nfor name in sys.argv[1:]:\n    importlib.import_module(name)\n"
     done = subprocess.run(script(text + "assert not heard, heard", *modules()), capture_output=True, text=True)

@@ -100,6 +100,7 @@ def test_a_row_draws_the_same_in_any_batch_at_any_place_and_in_any_number_of_spl
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_tokens_come_as_often_as_they_should():
     base, guide = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1])), torch.log(torch.tensor([1.0, 2.0, 2.0, 1.0]))
     rows = 600

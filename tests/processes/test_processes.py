@@ -94,6 +94,7 @@ def trained(world, tmp_path_factory) -> tuple[dict[str, Path], str]:
     return folders, output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_each_step_is_the_same_in_two_processes_that_start_it_from_the_same_state(trained, name):
     """Beside one another a whole run would tell of the instruction set: steps make more of what was rounding."""
@@ -106,6 +107,7 @@ def test_each_step_is_the_same_in_two_processes_that_start_it_from_the_same_stat
     same_logs(folder, "steps.jsonl" if name in POLICIES else "metrics.jsonl", "loss", STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in TRAININGS if name not in POLICIES])
 def test_a_reward_model_learns_the_same_from_the_same_global_batch(trained, name):
     (folders, output), one, two = trained, *(trained[0][name] / part for part in ("one", "two"))
@@ -122,6 +124,7 @@ def examples():
     return [example for pair in garden.pairs(10, 1, "test") for example in pair.examples]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_learns_the_same_from_replayed_rollouts_whose_groups_span_processes(trained, name):
     """24 completions, 8 to a prompt: the second group is shared by the two processes."""

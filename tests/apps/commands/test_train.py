@@ -94,6 +94,7 @@ def wait_for(found, process: subprocess.Popen, seconds: float = PATIENCE) -> Non
         time.sleep(0.0005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [

@@ -195,6 +195,7 @@ def test_a_folder_that_is_not_there_is_told_before_anything_listens(tmp_path):
         serve(InspectConfig(run=str(tmp_path / "nowhere"), port=0))
 
 
+@pytest.mark.slow
 def test_the_verb_serves_until_it_is_interrupted(run, script):
     text = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "

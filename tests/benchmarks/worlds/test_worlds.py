@@ -259,6 +259,7 @@ def test_accuracy_is_gold_s_order_without_its_ties():
     assert policies.gold_accuracy(garden.gold(("harmless",)), first, second) == 0  # all its rewards are equal
 
 
+@pytest.mark.slow
 def test_a_proxy_learns_the_order_and_keeps_paying_for_flourish(start):
     before = start.state_dict()["model.norm.weight"].clone()
     proxy = policies.proxy(start, policies.Teaching(4000, steps=150, learning_rate=2e-3, votes="many"), seed=0)

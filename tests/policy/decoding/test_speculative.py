@@ -173,7 +173,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case == "one draft" else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_sequences_come_as_often_as_they_should(words, case):
     settings = dict(CASES[case])
     big, small, arm = tables(4, settings.pop("disagree", False), settings.pop("dtype", torch.float32))
@@ -195,6 +197,7 @@ def test_the_count_would_notice_a_wrong_rule(words, monkeypatch):
 # ---- with models ----
 
 
+@pytest.mark.slow
 def test_greedy_answers_are_those_of_plain_guided_decoding(big, guide):
     asked = requests(50, temperature=0.0)
     plain = decode(SeparateModels(big, guide), asked)
@@ -232,6 +235,7 @@ def test_what_is_said_of_the_tokens_is_what_whole_prefixes_say_without_a_cache(b
         np.testing.assert_allclose(answer.kl, (np.exp(mixed) * (mixed - own)).sum(1), **near)
 
 
+@pytest.mark.slow
 def test_models_draw_the_mixture_of_big_and_guide(base, words, big, guide):
     """The first two tokens, counted, against whole texts read without a cache."""
     even = {"helpful": 0.5, "harmless": 0.5}

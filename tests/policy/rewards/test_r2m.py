@@ -379,6 +379,7 @@ def coin(seed):
     return lambda prompt, answers: float(random.random() < 0.5)
 
 
+@pytest.mark.slow
 def test_gold_labels_teach_the_policys_own_answers_and_random_ones_do_not(base, scalar, cycles, states_of):
     """Accuracy on 400 new pairs of the policy's answers, after 16 cycles, with three seeds."""
     asked = policies.sample(base, [one for one in garden.prompts(400, 9) for _ in range(2)], 2)

@@ -91,6 +91,7 @@ def by_one_forward(model, before, said) -> list[float]:
     return [logp[len(before) - 1 + t, token].item() for t, token in enumerate(said)]
 
 
+@pytest.mark.slow
 def test_agents_that_were_cut_off_train_as_if_they_had_not_been(agent, tmp_path):
     cut, shared = leapfrog(agent, tmp_path), tmp_path / "shared"
     names = {f"step-{step:06d}-agent-{number}.safetensors" for step in range(STEPS) for number in range(2)}

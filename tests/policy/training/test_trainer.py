@@ -189,6 +189,7 @@ def test_rollouts_are_written_with_every_stage(train, tmp_path):
 PPO = {"penalty": Penalty(0.05, "token", "k1"), "critic": CriticArguments(learning_rate=1e-2)}
 
 
+@pytest.mark.slow
 def test_the_critic_learns_and_never_moves_the_policy(train):
     """With a learning rate of 0 the policy stays; the critic's loss falls."""
     trainer = train("gae", steps=30, learning_rate=0.0, **PPO)

@@ -288,6 +288,7 @@ def slope_and_right(model, held) -> tuple[float, np.ndarray]:
     return coefficients[1] / gaps.std(), ((gaps > 0) == (truth[:, 0] > 0)).astype(float)
 
 
+@pytest.mark.slow
 def test_length_control_lowers_the_length_slope_and_gold_accuracy_stays_within_its_noise():
     taught, held = biased(3000), padded(600, 9, split="test")
     found = {}

@@ -45,6 +45,7 @@ def other(rl_world) -> Path:
     return rl_world / "other"
 
 
+@pytest.mark.slow
 def test_two_runs_wait_for_each_other_and_go_on(rl, other, tmp_path):
     def agent(number, *words):
         exchange = ["--exchange", tmp_path / "shared", "--agent", number, "--agents", 2, "--exchange_timeout", 0]

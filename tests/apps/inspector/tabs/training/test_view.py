@@ -58,6 +58,7 @@ def test_a_damaged_log_is_a_sentence_and_its_answers_can_still_be_read(address, 
     page.locator("#laststep", has_text="step 5").wait_for()
 
 
+@pytest.mark.slow
 def test_a_growing_run_is_followed_until_it_is_finished(tmp_path, served, visit):
     """The reader's answer stays where it is."""
     growing = write_training(tmp_path / "rl.partial", [brief(1), brief(2)], kept=(0, 2), finished=False)
