@@ -6,7 +6,6 @@ with a committed table and fails (exit code 5) if a kernel spills more, or lost 
 instructions; `--output FILE` writes a table.
 """
 
-import argparse
 import importlib
 import json
 import re
@@ -26,6 +25,7 @@ from triton.compiler import ASTSource
 
 from ...kernels import triton_common
 from ...kernels.triton_common.launch import Launch, recorded
+from ._scripts import argument_parser, write
 
 CAPABILITIES = (80, 90)
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
@@ -189,15 +189,12 @@ def _tool(option: str, file: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; exit code 5 if `--check` finds a regression."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--check", type=Path, help="a committed table, JSON")
-    parser.add_argument("--output", type=Path, help="a JSON file to write")
     options = parser.parse_args(arguments)
     rows = table()
     print(markdown(rows))
-    if options.output is not None:
-        table_file = {"triton": triton.__version__, "rows": rows}
-        options.output.write_text(json.dumps(table_file, indent=1) + "\n", encoding="utf-8")
+    write({"triton": triton.__version__, "rows": rows}, options.output, indent=1)
     messages = [] if options.check is None else list(faults(rows, json.loads(options.check.read_text())["rows"]))
     print("\n".join(messages), file=sys.stderr)
     return 5 if messages else 0

@@ -6,19 +6,17 @@ second scorer of a difference has the same chances and then loses 0.05 of its ac
 cell share the bootstrap samples of prompts, as the scorers of a report do.
 """
 
-import argparse
-import json
 import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..statistics.cluster_bootstrap import LEVEL, Draws, cluster_draws, share_interval
+from ._scripts import argument_parser, write
 
 LOSS = 0.05  # of the second scorer's accuracy
 LEAST, MOST = 0.93, 0.98  # more than 0.97 is for cells whose few wrong items make an exact interval impossible
@@ -114,14 +112,12 @@ def markdown(measurements: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; exit code 5 if a cell is out of bounds."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--data_sets", type=int, default=4000, help="of each cell (default 4000)")
     parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples (default 1000)")
-    parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     measurements = measure(options.data_sets, options.samples)
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
+    write(measurements, options.output, indent=1)
     print(markdown(measurements))
     out = [cell for cell in measurements["cells"] if not LEAST <= cell["coverage"]["accuracy"] <= MOST]
     print("\n".join(f"out of bounds: {cell}" for cell in out), file=sys.stderr, end="\n" if out else "")

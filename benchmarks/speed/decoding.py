@@ -11,23 +11,14 @@ process, and ratios are computed within a round, so that the load of other proce
     loop       the published implementation: two models, prompt by prompt, synchronizing at every token
 """
 
-import argparse
-import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peft
 import torch
-import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -42,6 +33,7 @@ from ...rm.adapters.settings import AdapterSettings
 from ...rm.backbones.loading import sharing
 from ...rm.types import user_turn
 from ..worlds.models import SPECIALS, TEMPLATE
+from ._scripts import argument_parser, machine, seconds, write
 
 TURN = 16  # tokens, as many as between two synchronizations with a GPU
 TITLES = {"objectives": "objectives, N=2, ms per token", "public loop": "8 prompts, ms per token"}
@@ -135,15 +127,6 @@ def backbone(size: Any, dtype: torch.dtype = torch.bfloat16) -> Any:
 
 
 # ---- measurement ----
-
-
-def seconds(run: Callable[[], object], device: str) -> float:
-    """Return the wall seconds of one call, including all work that it started on the device."""
-    start = time.perf_counter()
-    run()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def take_turns(turn: Callable[[], Mapping[str, float]], budget: float, repeats: int) -> dict[str, list[float]]:
@@ -309,21 +292,6 @@ def measure(size: Size, device: str, budget: float) -> Iterator[dict[str, Any]]:
         yield measurements
 
 
-def machine(device: str) -> dict[str, Any]:
-    """Return device, versions, date, commit, threads and load."""
-    folder = Path(__file__).parent
-    git = subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True)
-    return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {os.cpu_count()} cores",
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
-        "dtype": "bfloat16",
-        "versions": {module.__name__: module.__version__ for module in (torch, transformers, peft)},
-        "commit": git.stdout.strip() or None,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
 def markdown(measurements: Mapping[str, Any]) -> str:
     """Format every experiment as a Markdown table."""
     tables = [
@@ -342,14 +310,12 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
     """Measure and print the tables; write every round to `--output` after each experiment."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
-    parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     for measurements in measure(size or Size(), options.device, options.budget):
-        if options.output is not None:
-            options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+        write(measurements, options.output)
     print(markdown(measurements))
 
 

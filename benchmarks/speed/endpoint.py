@@ -3,23 +3,21 @@
 The server is a simulation with a fixed latency and no faults; the client and its waiting are measured.
 """
 
-import argparse
 import json
 import os
 import platform
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...judges.backends.chat import Ask, Chat
+from ...judges.backends.chat import Ask, Chat, Reply
 from ...judges.backends.openai_endpoint import endpoint
 from ...judges.store import StoredReplies
 from ...rm.types import user_turn
 from ..worlds.chat_server import ChatServer
+from ._scripts import argument_parser, seconds, write
 
 
 @dataclass(frozen=True)
@@ -41,13 +39,12 @@ def questions(number: int) -> list[Ask]:
 
 def per_second(chat: Chat, asks: Sequence[Ask]) -> float:
     """Return the replies per second; raise RuntimeError if a request failed."""
-    start = time.perf_counter()
-    replies = chat.ask(asks)
-    seconds = time.perf_counter() - start
+    replies: list[Reply] = []
+    took = seconds(lambda: replies.extend(chat.ask(asks)))
     failures = [reply.error for reply in replies if reply.error]
     if failures:
         raise RuntimeError(f"{len(failures)} of {len(asks)} asks failed, the first with: {failures[0]}")
-    return len(asks) / seconds
+    return len(asks) / took
 
 
 def speedup(load: Load) -> dict[str, Any]:
@@ -75,16 +72,14 @@ def speedup(load: Load) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print a JSON object."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     for name, default in asdict(Load()).items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
-    parser.add_argument("--output", type=Path, help="a JSON file")
     options = vars(parser.parse_args(arguments))
     output = options.pop("output")
-    report = json.dumps(speedup(Load(**options)), indent=2)
-    if output is not None:
-        output.write_text(report + "\n", encoding="utf-8")
-    print(report)
+    measurements = speedup(Load(**options))
+    write(measurements, output)
+    print(json.dumps(measurements, indent=2))
 
 
 if __name__ == "__main__":

@@ -12,18 +12,12 @@ variant runs in a separate process: once for its memory, above that of its input
     linear_loss      ours, with the gradient computed in the forward pass
 """
 
-import argparse
 import gc
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +27,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...kernels.linear_logprob import linear_logprob, linear_loss, reference
+from ._scripts import argument_parser, in_fresh_process, machine, seconds, write
 
 ENTROPY = 0.01  # c
 PEERS = {"trl": "trl", "liger": "liger_kernel"}
@@ -170,15 +165,6 @@ def bytes_of_compiler(run: Callable[[], object]) -> int:
     return metrics.num_bytes_accessed
 
 
-def seconds(run: Callable[[], object], device: str) -> float:
-    """Return the wall seconds of one call, including all work that it started on the device."""
-    start = time.perf_counter()
-    run()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
 def peak_of(run: Callable[[], object], device: str) -> int:
     """Return the peak bytes resident (on a GPU: allocated) during a call, above those before it. Linux only."""
     gc.collect()
@@ -223,10 +209,7 @@ def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
 
 def measure(size: Size, device: str) -> dict[str, Any]:
     """Measure every variant, and its peak as a multiple of eager's."""
-    from .decoding import machine  # imported late: the variants' processes need not load it
-
-    environment = machine(device) | {"dtype": "float32"}
-    environment["versions"] = {name: version(name) for name in ("torch", "trl") if importlib.util.find_spec(name)}
+    environment = machine(device, ("torch", "trl")) | {"dtype": "float32"}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "truth.pt"
         torch.save(truth(batch(size)), file)
@@ -244,11 +227,7 @@ def _in_a_process(name: str, size: Size, device: str, true: Path) -> dict[str, A
     if VARIANTS[name] is None:
         return {"not run": "no differentiable entropy"}
     options = ["--device", device, "--variant", name, "--truth", str(true), "--size", json.dumps(asdict(size))]
-    command = [sys.executable, "-m", __name__ if __name__ != "__main__" else f"{__package__}.head", *options]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | {"PYTHONWARNINGS": "ignore"}
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(in_fresh_process(f"{__package__}.head", *options))
 
 
 def markdown(measurements: Mapping[str, Any]) -> str:
@@ -269,11 +248,8 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
     """Measure and print the table; with `--variant`, print one variant's row as JSON (used in a subprocess)."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__, ("--variant", "--truth", "--size"))
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--output", type=Path, help="a JSON file")
-    for name in ("--variant", "--truth", "--size"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.variant is not None:
         variant, size = VARIANTS[options.variant], Size(**json.loads(options.size))
@@ -281,8 +257,7 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> No
         print(json.dumps(measured(variant, size, options.device, torch.load(options.truth, weights_only=True))))
         return
     measurements = measure(size or Size(), options.device)
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    write(measurements, options.output)
     print(markdown(measurements))
 
 

@@ -10,18 +10,13 @@ optimizer's first, each trainer in a separate process:
     eager   TRL's trainer with all logits at once
 """
 
-import argparse
 import copy
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -41,7 +36,8 @@ from ...policy.rewards.sources import RewardSources
 from ...policy.training.arguments import PolicyArguments
 from ...policy.training.trainer import PolicyTrainer
 from ..statistics.cluster_bootstrap import t_interval
-from .decoding import backbone, machine, tokenizer
+from ._scripts import argument_parser, in_fresh_process, machine, write
+from .decoding import backbone, tokenizer
 from .head import peak_of
 
 BETA = 0.04
@@ -271,11 +267,7 @@ def memory(name: str, size: Size) -> float:
 
 def memory_in_subprocess(name: str, size: Size) -> float:
     """Run `memory` in a subprocess, where nothing else has been loaded or freed."""
-    module = __name__ if __name__ != "__main__" else f"{__package__}.policy"
-    command = [sys.executable, "-m", module, "--variant", name, "--size", json.dumps(asdict(size))]
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    return float(done.stdout.splitlines()[-1])
+    return float(in_fresh_process(f"{__package__}.policy", "--variant", name, "--size", json.dumps(asdict(size))))
 
 
 # ---- report ----
@@ -305,18 +297,14 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
     """Measure and print; with `--variant`, print the peak memory of one trainer (used in a subprocess)."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, help="a JSON file")
-    for name in ("--variant", "--size"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser = argument_parser(__doc__, ("--variant", "--size"))
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     if options.variant is not None:
         print(memory(options.variant, Size(**json.loads(options.size))))
         return
     measurements = measure(size or Size())
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    write(measurements, options.output)
     print(markdown(measurements))
 
 

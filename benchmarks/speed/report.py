@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..report import markdown
 from ..scorers import StoredScores
 from ..suites.pairs import pairs
 from ..types import Scorer
+from ._scripts import seconds as wall_seconds
 
 LETTERS = "x" * 400
 
@@ -75,15 +76,8 @@ def report_times(number: int = 100_000, prompts: int = 85_000, subsets: int = 20
     ]
     seconds: dict[str, float] = {}
     scorers = [timed(scorer, seconds) for scorer in [*models, longest(), shortest(), random_guess()]]
-    took = elapsed(lambda: markdown(evaluate(pairs(), cases, scorers, samples=samples).report))
+    took = wall_seconds(lambda: markdown(evaluate(pairs(), cases, scorers, samples=samples).report))
     return Times(took - sum(seconds.values()), seconds)
-
-
-def elapsed(run: Callable[[], object]) -> float:
-    """Return the wall seconds of a call."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

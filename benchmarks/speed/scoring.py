@@ -21,10 +21,7 @@ shared prefix counts once (sharing). A ratio above their product comes from the 
 Exit code 5 if a score, a ratio or the memory is out of bounds.
 """
 
-import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 import warnings
@@ -38,7 +35,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
-import trl
 from torch.utils.data import DataLoader
 from transformers import pipeline
 from trl.trainer.reward_trainer import DataCollatorForPreference
@@ -50,7 +46,7 @@ from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
 from ...rm.types import Example, user_turn
 from ..suites.rewardbench import rewardbench
 from ..suites.rm_bench import rm_bench
-from .decoding import machine
+from ._scripts import VERSIONS, argument_parser, in_fresh_process, machine, write
 from .head import peak_of
 
 BATCH = 16
@@ -287,11 +283,8 @@ def memory(method: str, size: Size, data: Path) -> float:
 
 def memory_in_subprocess(method: str, size: Size, data: Path) -> float:
     """Run `memory` in a subprocess, where nothing else has been loaded or freed."""
-    module = __name__ if __name__ != "__main__" else f"{__package__}.scoring"
-    command = [sys.executable, "-m", module, "--way", method, "--size", json.dumps(asdict(size)), "--data", str(data)]
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    return float(done.stdout.splitlines()[-1])
+    options = ["--way", method, "--size", json.dumps(asdict(size)), "--data", str(data)]
+    return float(in_fresh_process(f"{__package__}.scoring", *options))
 
 
 # ---- report ----
@@ -299,8 +292,7 @@ def memory_in_subprocess(method: str, size: Size, data: Path) -> float:
 
 def measure(size: Size, data: Path) -> dict[str, Any]:
     """Measure time and memory of every method on every available set."""
-    environment = machine("cpu") | {"dtype": "float32"}
-    environment["versions"]["trl"] = trl.__version__
+    environment = machine("cpu", (*VERSIONS, "trl")) | {"dtype": "float32"}
     sets, absent = read_sets(size, data)
     model = reward_model(size, sets)
     comparisons = {}
@@ -364,11 +356,8 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> int:
     """Measure and print; with `--way`, print the peak memory of one method (used in a subprocess)."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__, ("--way", "--size"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the benchmarks")
-    parser.add_argument("--output", type=Path, help="a JSON file")
-    for name in ("--way", "--size"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
@@ -377,8 +366,7 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
         print(memory(options.way, Size(**json.loads(options.size)), options.data))
         return 0
     measurements = measure(size or Size(), options.data)
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    write(measurements, options.output)
     print(markdown(measurements))
     messages = faults(measurements)
     print("\n".join(messages), file=sys.stderr, end="\n" if messages else "")

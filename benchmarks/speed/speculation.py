@@ -8,11 +8,8 @@ layers with its embedding and head: the acceptance rate is a property of this pa
     draft=g    the same with speculative decoding, g tokens drafted per round
 """
 
-import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,8 @@ from ...policy.decoding.engines import SeparateModels
 from ...policy.decoding.requests import Request
 from ...policy.decoding.speculative import Counts, speculate
 from ...rm.backbones.loading import sharing
-from .decoding import TURN, Bench, Size, machine, per_token, seconds, summary, take_turns
+from ._scripts import argument_parser, machine, seconds, write
+from .decoding import TURN, Bench, Size, per_token, summary, take_turns
 
 DRAFTS = (1, 2, 4, 8)
 
@@ -79,16 +77,14 @@ def markdown(measurements: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
     """Measure, print the table and write every round to `--output`."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=300, help="seconds")
     parser.add_argument("--layers", type=int, default=3, help="of the small model")
-    parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     measurements = measure(size or Size(), options.layers, options.device, options.budget)
     print(markdown(measurements))
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    write(measurements, options.output)
 
 
 if __name__ == "__main__":

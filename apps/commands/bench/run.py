@@ -2,24 +2,20 @@
 
 import ast
 import importlib
-import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ....benchmarks import speed
 from ....rm.errors import CheckFailed, UsageError, did_you_mean
-from ....rm.registry import RENAMED
+from ....rm.registry import RENAMED, names
 
-
-def names() -> list[str]:
-    """The scripts that there are."""
-    return sorted(module.name for module in pkgutil.iter_modules(speed.__path__))
+FOLDER = "benchmarks.speed"
 
 
 def overview() -> str:
     """A line for each script; none of them is run, for some need what a machine may lack."""
-    return "\n".join(f"  {name:<12}{_about(name).partition(chr(10))[0]}" for name in names())
+    return "\n".join(f"  {name:<12}{_about(name).partition(chr(10))[0]}" for name in names(FOLDER))
 
 
 def _about(name: str) -> str:
@@ -32,9 +28,9 @@ def _about(name: str) -> str:
 def run_bench(words: Sequence[str]) -> dict[str, Any]:
     """Run a script with its own words; one that finds its figures wrong fails the check."""
     name = words[0] if words else ""
-    name = RENAMED["benchmarks.speed"].get(name, name)
-    if name not in names():
-        raise UsageError(f"no benchmark '{name}'; {did_you_mean(name, names())}")
+    name = RENAMED[FOLDER].get(name, name)
+    if name not in (choices := names(FOLDER)):
+        raise UsageError(f"no benchmark '{name}'; {did_you_mean(name, choices)}")
     try:
         code = _script(name).main(words[1:])
     except SystemExit as ended:  # argparse has told what was wrong, or has shown its help

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from ....benchmarks.speed.decoding import machine
+from ....benchmarks.speed._scripts import machine
 from ....benchmarks.worlds import garden, models
 from ....judges.backends.scripted import scripted
 from ....judges.kinds.pointwise import pointwise

@@ -5,13 +5,10 @@ batch, on a CPU. Operations are those of `torch.utils.flop_counter`; bytes are a
 weights and optimizer states.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -38,7 +35,8 @@ from ....rm.capacity.memory import Step
 from ....rm.capacity.steps import step_parts
 from ....rm.io.markdown import table
 from ....rm.losses.bradley_terry import preference_nll
-from ..decoding import Bench, machine
+from .._scripts import argument_parser, machine, write
+from ..decoding import Bench
 from ..decoding import Size as DecodingSize
 from .live_bytes import LiveBytes
 
@@ -334,18 +332,11 @@ def markdown(measurements: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return 1 if a formula's error exceeds its bound."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, help="a JSON file")
-    options = parser.parse_args(arguments)
+    options = argument_parser(__doc__).parse_args(arguments)
     start = time.perf_counter()
     measurements = measure(lambda name: print(name, flush=True))
     measurements |= {"seconds": round(time.perf_counter() - start, 1), "machine": machine("cpu")}
     measurements["machine"] |= {"dtype": "as told"}
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    write(measurements, options.output)
     print(markdown(measurements))
     return int(any(worst(measurements["rows"], name) > bound for name, bound in BOUNDS.items()))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -15,8 +15,6 @@ minimum bytes and FLOPs. On a CPU all sizes are tiny; bytes and errors are meani
 a row of a table failed.
 """
 
-import argparse
-import json
 import math
 import sys
 import time
@@ -25,11 +23,11 @@ from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._scripts import argument_parser, machine, write
 from .head import output_head
 from .losses import adapters, sequences
 from .sampling import sampling
@@ -59,8 +57,6 @@ TABLES: dict[str, Callable[[Bench], Iterator[Case]]] = {
 
 def measure(size: Size, device: str, budget: float, tables: Sequence[str] = tuple(TABLES)) -> Iterator[dict[str, Any]]:
     """Yield the measurements so far after each case. `budget` is in seconds, shared equally by the tables."""
-    from ..decoding import machine  # imported late: it is slow to import
-
     environment = machine(device)
     for module in LOADED:
         with record_failure({}):
@@ -154,11 +150,10 @@ def _cell(name: str, value: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> int:
     """Measure and print the tables; write the measurements so far to `--output` after every case."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--budget", type=float, default=600, help="seconds")
     parser.add_argument("--tables", default=",".join(TABLES), help=f"some of {','.join(TABLES)}")
-    parser.add_argument("--output", type=Path, help="a JSON file")
     options = parser.parse_args(arguments)
     tables = options.tables.split(",")
     if unknown := [name for name in tables if name not in TABLES]:
@@ -167,12 +162,7 @@ def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> in
     for measurements in measure(
         size or (Size() if options.device == "cuda" else TINY), options.device, options.budget, tables
     ):
-        if options.output is not None:
-            options.output.write_text(json.dumps(measurements, indent=1) + "\n", encoding="utf-8")
+        write(measurements, options.output, indent=1)
     print(markdown(measurements))
     print("\n".join(failures(measurements)), file=sys.stderr)
     return 5 if failures(measurements) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

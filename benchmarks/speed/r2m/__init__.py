@@ -16,16 +16,13 @@ Then the bytes that R2M holds and the multiply-adds of its attention, compared w
 time, forward and backward, as it is computed (absorbed) and as it is defined (literal), alternating.
 """
 
-import argparse
 import copy
-import json
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -46,7 +43,8 @@ from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import scalar_from_config
 from ...statistics.cluster_bootstrap import t_interval
 from .. import policy
-from ..decoding import machine, tokenizer
+from .._scripts import argument_parser, machine, write
+from ..decoding import tokenizer
 from ..policy import Answers, Turns, generation, ratio, start_in
 from .cost import PAPER, Shape, attention, bytes_of, held_bytes, predicted_bytes
 
@@ -289,15 +287,8 @@ def _attention_table(measurements: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None, size: Size | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--output", type=Path, help="a JSON file")
-    options = parser.parse_args(arguments)
+    options = argument_parser(__doc__).parse_args(arguments)
     warnings.filterwarnings("ignore")
     measurements = measure(size or Size())
-    if options.output is not None:
-        options.output.write_text(json.dumps(measurements, indent=2) + "\n", encoding="utf-8")
+    write(measurements, options.output)
     print(markdown(measurements))
-
-
-if __name__ == "__main__":
-    main()

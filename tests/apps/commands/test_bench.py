@@ -21,7 +21,7 @@ def without(monkeypatch):
 def test_the_overview_runs_no_script(without):
     without("triton.language")
     lines = benching.overview().splitlines()
-    assert [line.split()[0] for line in lines] == benching.names()
+    assert [line.split()[0] for line in lines] == benching.names(benching.FOLDER)
     shown = "Time, memory and error of every kernel, compared with other libraries: `rewardlab bench kernels`."
     assert f"  kernels     {shown}" in lines
 
@@ -41,4 +41,4 @@ def test_a_fault_of_our_own_is_no_missing_package(without):
 def test_help_of_bench_lists_the_scripts(capsys):
     assert main(["bench", "--help"]) == 0
     told = capsys.readouterr().out
-    assert all(f"  {name} " in told for name in benching.names())
+    assert all(f"  {name} " in told for name in benching.names(benching.FOLDER))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rewardlab.apps.commands.bench.run import names
 from rewardlab.benchmarks.speed import scoring
 from rewardlab.benchmarks.speed.scoring import (
     METHODS,
@@ -25,6 +24,7 @@ from rewardlab.benchmarks.speed.scoring import (
     scoring_inputs,
     spread,
 )
+from rewardlab.rm.registry import names
 
 TOY = Size(layers=1, hidden=64, vocabulary=300, limit=200, pairs=5, groups=2, words=40, repeats=2)
 RM_ROW = {
@@ -141,4 +141,4 @@ def test_a_long_text_loses_its_beginning_in_every_way():
 
 
 def test_bench_knows_it():
-    assert "scoring" in names()
+    assert "scoring" in names("benchmarks.speed")
