@@ -23,10 +23,10 @@ def summary_lines(verb: str, result: Any) -> list[str]:
     """Return at most ten lines: names and values of the result, nested ones as `name.part`, and the next command."""
     values = dict(_flat(result)) if isinstance(result, Mapping) else {}
     following = _following(verb, result)
-    room = MOST_LINES - len(following)
+    most = MOST_LINES - len(following)
     lines = [f"{name}: {_short(value)}" for name, value in values.items()]
-    if len(lines) > room:
-        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more with --json"]
+    if len(lines) > most:
+        lines = [*lines[: most - 1], f"... {len(lines) - most + 1} more with --json"]
     return [*lines, *following]
 
 

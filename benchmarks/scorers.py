@@ -1,8 +1,9 @@
 """Scorers of cases: reward models, judges and stored scores. A reward that is not finite is an abstention."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from ..judges.audit.measures import credit
 from ..judges.kinds.reward_model import RewardScorer
 from ..judges.types import Case, Comparison, Judge, Judgment, scored
 from ..rm.contract.golden_scores import load_reward_model
+from ..rm.contract.scoring_contract import ScoringContract
 from ..rm.data.pairs import collect, column, is_number
 from ..rm.data.preference_vectors import Preference
 from ..rm.data.readers import source_name
 from ..rm.errors import DataError, UsageError
-from ..rm.models._function import FunctionModel, is_reward_function
 from ..rm.registry import load
+from ..rm.types import Example, completion_turns
 from .suites.judgebench import votes
 from .types import Suite
 
@@ -40,7 +42,7 @@ def open_scorer(
     if kind is not None:
         model = load("rm.models", kind)(source, **options)
     else:
-        model = _own_model(source) if ":" in source else load_reward_model(source, **options)
+        model = _function_model(source) if ":" in source else load_reward_model(source, **options)
     if preference is not None:
         read_at: Any = getattr(model, "at", None)
         if read_at is None:
@@ -49,7 +51,49 @@ def open_scorer(
     return RewardScorer(source.rstrip("/"), model, role=role, objective=objective)
 
 
-def _own_model(source: str) -> Any:
+# ---- plain functions as reward models ----
+
+FUNCTION_SIGNATURE = "(prompts, completions) -> list of numbers, or None where a reward is missing"
+
+
+class FunctionModel:
+    """Rewards by a function with the signature of TRL's reward functions; a missing reward is NaN.
+
+    Prompts and completions are strings where the prompt is a single user message, else lists of messages.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str):
+        self.function, self.name = function, name
+        self.contract = ScoringContract(kind="function")
+
+    def rate(self, examples: Sequence[Example]) -> np.ndarray:
+        """Return rewards [N, 1]."""
+        plain = all(len(example.prompt) == 1 and example.prompt[0]["role"] == "user" for example in examples)
+        if plain:
+            prompts: list[Any] = [example.prompt[0]["content"] for example in examples]
+            completions: list[Any] = [str(example.completion) for example in examples]
+        else:
+            prompts = [[*example.prompt] for example in examples]
+            completions = [[*completion_turns(example.completion)] for example in examples]
+        more = {"prompts": prompts} if "prompts" in signature(self.function).parameters else {}
+        try:
+            values = self.function(completions=completions, **more)
+            rewards = [np.nan if value is None else float(value) for value in values]
+        except Exception as error:  # user functions raise arbitrary errors
+            raise UsageError(
+                f"{self.name} fails ({type(error).__name__}: {error}); its signature is {FUNCTION_SIGNATURE}"
+            ) from error
+        if len(rewards) != len(examples):
+            raise UsageError(f"{self.name} returns {len(rewards)} values for {len(examples)} completions")
+        return np.array(rewards, dtype=np.float64)[:, None]
+
+
+def is_reward_function(function: Callable[..., Any]) -> bool:
+    """Return whether the function rates completions itself, instead of returning a reward model."""
+    return "completions" in signature(function).parameters
+
+
+def _function_model(source: str) -> Any:
     function = load("rm.models", source)
     return FunctionModel(function, source) if is_reward_function(function) else function()
 

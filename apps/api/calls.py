@@ -54,9 +54,9 @@ def parse_settings(verb: str, given: Mapping[str, Any]) -> list[Any]:
     groups = []
     for group in classes:
         names = {field.name for field in fields(group) if field.init}
-        own = {name: values.pop(name) for name in [*values] if name in names}
+        given_here = {name: values.pop(name) for name in [*values] if name in names}
         hints = get_type_hints(group) if group.__module__.startswith(str(__package__).partition(".")[0]) else {}
-        checked = {name: _checked(name, value, hints.get(name)) for name, value in own.items()}
+        checked = {name: _checked(name, value, hints.get(name)) for name, value in given_here.items()}
         check_ranges(verb, checked)
         groups.append(group(**checked))
     if values:
@@ -100,12 +100,12 @@ def of_verb(verb: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Decorate a function with the signature of its own parameters and the verb's other settings."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
-        own = signature(function)
-        first = [given for given in own.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
+        declared = signature(function)
+        first = [given for given in declared.parameters.values() if given.kind is not Parameter.VAR_KEYWORD]
         taken = {given.name for given in first}
         settings = [given for given in _parameters(verb) if given.name not in taken]
-        rest = [given for given in own.parameters.values() if given.kind is Parameter.VAR_KEYWORD]
-        function.__signature__ = Signature([*first, *settings, *rest], return_annotation=own.return_annotation)  # type: ignore[attr-defined]
+        rest = [given for given in declared.parameters.values() if given.kind is Parameter.VAR_KEYWORD]
+        function.__signature__ = Signature([*first, *settings, *rest], return_annotation=declared.return_annotation)  # type: ignore[attr-defined]
         return function
 
     return decorate

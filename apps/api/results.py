@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LoadedModel:
-    """A reward model that rates prompts and completions; also a path, wherever a path of a model is accepted."""
+    """A reward model that rates prompts and completions; also a path in other calls."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any):
         self.path, self._options = Path(path), options

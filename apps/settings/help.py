@@ -48,11 +48,12 @@ def _lines(group: type) -> Iterator[Line]:
     for field in fields(group):
         if not field.init:
             continue
-        own = field.name not in inherited or field.name in vars(group).get("__annotations__", {})
+        declared = field.name not in inherited or field.name in vars(group).get("__annotations__", {})
         trainer = len(group.__mro__) > 2
         subject = TRAINER if trainer else field.metadata.get("group") or subject
         advanced = field.name not in ESSENTIAL if trainer else bool(field.metadata.get("advanced"))
-        yield Line(subject, field.name, _placeholder(hints[field.name]), _text(field, hints[field.name], own), advanced)
+        text = _text(field, hints[field.name], declared)
+        yield Line(subject, field.name, _placeholder(hints[field.name]), text, advanced)
 
 
 def _placeholder(hint: Any) -> str:
@@ -68,9 +69,9 @@ def _placeholder(hint: Any) -> str:
     return {int: "N", float: "X", bool: ""}.get(option, "TEXT")
 
 
-def _text(field: Field, hint: Any, own: bool) -> str:
+def _text(field: Field, hint: Any, declared: bool) -> str:
     text = " ".join(str(field.metadata.get("help", "")).split()).replace("%%", "%")
-    if not own:  # first sentence of a library's text
+    if not declared:  # first sentence of a library's text
         text = text.split(". ")[0].rstrip(".") + "."
     choices = _choices(field, hint)
     default = _default(field)

@@ -1,19 +1,21 @@
 """Any preference file as a benchmark: the chosen response must score higher; subsets are the file's own."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from ...judges.case_rows import parse_case
 from ...judges.types import Case
 from ...rm.data.conversations import first_turn
-from ...rm.data.pairs import OnBadRow, RowReport, load_pairs, refuse_bad_rows
+from ...rm.data.pairs import OnBadRow, RowReport, collect, load_pairs, refuse_bad_rows
 from ...rm.data.readers import source_name
-from ...rm.errors import DataError
+from ...rm.errors import DataError, UsageError
 from ...rm.types import OVERALL, PreferencePair
 from ..statistics.cluster_bootstrap import Cells
-from ._suite import StrictSuite, dropped_note, ignored_note
+from ._suite import StrictSuite, dropped_note, ignored_note, refuse_repeated
 
 
 def as_cases(pairs: Sequence[PreferencePair], objective: str = OVERALL) -> tuple[list[Case], int]:
@@ -83,3 +85,50 @@ class Pairs(StrictSuite):
 def pairs(objective: str = OVERALL, on_bad_row: OnBadRow = "refuse") -> Pairs:
     """Return the suite of any preference file."""
     return Pairs(objective, on_bad_row)
+
+
+# ---- plain functions as benchmarks ----
+
+FUNCTION_SIGNATURE = "(row) -> {prompt, answers, best, subset, ...}, or None for a row that is no case"
+
+
+class FunctionSuite(Pairs):
+    """Cases from a function `(row) -> case | None`; the overall figure is the mean over all cases.
+
+    A case is a mapping with `prompt`, `answers`, `best` (index of the right response, or several) and, optionally,
+    `id`, `subset`, `cluster` and `reference`. Reports name the suite `pairs`, by which they can be verified.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, on_bad_row: OnBadRow = "refuse"):
+        super().__init__(on_bad_row=on_bad_row)
+        self.function, self.function_name = function, name
+
+    def cases(self, sources: Sequence[str]) -> tuple[list[Case], list[str]]:
+        """Return the cases of all rows, and notes on rows that are left out."""
+        parsed, rows = collect(sources, self._case, self.on_bad_row)
+        cases = [case for case in parsed if case is not None]
+        if not cases:
+            raise DataError(f"{', '.join(sources)}: {self.function_name} makes no case of {len(parsed)} rows")
+        refuse_repeated(cases, sources)
+        left_out = len(parsed) - len(cases)
+        notes = [f"Cases were made by {self.function_name}."]
+        notes += [f"It left {left_out} of {len(parsed)} rows out."] if left_out else []
+        return cases, [*notes, *dropped_note(rows)]
+
+    def chosen(self, case: Case) -> Sequence[int]:
+        """Return the indices of the right responses."""
+        return case.best
+
+    def _case(self, row: Mapping[str, Any]) -> Case | None:
+        try:
+            values = self.function({**row})
+        except Exception as error:  # user functions raise arbitrary errors
+            raise UsageError(
+                f"the suite {self.function_name} fails on a row ({type(error).__name__}: {error}); its signature is "
+                f"{FUNCTION_SIGNATURE}"
+            ) from error
+        if values is not None and not isinstance(values, Mapping):
+            raise UsageError(
+                f"the suite {self.function_name} returns {values!r} for a row; its signature is {FUNCTION_SIGNATURE}"
+            )
+        return None if values is None else parse_case(values)

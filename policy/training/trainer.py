@@ -303,11 +303,12 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
         read = model(completions=rows)
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
+        old = read.logprob.detach() if old is None else old
         base, penalty = inputs.get("base"), algorithm.penalty
         clips = isinstance(algorithm.rule, ClipRule)
         loss = policy_loss(
             read.logprob.flatten(),
-            (read.logprob.detach() if old is None else old).flatten(),
+            old.flatten(),
             (inputs["advantages"] * importance * clips).flatten(),  # the weights also scale the KL
             weights.flatten(),
             bounds_of_rows(read.logprob),
@@ -319,10 +320,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             corrected=penalty.corrected and penalty.place == "loss",
         )
         if isinstance(algorithm.rule, TokenLoss):
-            generated = read.logprob.detach() if old is None else old
-            of_rule = algorithm.rule.total(
-                read.logprob, generated, inputs["advantages"], weights * importance, rows.response
-            )
+            of_rule = algorithm.rule.total(read.logprob, old, inputs["advantages"], weights * importance, rows.response)
             loss = loss._replace(total=loss.total + of_rule)
         elif not clips:
             completions = completions_of(self, read.logprob, rows, weights * importance, inputs)

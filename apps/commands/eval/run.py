@@ -12,7 +12,7 @@ from ....benchmarks.baselines import nulls_for
 from ....benchmarks.evaluate import evaluate
 from ....benchmarks.report import markdown
 from ....benchmarks.scorers import load_stored, open_scorer, short_names
-from ....benchmarks.suites._function import FunctionSuite
+from ....benchmarks.suites.pairs import FunctionSuite
 from ....benchmarks.types import Suite
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.data.preference_vectors import parse_preference
