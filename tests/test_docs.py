@@ -31,7 +31,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(block: str) -> list[list[str]]:
     """The words of every `rewardlab` command, without comments; lines that end with a backslash go on."""
     lines = block.replace("\\\n", " ").splitlines()
-    split = [shlex.split(line.split("|")[-1], comments=True) for line in lines if "rewardlab " in line]
+    split = [shlex.split(line, comments=True) for line in lines if "rewardlab " in line]
     return [words[words.index("rewardlab") + 1 :] for words in split if "rewardlab" in words]
 
 
