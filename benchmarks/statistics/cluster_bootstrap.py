@@ -22,6 +22,13 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    def formatted(self, form: str = "+.2f", scale: float = 1.0, unit: str = "") -> str:
+        """Return the scaled figure with its interval, if it has one, such as `+0.10 [-0.02, +0.22]`; a dash for NaN."""
+        value, low, high = (format(scale * number, form) for number in self)
+        if np.isnan(self.value):
+            return "–"
+        return value + unit if np.isnan(self.low) else f"{value}{unit} [{low}, {high}]"
+
 
 def t_interval(values: np.ndarray) -> Estimate:
     """Return the mean over the seeds [S] that have a value, with Student's 95 % interval (NaN for a single seed)."""
@@ -58,12 +65,6 @@ def cluster_draws(clusters: np.ndarray, samples: int = 1000, seed: int = 0) -> D
     for index in range(samples):
         counts[index] = np.bincount(random.integers(number, size=number), minlength=number)
     return Draws(counts, cluster)
-
-
-def published_cells(subsets: Mapping[str, float], measure: str = "accuracy") -> "Cells":
-    """Return cells that hold published figures by subset, to check an author's aggregation against them."""
-    figures = np.array([*subsets.values()], float)[:, None]
-    return Cells(tuple(subsets), (measure,), figures, np.ones_like(figures))
 
 
 class Cells(NamedTuple):
@@ -207,19 +208,6 @@ def holm(p: np.ndarray) -> np.ndarray:
     return adjusted
 
 
-def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """Return adjusted p-values [T] that bound the false discovery rate (Benjamini & Hochberg 1995); no NaN allowed.
-
-    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03])).round(3).tolist()
-    [0.03, 0.04, 0.04]
-    """
-    order = np.argsort(p, kind="stable")[::-1]
-    lowered = np.minimum.accumulate(p[order] * len(p) / np.arange(len(p), 0, -1))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(lowered, 1)
-    return adjusted
-
-
 def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
     """Group scorers: each group is the best remaining scorer and all that do not differ significantly from it.
 
@@ -278,18 +266,3 @@ def reliability(margins: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
     if not made:
         return [], float("nan")
     return made, float(sum(bin_.count * abs(bin_.accuracy - bin_.confidence) for bin_ in made) / len(margins))
-
-
-# ---- win rates ----
-
-
-class WinRate(NamedTuple):
-    """A share of wins in [0, 1] and its standard error."""
-
-    value: float
-    standard_error: float
-
-
-def win_rate(preferences: np.ndarray) -> WinRate:
-    """Compute AlpacaEval's win rate, mean(p) - 1 of preferences p [M] in [1, 2], ± std(p) / √M (Dubois et al. 2024)."""
-    return WinRate(float(preferences.mean() - 1), float(preferences.std(ddof=1) / np.sqrt(len(preferences))))

@@ -6,14 +6,13 @@ inner product depend on those units, so methods are compared under one `Scaling`
 them together and held fixed over bootstrap samples.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import moocore
 import numpy as np
 from scipy import stats
 
-from ...rm.data.text_diversity import distinct, repetition
 from ...rm.errors import UsageError
 from .cluster_bootstrap import LEVEL, Estimate, percentile_interval
 
@@ -262,34 +261,3 @@ def _check_rewards(first: np.ndarray, second: np.ndarray) -> None:
         raise ValueError(
             f"{unknown.sum()} prompts lack a finite reward, first {unknown.argmax()}; leave them out of both"
         )
-
-
-# ---- measures of texts ----
-
-
-class TextMeasures(NamedTuple):
-    """Length, repetition and variety of a steered policy's texts; rewards of degenerate texts are not meaningful."""
-
-    length: float
-    """Mean tokens per completion."""
-    repetition: float
-    """Mean `repetition` of the completions that are long enough; NaN if none is."""
-    distinct: float
-    """`distinct` of single tokens: unique tokens / all tokens, over all completions."""
-
-
-def text_measures(answers: Sequence[Sequence[Hashable]]) -> TextMeasures:
-    """Compute length, repetition and variety of completions, each a sequence of words or token ids.
-
-    >>> text_measures([["a", "b"], ["a", "c", "a", "c", "a"]])
-    TextMeasures(length=3.5, repetition=0.33..., distinct=0.42...)
-    """
-    if not answers:
-        raise UsageError("no answers to measure; give at least one")
-    repeated = np.array([repetition(answer) for answer in answers])
-    known = repeated[~np.isnan(repeated)]
-    return TextMeasures(
-        length=sum(map(len, answers)) / len(answers),
-        repetition=float(known.mean()) if len(known) else float("nan"),
-        distinct=distinct(answers),
-    )

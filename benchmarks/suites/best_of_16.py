@@ -9,7 +9,6 @@ import numpy as np
 from ...judges.types import Case
 from ...rm.data.conversations import as_prompt
 from ...rm.data.pairs import OnBadRow, column
-from ..statistics.cluster_bootstrap import Cells
 from ._suite import StrictSuite, case, read_cases
 
 
@@ -33,10 +32,6 @@ class BestOf16(StrictSuite):
     def credit(self, case: Case, scores: Sequence[float]) -> Sequence[float]:
         """Return the win share of the response with the highest score."""
         return (case.values[int(np.argmax(scores))],)
-
-    def add_up(self, cells: Cells) -> dict[str, np.ndarray]:
-        """Compute the mean over all prompts, and over each source data set."""
-        return {"overall": cells.mean(), **{name: cells.mean([name]) for name in cells.subsets}}
 
 
 def _case(values: Mapping[str, Any]) -> Case:

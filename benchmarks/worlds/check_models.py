@@ -13,7 +13,7 @@ from ...judges.cdrrm.generator import Record, rubric_json
 from ...judges.cdrrm.requests import PARTS, system_prompt
 from ...judges.prompting import part
 from ...rm.backbones.loading import small_config
-from .checked import BY_CHANCE, FEWEST, HEADING, MOST, NEUTRAL, PADDING, QUESTIONS, STYLES, TOPICS, render, write
+from .checked import BY_CHANCE, HEADING, NEUTRAL, PADDING, QUESTIONS, STYLES, TOPICS, draw_prompt, render, write
 from .checks import CHECKS
 from .models import SPECIALS
 from .simulated_judge import rubric_of
@@ -97,9 +97,7 @@ def _demands(rng: Random) -> Record:
 
 def _asked(rng: Random) -> tuple[list[str], str]:
     """Return demands in the order of the prompt, and the prompt."""
-    names = rng.sample([*CHECKS], rng.randint(FEWEST, MOST))
-    question = rng.choice(QUESTIONS).format(rng.choice(TOPICS))
-    prompt = " ".join([question, *(rng.choice(CHECKS[name].demands) for name in names)])
+    names, prompt = draw_prompt(rng)
     return names, part("instruction", f"user: {prompt}")
 
 

@@ -134,12 +134,16 @@ def split_of(prompt: str) -> str:
 
 
 def _prompt(rng: Random, split: str) -> str:
-    while True:
-        demands = rng.sample([*CHECKS], rng.randint(FEWEST, MOST))
-        asked = rng.choice(QUESTIONS).format(rng.choice(TOPICS))
-        prompt = " ".join([asked, *(rng.choice(CHECKS[name].demands) for name in demands)])
-        if split_of(prompt) == split:
-            return prompt
+    while split_of(prompt := draw_prompt(rng)[1]) != split:
+        pass
+    return prompt
+
+
+def draw_prompt(rng: Random) -> tuple[list[str], str]:
+    """Draw a prompt of any split: its demands in order, and its text."""
+    demands = rng.sample([*CHECKS], rng.randint(FEWEST, MOST))
+    asked = rng.choice(QUESTIONS).format(rng.choice(TOPICS))
+    return demands, " ".join([asked, *(rng.choice(CHECKS[name].demands) for name in demands)])
 
 
 def _styled(rng: Random, text: Text) -> tuple[str, ...]:

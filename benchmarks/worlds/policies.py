@@ -12,26 +12,15 @@ from ...policy.decoding.engines import SeparateModels
 from ...policy.decoding.guided import decode
 from ...policy.decoding.language_models import decoding_model
 from ...policy.decoding.requests import DecodedCompletion, Request
-from ...rm.backbones.loading import Architecture
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
 from ...rm.training.trainer import ScalarTask, encode_pairs
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
-from .garden import gold, labeller, pairs, supervised
-from .models import Fit, causal_lm, fit, pretrain, tokenizer
+from .garden import gold, labeller, pairs
+from .models import Fit, fit, tokenizer
 
 LONGEST = 32
 BATCH_SIZE = 512
-
-
-def start_policy(
-    seed: int, *, architecture: Architecture = "qwen3", texts: int = 6000, steps: int = 600
-) -> PreTrainedModel:
-    """Train a language model on the garden's supervised texts and return it as the start policy."""
-    words = tokenizer()
-    policy = causal_lm(words, architecture, seed)
-    pretrain(policy, words, supervised(texts, seed), steps=steps, seed=seed)
-    return policy
 
 
 def answered(policy: Any, asked: Sequence[Messages], seed: int) -> list[DecodedCompletion]:

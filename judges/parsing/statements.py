@@ -102,6 +102,20 @@ class Line(NamedTuple):
 
 def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = "stop") -> Stated | NoVerdict:
     """What the reply states, or why it states nothing; `quoted` are the texts that its writer was shown."""
+    reply = parse_reply(text, quoted, finish)
+    if isinstance(reply, NoVerdict):
+        return reply
+    visible, own_documents = reply
+    holders = [part for document in own_documents if (part := _holder(document.value, grammar.keys)) is not None]
+    if holders:
+        for own_document in reversed(own_documents):
+            visible = visible[: own_document.start] + " " + visible[own_document.end :]
+        return _from_json(holders, visible, grammar, quoted)
+    return _from_text(visible, grammar, quoted)
+
+
+def parse_reply(text: str, quoted: Sequence[str], finish: str) -> tuple[str, list[ParsedReply]] | NoVerdict:
+    """Return a reply without its thinking, and the judge's JSON documents in it, or why there is none."""
     if finish == "length":
         return NoVerdict(Reason.CUT_OFF)
     if not text.strip():
@@ -110,15 +124,9 @@ def read(text: str, grammar: Grammar, quoted: Sequence[str] = (), finish: str = 
     if not visible:
         return NoVerdict(Reason.CUT_OFF, "it ends in its thoughts")
     try:
-        own_documents = [document for document in documents(visible) if is_own(visible, document, quoted)]
+        return visible, [document for document in documents(visible) if is_own(visible, document, quoted)]
     except Repeated as error:
         return NoVerdict(Reason.CONTRADICTION, str(error))
-    holders = [part for document in own_documents if (part := _holder(document.value, grammar.keys)) is not None]
-    if holders:
-        for own_document in reversed(own_documents):
-            visible = visible[: own_document.start] + " " + visible[own_document.end :]
-        return _from_json(holders, visible, grammar, quoted)
-    return _from_text(visible, grammar, quoted)
 
 
 LEADING = 400  # characters before a document that may say what it is; of more, many documents would take too long

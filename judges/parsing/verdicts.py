@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..types import Reason
 from .grammars import LABELS, choice_between, points_between
 from .phrases import REASONING_KEYS
-from .replies import Repeated, documents, unwrapped, without_copies, without_thinking
-from .statements import NoVerdict, Stated, is_own, read
+from .replies import unwrapped, without_copies
+from .statements import NoVerdict, Stated, parse_reply, read
 
 
 class Verdict(NamedTuple):
@@ -160,17 +160,10 @@ def criteria(text: str, names: Sequence[str], *, quoted: Sequence[str] = (), fin
     >>> criteria("r1: met", ["r1", "r2"])
     NoVerdict(reason=<Reason.MISSING: 'a criterion without a verdict'>, detail='r2')
     """
-    if finish == "length":
-        return NoVerdict(Reason.CUT_OFF)
-    if not text.strip():
-        return NoVerdict(Reason.NO_REPLY, "an empty text")
-    visible = without_thinking(text)
-    if not visible:
-        return NoVerdict(Reason.CUT_OFF, "it ends in its thoughts")
-    try:
-        documents_ = [document.value for document in documents(visible) if is_own(visible, document, quoted)]
-    except Repeated as error:
-        return NoVerdict(Reason.CONTRADICTION, str(error))
+    reply = parse_reply(text, quoted, finish)
+    if isinstance(reply, NoVerdict):
+        return reply
+    visible, documents_ = reply[0], [document.value for document in reply[1]]
     rows = [row for document in documents_ for row in _rows(document, names)]
     reasoning = "\n".join(
         str(document[key])

@@ -348,10 +348,6 @@ def whole_name(source: str) -> str:
     return str(Path(source).resolve()) if source and Path(source).exists() else source
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 # ---- one score per sequence ----
 
 

@@ -36,11 +36,6 @@ def fault_of_checkpoint(checkpoint: Path) -> str | None:
         return str(error)
 
 
-def is_complete(checkpoint: Path) -> bool:
-    """Return whether a checkpoint was completely written and is unchanged since."""
-    return fault_of_checkpoint(checkpoint) is None
-
-
 def last_complete_checkpoint(folder: Path, report: Callable[[str], None] = print) -> Path | None:
     """Return the newest complete checkpoint; None if none was ever completed. `report` gets a line per damaged one.
 

@@ -11,7 +11,6 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     cell_sums,
     cluster_draws,
     percentile_interval,
-    published_cells,
     share_interval,
     weighted,
 )
@@ -23,6 +22,8 @@ from rewardlab.judges.types import Case, Comparison, Judgment
 from rewardlab.rm.contract.scoring_contract import ScoringContract
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn
+
+from tests.benchmarks.published import published_cells
 
 
 def case(name: str, best: int = 0, subset: str = "", cluster: str = "", answers=("aa", "b")) -> Case:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from rewardlab.apps.cli import main
 from rewardlab.rm.contract.golden_scores import load_reward_model
-from rewardlab.rm.training.checkpointing import COMPLETE, is_complete
+from rewardlab.rm.training.checkpointing import COMPLETE, fault_of_checkpoint
 from safetensors.numpy import load_file
 
 from tests.conftest import PATIENCE
@@ -117,9 +117,9 @@ def test_a_killed_and_resumed_run_ends_with_the_same_weights(moment, command, un
     process.wait()
     assert not output.exists(), "a killed run leaves no finished folder"
     if moment.startswith("during"):
-        assert not is_complete(checkpoint), "the kill came after the checkpoint was complete"
+        assert fault_of_checkpoint(checkpoint), "the kill came after the checkpoint was complete"
     else:
-        assert is_complete(checkpoint)
+        assert fault_of_checkpoint(checkpoint) is None
     resumed = subprocess.run(command(output, "--resume"), capture_output=True, text=True, check=True)
     assert "resuming from checkpoint-" in resumed.stderr
     expected, found = weights(uninterrupted), weights(output)

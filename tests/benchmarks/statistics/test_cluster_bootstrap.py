@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     Draws,
-    benjamini_hochberg,
     bootstrap_p,
     cell_sums,
     cluster_draws,
@@ -113,8 +112,6 @@ def test_adjusted_p_by_hand():
     p = np.array([0.04, 0.01, 0.5, 0.02])
     # in order 0.01, 0.02, 0.04, 0.5 times 4, 3, 2, 1, never falling: 0.04, 0.06, 0.08, 0.5
     assert holm(p) == pytest.approx([0.08, 0.04, 0.5, 0.06])
-    # times 4/1, 4/2, 4/3, 4/4, never above a later one: 0.04, 0.04, 0.0533, 0.5
-    assert benjamini_hochberg(p) == pytest.approx([0.16 / 3, 0.04, 0.5, 0.04])
     assert holm(np.array([0.4, 0.6, 0.5])).tolist() == [1.0, 1.0, 1.0]
 
 
@@ -128,19 +125,11 @@ def plain_holm(p: list[float]) -> list[float]:
     return adjusted
 
 
-def plain_benjamini_hochberg(p: list[float]) -> list[float]:
-    """The smallest m p' / rank over the p' that are not smaller, by loops."""
-    ordered = sorted(p)
-    ranks = {value: place + 1 for place, value in enumerate(ordered)}  # of equal ones the last
-    return [min(1.0, *(len(p) * other / ranks[other] for other in p if other >= one)) for one in p]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_adjusted_p_are_those_of_plain_loops(seed):
     random = np.random.default_rng(seed)
     p = random.choice(np.round(random.random(12) ** 3, 3), size=15)  # with ties
     assert holm(p) == pytest.approx(plain_holm(p.tolist()))
-    assert benjamini_hochberg(p) == pytest.approx(plain_benjamini_hochberg(p.tolist()))
 
 
 def test_ranks_are_led_by_the_best_that_is_left():

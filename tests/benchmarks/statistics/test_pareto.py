@@ -19,7 +19,6 @@ from rewardlab.benchmarks.statistics.pareto import (
     shared_reference,
     shuffled_control,
     spearman_control,
-    text_measures,
     z_score,
 )
 from rewardlab.rm.data.preference_vectors import simplex_grid
@@ -317,15 +316,3 @@ def test_rewards_that_cannot_be_paired_are_refused():
     holed[1, 2, 3, 0] = np.nan
     with pytest.raises(ValueError, match="1 prompts lack a finite reward, first 3"):
         paired_bootstrap(holed, rewards, MIP, random=np.random.default_rng(0))
-
-
-# ---- texts ----
-
-
-def test_text_measures_by_hand():
-    found = text_measures([[1, 2, 3, 1, 2, 3], [1, 4]])
-    assert found == pytest.approx((4, 1 / 4, 4 / 8))
-    assert np.isnan(text_measures([[1, 2]]).repetition)
-    assert np.isnan(text_measures([[], []]).distinct)
-    with pytest.raises(UsageError, match="no answers"):
-        text_measures([])

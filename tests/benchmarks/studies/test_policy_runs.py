@@ -7,12 +7,13 @@ import pytest
 from rewardlab.benchmarks.studies._policy_runs import logprobs, split_prompts
 from rewardlab.benchmarks.studies.overoptimisation import GOOD_ARMS, Results, criteria, overoptimisation
 from rewardlab.benchmarks.worlds import garden, policies
+from rewardlab.benchmarks.worlds.guides import Base
 from rewardlab.rm.types import prompt_text
 
 
 @pytest.fixture(scope="module")
-def start():
-    return policies.start_policy(0, texts=500, steps=40)
+def start(tmp_path_factory):
+    return Base(0, texts=500, steps=40).load(tmp_path_factory.mktemp("cache"))
 
 
 def test_prompts_that_are_asked_are_not_trained_on_but_their_questions_are():

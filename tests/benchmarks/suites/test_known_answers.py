@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from rewardlab.benchmarks.baselines import Null
 from rewardlab.benchmarks.evaluate import evaluate
-from rewardlab.benchmarks.statistics.cluster_bootstrap import published_cells, win_rate
 from rewardlab.benchmarks.suites import auto_j, judgebench, llmbar, pandalm, rewardbench2, rm_bench, rmb
 from rewardlab.judges.types import Case, Judgment
 from rewardlab.rm.types import user_turn
 from sklearn.metrics import cohen_kappa_score
+
+from tests.benchmarks.published import published_cells, win_rate
 
 
 def rows(path: Path) -> list[dict]:
@@ -259,9 +260,7 @@ def test_alpaca_eval_win_rates_of_57_models(shared_data):
     models = rows(shared_data / "alpaca_eval_winrates" / "preferences.jsonl.gz")
     assert len(models) == 57
     for model in models:
-        found = win_rate(np.array(model["preference"]))
-        assert 100 * found.value == pytest.approx(model["published_win_rate"], abs=1e-6)
-        assert 100 * found.standard_error == pytest.approx(model["published_standard_error"], abs=1e-6)
+        assert 100 * win_rate(np.array(model["preference"])) == pytest.approx(model["published_win_rate"], abs=1e-6)
 
 
 def test_best_of_16_win_rates_of_candidates_and_picks(shared_data):
@@ -274,6 +273,6 @@ def test_best_of_16_win_rates_of_candidates_and_picks(shared_data):
     known = [place for place in range(16) if not np.isnan(preferences[:, place]).any()]
     assert len(known) == 11
     for place in known:
-        assert 100 * win_rate(preferences[:, place]).value == pytest.approx(published[place], abs=1e-6)
+        assert 100 * win_rate(preferences[:, place]) == pytest.approx(published[place], abs=1e-6)
     picks = np.array(json.loads((folder / "deberta_pick_preferences.json").read_text()), dtype=float)
-    assert 100 * win_rate(picks).value == pytest.approx(33.387, abs=0.0005)
+    assert 100 * win_rate(picks) == pytest.approx(33.387, abs=0.0005)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.worlds import garden, models, policies
+from rewardlab.benchmarks.worlds.guides import Base
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, prompt_text, user_turn
 
@@ -229,8 +230,8 @@ def test_pretraining_learns_and_is_decided_by_the_seeds():
 
 
 @pytest.fixture(scope="module")
-def start():
-    return policies.start_policy(0, texts=1000, steps=100)
+def start(tmp_path_factory):
+    return Base(0, texts=1000, steps=100).load(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.mark.slow

@@ -4,15 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from rewardlab.judges.audit.agreement import (
-    cohen_kappa,
-    fleiss_kappa,
-    interval,
-    krippendorff_alpha,
-    nominal,
-    ordinal,
-    weighted_kappa,
-)
+from rewardlab.judges.audit.agreement import cohen_kappa, krippendorff_alpha
 from rewardlab.rm.statistics import estimate, mean_estimate, score_interval
 
 NAN = np.nan
@@ -44,42 +36,6 @@ def test_raters_who_know_one_category_only_have_no_kappa():
     assert np.isnan(cohen_kappa(np.array([NAN]), np.array([1.0])))
 
 
-def test_weighted_kappa_on_paper():
-    # 4 items on the scale 1 to 3: (1,1), (2,3), (3,1), (3,3). First's shares 1/4 1/4 1/2, second's 1/2 0 1/2.
-    first, second = np.array([1.0, 2.0, 3.0, 3.0]), np.array([1.0, 3.0, 1.0, 3.0])
-    # linear: observed (1 + 2) / 4; expected 1/2 (0/4 + 1/4 + 2/2) + 1/2 (2/4 + 1/4 + 0/2) = 5/8 + 3/8 = 1
-    assert weighted_kappa(first, second, weights="linear") == pytest.approx(1 - 0.75)
-    # quadratic: observed (1 + 4) / 4; expected 1/2 (0 + 1/4 + 4/2) + 1/2 (4/4 + 1/4 + 0) = 9/8 + 5/8 = 7/4
-    assert weighted_kappa(first, second) == pytest.approx(1 - 1.25 / 1.75)
-
-
-def test_a_step_of_the_scale_that_nobody_chose_still_counts_as_distance():
-    first, second = np.array([1.0, 3.0, 9.0, 1.0]), np.array([1.0, 3.0, 9.0, 3.0])
-    # 1, 3, 9 as steps 0, 1, 2: observed 1/4, expected (4 + 4 + 1 + 1 + 2 + 2) / 16
-    assert weighted_kappa(first, second, weights="linear") == pytest.approx(1 - 4 / 14)
-    # as steps 0, 2, 3: observed 2/4, expected (8 + 6 + 2 + 1 + 3 + 2) / 16
-    named = weighted_kappa(first, second, weights="linear", categories=np.array([1, 2, 3, 9]))
-    assert named == pytest.approx(1 - 8 / 22)
-    with pytest.raises(ValueError, match=r"rating 9 is none of the categories \[1, 3\]"):
-        weighted_kappa(first, second, categories=np.array([1, 3]))
-
-
-def test_fleiss_kappa_gives_the_textbook_table():
-    # 14 raters, 10 subjects, 5 categories: the worked example of Wikipedia's article on Fleiss' kappa, 0.210
-    counts = [
-        [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
-        [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
-    ]  # fmt: skip
-    assert fleiss_kappa(np.array(counts)) == pytest.approx(0.20993, abs=1e-5)
-
-
-def test_fleiss_kappa_on_paper_and_its_refusal():
-    # 2 raters, items (2,0) and (1,1): P = 1 and 0, shares 3/4 and 1/4: (1/2 - 10/16) / (1 - 10/16) = -1/3
-    assert fleiss_kappa(np.array([[2, 0], [1, 1]])) == pytest.approx(-1 / 3)
-    with pytest.raises(ValueError, match=r"same number of raters, at least 2, got \[2.0, 3.0\]"):
-        fleiss_kappa(np.array([[2, 0], [1, 2]]))
-
-
 # ---- alpha ----
 
 
@@ -93,8 +49,7 @@ def test_alpha_gives_krippendorffs_own_example_with_missing_ratings():
             [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, NAN],
         ]
     )
-    published = {nominal: 0.743, ordinal: 0.815, interval: 0.849}
-    assert {metric: round(krippendorff_alpha(ratings, metric), 3) for metric in published} == published
+    assert round(krippendorff_alpha(ratings), 3) == 0.743
 
 
 def test_alpha_of_two_raters_on_paper():
@@ -121,8 +76,6 @@ def test_pandalms_annotators_agree_as_published(shared_data):
     marks = np.array([[row[f"annotator{rater}"] for row in rows] for rater in (1, 2, 3)], float)
     found = sorted(cohen_kappa(marks[a], marks[b]) for a, b in combinations(range(3), 2))
     assert np.round(found, 2).tolist() == [0.85, 0.86, 0.88]  # Wang et al. 2023, arXiv:2306.05087
-    counts = np.stack([(marks == label).sum(0) for label in (0, 1, 2)], axis=1)
-    assert fleiss_kappa(counts) == pytest.approx(krippendorff_alpha(marks), abs=1e-3), "equal but for small samples"
 
 
 # ---- intervals ----

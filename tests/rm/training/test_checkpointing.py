@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rewardlab.rm.errors import DataError
 from rewardlab.rm.io.checksums import fault_of, read_sums, write_sums
-from rewardlab.rm.training.checkpointing import COMPLETE, fault_of_checkpoint, is_complete, last_complete_checkpoint
+from rewardlab.rm.training.checkpointing import COMPLETE, fault_of_checkpoint, last_complete_checkpoint
 
 
 def checkpoint(folder: Path, step: int, *, marked: bool = True) -> Path:
@@ -90,6 +90,5 @@ def test_nothing_there_is_a_start_without_a_word(tmp_path):
 
 def test_a_checkpoint_without_its_mark_was_cut_off(tmp_path):
     whole, torn = checkpoint(tmp_path, 4), checkpoint(tmp_path, 8, marked=False)
-    assert (
-        is_complete(whole) and fault_of_checkpoint(torn) == "it was cut off while it was written (no complete.json yet)"
-    )
+    assert fault_of_checkpoint(whole) is None
+    assert fault_of_checkpoint(torn) == "it was cut off while it was written (no complete.json yet)"
