@@ -145,3 +145,36 @@ def test_the_site_builds_without_a_warning(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "--advantage" in (tmp_path / "site" / "reference" / "command_line.html").read_text(encoding="utf-8")
+
+
+# ---- the page on own code ----
+
+
+@pytest.mark.slow
+def test_the_functions_of_the_page_on_own_code_work_in_its_commands(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = None
+    for block in blocks(OWN_CODE, r"\{code-block\} python"):
+        if header := re.match(r"# (my_\w+\.py)\n", block):
+            path = tmp_path / header[1]
+        assert path is not None
+        path.write_text((path.read_text() if path.exists() else "") + block + "\n\n")
+    prompts = [{"prompt": f"What is {index}?", "answer": str(index)} for index in range(8)]
+    cases = [{"question": row["prompt"], "good": "short", "bad": ["long text"], "topic": "x"} for row in prompts]
+    for name, rows in (("prompts", prompts), ("cases", cases)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = "--max_steps 1 --per_device_train_batch_size 8 --disable_tqdm True"
+    formulas = "--advantage my_formulas.py:centred(scale=2) --loss my_formulas.py:soft_clipped"
+    transforms = "--reward_transform my_formulas.py:halved --advantage_transform my_formulas.py:positive"
+    for command in (
+        f"rl --model {world}/policy --data prompts.jsonl --reward my_rewards.py:exact short=my_rewards.py:brevity "
+        f"{formulas} {transforms} {small} --num_generations 4 --max_completion_length 8 --output policy",
+        f"train --model {world}/policy --data {world}/train.jsonl --loss my_formulas.py:hinge(margin=2) {small} "
+        "--output rm",
+        f"judge --data {world}/test.jsonl --kind my_judges.py:longer --samples 20 --output judged",
+        "eval --benchmark my_suites.py:best_of --model my_rewards.py:brevity --data cases.jsonl --samples 20 "
+        "--baselines none --output eval",
+    ):
+        assert main(command.split()) == 0, command
+    overall = json.loads((tmp_path / "eval" / "summary.json").read_text())["rows"][0]["overall"]
+    assert overall[0] == 1.0  # the shorter response is the right one in every case

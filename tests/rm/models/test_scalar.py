@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 import subprocess
 from pathlib import Path
 
@@ -148,6 +149,7 @@ def test_padding_changes_nothing(model, golden, alone, side, filler):
 
 RATE = """
 import json
+import logging
 import numpy as np
 from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.types import Example
@@ -421,6 +423,19 @@ def test_an_adapter_finds_its_base_from_another_folder(base, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     examples = [Example(user_turn("roba"), "kano")]
     assert load_reward_model("lora").rate(examples) == pytest.approx(model.rate(examples), abs=1e-6)
+
+
+def test_a_head_that_is_to_be_trained_is_no_reason_for_a_notice(base):
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    try:
+        scalar(base, fresh=True)
+    finally:
+        logger.removeHandler(handler)
+    assert not [record for record in records if "LOAD REPORT" in record.getMessage()]
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "deberta-v2"])
