@@ -35,6 +35,8 @@ SHOWS_REPORTS: ContextVar[bool] = ContextVar("shows_reports", default=True)
 """Whether verbs log their final report."""
 IMPORTED = time.time(), time.monotonic()
 CONFIG, MANIFEST, PARTIAL = "config.yaml", "manifest.json", ".partial"
+CHECKPOINTS = "checkpoints"
+"""Folder of a training's checkpoints, in its run folder."""
 
 
 def partial_folder(final: Path) -> Path:

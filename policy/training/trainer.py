@@ -98,6 +98,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             rollout_func=rollout_func,
             callbacks=[MarkComplete(), *callbacks],
         )
+        self.run_folder = Path(args.output_dir)  # of rollouts; checkpoints are in args.output_dir
         self.sources, self.algorithm, self.curriculum = sources, algorithm, curriculum
         self.learners = sources.learners | ({CURRICULUM: curriculum} if curriculum else {})
         self.replay_buffer = ReplayBuffer(replay, args.steps_per_generation or 1) if replay else None
@@ -212,7 +213,7 @@ class PolicyTrainer(GRPOTrainer, SteadySteps):
             examples = gather_object(self._examples) if writes or self.learners else []
             writers = gather_object(writers_of(self, inputs, batch)) if writes else []
             if writes and self.accelerator.is_main_process:
-                path = Path(self.args.output_dir) / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
+                path = self.run_folder / "rollouts" / f"step-{self.state.global_step:06d}.parquet"
                 record = (scored.rewards, scored.advantages, self.sources.versions, writers)
                 write_rollouts(path, self.state.global_step, examples, rollout, *record)
             self._cycle = Cycle(examples, rollout, scored.total, None, scored.advantage)

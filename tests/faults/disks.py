@@ -97,7 +97,7 @@ def full_at_a_policys_checkpoint(world: World) -> Seen:
     output = world.new("full-policy")
     at = _before(owner, "_save_checkpoint", lambda trainer, *_: trainer.state.global_step == 4)
     ended = world.run(*world.rl(output), hook=at)
-    left = sorted(one.name for one in partial_folder(output).glob("checkpoint-*"))
+    left = sorted(one.name for one in (partial_folder(output) / "checkpoints").glob("checkpoint-*"))
     again = world.run(*world.rl(output), "--resume")
     same = again.code == 0 and same_weights(output / "policy", world.whole_policy / "policy")
     alone = left == ["checkpoint-2"]

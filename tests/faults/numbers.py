@@ -85,8 +85,9 @@ def policy_loss_is_nan(world: World) -> Seen:
 
     output = world.new("nan-policy")
     ended = world.run(*world.rl(output), hook=hook)
-    kept = [one.name for one in partial_folder(output).glob("checkpoint-*")]
-    finite = kept == ["checkpoint-2"] and finite_weights(partial_folder(output) / kept[0])
+    checkpoints = partial_folder(output) / "checkpoints"
+    kept = [one.name for one in checkpoints.glob("checkpoint-*")]
+    finite = kept == ["checkpoint-2"] and finite_weights(checkpoints / kept[0])
     return seen(ended, ("is nan",), 5, weights_of_before=finite, no_policy=not output.exists())
 
 

@@ -52,7 +52,7 @@ def sigterm_to_rl(world: World) -> Seen:
     """SIGTERM to `rl` after its second step, then --resume."""
     output = world.new("sigterm-policy")
     program = world.start(*world.rl(output), hook=_slow_steps(0.3))
-    _after(program, (partial_folder(output) / "checkpoint-2" / "complete.json").exists)
+    _after(program, (partial_folder(output) / "checkpoints" / "checkpoint-2" / "complete.json").exists)
     program.send(signal.SIGTERM)
     ended = program.end()
     again = world.run(*world.rl(output), "--resume")

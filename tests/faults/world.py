@@ -151,7 +151,7 @@ class World:
         """A training that was killed with two checkpoints; where its result and its checkpoints stand."""
         output, last = self.new(name), (4 if rl else 2 * SAVED)
         program = self.start(*(self.rl if rl else self.train)(output), hook=slow_after(last))
-        where = partial_folder(output) if rl else partial_folder(output) / "checkpoints"
+        where = partial_folder(output) / "checkpoints"
         came = program.until((where / f"checkpoint-{last}" / "complete.json").exists)
         ended = program.kill()
         assert came, ended.said[-3000:]

@@ -25,7 +25,6 @@ from ...runs.run_folder import data_hash, log, log_report, partial_folder, run_f
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
 
-CHECKPOINTS = "checkpoints"
 PROGRESS = "progress"
 
 

@@ -29,7 +29,7 @@ from ....rm.training.distributed import gathered_state
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts
 from ...runs.processes import broadcast_from_rank_0, shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_costs, plain, seconds_since, trust, write_manifest
+from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_costs, plain, seconds_since, trust, write_manifest
 from ...runs.tables import STEPS
 from ...runs.training_signals import train_until_asked
 from ...settings.specs import build
@@ -58,7 +58,7 @@ def train_policy(config: RlConfig, arguments: PolicyArguments) -> dict[str, Any]
     here, recipe = trained_by(config.processes, "rl", arguments), _recipe(config, arguments)
     folder_options = {"overwrite": config.overwrite, "resume": config.resume, "keep": STEPS}
     with shared_run_folder(output, recipe, here, **folder_options) as work:
-        arguments.output_dir = str(work)
+        arguments.output_dir = str(work / CHECKPOINTS)
         trainer, account = prepare(config, arguments, work)
         facts = run(trainer, work, resume=config.resume)
         if not here.leads:
@@ -179,6 +179,7 @@ def prepare(config: RlConfig, arguments: PolicyArguments, work: Path) -> tuple[P
         rollout_func=_rollouts(config, arguments, facts),
         callbacks=[WriteSteps(work / STEPS)],
     )
+    trainer.run_folder = work
     contracts = {
         name: source.contract.hash() for name, source in rewards.sources.sources.items() if hasattr(source, "contract")
     }
@@ -215,10 +216,19 @@ def _rollouts(config: RlConfig, arguments: PolicyArguments, facts: RunFacts) -> 
     )
 
 
+def _checkpoint(work: Path) -> Path | None:
+    """Return the last complete checkpoint; those of earlier versions are moved from the run folder itself."""
+    folder = work / CHECKPOINTS
+    for earlier in work.glob("checkpoint-*"):
+        folder.mkdir(exist_ok=True)
+        earlier.rename(folder / earlier.name)
+    return last_complete_checkpoint(folder, log)
+
+
 def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     """Train, from the last complete checkpoint when resuming; return the results."""
     leads = trainer.accelerator.is_main_process
-    checkpoint = broadcast_from_rank_0(last_complete_checkpoint(work, log) if resume and leads else None)
+    checkpoint = broadcast_from_rank_0(_checkpoint(work) if resume and leads else None)
     if checkpoint:
         log(f"resuming from {checkpoint.name}")
     arguments = trainer.args
@@ -234,7 +244,7 @@ def run(trainer: PolicyTrainer, work: Path, *, resume: bool) -> dict[str, Any]:
     trainer.processing_class.save_pretrained(work / POLICY)
     for name, source in trainer.sources.learners.items():
         source.model.save(work / REWARDS / name)
-    (work / "README.md").unlink(missing_ok=True)  # TRL's model card, of a model whose name it does not know
+    (work / CHECKPOINTS / "README.md").unlink(missing_ok=True)  # TRL's model card, which names another model
     return {
         "steps": trainer.state.global_step,
         "stopped": "kl_budget" if early else "steps",

@@ -23,14 +23,13 @@ from ....rm.training.distributed import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
 from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder, trained_by
-from ...runs.run_folder import data_hash, log, log_rows, trust, write_manifest, write_rows
+from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, trust, write_manifest, write_rows
 from ...runs.training_signals import train_until_asked
 from .ensembles import make_boosted, make_ensemble
 from .scalar import Prepared, finish_scalar, log_encoding, objectives_of, prepare_scalar, shown
 from .settings import GuideConfig, TrainConfig
 from .several_settings import SeveralConfig
 
-CHECKPOINTS = "checkpoints"
 FREE = ("resume", "overwrite", "output", "processes")  # may be others when a run is resumed
 BY_GRADIENT = ("scalar", "multi_head", "autoregressive")
 

@@ -73,7 +73,7 @@ class _Rollouts:
 
     def _kept(self, trainer: Any) -> KeptServer:
         if self.server is None:
-            run = Path(trainer.args.output_dir)
+            run = trainer.run_folder
             self.saved = Path(self.folder) / f"{SAVED}-{os.getpid()}" if self.folder else run / SAVED
             self.server = KeptServer(run / LOG, seconds=self.seconds, environment=_environment())
             trainer.add_callback(EndsWithTheRun(self))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rewardlab as rl_api
+import yaml
 from rewardlab.apps.cli import main
 from rewardlab.apps.verbs import VERBS
 from rewardlab.rm.contract.golden_scores import load_reward_model
@@ -140,7 +141,20 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
     def brevity(prompts, completions, **columns):
         return [-float(len(completion[0]["content"])) for completion in completions]
 
-    settings = {"num_generations": 4, "per_device_train_batch_size": 8, "max_completion_length": 8, **small}
+    def centred(rewards, rollout):
+        return rewards - rewards.nanmean()
+
+    def surrogate(logprobs, old_logprobs, advantages):
+        return -(logprobs - old_logprobs).exp() * advantages
+
+    settings = {
+        "advantage": centred,
+        "loss": surrogate,
+        "num_generations": 4,
+        "per_device_train_batch_size": 8,
+        "max_completion_length": 8,
+        **small,
+    }
     policy = rl_api.reinforce(
         rl_world / "start",
         rl_world / "prompts.jsonl",
@@ -148,5 +162,6 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
         output=tmp_path / "policy",
         **settings,
     )
+    assert yaml.safe_load((tmp_path / "policy" / "config.yaml").read_text())["loss"].endswith(":surrogate")
     steps = policy.to_pandas()
     assert len(steps) == 2 and (steps["rewards/short/mean"] <= 0).all() and "data:image/png" in policy._repr_html_()

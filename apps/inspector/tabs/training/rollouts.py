@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .....rm.errors import UNREADABLE, DataError, UsageError
+from ....runs.run_folder import CHECKPOINTS
 from ....runs.token_texts import pieces
 from ...html import STYLE, number, shown
 from ...tokens import STYLE as HEAT
@@ -281,7 +282,8 @@ def _title(rollout: Rollout, every: Mapping[str, np.ndarray], index: int) -> str
 
 def token_texts(folder: Path, tokens: Sequence[int]) -> list[str]:
     """The text of each token by the run's own tokenizer, or its id where the run holds none yet."""
-    homes = [folder / "policy", *sorted(folder.glob("checkpoint-*"))]
+    saved = [path for parent in (folder / CHECKPOINTS, folder) for path in sorted(parent.glob("checkpoint-*"))]
+    homes = [folder / "policy", *saved]
     home = next((home for home in homes if (home / "tokenizer.json").is_file()), None)
     if home is None:
         return [f"{token} " for token in tokens]
