@@ -44,11 +44,7 @@ def not_below(estimate: Estimate) -> bool:
 
 def format_estimate(estimate: Estimate, scale: float = 100.0) -> str:
     """Format an estimate with its interval, by default in percentage points."""
-    if np.isnan(estimate.value):
-        return "–"
-    digits = 1 if scale == 100 else 2
-    value, low, high = (f"{scale * number:+.{digits}f}" for number in estimate)
-    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
+    return estimate.formatted("+.1f" if scale == 100 else "+.2f", scale)
 
 
 def difference(results: Results, better: str, worse: str, measure: str = "hard", point: str = MIDDLE) -> Estimate:
@@ -128,8 +124,7 @@ def _nulls(results: Results) -> Iterable[Claim]:
         rate = share(shown(won, leaky))
         contains = rate.low <= 0.5 <= rate.high
         claim = f"6 equal pairs, {name}: not ½" if leaky else f"5 equal pairs, {name}: ½"
-        interval = f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
-        yield Claim(claim, interval, bool(contains != leaky))
+        yield Claim(claim, rate.formatted(".3f"), bool(contains != leaky))
 
 
 def _model(results: Results) -> Iterable[Claim]:
