@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from ...report import table
 from ...statistics.cluster_bootstrap import Estimate, t_interval
 from ...statistics.fronts import COLOURS, CONTROL
-from .claims import Claim, share, shown
+from ...types import Criterion
+from .claims import share, shown
 from .plan import BARE, MASKED, MASKS, MIDDLE, MODEL, ORACLE, OTHER_PROMPT, POINTS, TRAINED, Results
 
 SHARES = ("hard", "normal", "easy", "both_hard", "consistent", "first_slot", "coverage", "without")
@@ -27,13 +28,13 @@ HEADER = {
 }
 
 
-def text(results: Results, judged_claims: Sequence[Claim]) -> str:
+def text(results: Results, judged_claims: Sequence[Criterion]) -> str:
     """Return the report in Markdown."""
     parts = (_head(results, judged_claims), _middle(results), _sweep(results), _masked(results), _leaks(results))
     return "\n".join(line for part in (*parts, _filter(results), _limits(results)) for line in [*part, ""])
 
 
-def _head(results: Results, judged_claims: Sequence[Claim]) -> list[str]:
+def _head(results: Results, judged_claims: Sequence[Criterion]) -> list[str]:
     plan = results.plan
     lines = [[claim.claim, claim.measured, "yes" if claim.holds else "**no**"] for claim in judged_claims]
     return [

@@ -22,7 +22,7 @@ from ...statistics.overoptimisation import (
     matched_table,
     percent_range,
 )
-from ...types import Log, Study
+from ...types import Criterion, Log, Study
 from ...worlds.guides import Base
 from .._job_cache import Arrays, Job, run_jobs
 from .._policy_runs import HELD_OUT, OWN_SAMPLES, BestOfN, Loop, Proxy
@@ -156,14 +156,6 @@ def _accuracies(proxies: Mapping[str, Sequence[Proxy]], cache: Path) -> dict[str
 
 
 # ---- claims ----
-
-
-class Criterion(NamedTuple):
-    """A claim, the measured figures, and whether it holds."""
-
-    claim: str
-    measured: str
-    holds: bool
 
 
 def criteria(results: Results) -> list[Criterion]:

@@ -139,14 +139,16 @@ def direction(measure: str, difference: Estimate) -> str:
 
 def _must_hold(results: Results) -> list[str]:
     checked = criteria(results)
-    lines = [[criterion.claim, criterion.measured, "met" if criterion.met else "**not met**"] for criterion in checked]
+    lines = [
+        [criterion.claim, criterion.measured, "met" if criterion.holds else "**not met**"] for criterion in checked
+    ]
     geometry = [
         "",
         "On the half: above a straight front the box of its middle point is half of the triangle by geometry, and "
         "above one that bulges outwards more than half. A control that stands on the front's middle is then not below "
         "it, whatever steers the other points: MIP and Spearman's correlation tell control, HV hardly does.",
     ]
-    halves = [criterion for criterion in checked if criterion.claim.startswith("HV of") and not criterion.met]
+    halves = [criterion for criterion in checked if criterion.claim.startswith("HV of") and not criterion.holds]
     return ["## What must hold", "", table(["claim", "found", ""], lines), *(geometry if halves else [])]
 
 

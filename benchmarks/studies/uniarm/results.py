@@ -8,6 +8,7 @@ import numpy as np
 
 from ...statistics.cluster_bootstrap import Estimate
 from ...statistics.fronts import Frame, Measured, Versus, versus
+from ...types import Criterion
 from ...worlds.exact_guides import Exact
 from ...worlds.guides import Front
 from .plan import TWO, Plan
@@ -69,14 +70,6 @@ def sizes(plan: Plan, cache: Path) -> dict[str, int]:
 
 
 # ---- criteria ----
-
-
-class Criterion(NamedTuple):
-    """A claim, the measured figures, and whether it is met."""
-
-    claim: str
-    measured: str
-    met: bool
 
 
 def criteria(results: Results) -> list[Criterion]:
