@@ -116,6 +116,14 @@ class Report:
     """Which of `statistics.INTERVALS` was used; reports from before this setting existed have `percentile`."""
 
 
+class Criterion(NamedTuple):
+    """A claim of a study, the measured figures, and whether it holds."""
+
+    claim: str
+    measured: str
+    holds: bool
+
+
 class Study(NamedTuple):
     """A study: its text with tables, the data read, its figures by name, the evaluations behind them, and facts."""
 

@@ -166,7 +166,7 @@ def matched_table(records: Sequence[Record], grid: np.ndarray) -> str:
     for arm, matched in at_matched_kl(records, grid).items():
         for name, estimates in (("gold", matched.gold), ("proxy", matched.proxy)):
             cells = [
-                _cell(estimate) + (f" ({seeds} seeds)" if 0 < seeds < total[arm] else "")
+                estimate.formatted() + (f" ({seeds} seeds)" if 0 < seeds < total[arm] else "")
                 for estimate, seeds in zip(estimates, matched.seeds, strict=True)
             ]
             lines.append([arm, name, *cells])
@@ -180,18 +180,15 @@ def hump_table(records: Sequence[Record]) -> str:
     for arm, runs in curves(records).items():
         end = t_interval(np.array([run.kl[-1] for run in runs.values()]))
         hump_ = humps[arm]
-        cells = [f"{end.value:.1f}", _cell(gains[arm]), _cell(hump_.fall), _cell(hump_.rise)]
+        cells = [f"{end.value:.1f}", gains[arm].formatted(), hump_.fall.formatted(), hump_.rise.formatted()]
         lines.append([arm, str(len(runs)), *cells, "yes" if hump_.over_optimised else "not shown"])
     header = ["arm", "seeds", "KL at the end", "gold at the end", "gold lost since its peak", "proxy gained meanwhile"]
     return table([*header, "over-optimised"], lines)
 
 
-def _cell(estimate: Estimate) -> str:
-    if np.isnan(estimate.value):
-        return "–"
-    return f"{estimate.value:+.2f}" + (
-        "" if np.isnan(estimate.low) else f" [{estimate.low:+.2f}, {estimate.high:+.2f}]"
-    )
+def percent_range(shares: Sequence[float]) -> str:
+    """Return the smallest and the largest share, such as `63 to 70 %`."""
+    return f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"
 
 
 def figure(records: Sequence[Record], points: int = 80) -> Figure:

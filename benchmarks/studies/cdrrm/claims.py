@@ -1,26 +1,18 @@
 """Claims about rubrics from contrast, registered before the first run, and whether they hold."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 
 from ...statistics.cluster_bootstrap import Estimate, t_interval
+from ...types import Criterion
 from .plan import BARE, MASKS, MIDDLE, MODEL, ORACLE, POINTS, TRAINED, Results
 
 PLATEAU = 0.03
 Test = Callable[[Estimate], bool]
 
 
-class Claim(NamedTuple):
-    """A claim, the measured figures, and whether it holds."""
-
-    claim: str
-    measured: str
-    holds: bool
-
-
-def claims(results: Results) -> list[Claim]:
+def claims(results: Results) -> list[Criterion]:
     """Evaluate the six claims in parts, and the claim about the language model."""
     return [
         *_ladder(results),
@@ -44,11 +36,7 @@ def not_below(estimate: Estimate) -> bool:
 
 def format_estimate(estimate: Estimate, scale: float = 100.0) -> str:
     """Format an estimate with its interval, by default in percentage points."""
-    if np.isnan(estimate.value):
-        return "–"
-    digits = 1 if scale == 100 else 2
-    value, low, high = (f"{scale * number:+.{digits}f}" for number in estimate)
-    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
+    return estimate.formatted("+.1f" if scale == 100 else "+.2f", scale)
 
 
 def difference(results: Results, better: str, worse: str, measure: str = "hard", point: str = MIDDLE) -> Estimate:
@@ -56,16 +44,16 @@ def difference(results: Results, better: str, worse: str, measure: str = "hard",
     return t_interval(results.values(better, measure, point) - results.values(worse, measure, point))
 
 
-def everywhere(claim: str, estimate_at: Callable[[str], Estimate], test: Test, scale: float = 100.0) -> Claim:
+def everywhere(claim: str, estimate_at: Callable[[str], Estimate], test: Test, scale: float = 100.0) -> Criterion:
     """Return a claim that has to hold at every point of the sweep."""
     estimates = {point: estimate_at(point) for point in POINTS}
     fails = [f"{point} {format_estimate(at, scale)}" for point, at in estimates.items() if not test(at)]
     rest = f"; not at {', '.join(fails)}" if fails else ""
     middle = format_estimate(estimates[MIDDLE], scale)
-    return Claim(claim, f"{MIDDLE} {middle}; {len(POINTS) - len(fails)} of {len(POINTS)}{rest}", not fails)
+    return Criterion(claim, f"{MIDDLE} {middle}; {len(POINTS) - len(fails)} of {len(POINTS)}{rest}", not fails)
 
 
-def _ladder(results: Results) -> Iterable[Claim]:
+def _ladder(results: Results) -> Iterable[Criterion]:
     for name, better, worse, test in (
         ("1a hard: prompt only above bare", "prompt only", BARE, above),
         ("1b hard: one step not below prompt only", "one step", "prompt only", not_below),
@@ -75,16 +63,16 @@ def _ladder(results: Results) -> Iterable[Claim]:
         yield everywhere(name, lambda point, b=better, w=worse: difference(results, b, w, "hard", point), test)
 
 
-def _trained(results: Results) -> Iterable[Claim]:
+def _trained(results: Results) -> Iterable[Criterion]:
     most, before = (f"{TRAINED} {n}" for n in results.plan.sizes[:-3:-1])
     name = f"2a hard: {most} not below its teacher (contrast)"
     yield everywhere(name, lambda point: difference(results, most, "contrast", "hard", point), not_below)
     gain = difference(results, most, before)
     name = f"2b hard: less than {100 * PLATEAU:g} points from {before} to {most}"
-    yield Claim(name, format_estimate(gain), bool(gain.high < PLATEAU))
+    yield Criterion(name, format_estimate(gain), bool(gain.high < PLATEAU))
 
 
-def _biases(results: Results) -> Iterable[Claim]:
+def _biases(results: Results) -> Iterable[Criterion]:
     most = f"{TRAINED} {results.plan.most}"
     name = "3a the same winner in both orders more often than bare"
     yield everywhere(name, lambda point: difference(results, most, BARE, "consistent", point), above)
@@ -98,7 +86,7 @@ def _biases(results: Results) -> Iterable[Claim]:
     yield everywhere("3c slope of length closer to 0 than bare", closer("slope", 0.0), above, scale=1.0)
 
 
-def _masking(results: Results) -> Iterable[Claim]:
+def _masking(results: Results) -> Iterable[Criterion]:
     for mask in MASKS:
         falls = [
             results.values(arm, "hard") - results.values(f"{arm}, {mask} masked", "hard")
@@ -106,7 +94,7 @@ def _masking(results: Results) -> Iterable[Claim]:
         ]
         extra_cost = t_interval(falls[0] - falls[1])
         name = f"4 hard: {mask} masked costs contrast more than prompt only"
-        yield Claim(name, format_estimate(extra_cost), above(extra_cost))
+        yield Criterion(name, format_estimate(extra_cost), above(extra_cost))
 
 
 def share(won: Iterable[np.ndarray]) -> Estimate:
@@ -122,17 +110,16 @@ def shown(won: list[np.ndarray], leaky: bool) -> list[np.ndarray]:
     return [array[:, :1] if leaky else array for array in won]
 
 
-def _nulls(results: Results) -> Iterable[Claim]:
+def _nulls(results: Results) -> Iterable[Criterion]:
     for index, (name, won) in enumerate(results.nulls.items()):
         leaky = index > 2
         rate = share(shown(won, leaky))
         contains = rate.low <= 0.5 <= rate.high
         claim = f"6 equal pairs, {name}: not ½" if leaky else f"5 equal pairs, {name}: ½"
-        interval = f"{rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
-        yield Claim(claim, interval, bool(contains != leaky))
+        yield Criterion(claim, rate.formatted(".3f"), bool(contains != leaky))
 
 
-def _model(results: Results) -> Iterable[Claim]:
+def _model(results: Results) -> Iterable[Criterion]:
     for other in (BARE, "prompt only", "one step"):
         name = f"7 {MODEL} above {other}, all nine comparisons"
         yield everywhere(name, lambda point, o=other: difference(results, MODEL, o, "accuracy", point), above)

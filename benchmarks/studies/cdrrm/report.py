@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from ...report import table
 from ...statistics.cluster_bootstrap import Estimate, t_interval
 from ...statistics.fronts import COLOURS, CONTROL
-from .claims import Claim, share, shown
+from ...types import Criterion
+from .claims import share, shown
 from .plan import BARE, MASKED, MASKS, MIDDLE, MODEL, ORACLE, OTHER_PROMPT, POINTS, TRAINED, Results
 
 SHARES = ("hard", "normal", "easy", "both_hard", "consistent", "first_slot", "coverage", "without")
@@ -27,13 +28,13 @@ HEADER = {
 }
 
 
-def text(results: Results, judged_claims: Sequence[Claim]) -> str:
+def text(results: Results, judged_claims: Sequence[Criterion]) -> str:
     """Return the report in Markdown."""
     parts = (_head(results, judged_claims), _middle(results), _sweep(results), _masked(results), _leaks(results))
     return "\n".join(line for part in (*parts, _filter(results), _limits(results)) for line in [*part, ""])
 
 
-def _head(results: Results, judged_claims: Sequence[Claim]) -> list[str]:
+def _head(results: Results, judged_claims: Sequence[Criterion]) -> list[str]:
     plan = results.plan
     lines = [[claim.claim, claim.measured, "yes" if claim.holds else "**no**"] for claim in judged_claims]
     return [
@@ -100,7 +101,7 @@ def _masked(results: Results) -> list[str]:
 def _leaks(results: Results) -> list[str]:
     most = f"{TRAINED} {results.plan.most}"
     nulls = [
-        [name, _plain(share(shown(won, index > 2)), 3), str(sum(map(len, won)))]
+        [name, share(shown(won, index > 2)).formatted(".3f"), str(sum(map(len, won)))]
         for index, (name, won) in enumerate(results.nulls.items())
     ]
     arms = (most, "leak, shuffled", "leak, chosen first")
@@ -122,7 +123,8 @@ def _leaks(results: Results) -> list[str]:
             [[a, *(_cell(results, a, m) for m in ("hard", "normal", "easy"))] for a in arms],
         ),
         "",
-        f"Rubrics written for A, B and for B, A give the same verdict in {_plain(agree, 3)} of the calls ({most}).",
+        f"Rubrics written for A, B and for B, A give the same verdict in {agree.formatted('.3f')} of the calls "
+        f"({most}).",
         "",
         "Normal pairs under the rubric of a prompt that demands none of the same checks, by a judge without a taste of "
         "its own, so that chance is ½ (one with a taste falls back on it where the rules tie):",
@@ -149,8 +151,8 @@ def _filter(results: Results) -> list[str]:
     return [
         "## The filter",
         "",
-        f"It keeps {_plain(kept_share, 3)} of the teacher's pairs; of these, {_plain(useful, 3)} are useful (the bare "
-        "judge fails). Rejected, per cent of all pairs:",
+        f"It keeps {kept_share.formatted('.3f')} of the teacher's pairs; of these, {useful.formatted('.3f')} are "
+        "useful (the bare judge fails). Rejected, per cent of all pairs:",
         "",
         table(["reason", "share"], lines),
         "",
@@ -181,16 +183,7 @@ def _limits(results: Results) -> list[str]:
 
 def _cell(results: Results, arm: str, measure: str, point: str = MIDDLE) -> str:
     estimate = t_interval(results.values(arm, measure, point))
-    if measure in PLAIN:
-        return _plain(estimate, 2)
-    return _plain(Estimate(*(100 * value for value in estimate)), 1)
-
-
-def _plain(estimate: Estimate, digits: int) -> str:
-    if np.isnan(estimate.value):
-        return "–"
-    value, low, high = (f"{number:.{digits}f}" for number in estimate)
-    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
+    return estimate.formatted(".2f") if measure in PLAIN else estimate.formatted(".1f", scale=100)
 
 
 def figure(results: Results) -> Figure:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...report import table
-from ...statistics.cluster_bootstrap import Estimate, t_interval
+from ...statistics.cluster_bootstrap import t_interval
 from ...statistics.overoptimisation import (
     BEST_OF_N,
     MEASURED,
@@ -20,8 +20,9 @@ from ...statistics.overoptimisation import (
     hump,
     hump_table,
     matched_table,
+    percent_range,
 )
-from ...types import Log, Study
+from ...types import Criterion, Log, Study
 from ...worlds.guides import Base
 from .._job_cache import Arrays, Job, run_jobs
 from .._policy_runs import HELD_OUT, OWN_SAMPLES, BestOfN, Loop, Proxy
@@ -157,14 +158,6 @@ def _accuracies(proxies: Mapping[str, Sequence[Proxy]], cache: Path) -> dict[str
 # ---- claims ----
 
 
-class Criterion(NamedTuple):
-    """A claim, the measured figures, and whether it holds."""
-
-    claim: str
-    measured: str
-    holds: bool
-
-
 def criteria(results: Results) -> list[Criterion]:
     """Check the claims about the three algorithms, over-optimisation and the critic."""
     checked, gains, runs = [], gain(results.good), curves(results.good)
@@ -172,13 +165,13 @@ def criteria(results: Results) -> list[Criterion]:
         most = max(run.kl[-1] for run in runs[arm].values())
         claim = f"{arm}: gold + {GAIN} standard deviations at a KL below {MOST_KL:g}"
         holds = bool(gains[arm].value >= GAIN and gains[arm].low > 0 and most < MOST_KL)
-        checked.append(Criterion(claim, f"{_format_estimate(gains[arm])}, KL at most {most:.1f}", holds))
+        checked.append(Criterion(claim, f"{gains[arm].formatted()}, KL at most {most:.1f}", holds))
     accuracies = results.accuracies["weak"][HELD_OUT]
     within = all(ACCURACY[0] <= accuracy <= ACCURACY[1] for accuracy in accuracies)
     listed = ", ".join(f"{accuracy:.3f}" for accuracy in accuracies)
     checked.append(Criterion(f"the weak proxies' accuracy lies in {ACCURACY[0]} to {ACCURACY[1]:.2f}", listed, within))
     decline = hump(results.weak)["GRPO, weak proxy, no KL"]
-    fall, rise = _format_estimate(decline.fall), _format_estimate(decline.rise)
+    fall, rise = decline.fall.formatted(), decline.rise.formatted()
     changes = f"gold lost since its peak {fall}, proxy gained meanwhile {rise}"
     claim = "weak proxy, no KL: gold falls while the proxy rises"
     checked.append(Criterion(claim, changes, bool(decline.over_optimised)))
@@ -191,12 +184,12 @@ def _critic_criteria(runs: Sequence[Arrays]) -> list[Criterion]:
     return [
         Criterion(
             f"critic: explained variance at an answer's first token on unseen prompts above {EXPLAINED}",
-            _format_estimate(t_interval(by_critic)),
+            t_interval(by_critic).formatted(),
             bool(t_interval(by_critic).low > EXPLAINED),
         ),
         Criterion(
             "critic: above the mean of the other answers to the prompt",
-            f"difference {_format_estimate(difference)}",
+            f"difference {difference.formatted()}",
             bool(difference.low > 0),
         ),
     ]
@@ -204,10 +197,6 @@ def _critic_criteria(runs: Sequence[Arrays]) -> list[Criterion]:
 
 def _explained(runs: Sequence[Arrays], name: str) -> np.ndarray:
     return np.array([float(run[f"explained_variance_{name}"]) for run in runs])
-
-
-def _format_estimate(estimate: Estimate) -> str:
-    return f"{estimate.value:+.2f} [{estimate.low:+.2f}, {estimate.high:+.2f}]"
 
 
 # ---- report ----
@@ -239,9 +228,9 @@ def _good(results: Results) -> list[str]:
     return [
         "## A proxy that knows gold well",
         "",
-        f"Reward models that order {_range(accuracies[HELD_OUT])} of held-out pairs as gold does, and "
-        f"{_range(accuracies[OWN_SAMPLES])} of pairs that the start policy writes. GRPO and RLOO have the KL in the "
-        "loss (β = 0.1), PPO in the tokens' rewards.",
+        f"Reward models that order {percent_range(accuracies[HELD_OUT])} of held-out pairs as gold does, and "
+        f"{percent_range(accuracies[OWN_SAMPLES])} of pairs that the start policy writes. GRPO and RLOO have the KL "
+        "in the loss (β = 0.1), PPO in the tokens' rewards.",
         "",
         hump_table(results.good),
         "",
@@ -256,8 +245,8 @@ def _weak(results: Results) -> list[str]:
     return [
         "## A proxy that knows it badly",
         "",
-        f"{_range(accuracies[HELD_OUT])} of held-out pairs, {_range(accuracies[OWN_SAMPLES])} of the start policy's "
-        "own.",
+        f"{percent_range(accuracies[HELD_OUT])} of held-out pairs, {percent_range(accuracies[OWN_SAMPLES])} of the "
+        "start policy's own.",
         "",
         hump_table(results.weak),
         "",
@@ -272,8 +261,8 @@ def _critic(results: Results) -> list[str]:
     spread = np.array([run["gold_std"][0] for run in results.critic["critic"]])
     runs, paired = results.critic["critic"], t_interval((with_critic - without) / spread)
     lines = [
-        ["critic", _format_estimate(t_interval(_explained(runs, "first")))],
-        ["mean of the prompt's 7 other answers", _format_estimate(t_interval(_explained(runs, "of_others")))],
+        ["critic", t_interval(_explained(runs, "first")).formatted()],
+        ["mean of the prompt's 7 other answers", t_interval(_explained(runs, "of_others")).formatted()],
     ]
     return [
         "## What the critic is worth",
@@ -284,7 +273,7 @@ def _critic(results: Results) -> list[str]:
         table(["prediction", "explained variance"], lines),
         "",
         f"Gold at the end with the critic (GAE, λ = 0.95) minus that with the batch's mean (REINFORCE++), same seeds "
-        f"and steps: {_format_estimate(paired)} standard deviations.",
+        f"and steps: {paired.formatted()} standard deviations.",
     ]
 
 
@@ -301,7 +290,3 @@ def _limits(results: Results) -> list[str]:
         f"- {results.plan.seeds} seeds; intervals of Student's t assume that they are alike.",
         "- The KL of best-of-n is an upper bound, so its curve lies too far right if anything.",
     ]
-
-
-def _range(values: Sequence[float]) -> str:
-    return f"{100 * min(values):.0f} to {100 * max(values):.0f} %"

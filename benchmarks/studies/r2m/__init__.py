@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...statistics.cluster_bootstrap import Estimate
-from ...statistics.overoptimisation import Record, figure
+from ...statistics.overoptimisation import Record, figure, percent_range
 from ...types import Log, Study
 from ...worlds.guides import Base
 from ...worlds.policies import LONGEST
@@ -159,19 +158,6 @@ def results(plan: Plan, runs: Mapping[str, Sequence[R2MRun]], cache: Path) -> Re
     return Results(plan, records, calls, accuracies)
 
 
-def from_manifest(manifest: Mapping[str, Any]) -> tuple[Results, list[Claim]]:
-    """Return the arguments of `text` from a finished study's manifest; claims have all their digits, records six."""
-    results = Results(Plan(**manifest["plan"]), manifest["records"], manifest["calls"], manifest["accuracies"])
-
-    def known(bounds: Sequence[float | None]) -> Estimate:
-        return Estimate(*(np.nan if value is None else value for value in bounds))
-
-    return results, [
-        Claim(row["name"], row["sentence"], known(row["found"]), row["seeds"], row["sign"])
-        for row in manifest["claims"]
-    ]
-
-
 def build_study(results: Results) -> Study:
     """Build the study: report, figures and facts."""
     decided = claims(results.records)
@@ -209,8 +195,8 @@ def _head(results: Results, decided: Sequence[Claim]) -> list[str]:
         "Huang et al. 2026, arXiv:2601.22664, in the garden, whose true (gold) reward is a function of the text. "
         f"RLOO with {plan.groups} prompts of {plan.group} answers a cycle, {plan.passes} passes, {plan.cycles} cycles, "
         f"β = {plan.beta:g}; ω falls to 0.6, α = 0.3. Every arm of a seed starts from the same policy and the same "
-        f"proxy, which orders {_range(held)} of held-out pairs as gold does and {_range(own_samples)} of the start "
-        "policy's.",
+        f"proxy, which orders {percent_range(held)} of held-out pairs as gold does and {percent_range(own_samples)} of "
+        "the start policy's.",
         "",
         f"Every {plan.every} cycles {plan.asked} answers to prompts that training does not see are rated. What a "
         f"reward model expects of them is put on gold's scale on {SAMPLES} answers of the start policy, which it rates "
@@ -263,7 +249,3 @@ def _limits(results: Results) -> list[str]:
         "- Learning rates and β were chosen on seeds 100 and 101, which are in no table, and only by what the frozen "
         "model and the control on gold's labels did there.",
     ]
-
-
-def _range(values: Sequence[float]) -> str:
-    return f"{100 * min(values):.0f} to {100 * max(values):.0f} %"

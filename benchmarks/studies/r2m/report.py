@@ -204,27 +204,18 @@ def design_note(records: Sequence[Record], steps: int, rate: float, cycles: int,
         f"at KL {MOVED:g}. A cycle has {steps} AdamW steps of {rate:g}, the paper's one of 1e-6: over {cycles} cycles "
         f"a weight can move by {steps * rate * cycles:.2g}, with a standard deviation of {start_std:.3g} at the start. "
         f"And a reward model that has been destroyed can have a small gap area too: on random labels, with a late gain "
-        f"of {format_estimate(late)}, it differs from the frozen model's by {format_estimate(area)} ({common} seeds). "
-        f"In gold, R2M minus the frozen model at KL {NEAR:g} is {format_estimate(gold)} ({seeds} seeds)."
+        f"of {late.formatted()}, it differs from the frozen model's by {area.formatted()} ({common} seeds). "
+        f"In gold, R2M minus the frozen model at KL {NEAR:g} is {gold.formatted()} ({seeds} seeds)."
     )
 
 
 # ---- tables ----
 
 
-def format_estimate(estimate: Estimate) -> str:
-    """Format an estimate with its interval."""
-    if np.isnan(estimate.value):
-        return "–"
-    value, low, high = (f"{number:+.2f}" for number in estimate)
-    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
-
-
 def claims_table(decided: Sequence[Claim]) -> str:
     """Return the table of all claims with their measured differences."""
     lines = [
-        [claim.name, claim.sentence, format_estimate(claim.measured), str(claim.seeds), claim.verdict]
-        for claim in decided
+        [claim.name, claim.sentence, claim.measured.formatted(), str(claim.seeds), claim.verdict] for claim in decided
     ]
     return table(["", "claim", "difference", "seeds", "holds"], lines)
 
@@ -236,9 +227,7 @@ def gold_table(records: Sequence[Record]) -> str:
         values = np.stack([at_kl(run.kl, run.gold, GRID) for run in runs.values()]).T
         seeds = (~np.isnan(values)).sum(1)
         notes = [f" ({number})" if 0 < number < len(runs) else "" for number in seeds]
-        cells = [
-            format_estimate(t_interval(golds_at_kl)) + note for golds_at_kl, note in zip(values, notes, strict=True)
-        ]
+        cells = [t_interval(golds_at_kl).formatted() + note for golds_at_kl, note in zip(values, notes, strict=True)]
         lines.append([arm, str(len(runs)), *cells])
     return table(["arm", "seeds", *(f"KL {kl:g}" for kl in GRID)], lines)
 
@@ -267,7 +256,7 @@ def facts_table(records: Sequence[Record], calls: Mapping[str, float]) -> str:
     lines = []
     for arm in curves(records):
         arm_facts = facts(records, arm)
-        estimates = {name: format_estimate(value) for name, value in arm_facts.items() if isinstance(value, Estimate)}
+        estimates = {name: value.formatted() for name, value in arm_facts.items() if isinstance(value, Estimate)}
         cells = [estimates["area"], f"{estimates['against_frozen']} ({arm_facts['seeds']})", estimates["peak"]]
         cells += [f"{arm_facts['peak_kl']:.1f}", estimates["at_budget"], estimates["late"], estimates["end"]]
         cells += [f"{arm_facts['end_kl'].value:.1f}", estimates["accuracy"]]

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...report import table
-from ...statistics.cluster_bootstrap import Estimate, t_interval
+from ...statistics.cluster_bootstrap import t_interval
 from ...statistics.fronts import COLOURS, CONTROL
 from ...types import Log, Study
 from ...worlds.guides import Base
@@ -149,9 +149,9 @@ def _measured(measure: str, comparisons: Mapping[str, Comparison]) -> list[str]:
             f"`{name}`",
             f"{comparison.plain.mean():.3f}",
             f"{comparison.system.mean():.3f}",
-            _format_estimate(comparison.effect),
+            comparison.effect.formatted("+.3f"),
             comparison.verdict,
-            _format_estimate(t_interval(comparison.cost), "{:.2f}"),
+            t_interval(comparison.cost).formatted(".2f"),
         ]
         for name, comparison in comparisons.items()
         if comparison.recipe.measure == measure
@@ -161,11 +161,6 @@ def _measured(measure: str, comparisons: Mapping[str, Comparison]) -> list[str]:
     header = ["system", "recipe", "plain", "system", "effect", "so", "CPU, times plain's"]
     heading = MEASURES[measure]
     return [f"## {heading[0].upper()}{heading[1:]}", table(header, lines)]
-
-
-def _format_estimate(estimate: Estimate, form: str = "{:+.3f}") -> str:
-    value = form.format(estimate.value)
-    return value if np.isnan(estimate.low) else f"{value} [{form.format(estimate.low)}, {form.format(estimate.high)}]"
 
 
 def figure(comparisons: Mapping[str, Comparison]) -> Figure:

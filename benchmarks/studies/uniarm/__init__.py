@@ -52,7 +52,9 @@ def uniarm(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | None = N
     results = Results(plan, measured, {k: exact_results(jobs, cache) for k, jobs in exact.items()}, sizes(plan, cache))
     facts = {
         "plan": asdict(plan),
-        "must_hold": [criterion._asdict() for criterion in criteria(results)],
+        "must_hold": [
+            dict(zip(("claim", "measured", "met"), criterion, strict=True)) for criterion in criteria(results)
+        ],
         "fronts": {
             group: {name: method.as_json() for name, method in methods.items()} for group, methods in measured.items()
         },

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...statistics.cluster_bootstrap import Estimate
 from ...statistics.fronts import Frame, Measured, Versus, versus
+from ...types import Criterion
 from ...worlds.exact_guides import Exact
 from ...worlds.guides import Front
 from .plan import TWO, Plan
@@ -71,14 +72,6 @@ def sizes(plan: Plan, cache: Path) -> dict[str, int]:
 # ---- criteria ----
 
 
-class Criterion(NamedTuple):
-    """A claim, the measured figures, and whether it is met."""
-
-    claim: str
-    measured: str
-    met: bool
-
-
 def criteria(results: Results) -> list[Criterion]:
     """Check the criteria that were set before the first run."""
     main, frame, seed = results.main, results.frame(), results.plan.seed
@@ -109,7 +102,9 @@ def _beyond_control(name: str, against: Versus) -> list[Criterion]:
     difference = against.inner_product.difference
     return [
         Criterion(
-            f"MIP above that of {name}, interval of the difference above 0", signed(difference), difference.low > 0
+            f"MIP above that of {name}, interval of the difference above 0",
+            difference.formatted("+.3f"),
+            difference.low > 0,
         ),
         Criterion(
             f"HV of {name} at most {100 * CONTROL_SHARE:.0f} % of UniARM's",
@@ -119,11 +114,6 @@ def _beyond_control(name: str, against: Versus) -> list[Criterion]:
     ]
 
 
-def signed(estimate: Estimate) -> str:
-    """Format a difference with its interval."""
-    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
-
-
 def percent(estimate: Estimate) -> str:
     """Format a relative difference with its interval, in per cent."""
-    return f"{100 * estimate.value:+.1f} % [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}]"
+    return estimate.formatted("+.1f", scale=100, unit=" %")
