@@ -226,6 +226,18 @@ def test_a_run_of_another_model_is_refused(model, measured, capsys, tmp_path):
     assert not (model / "README.md").exists()
 
 
+def test_a_card_separates_training_from_evaluation_data(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(1, 0.9)))
+    (tmp_path / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(2, 0.9)))
+    words = ["--data", str(tmp_path / "rows.jsonl"), "--eval_data", str(tmp_path / "held.jsonl"), "--max_steps", "1"]
+    small = ["--small_hidden", "16", "--small_vocabulary", "300", "--disable_tqdm", "True"]
+    assert main(["train", *words, *small, "--output", str(tmp_path / "rm")]) == 0
+    assert main(["card", str(tmp_path / "rm")]) == 0
+    card = (tmp_path / "rm" / "README.md").read_text()
+    assert re.search(r"^- training data: .*rows\.jsonl", card, flags=re.M)
+    assert re.search(r"^- evaluation data: .*held\.jsonl", card, flags=re.M)
+
+
 def test_a_card_without_runs_claims_nothing(model, tmp_path, capsys):
     assert main(["card", str(model), "--output", str(tmp_path / "card.md")]) == 0
     card = (tmp_path / "card.md").read_text()
