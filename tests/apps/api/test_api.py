@@ -94,7 +94,7 @@ def test_an_evaluation_has_intervals_a_table_and_a_figure(model, tmp_path):
 
 def test_lint_returns_findings_and_plan_its_phases():
     report = rl_api.lint([*PAIRS, {"prompt": "a", "chosen": "same", "rejected": "same"}])
-    assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "same" in report._repr_html_()
+    assert not report.ok and len(report) == 1 and ":13" in report[0]["location"] and "identical" in report._repr_html_()
     assert rl_api.lint(PAIRS[:2]).ok
     plan = rl_api.plan("7b", gpus=8, strategy="fsdp", lora_r=16)
     assert plan["gpus"] == 8 and plan.to_pandas()["weights"].iloc[0] > 1 and "data:image/png" in plan._repr_html_()
