@@ -91,7 +91,13 @@ def gradients(base, words, tmp_path):
     return run
 
 
-@pytest.mark.parametrize(("rule", "steps"), [(p3o(epsilon=0.2), 2), (rpo(beta=0.1, eta=0.01), 1)], ids=["p3o", "rpo"])
+@pytest.mark.parametrize(
+    ("rule", "steps"),
+    [
+        pytest.param(p3o(epsilon=0.2), 2, id="p3o", marks=pytest.mark.slow),
+        pytest.param(rpo(beta=0.1, eta=0.01), 1, id="rpo"),
+    ],
+)
 def test_the_gradient_is_the_same_at_every_micro_batch_size(rule, steps, gradients):
     """Also in the second step on the same completions, where the policy has moved away from the one that wrote them."""
     expected, losses = gradients(rule, 32, steps)

@@ -159,6 +159,7 @@ np.save(out, load_reward_model(folder).rate([Example(tuple(row["prompt"]), row["
 """
 
 
+@pytest.mark.slow
 def test_a_saved_folder_gives_the_same_scores_in_a_new_process(saved, golden, alone, tmp_path, script):
     rows = [{"prompt": list(example.prompt), "answer": example.completion} for example in golden]
     (tmp_path / "golden.json").write_text(json.dumps(rows))
