@@ -142,7 +142,7 @@ def test_a_guide_and_a_policy_from_python(rl_world, tmp_path):
         return [-float(len(completion[0]["content"])) for completion in completions]
 
     def centred(rewards, rollout):
-        return rewards - rewards.nanmean()
+        return (rewards - rewards.nanmean()).nan_to_num(0)
 
     def surrogate(logprobs, old_logprobs, advantages):
         return -(logprobs - old_logprobs).exp() * advantages
