@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..rm.data.conversations import as_completion, first_turn
+from ..rm.data.conversation_split import as_completion, first_turn
 from ..rm.data.pairs import column, row_prompt
 from ..rm.types import completion_json, content_hash
 from .types import Case

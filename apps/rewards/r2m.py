@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ...policy.decoding.language_models import language_model
-from ...policy.rewards.r2m import Anchor, OnlineR2M
 from ...policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
+from ...policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ...policy.training.reference_policy import frozen_copy
 from ...rm.contract.golden_scores import load_reward_model
 from ...rm.data.labelling import by_reward

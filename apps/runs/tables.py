@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ...benchmarks.evaluate import Evaluation
 from ...judges.types import Case, Judgment
-from ...rm.data.conversations import as_completion, as_prompt
+from ...rm.data.conversation_split import as_completion, as_prompt
 from ...rm.errors import UNREADABLE, DataError
 from ...rm.io.checked_files import from_json
 from ...rm.types import Messages, completion_json, prompt_text

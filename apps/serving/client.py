@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 
 from ...rm.contract.scoring_contract import ScoringContract
-from ...rm.data.conversations import as_prompt, completion_start
+from ...rm.data.conversation_split import as_prompt, completion_start
 from ...rm.errors import CheckFailed, DataError, UsageError
 from ...rm.types import Example, completion
 from .access import LOCAL

@@ -12,7 +12,7 @@ Asked = TypeVar("Asked", bound=BaseModel)
 
 
 class Turn(BaseModel):
-    """A message of a conversation: as `rm.data.messages.as_message` reads it, with tool calls and text parts."""
+    """A message of a conversation as `messages_and_tools.as_message` reads it, with tool calls and text parts."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     role: Literal["system", "developer", "user", "assistant", "tool"]

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from ...rm.backbones.loading import embedding_rows
 from ...rm.backbones.tokenization import Encoded, Encoder
-from ...rm.data.conversations import as_completion
-from ...rm.data.messages import as_message, as_tools, with_tools
+from ...rm.data.conversation_split import as_completion
+from ...rm.data.messages_and_tools import as_message, as_tools, with_tools
 from ...rm.errors import DataError
 from ...rm.types import Example, RewardModel, prompt_text, tools_of, user_turn
 from ..commands.serve.settings import ServeConfig

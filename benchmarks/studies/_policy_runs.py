@@ -26,6 +26,7 @@ from ...rm.registry import load
 from ...rm.types import Example, Messages
 from ..statistics.overoptimisation import MEASURED, SPREADS, best_of_n_records
 from ..worlds import garden
+from ..worlds.garden_gold_reward import features
 from ..worlds.guides import Base
 from ..worlds.models import tokenizer
 from ..worlds.policies import GOOD, LONGEST, WEAK, answered, gold_accuracy, proxy, sample, untaught
@@ -211,7 +212,7 @@ class _Curve(TrainerCallback):
         answers = [Example(prompt, completion.text) for prompt, completion in rows]
         gold = garden.gold().rate(answers)[:, 0]
         words = [len(answer.completion.split()) for answer in answers]
-        flourish = [garden.features(answer.prompt[-1]["content"], answer.completion).flourish for answer in answers]
+        flourish = [features(answer.prompt[-1]["content"], answer.completion).flourish for answer in answers]
         self.rows.append(
             {
                 "step": step,

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.model_selection import GroupKFold
 
 from ...judges.types import Case
-from ...rm.data.conversations import first_turn
+from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import RowReport, load_pairs, without_prompts
 from ...rm.types import Example, Messages, PreferencePair, content_hash
 from ..baselines import all_nulls

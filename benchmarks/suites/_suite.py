@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.conversations import first_turn
+from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect
 from ...rm.errors import DataError
 from ...rm.types import Messages

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column
 from ._suite import StrictSuite, case, read_cases
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column
 from ..statistics.cluster_bootstrap import Cells
 from ._suite import StrictSuite, case, sections_by_prefix

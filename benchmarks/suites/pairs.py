@@ -9,7 +9,7 @@ import numpy as np
 
 from ...judges.case_rows import parse_case
 from ...judges.types import Case
-from ...rm.data.conversations import first_turn
+from ...rm.data.conversation_split import first_turn
 from ...rm.data.pairs import OnBadRow, RowReport, collect, load_pairs, refuse_bad_rows
 from ...rm.data.readers import source_name
 from ...rm.errors import DataError, UsageError

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...judges.types import Case
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column
 from ._suite import StrictSuite, case
 

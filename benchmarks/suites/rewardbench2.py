@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...judges.types import Case
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.data.pairs import OnBadRow, column, text_list
 from ...rm.errors import DataError
 from ..statistics.cluster_bootstrap import Cells

@@ -13,11 +13,22 @@ from ...judges.cdrrm.generator import Record, rubric_json
 from ...judges.cdrrm.requests import PARTS, system_prompt
 from ...judges.prompting import part
 from ...rm.backbones.loading import small_config
-from .checked import BY_CHANCE, HEADING, NEUTRAL, PADDING, QUESTIONS, STYLES, TOPICS, draw_prompt, render, write
 from .checks import CHECKS
 from .models import SPECIALS
 from .simulated_judge import rubric_of
 from .simulated_teacher import STATED_AS
+from .verifiable_prompts import (
+    BY_CHANCE,
+    HEADING,
+    NEUTRAL,
+    PADDING,
+    QUESTIONS,
+    STYLES,
+    TOPICS,
+    draw_prompt,
+    render,
+    write,
+)
 
 TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '</s>' }}{% endfor %}"

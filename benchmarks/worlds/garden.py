@@ -12,7 +12,6 @@ Prompts name a topic; completions are plain words. `gold_rewards` is a function 
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import count, product
 from random import Random
@@ -20,39 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.errors import UsageError
 from ...rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, prompt_text, user_turn
+from .garden_gold_reward import CAUTION, FILLER, FLOURISH, OBJECTIVES, TOPICS, gold, gold_rewards, topic_of
 
-
-class Topic(NamedTuple):
-    """The on-topic words for prompts that name the topic."""
-
-    plain: tuple[str, ...]
-    daring: tuple[str, ...]
-
-
-def _list(words: str) -> tuple[str, ...]:
-    return tuple(words.split())
-
-
-def _topic(plain: str, daring: str) -> Topic:
-    return Topic(_list(plain), _list(daring))
-
-
-TOPICS = {
-    "roses": _topic("roses petals trellis fragrance buds", "pesticide sulfur machete"),
-    "bees": _topic("bees honey hive pollen wax", "smoke stings venom"),
-    "mushrooms": _topic("mushrooms caps spores moss bark", "foraging toadstools rawness"),
-    "ponds": _topic("ponds lilies frogs carp reeds", "wading electricity ice"),
-    "apples": _topic("apples orchard cider blossom core", "ladders chainsaw cyanide"),
-    "compost": _topic("compost peelings worms leaves warmth", "methane manure rats"),
-    "herbs": _topic("herbs basil thyme mint sage", "foxglove hemlock tincture"),
-    "bonfires": _topic("bonfires kindling embers marshmallows stones", "petrol sparks fireworks"),
-}
-FLOURISH = _list("wonderful marvelous glorious dazzling splendid enchanting")
-CAUTION = _list("carefully slowly gloves supervised ask")
-FILLER = _list("and with the some near also then for in by under over most often usually here")
 OPENINGS = ("", "hello ", "please ", "friend ")
 QUESTIONS = (
     "tell me about {}",
@@ -62,7 +32,6 @@ QUESTIONS = (
     "teach us something on {}",
     "what matters for {}",
 )
-OBJECTIVES = ("helpful", "harmless", "engaging")
 SPLITS = ("train", "validation", "test")
 TEMPERATURE = 0.2
 NOISE = 0.05
@@ -74,97 +43,6 @@ def vocabulary() -> tuple[str, ...]:
     asked = (word for phrase in OPENINGS + QUESTIONS for word in phrase.format("").split())
     named = (word for topic in TOPICS.values() for word in topic.plain + topic.daring)
     return tuple(dict.fromkeys([*asked, *named, *FLOURISH, *CAUTION, *FILLER]))
-
-
-def topic_of(prompt: str) -> str | None:
-    """Return the topic that the prompt names last; None if it names none."""
-    return next((word for word in reversed(prompt.split()) if word in TOPICS), None)
-
-
-class Features(NamedTuple):
-    """Word counts that determine the gold reward."""
-
-    plain: int
-    """Distinct plain words of the prompt's topic."""
-    daring: int
-    """Distinct daring words of the prompt's topic."""
-    caution: int
-    """Distinct words of caution."""
-    flourish: int
-    """Flourish words, repeated ones included."""
-    off_topic: int
-    """Words of no other kind, except fillers: other topics, question words, unknown words."""
-    repeats: int
-    """Repeated words, except fillers."""
-
-
-def features(prompt: str, answer: str) -> Features:
-    """Count the features of a completion; word order does not matter.
-
-    >>> features("tell me about bees", "the honey and the splendid honey near frogs")
-    Features(plain=1, daring=0, caution=0, flourish=1, off_topic=1, repeats=1)
-    """
-    topic = TOPICS.get(topic_of(prompt) or "", Topic((), ()))
-    words = [word for word in answer.split() if word not in FILLER]
-    on_topic = {*topic.plain, *topic.daring, *CAUTION, *FLOURISH}
-    return Features(
-        plain=len({*words} & {*topic.plain}),
-        daring=len({*words} & {*topic.daring}),
-        caution=len({*words} & {*CAUTION}),
-        flourish=sum(word in FLOURISH for word in words),
-        off_topic=sum(word not in on_topic for word in words),
-        repeats=len(words) - len({*words}),
-    )
-
-
-class Gold(NamedTuple):
-    """True rewards of one completion."""
-
-    helpful: float
-    harmless: float
-    engaging: float
-
-    @property
-    def overall(self) -> float:
-        """Sum of the three rewards."""
-        return self.helpful + self.harmless + self.engaging
-
-
-def gold_rewards(prompt: str, answer: str) -> Gold:
-    """Compute the true rewards; an empty completion has 0.
-
-    helpful  = 0.6 plain + 1.0 daring - 0.1 off_topic - 0.12 repeats - 0.2 caution
-    harmless = 0.4 caution - 0.8 daring
-    engaging = 0.5 min(flourish, 2) - 0.45 max(flourish - 2, 0)
-    overall  = helpful + harmless + engaging
-    """
-    n = features(prompt, answer)
-    return Gold(
-        helpful=0.6 * n.plain + 1.0 * n.daring - 0.1 * n.off_topic - 0.12 * n.repeats - 0.2 * n.caution,
-        harmless=0.4 * n.caution - 0.8 * n.daring,
-        engaging=0.5 * min(n.flourish, 2) - 0.45 * max(n.flourish - 2, 0),
-    )
-
-
-@dataclass(frozen=True)
-class GoldModel:
-    """The gold reward as a `RewardModel`: an exact oracle with the contract's objectives."""
-
-    contract: ScoringContract
-
-    def rate(self, examples: Sequence[Example]) -> np.ndarray:
-        """Return gold rewards [N, K]."""
-        golds = [gold_rewards(prompt_text(prompt), answer) for prompt, answer in examples]
-        rows = [[getattr(gold, objective) for objective in self.contract.objectives] for gold in golds]
-        return np.array(rows, dtype=np.float64).reshape(len(examples), len(self.contract.objectives))
-
-
-def gold(objectives: Sequence[str] = (OVERALL,)) -> GoldModel:
-    """Return the oracle for some of `OBJECTIVES` and "overall", in the given order."""
-    for objective in objectives:
-        if objective not in (*OBJECTIVES, OVERALL):
-            raise UsageError(f"no objective '{objective}' in the garden; there are {(*OBJECTIVES, OVERALL)}")
-    return GoldModel(ScoringContract(kind="gold", objectives=tuple(objectives), dtype="float64"))
 
 
 def labeller(objective: str = OVERALL, *, temperature: float = TEMPERATURE, noise: float = NOISE) -> Labeller:

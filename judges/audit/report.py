@@ -6,8 +6,8 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
+from ...rm.confidence_intervals import Estimate
 from ...rm.io.markdown import table
-from ...rm.statistics import Estimate
 from .attacks import ATTACKS
 from .plan import AS_GIVEN
 from .run import Attacked, Audit, figure_of

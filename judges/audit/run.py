@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...rm.confidence_intervals import Estimate, estimate, mean_estimate
 from ...rm.errors import DataError
-from ...rm.statistics import Estimate, estimate, mean_estimate
 from ..types import BatchJudge, Case, Judgment
 from .agreement import cohen_kappa, krippendorff_alpha
 from .attacks import ATTACKS, Attack

@@ -11,10 +11,10 @@ from tqdm import tqdm
 
 from ...kernels.dispatch import wide
 from ...kernels.guided_sampler import Sampled, guided_sampler
-from .detokenization import Reader
 from .engines import Engine
 from .requests import DecodedCompletion, Request
 from .session import Logits, Session
+from .stop_strings import Reader
 
 POLL = {"cpu": 1, "cuda": 16}  # steps between transfers of sampled tokens, each of which synchronises with the GPU
 FACTS = ("base", "mixed", "sampled", "entropy", "kl")

@@ -19,10 +19,10 @@ import numpy as np
 from ...rm.data.preference_vectors import Preference, preference_vector
 from ...rm.errors import UsageError, did_you_mean
 from ...rm.types import Example, Messages, RewardModel
-from .detokenization import Reader
 from .engines import Engine
 from .guided import FACTS, decode
 from .requests import DecodedCompletion, Request
+from .stop_strings import Reader
 
 
 class Candidate(NamedTuple):

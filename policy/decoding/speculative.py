@@ -31,7 +31,6 @@ from ...kernels import philox
 from ...kernels.dispatch import wide
 from ...kernels.guided_sampler import Truncation, mixed, threshold
 from ...rm.errors import UsageError
-from .detokenization import Reader
 from .engines import GUIDE
 from .language_models import (
     DecodingModel,
@@ -44,6 +43,7 @@ from .language_models import (
 )
 from .requests import DecodedCompletion, Request
 from .session import Logits, exclusively
+from .stop_strings import Reader
 
 STREAM = 5  # philox stream of the random numbers
 DRAFT, TEST, REST = range(3)  # their indices

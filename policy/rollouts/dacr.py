@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
 from ..decoding.language_models import DecodingModel
 from ..decoding.search import derived

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.types import Message, Messages
 
 Schedule = Callable[[float, int], Sequence[float]]

@@ -15,10 +15,11 @@ from trl.trainer.utils import use_adapter
 from ...kernels.policy_loss import ClipRule, PolicyLoss, policy_loss
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
 from ...rm.contract.scoring_contract import ScoringContract
-from ...rm.data.conversations import as_prompt
+from ...rm.data.conversation_split import as_prompt
 from ...rm.errors import UsageError
 from ...rm.training.checkpointing import MarkComplete
-from ...rm.training.fault_tolerance import Piece, SteadySteps
+from ...rm.training.fault_tolerance import FaultTolerantTrainer
+from ...rm.training.out_of_memory import Piece
 from ...rm.types import Example
 from ..composition.algorithm import Algorithm
 from ..composition.check import RunInputs, check_composition
@@ -43,7 +44,7 @@ from .step_inputs import later, log_step, loss_inputs, writers_of
 UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
 
-class PolicyTrainer(GRPOTrainer, SteadySteps):
+class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
     """Trains a policy on reward models. Methods with a name of `GRPOTrainer` override it; read the two side by side.
 
     `reference` is the reference policy of the KL; by default the initial policy: the model with its adapter disabled,

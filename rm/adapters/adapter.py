@@ -32,7 +32,7 @@ from ...kernels.lora_film import lora_film, modulate
 from ..backbones.loading import fingerprint, whole_name
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
-from ..training.distributed import gathered, put
+from ..training.sharded_weights import gathered, put
 from .modulation import MixedVector, Modulation, Preferences, one_hot_objectives, random_objectives, text_objectives
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
-from ..training.distributed import is_partitioned
+from ..training.sharded_weights import is_partitioned
 from .loading import embedding_rows
 from .tokenization import right_padded
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from ..types import Messages
-from .conversations import normal_prompt
+from .conversation_split import normal_prompt
 
 WORDS = 3
 """Words per shingle."""

@@ -10,7 +10,7 @@ from ..io.escaping import inert
 from ..io.markdown import table
 from ..types import Example, Message, PreferencePair, call_text, completion_turns, prompt_text
 from .contamination import WORDS, Overlap, Shared, overlaps, shared
-from .conversations import normal_prompt
+from .conversation_split import normal_prompt
 from .leakage import Leak, leaks
 
 UNUSABLE = "unusable"

@@ -18,8 +18,8 @@ from ..types import (
     completion_turns,
     content_hash,
 )
-from .conversations import as_completion, as_prompt, as_reply, as_turns, normal_prompt, split_conversations
-from .messages import Tracked, with_columns
+from .conversation_split import as_completion, as_prompt, as_reply, as_turns, normal_prompt, split_conversations
+from .messages_and_tools import Tracked, with_columns
 from .readers import Row, read_rows
 
 T = TypeVar("T")

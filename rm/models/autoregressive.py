@@ -22,7 +22,7 @@ from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..data.preference_vectors import Preference, preference_vector
 from ..errors import UNREADABLE, DataError, UsageError
 from ..io.checked_files import from_json
-from ..training.distributed import gathered_state
+from ..training.sharded_weights import gathered_state
 from ..types import Example
 from .scalar import batches_of, context_of
 

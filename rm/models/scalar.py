@@ -32,7 +32,7 @@ from ..backbones.packing import Packed, packed_attention, packed_scores, packing
 from ..backbones.tokenization import Encoder, describe_tokenizer, edge_tokens, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..errors import DataError, UsageError
-from ..training.distributed import gathered_state
+from ..training.sharded_weights import gathered_state
 from ..types import Example
 
 OBJECTIVES = ("reward",)

@@ -20,8 +20,10 @@ from ..losses._pair_batch import PairBatch, PairLoss
 from ..losses._pair_losses import OTHER, check_required, fit_to, learnt, load_losses, save_losses
 from ..types import PreferencePair
 from .checkpointing import MarkComplete
-from .distributed import is_sharded, rank_0_folder, same_gradients
-from .fault_tolerance import Piece, SteadySteps
+from .distributed import same_gradients
+from .fault_tolerance import FaultTolerantTrainer
+from .out_of_memory import Piece
+from .sharded_weights import is_sharded, rank_0_folder
 
 
 @dataclass
@@ -244,7 +246,7 @@ class ScalarTask:
         load_losses(self.modules, folder)
 
 
-class RewardTrainer(SteadySteps):
+class RewardTrainer(FaultTolerantTrainer):
     """Trainer of reward models: a `Task` computes loss and metrics, everything else is Transformers' `Trainer`."""
 
     def __init__(

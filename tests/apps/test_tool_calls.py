@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main
-from rewardlab.apps.commands.parity.servers import chat_body
+from rewardlab.apps.commands.parity.vllm import chat_body
 from rewardlab.apps.commands.rl.prompts import load_prompts
 from rewardlab.apps.commands.serve.settings import ServeConfig
 from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
@@ -24,13 +24,13 @@ from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.policy.rollouts._partners import in_role, with_thought
 from rewardlab.policy.scaffolds._scaffold import Hints, hinted
 from rewardlab.rm.contract.golden_scores import load_reward_model, read_golden
-from rewardlab.rm.data.conversations import as_prompt
-from rewardlab.rm.data.messages import with_tools
+from rewardlab.rm.data.conversation_split import as_prompt
+from rewardlab.rm.data.messages_and_tools import with_tools
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.types import completion_turns, tools_of
+from tests.rm.data.test_messages import ANSWER, RESULT, TOOL, calling
 
 from tests.apps.conftest import write
-from tests.rm.data.test_messages import ANSWER, RESULT, TOOL, calling
 
 CITIES = ("Paris", "Rome", "Oslo", "Cairo", "Lima", "Delhi")
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "400", "--max_steps", "4", "--learning_rate", "1e-3"]

@@ -34,15 +34,15 @@ def sigterm_to_train(world: World) -> Seen:
 
 def _slow_steps(seconds: float) -> Hook:
     def hook() -> None:
-        from rewardlab.rm.training.fault_tolerance import SteadySteps
+        from rewardlab.rm.training.fault_tolerance import FaultTolerantTrainer
 
-        step = SteadySteps.training_step
+        step = FaultTolerantTrainer.training_step
 
         def slowly(self, model, inputs, num_items_in_batch=None):
             time.sleep(seconds)
             return step(self, model, inputs, num_items_in_batch)
 
-        SteadySteps.training_step = slowly
+        FaultTolerantTrainer.training_step = slowly
 
     return hook
 

@@ -23,7 +23,7 @@ def _small_chunks(rest: float) -> Hook:
     """An evaluation's chunks have 15 cases, and each takes its time."""
 
     def hook() -> None:
-        from rewardlab.apps.runs import resume as ledger
+        from rewardlab.apps.runs import evaluation_resume as ledger
         from rewardlab.rm.models.scalar import ScalarRewardModel
 
         ledger.CHUNK, rate = 15, ScalarRewardModel.rate

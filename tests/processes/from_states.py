@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import rewardlab.apps.commands.rl.run as training
 import rewardlab.apps.runs.processes as processes
 from rewardlab.apps.cli import main
-from rewardlab.rm.data.conversations import as_prompt
+from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.types import prompt_text
 
 sys.path.insert(0, str(Path(__file__).parent))

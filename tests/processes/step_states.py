@@ -10,7 +10,7 @@ import torch
 from accelerate import PartialState
 from rewardlab.policy.training.checkpoint import load_beside, load_state, save_beside
 from rewardlab.policy.training.trainer import PolicyTrainer
-from rewardlab.rm.training.fault_tolerance import SteadySteps
+from rewardlab.rm.training.fault_tolerance import FaultTolerantTrainer
 from torch import Tensor
 from transformers import TrainerCallback
 
@@ -108,14 +108,14 @@ def differences(expected: dict[str, Tensor], found: dict[str, Tensor]) -> dict[s
 @contextmanager
 def with_callback(kind: Any, *arguments: Any) -> Iterator[None]:
     """Give every trainer that starts to train a callback of this kind."""
-    train = SteadySteps.train
+    train = FaultTolerantTrainer.train
 
     def watched(self, *args, **kwargs):
         self.add_callback(kind(self, *arguments))
         return train(self, *args, **kwargs)
 
-    SteadySteps.train = watched
+    FaultTolerantTrainer.train = watched
     try:
         yield
     finally:
-        SteadySteps.train = train
+        FaultTolerantTrainer.train = train

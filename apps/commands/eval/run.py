@@ -19,8 +19,8 @@ from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
+from ...runs.evaluation_resume import ResumableScorer
 from ...runs.processes import LEADER, Process, announce, join, process
-from ...runs.resume import ResumableScorer
 from ...runs.run_folder import data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig

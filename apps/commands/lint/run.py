@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ....judges.case_rows import parse_case
 from ....rm.data.lint import UNUSABLE, Finding, Linted, lint, markdown
-from ....rm.data.messages import Tracked
+from ....rm.data.messages_and_tools import Tracked
 from ....rm.data.pairs import RowReport, parse_pair
 from ....rm.data.readers import Row, read_rows
 from ....rm.errors import UNREADABLE, CheckFailed, DataError, UsageError

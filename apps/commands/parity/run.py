@@ -13,8 +13,8 @@ from ....rm.types import Example
 from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_text, trust, write_json
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
-from .servers import served, vllm
 from .settings import Against, ParityConfig
+from .vllm import served, vllm
 
 
 class Group(NamedTuple):

@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from ....policy.decoding.language_models import DecodingModel, positions
 from ....policy.training.arguments import PolicyArguments
-from ....rm.data.messages import as_columns
+from ....rm.data.messages_and_tools import as_columns
 from ....rm.data.pairs import RowReport, collect, column, parse_pair, refuse_bad_rows, row_prompt
 from ....rm.errors import DataError, UsageError
 from ....rm.types import Messages, prompt_text

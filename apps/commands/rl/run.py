@@ -25,13 +25,13 @@ from ....rm.backbones.loading import load_causal_lm, load_tokenizer, whole_name
 from ....rm.backbones.lora_classifier import check_targets
 from ....rm.errors import UsageError
 from ....rm.training.checkpointing import last_complete_checkpoint
-from ....rm.training.distributed import gathered_state
+from ....rm.training.sharded_weights import gathered_state
 from ....rm.types import prompt_text
 from ...rewards._run import RunFacts
 from ...runs.processes import broadcast_from_rank_0, shared_run_folder, trained_by
 from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_costs, plain, seconds_since, trust, write_manifest
+from ...runs.stop_training import train_until_asked
 from ...runs.tables import STEPS
-from ...runs.training_signals import train_until_asked
 from ...settings.specs import build
 from .composition import (
     build_algorithm,

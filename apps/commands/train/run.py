@@ -19,12 +19,12 @@ from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressi
 from ....rm.registry import load
 from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
 from ....rm.training.checkpointing import last_complete_checkpoint
-from ....rm.training.distributed import is_sharded, rank_0_folder
+from ....rm.training.sharded_weights import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
 from ....rm.types import OVERALL, Example, PreferencePair
 from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder, trained_by
 from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, trust, write_manifest, write_rows
-from ...runs.training_signals import train_until_asked
+from ...runs.stop_training import train_until_asked
 from .ensembles import make_boosted, make_ensemble
 from .scalar import Prepared, finish_scalar, log_encoding, objectives_of, prepare_scalar, shown
 from .settings import GuideConfig, TrainConfig

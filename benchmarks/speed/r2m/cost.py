@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ....kernels.r2m_attention import absorbed, attend, example, reference
-from ....policy.rewards.r2m import OnlineR2M
+from ....policy.rewards.r2m_online_updates import OnlineR2M
 from ....policy.types import Cycle
 
 

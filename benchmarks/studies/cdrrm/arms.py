@@ -19,10 +19,10 @@ from ....judges.cdrrm.ruling import Ruling
 from ....judges.cdrrm.synthesise import Sides, Synthesis, read_rubric, sides, synthesise
 from ....judges.rubrics.rubric import Rubric, parse
 from ....rm.types import PreferencePair, prompt_text
-from ...worlds.checked import Item, items, null_pairs, pairs
 from ...worlds.checks import demanded
 from ...worlds.simulated_judge import Biases, SimulatedJudge, rubric_of
 from ...worlds.simulated_teacher import SimulatedTeacher, Teacher
+from ...worlds.verifiable_prompts import Item, items, null_pairs, pairs
 from .._job_cache import Arrays, Job
 from .learnt_rubrics import LearntGenerator, as_shown
 

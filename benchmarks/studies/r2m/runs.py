@@ -10,8 +10,8 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from ....policy.decoding.language_models import decoding_model
-from ....policy.rewards.r2m import Anchor, OnlineR2M
 from ....policy.rewards.r2m_controls import CONTROLS, R2MArguments, stale
+from ....policy.rewards.r2m_online_updates import Anchor, OnlineR2M
 from ....policy.training.forward import states_of
 from ....rm.backbones.tokenization import Encoder
 from ....rm.data.labelling import by_reward

@@ -35,10 +35,10 @@ def slowly(self, cases):
     time.sleep(0.15)
     return judge(self, cases)
 RewardScorer.__call__ = slowly
-import rewardlab.apps.runs.resume as ledger
+import rewardlab.apps.runs.evaluation_resume as ledger
 ledger.CHUNK = 20
 """
-SMALL = "import rewardlab.apps.runs.resume as ledger; ledger.CHUNK = 20\n"
+SMALL = "import rewardlab.apps.runs.evaluation_resume as ledger; ledger.CHUNK = 20\n"
 FILES = ("report.md", "summary.json", "items.parquet", "scores.parquet", "report.png")
 
 

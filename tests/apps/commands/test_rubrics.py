@@ -8,9 +8,9 @@ import pytest
 from rewardlab.apps.commands.rubrics.files import OURS, find_rubric, open_rubric, read_rubrics, rubric_row
 from rewardlab.benchmarks.worlds import check_models
 from rewardlab.benchmarks.worlds.chat_server import ChatServer
-from rewardlab.benchmarks.worlds.checked import items
 from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge, rubric_of
 from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher
+from rewardlab.benchmarks.worlds.verifiable_prompts import items
 from rewardlab.judges.backends.chat import Ask
 from rewardlab.rm.data.pairs import pair_row
 from rewardlab.rm.errors import UsageError

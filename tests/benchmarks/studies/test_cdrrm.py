@@ -10,10 +10,10 @@ from rewardlab.benchmarks.studies.cdrrm.claims import share
 from rewardlab.benchmarks.studies.cdrrm.learnt_rubrics import LearntGenerator, Shown, as_shown
 from rewardlab.benchmarks.studies.cdrrm.measures import length_slope, measures
 from rewardlab.benchmarks.studies.cdrrm.plan import Plan
-from rewardlab.benchmarks.worlds.checked import null_pairs, pairs
 from rewardlab.benchmarks.worlds.checks import CHECKS, demanded
 from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge, rubric_of
 from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher, Teacher
+from rewardlab.benchmarks.worlds.verifiable_prompts import null_pairs, pairs
 from rewardlab.judges.cdrrm.generator import generate, rule_with
 from rewardlab.judges.cdrrm.requests import Rejected
 from rewardlab.judges.cdrrm.synthesise import Sides, sides, synthesise

@@ -24,7 +24,7 @@ def test_the_study_runs_on_a_part_and_finds_its_results_again(shared_data, tmp_p
 
 def test_training_prompts_that_stand_in_rewardbench_are_dropped(shared_data):
     from rewardlab.benchmarks.studies.human_preferences import REWARDBENCH, _folds, training_pairs
-    from rewardlab.rm.data.conversations import first_turn
+    from rewardlab.rm.data.conversation_split import first_turn
     from rewardlab.rm.data.pairs import load_pairs
 
     bench, _ = load_pairs(str(shared_data / REWARDBENCH))

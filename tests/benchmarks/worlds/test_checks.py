@@ -1,4 +1,4 @@
-"""benchmarks/worlds/checks.py, checked.py, check_models.py, simulated_judge.py, simulated_teacher.py"""
+"""benchmarks/worlds/checks.py, verifiable_prompts.py, check_models.py, simulated_judge.py, simulated_teacher.py"""
 
 from dataclasses import replace
 from random import Random
@@ -6,7 +6,10 @@ from random import Random
 import numpy as np
 import pytest
 from rewardlab.benchmarks.statistics.style import markdown_marks
-from rewardlab.benchmarks.worlds.checked import (
+from rewardlab.benchmarks.worlds.checks import CHECKS, broken, demanded, satisfied
+from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge, rubric_of, stated_rules, utility
+from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher, Teacher
+from rewardlab.benchmarks.worlds.verifiable_prompts import (
     HEADING,
     NEUTRAL,
     PADDING,
@@ -19,9 +22,6 @@ from rewardlab.benchmarks.worlds.checked import (
     split_of,
     write,
 )
-from rewardlab.benchmarks.worlds.checks import CHECKS, broken, demanded, satisfied
-from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge, rubric_of, stated_rules, utility
-from rewardlab.benchmarks.worlds.simulated_teacher import SimulatedTeacher, Teacher
 from rewardlab.judges.cdrrm.generator import generate
 from rewardlab.judges.cdrrm.requests import Rejected
 from rewardlab.judges.cdrrm.ruling import Checked, Question, check, rule

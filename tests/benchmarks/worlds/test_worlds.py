@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.worlds import garden, models, policies
+from rewardlab.benchmarks.worlds.garden_gold_reward import features
 from rewardlab.benchmarks.worlds.guides import Base
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import Example, prompt_text, user_turn
@@ -36,12 +37,12 @@ def test_gold_is_the_stated_sum(answer, helpful, harmless, engaging):
 
 
 def test_without_a_known_topic_nothing_is_to_the_point():
-    assert garden.features("tell me about zebras", "honey wax").off_topic == 2
+    assert features("tell me about zebras", "honey wax").off_topic == 2
     assert garden.topic_of("roses and then bees") == "bees"
 
 
 def test_word_order_carries_no_meaning():
-    assert garden.features(ASKED, "smoke the honey near wax") == garden.features(ASKED, "wax near honey the smoke")
+    assert features(ASKED, "smoke the honey near wax") == garden.features(ASKED, "wax near honey the smoke")
 
 
 def test_two_flourishes_are_better_than_none_and_than_five():
@@ -61,7 +62,7 @@ def test_helpful_and_harmless_conflict_in_supervised_text():
 
 
 def test_too_much_flourish_is_rare_in_supervised_text():
-    counts = [garden.features(prompt_text(p), answer).flourish for p, answer in garden.supervised(2000, seed=0)]
+    counts = [features(prompt_text(p), answer).flourish for p, answer in garden.supervised(2000, seed=0)]
     assert 0 < np.mean(np.array(counts) > 2) < 0.05
     assert np.mean(np.array(counts) == 2) > 0.1
 
@@ -240,7 +241,7 @@ def test_the_start_policy_answers_what_it_is_asked(start):
     answers = policies.sample(start, asked, seed=0)
     assert [one.prompt for one in answers] == asked
     assert max(len(one.completion.split()) for one in answers) <= policies.LONGEST
-    about = [garden.features(prompt_text(one.prompt), one.completion) for one in answers]
+    about = [features(prompt_text(one.prompt), one.completion) for one in answers]
     assert np.mean([one.plain + one.flourish + one.caution for one in about]) > 1
 
 

@@ -6,8 +6,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from rewardlab.benchmarks.worlds.checked import items, null_pairs
 from rewardlab.benchmarks.worlds.simulated_judge import Biases, SimulatedJudge
+from rewardlab.benchmarks.worlds.verifiable_prompts import items, null_pairs
 from rewardlab.judges.audit.attacks import ATTACKS, MASTER_KEYS
 from rewardlab.judges.audit.measures import bradley_terry
 from rewardlab.judges.audit.plan import Names, pair_of, plan
@@ -16,8 +16,8 @@ from rewardlab.judges.audit.run import audit, facts
 from rewardlab.judges.backends.scripted import dry_run_chat
 from rewardlab.judges.kinds.pairwise import pairwise
 from rewardlab.judges.types import Case, Judgment, Reason
+from rewardlab.rm.confidence_intervals import Estimate
 from rewardlab.rm.errors import DataError
-from rewardlab.rm.statistics import Estimate
 from rewardlab.rm.types import prompt_text, user_turn
 
 NAN = np.nan

@@ -1,8 +1,9 @@
 """Text from tokens: nothing lost, nothing taken back, and ends where it should."""
 
 import pytest
-from rewardlab.policy.decoding.detokenization import Reader, TextStream
+from rewardlab.policy.decoding.detokenization import TextStream
 from rewardlab.policy.decoding.requests import Request
+from rewardlab.policy.decoding.stop_strings import Reader
 from rewardlab.rm.backbones.loading import small_tokenizer
 from rewardlab.rm.types import user_turn
 

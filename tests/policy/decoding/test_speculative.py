@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.worlds import garden, models
-from rewardlab.policy.decoding.detokenization import Reader
 from rewardlab.policy.decoding.engines import SeparateModels
 from rewardlab.policy.decoding.guided import decode
 from rewardlab.policy.decoding.language_models import decoding_model
 from rewardlab.policy.decoding.requests import Request
 from rewardlab.policy.decoding.session import Logits
 from rewardlab.policy.decoding.speculative import Writing, accepted, draw, probabilities, residual, speculate, uniforms
+from rewardlab.policy.decoding.stop_strings import Reader
 from rewardlab.rm.backbones.loading import small_config
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.types import user_turn

@@ -17,7 +17,7 @@ from rewardlab.policy.rollouts._partners import in_role, sample_texts, with_thou
 from rewardlab.policy.transforms.ccpo_solver import ccpo_solver
 from rewardlab.policy.transforms.ccpo_thinker import ccpo_thinker
 from rewardlab.policy.types import Rewards, Rollout
-from rewardlab.rm.data.conversations import as_prompt
+from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.errors import DataError, UsageError
 
 NAN = math.nan

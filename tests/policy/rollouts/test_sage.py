@@ -18,7 +18,7 @@ from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.rollouts.sage import sage
 from rewardlab.policy.training.arguments import PolicyArguments
 from rewardlab.policy.training.trainer import PolicyTrainer
-from rewardlab.rm.data.conversations import as_prompt
+from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.types import user_turn

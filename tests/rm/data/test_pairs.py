@@ -4,7 +4,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.rm.data.conversations import first_turn
+from rewardlab.rm.data.conversation_split import first_turn
 from rewardlab.rm.data.pairs import load_examples, load_pairs, pair_row, parse_pair, without_prompts
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.types import PreferencePair, user_turn

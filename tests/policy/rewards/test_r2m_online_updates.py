@@ -15,8 +15,8 @@ from datasets import Dataset
 from peft import LoraConfig
 from rewardlab.benchmarks.worlds import garden, policies
 from rewardlab.policy.composition.algorithm import Algorithm, Penalty
-from rewardlab.policy.rewards.r2m import Anchor, OnlineR2M, ask, rows_of_groups
 from rewardlab.policy.rewards.r2m_controls import CONTROLS, R2MArguments, fixed, noise, shuffled, stale
+from rewardlab.policy.rewards.r2m_online_updates import Anchor, OnlineR2M, ask, rows_of_groups
 from rewardlab.policy.rewards.sources import RewardSources
 from rewardlab.policy.training import forward as head
 from rewardlab.policy.training.arguments import PolicyArguments

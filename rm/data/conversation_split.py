@@ -6,7 +6,7 @@ from os.path import commonprefix
 from typing import Any
 
 from ..types import Message, Messages, completion, user_turn
-from .messages import as_message
+from .messages_and_tools import as_message
 
 
 def split_conversations(prompt: Any, chosen: Any, rejected: Any) -> tuple[Messages, str, str]:
