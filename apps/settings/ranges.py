@@ -56,20 +56,20 @@ NAMES: tuple[tuple[Range, str], ...] = (
     (
         AT_LEAST_0,
         "learning_rate weight_decay adam_epsilon max_grad_norm warmup_steps eval_delay dataloader_num_workers kl "
-        "center_rewards_coefficient regression_weight global_weight shared_rank from_layer critic_hidden agent "
-        "rollout_steps retries exchange_timeout lora_rank top_k temperature weight prompt_price completion_price "
-        "max_cost",
+        "center_rewards_coefficient regression_weight global_weight shared_rank from_layer monitor_steps restarts "
+        "critic_hidden agent rollout_steps retries exchange_timeout lora_rank top_k temperature weight prompt_price "
+        "completion_price max_cost",
     ),
     (
         ABOVE_0,
         "num_train_epochs epochs save_steps eval_steps logging_steps critic_learning_rate head_learning_rate "
-        "inverse_regularization concentration train_beta lora_alpha repetition_penalty",
+        "inverse_regularization concentration train_beta rate_of_a rate_of_modulation lora_alpha repetition_penalty",
     ),
     (ABOVE_0_OR_INF, "critic_clip kl_budget requests_per_minute tokens_per_minute"),
     (SECONDS, "timeout drain"),
     (SHARE, "soup_share critic_lam min_p warmup overlap label_smoothing_factor"),
     (SHARE_ABOVE_0, "top_p near alike vllm_gpu_memory_utilization"),
-    (SHARE_BELOW_1, "lora_dropout adam_beta1 adam_beta2"),
+    (SHARE_BELOW_1, "lora_dropout weight_average weight_average_start adam_beta1 adam_beta2"),
     (Range("a share in [0, 0.5)", 0, 0.5, below=True), "label_smoothing"),
     (PORT, "port vllm_server_port vllm_group_port"),
     (SEED, "seed data_seed"),

@@ -94,20 +94,36 @@ class Recipe:
     scale: bool = True
     shift: bool = True
     from_layer: int = 0
-    beta: float = 0.02
-    """β_r, the temperature of the loss."""
+    beta: float | tuple[float, ...] = 0.02
+    """β_r, the temperature of the loss; one, or one for each objective."""
+    ignore_ties: bool = False
+    """Whether an objective for which a pair ties counts as unlabelled."""
     weight: float = 0.5
     """λ, the weight of the loss's global term."""
     form: str = "scalarised"
     preferences: Literal["dirichlet", "vertices", "grid"] = "dirichlet"
     """Distribution of α in training; the grid has `preference_steps`."""
     preference_steps: int = 4
+    concentration: float = 0.5
+    """Concentration of the Dirichlet distribution of α."""
+    vertices: float = 0.1
+    """Share of α at a vertex, beside the Dirichlet distribution."""
     per_batch: bool = False
     reference: bool = False
     """Whether log-probabilities are relative to the base model; with one objective this is DPO."""
+    normalised: bool = False
+    """Whether log-probabilities are means per token."""
     steps: int = 400
     learning_rate: float = 1e-2
+    rate_of_a: float = 1.0
+    """Learning rate of A relative to `learning_rate`."""
+    rate_of_modulation: float = 1.0
+    """Learning rate of generators or cores relative to `learning_rate`."""
+    average: float = 0.0
+    """Decay of the weight average; 0: none."""
+    weight_decay: float = 0.0
     batch: int = 32
+    targets: tuple[str, ...] = LINEAR
 
     def adapt(self, model: Any, objectives: Sequence[str], seed: int) -> PreferenceAdapter:
         """Attach a new adapter to a model, which is changed in place."""
@@ -117,7 +133,7 @@ class Recipe:
             texts=self.texts,
             rank=self.rank,
             shared_rank=self.shared_rank,
-            targets=LINEAR,
+            targets=self.targets,
             from_layer=self.from_layer,
             generator=self.generator,
             embedding=self.embedding,
@@ -131,19 +147,31 @@ class Recipe:
         """Return the adapter's training task."""
         k = len(adapter.objectives)
         samplers = {
-            "dirichlet": lambda: dirichlet(k),
+            "dirichlet": lambda: dirichlet(k, self.concentration, self.vertices),
             "vertices": lambda: at_vertices(k),
             "grid": lambda: on_grid(k, self.preference_steps),
         }
         return PreferenceTask(
             adapter,
             adapter.objectives,
-            sequence_logistic(self.beta, weight=self.weight if k > 1 else 0.0, form=self.form),
+            sequence_logistic(
+                self._betas(adapter.objectives),
+                weight=self.weight if k > 1 else 0.0,
+                form=self.form,
+                ignore_ties=self.ignore_ties,
+            ),
             samplers[self.preferences](),
             reference=self.reference,
+            normalised=self.normalised,
             per_batch=self.per_batch,
             seed=seed,
+            rates={"A": self.rate_of_a, "modulation": self.rate_of_modulation},
         )
+
+    def _betas(self, objectives: Sequence[str]) -> float | list[float]:
+        if isinstance(self.beta, float):
+            return self.beta
+        return [self.beta[garden.OBJECTIVES.index(name)] for name in objectives]
 
 
 def train(
@@ -156,8 +184,9 @@ def train(
 ) -> None:
     """Train a guide in place."""
     task.check(rows)
+    how = Fit(recipe.steps, recipe.learning_rate, recipe.batch, seed, recipe.average, recipe.weight_decay)
     learner = SimpleNamespace(model=adapter.model, encoder=SimpleNamespace(tokenizer=None))  # rows are token ids
-    fit(learner, task, rows, Fit(recipe.steps, recipe.learning_rate, recipe.batch, seed), *callbacks)
+    fit(learner, task, rows, how, *callbacks)
 
 
 @dataclass(frozen=True)

@@ -105,12 +105,14 @@ def pretrain(
 
 
 class Fit(NamedTuple):
-    """Number of steps, learning rate, rows per batch, and seed."""
+    """Number of steps, learning rate, rows per batch, seed, and decay of the weight average (0: none)."""
 
     steps: int
     learning_rate: float
     batch: int
     seed: int
+    average: float = 0.0
+    weight_decay: float = 0.0
 
 
 def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: TrainerCallback) -> None:
@@ -124,6 +126,8 @@ def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: Tra
             warmup_steps=min(10, how.steps // 4),
             save_strategy="no",
             seed=how.seed,
+            weight_average=how.average,
+            weight_decay=how.weight_decay,
             use_cpu=True,
             disable_tqdm=True,
             logging_steps=1_000_000,

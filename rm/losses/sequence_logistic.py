@@ -1,5 +1,6 @@
 """Loss of autoregressive reward models: logistic loss of the difference of two completions' log-probabilities."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,11 +17,13 @@ FORMS = ("scalarised", "mixed_label", "vertices", "scores")
 class SequenceLogistic:
     """Callable returned by `sequence_logistic`."""
 
-    beta: float
+    beta: tuple[float, ...]
+    """One β_r for all objectives, or one each."""
     weight: float
     form: str
     label_smoothing: float
     margin: float
+    ignore_ties: bool
 
     @property
     def needs_vertices(self) -> bool:
@@ -46,60 +49,67 @@ class SequenceLogistic:
 
         `vertex` and its Δ belong to the form `vertices`; `scores` [B, K], q_i(y0) - q_i(y1), to `scores`.
         """
+        wins = wins.masked_fill(wins == 0.5, float("nan")) if self.ignore_ties else wins
         value = self._per_dimension(gap, wins, preference)
         if self.weight == 0:
             return value
         if self.form == "vertices":
             assert vertex_gap is not None and vertex is not None
             return value + self.weight * self._per_dimension(vertex_gap, wins, vertex)
+        mixed_gap = (preference @ self._betas(preference)) * gap
         if self.form == "scores":
             assert scores is not None
-            return value + self.weight * self._scored(gap, scores, preference)
+            aim = (preference * scores.nan_to_num(0.0)).sum(dim=1)
+            return value + self.weight * torch.where(aim == 0, 0, -logsigmoid(aim.sign() * mixed_gap - aim.abs()))
         lean = (preference * (2 * wins - 1).nan_to_num(0.0)).sum(dim=1)
         lean = torch.where(lean.abs() < 1e-6, 0, lean.sign()) if self.form == "mixed_label" else lean
-        return value + self.weight * torch.where(lean == 0, 0, -logsigmoid(self.beta * lean * gap))
+        return value + self.weight * torch.where(lean == 0, 0, -logsigmoid(lean * mixed_gap))
+
+    def _betas(self, like: Tensor) -> Float[Tensor, " K"]:
+        return like.new_tensor(self.beta).expand(like.shape[1])
 
     def _per_dimension(self, gap: Tensor, wins: Tensor, preference: Tensor) -> Tensor:
-        """Compute Σ_i α_i l_i as one soft label: t = Σ_i α_i t_i over the labelled objectives, and likewise 1 - t."""
+        """Compute Σ_i α_i l_i over the labelled objectives."""
         smooth = (1 - self.label_smoothing) * wins + self.label_smoothing * (1 - wins)
-        first = (preference * smooth.nan_to_num(0.0)).sum(dim=1)
-        second = (preference * (1 - smooth).nan_to_num(0.0)).sum(dim=1)
-        scaled = self.beta * gap
-        return -first * logsigmoid(scaled - self.margin) - second * logsigmoid(-scaled - self.margin)
-
-    def _scored(self, gap: Tensor, scores: Tensor, preference: Tensor) -> Tensor:
-        aim = (preference * scores.nan_to_num(0.0)).sum(dim=1)
-        return torch.where(aim == 0, 0, -logsigmoid(aim.sign() * self.beta * gap - aim.abs()))
+        scaled = gap[:, None] * self._betas(preference)
+        first = -smooth.nan_to_num(0.0) * logsigmoid(scaled - self.margin)
+        second = -(1 - smooth).nan_to_num(0.0) * logsigmoid(-scaled - self.margin)
+        return (preference * (first + second)).sum(dim=1)
 
 
 def sequence_logistic(
-    beta: float = 0.01,
+    beta: float | Sequence[float] = 0.01,
     *,
     weight: float = 0.5,
     form: str = "scalarised",
     label_smoothing: float = 0.0,
     margin: float = 0.0,
+    ignore_ties: bool = False,
 ) -> SequenceLogistic:
-    """L = Σ_i α_i l_i + λ L_global,   l_i = -t_i log σ(β_r Δ - m) - (1 - t_i) log σ(-β_r Δ - m)
+    """L = Σ_i α_i l_i + λ L_global,   l_i = -t_i log σ(β_i Δ - m) - (1 - t_i) log σ(-β_i Δ - m)
 
     Δ = log π(y0 | x) - log π(y1 | x), summed over each completion's tokens; t_i = P(y0 better | objective i) in [0, 1].
 
     With λ = `weight` = 0 and one objective this is GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several
-    PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i. UniARM (arXiv:2602.09538)
-    adds a global term whose form is not known to us, so several are offered; with s = Σ_i α_i (2 t_i - 1):
+    PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i if all β_i are equal. UniARM
+    (arXiv:2602.09538) adds a global term whose form is not known to us, so several are offered; with
+    s = Σ_i α_i (2 t_i - 1) and β_r = Σ_i α_i β_i:
 
         scalarised   -log σ(β_r s Δ)
-            mixed_label  -log σ(β_r sign(s) Δ), 0 if s = 0
-            vertices     the first sum again, at one objective drawn per pair
-            scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
+        mixed_label  -log σ(β_r sign(s) Δ), 0 if s = 0
+        vertices     the first sum again, at one objective drawn per pair
+        scores       -log σ(sign(q) β_r Δ - |q|),  q = Σ_i α_i (q_i(y0) - q_i(y1)) from stored scores
 
     There is no reference model, so Δ is not 0 at the start. `margin` m >= 0 in nats; `label_smoothing` in [0, 0.5).
+    A tie t_i = 0.5 asks for equal log-probabilities of two completions of whatever lengths; with `ignore_ties` such an
+    objective counts as unlabelled.
     """
+    betas = (beta,) if isinstance(beta, (int, float)) else tuple(beta)
     if form not in FORMS:
         raise UsageError(f"the global form is one of {', '.join(FORMS)}, got '{form}'")
-    if not (beta > 0 and weight >= 0 and margin >= 0 and 0 <= label_smoothing < 0.5):
+    if not (betas and min(betas) > 0 and weight >= 0 and margin >= 0 and 0 <= label_smoothing < 0.5):
         raise UsageError(
             f"beta > 0, weight >= 0, margin >= 0, label_smoothing in [0, 0.5); got {beta}, {weight}, {margin}, "
             f"{label_smoothing}"
         )
-    return SequenceLogistic(beta, weight, form, label_smoothing, margin)
+    return SequenceLogistic(betas, weight, form, label_smoothing, margin, ignore_ties)

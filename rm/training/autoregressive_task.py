@@ -1,9 +1,10 @@
 """Training task of autoregressive reward models: pairs labelled for several objectives."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +18,25 @@ from ..backbones.logprobs import completion_logprobs
 from ..backbones.tokenization import Encoder, pad
 from ..data.preference_vectors import Sampler, at_vertices, simplex_grid
 from ..errors import DataError
+from ..io.checked_files import from_json
 from ..losses.sequence_logistic import SequenceLogistic
 from ..types import PreferencePair
 from .trainer import Encoding, OnLong, sift
+
+RESTARTS = "restarts.json"
+Part = Literal["A", "B", "modulation"]
+
+
+def part_of(name: str) -> Part | None:
+    """Return the part of an adapter that a parameter of the model belongs to; None for the base model's.
+
+    >>> part_of("base_model.model.model.layers.0.mlp.up_proj.lora_A.default.weight")
+    'A'
+    """
+    parts = name.split(".")
+    if "preference_heads" in parts or "preference_mixer" in parts:
+        return "modulation"
+    return "A" if "lora_A" in parts else "B" if "lora_B" in parts else None
 
 
 class PreferenceRow(NamedTuple):
@@ -71,7 +88,8 @@ class PreferenceTask:
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
     are means per token; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
     adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
-    grid of preferences, and accuracies are computed at the vertices.
+    grid of preferences, and accuracies are computed at the vertices. `rates` are learning rates of the adapter's parts,
+    relative to the trainer's: A and B are the LoRA matrices, and `modulation` is what computes γ, δ or the core from α.
     """
 
     def __init__(
@@ -86,11 +104,15 @@ class PreferenceTask:
         per_batch: bool = False,
         seed: int = 0,
         grid: int = 4,
+        rates: Mapping[Part, float] | None = None,
     ):
         self.adapter, self.objectives = adapter, tuple(objectives)
         self.sequence_logistic, self.sampler = loss, sampler
         self.reference, self.normalised = reference, normalised
         self.per_batch, self.seed = per_batch, seed
+        self.rates = dict(rates or {})
+        self.restarts = 0
+        """Number of restarts after a collapse; each halves the learning rate of A."""
         self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
 
     def check(self, rows: Sequence[PreferenceRow]) -> None:
@@ -181,12 +203,21 @@ class PreferenceTask:
         }
         return shares | {"accuracy": float(np.nanmean([*shares.values()])) if decided.any() else float("nan")}
 
+    def rate_factor(self, name: str) -> float:
+        """Return the factor of the parameter's part in `rates`, 1 by default; A's is halved by every restart."""
+        part = part_of(name)
+        factor = self.rates.get(part, 1.0) if part else 1.0
+        return factor * 0.5**self.restarts if part == "A" else factor
+
     def save(self, folder: Path) -> None:
-        """Save the adapter's weights in a checkpoint."""
+        """Save the adapter's weights and the number of restarts in a checkpoint."""
         if self.adapter is not None:
             self.adapter.save_pretrained(folder)
+        (folder / RESTARTS).write_text(json.dumps({"restarts": self.restarts}) + "\n", encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Load the adapter's weights from a checkpoint."""
+        """Load the adapter's weights and the number of restarts from a checkpoint."""
         if self.adapter is not None:
             self.adapter.load_weights(folder)
+        if (folder / RESTARTS).exists():
+            self.restarts = int(from_json((folder / RESTARTS).read_text(encoding="utf-8"))["restarts"])

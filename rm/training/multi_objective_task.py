@@ -183,6 +183,10 @@ class ObjectivesTask:
                 metric_values[f"rmse_{name}"] = float(np.sqrt(np.square(rewards[:, 0, k] - scores)[rated].mean()))
         return metric_values | {"accuracy": float(np.mean(shares)) if shares else NAN}
 
+    def rate_factor(self, name: str) -> float:
+        """Return 1: all parameters have the trainer's learning rate."""
+        return 1.0
+
     def save(self, folder: Path) -> None:
         """Save the learned parameters of the losses."""
         save_losses(self.modules, folder)

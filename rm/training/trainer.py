@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -24,6 +25,7 @@ from .distributed import same_gradients
 from .fault_tolerance import FaultTolerantTrainer
 from .out_of_memory import Piece
 from .sharded_weights import is_sharded, rank_0_folder
+from .weight_average import WeightAverage
 
 
 @dataclass
@@ -46,6 +48,12 @@ class RewardArguments(TrainingArguments):
     )
     disable_dropout: bool = field(
         default=True, metadata={"help": "Train without dropout, as rewards are computed without it."}
+    )
+    weight_average: float = field(
+        default=0.0, metadata={"help": "Decay of a moving average of the weights, which is what is kept; 0: none."}
+    )
+    weight_average_start: float = field(
+        default=0.25, metadata={"help": "Share of the steps after which the weight average starts."}
     )
 
     def __post_init__(self):
@@ -196,6 +204,10 @@ class Task(Protocol):
         """Compute metrics from the outputs and labels of a complete evaluation."""
         ...
 
+    def rate_factor(self, name: str) -> float:
+        """Return the learning rate of a named parameter of the model, relative to the trainer's."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Save weights that the Trainer does not save."""
         ...
@@ -237,6 +249,10 @@ class ScalarTask:
         """Compute metrics; see `pair_metrics`."""
         return pair_metrics(prediction)
 
+    def rate_factor(self, name: str) -> float:
+        """Return 1: all parameters have the trainer's learning rate."""
+        return 1.0
+
     def save(self, folder: Path) -> None:
         """Save the learned parameters of the loss; the Trainer saves the model."""
         save_losses(self.modules, folder)
@@ -277,6 +293,10 @@ class RewardTrainer(FaultTolerantTrainer):
             callbacks=[MarkComplete(), *callbacks],
         )
         self.task, self.loss_name = task, _name_of(task)
+        self.average: WeightAverage | None = None
+        if args.weight_average:
+            self.average = WeightAverage(reward_model.model, args.weight_average, args.weight_average_start)
+            self.add_callback(_Averaging(self.average))
         self.model_accepts_loss_kwargs = False  # the loss is a mean per micro-batch, so accumulation must divide it
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -296,10 +316,17 @@ class RewardTrainer(FaultTolerantTrainer):
             loss, outputs = self.task.evaluate(model, inputs)
         return loss.detach(), outputs.detach(), inputs.get("stated", inputs["wins"])
 
+    def evaluate(self, *args, **kwargs):
+        """Evaluate with the average of the weights, if there is one."""
+        with self.average.applied() if self.average else nullcontext():
+            return super().evaluate(*args, **kwargs)
+
     def create_optimizer(self, model=None):
-        """Create Transformers' optimizer, with a parameter group and learning rate for each learned loss."""
+        """Create Transformers' optimizer, with learning rates per parameter and a group for each learned loss."""
         made = self.optimizer is None
         optimizer: Any = super().create_optimizer(model)
+        if made:
+            _split_by_rate(optimizer, self.model, self.task.rate_factor)
         for module in getattr(self.task, "modules", nn.ModuleDict()).values() if made else ():
             module.to(self.args.device)
             optimizer.add_param_group(
@@ -316,6 +343,8 @@ class RewardTrainer(FaultTolerantTrainer):
         with rank_0_folder(Path(output_dir or self.args.output_dir), writes=self.args.should_save) as folder:
             if self.args.should_save or is_sharded(self.model):
                 self.task.save(folder)
+            if self.average and _internal_call:
+                self.average.save(folder, writes=self.args.should_save)
             if self.stream:
                 self.stream.save(folder, self.state.global_step * self.rows_a_step)
 
@@ -328,12 +357,40 @@ class RewardTrainer(FaultTolerantTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint, model=None):
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         self.task.load(Path(resume_from_checkpoint))
+        if self.average:
+            self.average.load(Path(resume_from_checkpoint))
         if self.stream:
             self.stream.load(Path(resume_from_checkpoint))
 
     def _load_best_model(self):
         super()._load_best_model()
         self.task.load(Path(str(self.state.best_model_checkpoint)))
+        if self.average:
+            self.average.load(Path(str(self.state.best_model_checkpoint)))
+
+
+class _Averaging(TrainerCallback):
+    """Updates the weight average after every step, and applies it when training has ended."""
+
+    def __init__(self, average: WeightAverage):
+        self.average = average
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.average.update(state.global_step, state.max_steps)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.average.apply()
+
+
+def _split_by_rate(optimizer: Any, model: nn.Module, rate_factor: Callable[[str], float]) -> None:
+    """Split the optimizer's parameter groups so that each has one learning rate."""
+    factors = {parameter: rate_factor(name) for name, parameter in model.named_parameters()}
+    for group in list(optimizer.param_groups):
+        members = group["params"]
+        by_factor = {factor: [p for p in members if factors[p] == factor] for factor in {factors[p] for p in members}}
+        group["params"] = by_factor.pop(1.0, [])
+        for factor, parameters in sorted(by_factor.items()):
+            optimizer.add_param_group({**group, "params": parameters, "lr": group["lr"] * factor})
 
 
 def _name_of(task: Any) -> str:

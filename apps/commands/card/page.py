@@ -45,6 +45,7 @@ def card(folder: Path, contract: ScoringContract, measured: Sequence[Measured]) 
         _loading(folder, contract),
         _figures(measured),
         _training(manifest, recipe),
+        _guide(manifest.get("guide") or {}),
         _parity(folder, contract),
         _limits(contract, measured),
     ]
@@ -206,6 +207,25 @@ def _training(manifest: dict[str, Any], recipe: dict[str, Any]) -> str:
     }
     lines += [f"- {text(name.replace('_', ' '))}: {text(value)}" for name, value in settings.items()]
     return "\n".join(["## Training", "", *lines])
+
+
+def _guide(measured: Mapping[str, Any]) -> str:
+    """Diagnostics of a guide, measured at the end of its training."""
+    if not measured:
+        return ""
+    columns = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length")
+    lines = [[text(name), *(_number(at.get(key)) for key in columns)] for name, at in measured["objectives"].items()]
+    collapsed = ", ".join(map(text, measured["collapsed"]))
+    verdict = (
+        f"**The guide has collapsed at {collapsed}**: it hardly reads its context there."
+        if collapsed
+        else "The guide reads its context at every objective."
+    )
+    return (
+        f"## Guide diagnostics\n\nMeasured on {measured['pairs']} pairs, with all weight on one objective. The base "
+        f"model's context sensitivity is {_number(measured['base_context_sensitivity'])}. {verdict}\n\n"
+        + table(["objective", *(column.replace("_", " ") for column in columns)], lines)
+    )
 
 
 def _source(name: str, digest: str | None) -> str:

@@ -17,11 +17,12 @@ from ....benchmarks.types import Suite
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.data.preference_vectors import parse_preference
 from ....rm.errors import UsageError
+from ....rm.io.checked_files import from_json
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
 from ...runs.evaluation_resume import ResumableScorer
 from ...runs.processes import LEADER, Process, announce, join, process
-from ...runs.run_folder import data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
+from ...runs.run_folder import MANIFEST, data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
 
@@ -51,6 +52,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         models = _open_models(config)
         stored = [load_stored(source, suite, cases) for source in config.scores]
         notes += [note for scores in stored for note in scores.notes(cases)]
+        notes += [note for source in config.model for note in _guide_notes(source)]
         evaluation = evaluate(
             suite,
             cases,
@@ -81,6 +83,15 @@ def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
     if ":" in config.benchmark and [*signature(function).parameters][:1] == ["row"]:
         return FunctionSuite(function, config.benchmark, config.on_bad_row)
     return function(on_bad_row=config.on_bad_row, **options)
+
+
+def _guide_notes(source: str) -> list[str]:
+    """Return a note if a guide had collapsed when its training ended."""
+    manifest = Path(source) / MANIFEST
+    guide = from_json(manifest.read_text(encoding="utf-8")).get("guide") if manifest.is_file() else None
+    if not (guide and guide["collapsed"]):
+        return []
+    return [f"{source}: the guide has collapsed at {', '.join(guide['collapsed'])}: it hardly reads its context there."]
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:

@@ -3,21 +3,15 @@
 import json
 import time
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ....rm.adapters.settings import AdapterSettings
 from ....rm.contract.golden_scores import check_golden, load_reward_model, write_golden
 from ....rm.data.pairs import RowReport, load_pairs, refuse_bad_rows
-from ....rm.data.preference_vectors import Sampler, at_vertices, dirichlet, on_grid
 from ....rm.data.scored_rows import Judged, load_judged
 from ....rm.data.streaming import PairStream, StreamPosition
 from ....rm.errors import UsageError
-from ....rm.losses.sequence_logistic import sequence_logistic
-from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
 from ....rm.registry import load
-from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
 from ....rm.training.checkpointing import last_complete_checkpoint
 from ....rm.training.sharded_weights import is_sharded, rank_0_folder
 from ....rm.training.trainer import RewardArguments, RewardTrainer
@@ -26,7 +20,8 @@ from ...runs.processes import Process, broadcast_from_rank_0, shared_run_folder,
 from ...runs.run_folder import CHECKPOINTS, data_hash, log, log_rows, trust, write_manifest, write_rows
 from ...runs.stop_training import train_until_asked
 from .ensembles import make_boosted, make_ensemble
-from .scalar import Prepared, finish_scalar, log_encoding, objectives_of, prepare_scalar, shown
+from .guides import prepare_guide
+from .scalar import Prepared, finish_scalar, objectives_of, prepare_scalar, shown
 from .settings import GuideConfig, TrainConfig
 from .several_settings import SeveralConfig
 
@@ -72,7 +67,7 @@ def train(
             model, more = finish_scalar(prepared, config, names, several, data, held, arguments.seed)
             facts |= more
         elif config.kind == "autoregressive":
-            prepared = _prepare_guide(config, guide, arguments, data.pairs, held.pairs)
+            prepared = prepare_guide(config, guide, arguments, data.pairs, held.pairs)
             model, facts = prepared.model, _run(prepared, config, arguments, work, here)
         else:
             model, facts = _train_head(config, names[0], data.pairs)
@@ -202,17 +197,14 @@ def _run(
     """Train with Transformers' Trainer, from the last complete checkpoint if there is one; return the results."""
     folder = work / CHECKPOINTS
     stream = _stream(config, arguments, prepared) if config.stream else None
-    trainer = RewardTrainer(
-        prepared.model,
-        _for_folder(arguments, folder, evaluates=prepared.eval_rows is not None),
-        prepared.task,
-        stream or prepared.encoding.rows,
-        prepared.eval_rows,
-    )
     checkpoint = broadcast_from_rank_0(last_complete_checkpoint(folder, log) if config.resume and here.leads else None)
     if checkpoint:
         log(f"resuming from {checkpoint.name}")
+    trainer = _trainer(prepared, arguments, folder, stream)
     result = train_until_asked(trainer, checkpoint)
+    while prepared.monitor and prepared.monitor.restart():
+        trainer = _trainer(prepared, arguments, folder, stream)
+        result = train_until_asked(trainer, None)
     facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
     if stream:
         facts["stream"] = stream.counts | {"read": stream.report.read, "dropped": len(stream.report.dropped)}
@@ -220,90 +212,22 @@ def _run(
         facts |= {
             name: value for name, value in trainer.evaluate().items() if "runtime" not in name and "per_s" not in name
         }
+    if prepared.monitor:
+        facts["guide"] = prepared.monitor.summary(trainer.model)
     if here.leads:
         write_rows(work / "metrics.jsonl", trainer.state.log_history)
     return facts
 
 
-# ---- autoregressive ----
-
-GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
-"""Defaults of a guide's adapter."""
-
-
-def _prepare_guide(
-    config: TrainConfig,
-    guide: GuideConfig,
-    arguments: RewardArguments,
-    pairs: list[PreferencePair],
-    eval_pairs: list[PreferencePair],
-) -> Prepared:
-    """Train GenARM, PARM or UniARM on a base model."""
-    if config.model is None:
-        raise UsageError("an autoregressive reward model needs the language model to start from; name it with --model")
-    if config.lora:
-        raise UsageError("--lora belongs to --kind scalar; here it is --adapter lora")
-    model = build_guide(config, guide, arguments.seed)
-    loss = sequence_logistic(
-        guide.train_beta,
-        weight=guide.global_weight if len(guide.objectives) > 1 else 0.0,
-        form=guide.global_form,
-        label_smoothing=guide.label_smoothing,
+def _trainer(prepared: Prepared, arguments: RewardArguments, folder: Path, stream: PairStream | None) -> RewardTrainer:
+    return RewardTrainer(
+        prepared.model,
+        _for_folder(arguments, folder, evaluates=prepared.eval_rows is not None),
+        prepared.task,
+        stream or prepared.encoding.rows,
+        prepared.eval_rows,
+        (prepared.monitor,) if prepared.monitor else (),
     )
-    task = PreferenceTask(
-        model.adapter,
-        guide.objectives,
-        loss,
-        _sampler(guide),
-        reference=guide.subtract_reference,
-        normalised=guide.normalise_length,
-        per_batch=guide.per_batch,
-        seed=arguments.seed,
-    )
-    encoding = log_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
-    task.check(encoding.rows)
-    eval_rows = None
-    if eval_pairs:
-        evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
-        eval_rows = log_encoding("eval_data", evaluation, config).rows
-    more = partial(encode_preferences, model.encoder, objectives=guide.objectives, on_long=config.on_long)
-    return Prepared(model, task, encoding, eval_rows, encode=more)
-
-
-def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> AutoregressiveRewardModel:
-    """Return the base model with a new adapter, or with all weights trainable."""
-    if guide.adapter == "none" and len(guide.objectives) > 1:
-        raise UsageError(f"without an adapter a model learns one objective, got {', '.join(guide.objectives)}")
-    settings, rank = None, config.lora_r or GUIDE_RANK
-    if guide.adapter != "none":
-        settings = AdapterSettings(
-            kind=guide.adapter,
-            objectives=tuple(guide.objectives),
-            texts=tuple(guide.texts),
-            rank=rank,
-            shared_rank=guide.shared_rank,
-            factor=2.0 if config.lora_alpha is None else config.lora_alpha / (rank + guide.shared_rank),
-            dropout=config.lora_dropout,
-            targets=tuple(config.lora_target_modules) or GUIDE_TARGETS,
-            from_layer=guide.from_layer,
-            generator=guide.generator,
-            embedding=guide.embedding,
-            scale=guide.scale,
-            shift=guide.shift,
-            seed=seed,
-        )
-    options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
-    return autoregressive(str(config.model), beta=guide.train_beta, adapter=settings, **options, **trust(config))
-
-
-def _sampler(guide: GuideConfig) -> Sampler:
-    k = len(guide.objectives)
-    samplers = {
-        "dirichlet": lambda: dirichlet(k, guide.concentration),
-        "vertices": lambda: at_vertices(k),
-        "grid": lambda: on_grid(k),
-    }
-    return samplers[guide.preferences]()
 
 
 def _for_folder(arguments: RewardArguments, folder: Path, *, evaluates: bool) -> RewardArguments:

@@ -22,6 +22,7 @@ from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
 from ....rm.models.scalar import ADAPTER, OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
 from ....rm.registry import load
+from ....rm.training.guide_diagnostics import CollapseMonitor
 from ....rm.training.multi_objective_task import ObjectivesTask, encode_objectives, encode_scored, label_counts
 from ....rm.training.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pairs
 from ....rm.types import OVERALL, Example, PreferencePair, message_text
@@ -42,6 +43,7 @@ class Prepared(NamedTuple):
     facts: Mapping[str, Any] = MappingProxyType({})
     encode: Callable[[list[PreferencePair]], Encoding] | None = None
     """Of more pairs, as those of the encoding were; None where there are rated answers."""
+    monitor: CollapseMonitor | None = None
 
 
 def objectives_of(config: TrainConfig, guide: GuideConfig) -> list[str]:

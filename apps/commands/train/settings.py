@@ -133,6 +133,23 @@ class GuideConfig:
     scale: bool = setting("moslora: scale the features.", advanced=True, default=True)
     shift: bool = setting("moslora: shift the features.", advanced=True, default=True)
     train_beta: float = setting("β of the loss, and factor of the reward.", default=0.01)
+    objective_betas: list[str] = setting(
+        "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",
+        default_factory=list,
+    )
+    ignore_ties: bool = setting(
+        "Take a tie for an objective as unlabelled, instead of as a demand for equal log-probabilities.", default=False
+    )
+    rate_of_a: float = setting("Learning rate of the adapter's A, relative to --learning_rate.", default=1.0)
+    rate_of_modulation: float = setting(
+        "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.", default=1.0
+    )
+    monitor_steps: int = setting(
+        "Steps between measurements of whether the guide still reads its context; 0: none.", default=25
+    )
+    restarts: int = setting(
+        "Restarts after a collapse in the first half of the training, each with half of A's learning rate.", default=0
+    )
     global_weight: float = setting("Weight of the global term of the loss.", default=0.5)
     global_form: str = setting(
         "Form of the global term.",
@@ -153,6 +170,7 @@ class GuideConfig:
 
     def __post_init__(self):
         self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)
+        self.objective_betas = as_list(self.objective_betas)
         self.adapter = ADAPTER_OF_METHOD.get(self.adapter, self.adapter)
 
     def validate(self) -> None:

@@ -71,6 +71,36 @@ def test_every_kind_is_trained_saved_and_scored(world, tmp_path, capsys, words, 
     assert set(objectives) < {*first}
 
 
+def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, tmp_path, capsys, monkeypatch):
+    """The limit of what counts as collapsed is set above any guide's; the one restart that is allowed is taken."""
+    monkeypatch.setattr("rewardlab.rm.training.guide_diagnostics.COLLAPSED", 100.0)
+    words = ("--embedding", "one_hot", "--monitor_steps", "1", "--restarts", "1", "--rate_of_a", "0.5")
+    averaged = ("--weight_average", "0.5", "--objective_betas", "harmless=0.05", "--ignore_ties")
+    assert train(world, tmp_path / "arm", *BOTH, *words, *averaged) == 0
+    error = capsys.readouterr().err
+    assert error.count("the guide has collapsed at helpful, harmless") == 2
+    assert "starting again with half the learning rate of A" in error and "lower --learning_rate" in error
+    guide = json.loads((tmp_path / "arm" / "manifest.json").read_text())["guide"]
+    assert guide["restarts"] == 1 and guide["collapsed"] == ["helpful", "harmless"] and guide["pairs"] == 60
+    steps = [json.loads(line) for line in (tmp_path / "arm" / "metrics.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in steps if "entropy_harmless" in entry] == [1, 2, 3, 4]
+    asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--samples", "50"]
+    assert main([*asked, "--objective", "harmless", "--output", str(tmp_path / "eval")]) == 0
+    assert "the guide has collapsed at helpful, harmless" in (tmp_path / "eval" / "report.md").read_text()
+    assert main(["card", "--model", str(tmp_path / "arm")]) == 0
+    card = (tmp_path / "arm" / "README.md").read_text()
+    assert "## Guide diagnostics" in card and "**The guide has collapsed at helpful, harmless**" in card
+
+
+@pytest.mark.parametrize(
+    "betas, sentence",
+    [(["helpful"], "are NAME=β, such as helpful=0.5; got 'helpful'"), (["honest=1"], "no objective 'honest'")],
+)
+def test_a_wrong_beta_of_an_objective_is_refused(world, tmp_path, capsys, betas, sentence):
+    assert train(world, tmp_path / "arm", *BOTH, "--embedding", "one_hot", "--objective_betas", *betas) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_files_labelled_for_one_objective_each(world, tmp_path, capsys):
     plain = [pair_row(pair) | {"wins": None} for pair in pairs(40, 1)]
     for name, rows in (("helpful", plain[:25]), ("harmless", plain[25:])):

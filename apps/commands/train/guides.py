@@ -1,0 +1,118 @@
+"""Autoregressive reward models (GenARM, PARM, UniARM): adapter, task and rows from settings and data."""
+
+from functools import partial
+
+from ....rm.adapters.settings import AdapterSettings
+from ....rm.data.preference_vectors import Sampler, at_vertices, dirichlet, on_grid
+from ....rm.errors import UsageError, did_you_mean
+from ....rm.losses.sequence_logistic import sequence_logistic
+from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
+from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
+from ....rm.training.guide_diagnostics import CollapseMonitor
+from ....rm.training.trainer import RewardArguments
+from ....rm.types import PreferencePair
+from ...runs.run_folder import log, trust
+from .scalar import Prepared, log_encoding
+from .settings import GuideConfig, TrainConfig
+
+MONITORED = 64
+"""Number of pairs on which a guide is measured during training."""
+GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
+"""Defaults of a guide's adapter."""
+
+
+def prepare_guide(
+    config: TrainConfig,
+    guide: GuideConfig,
+    arguments: RewardArguments,
+    pairs: list[PreferencePair],
+    eval_pairs: list[PreferencePair],
+) -> Prepared:
+    """Train GenARM, PARM or UniARM on a base model."""
+    if config.model is None:
+        raise UsageError("an autoregressive reward model needs the language model to start from; name it with --model")
+    if config.lora:
+        raise UsageError("--lora belongs to --kind scalar; here it is --adapter lora")
+    model = build_guide(config, guide, arguments.seed)
+    loss = sequence_logistic(
+        _betas(guide),
+        weight=guide.global_weight if len(guide.objectives) > 1 else 0.0,
+        form=guide.global_form,
+        label_smoothing=guide.label_smoothing,
+        ignore_ties=guide.ignore_ties,
+    )
+    task = PreferenceTask(
+        model.adapter,
+        guide.objectives,
+        loss,
+        _sampler(guide),
+        reference=guide.subtract_reference,
+        normalised=guide.normalise_length,
+        per_batch=guide.per_batch,
+        seed=arguments.seed,
+        rates={"A": guide.rate_of_a, "modulation": guide.rate_of_modulation},
+    )
+    encoding = log_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
+    task.check(encoding.rows)
+    eval_rows = None
+    if eval_pairs:
+        evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
+        eval_rows = log_encoding("eval_data", evaluation, config).rows
+    more = partial(encode_preferences, model.encoder, objectives=guide.objectives, on_long=config.on_long)
+    monitor = None
+    if model.adapter and guide.monitor_steps:
+        sample = (eval_rows or encoding.rows)[:MONITORED]
+        options = {"every": guide.monitor_steps, "restarts": guide.restarts, "report": log}
+        monitor = CollapseMonitor(task, sample, **options)
+    return Prepared(model, task, encoding, eval_rows, encode=more, monitor=monitor)
+
+
+def _betas(guide: GuideConfig) -> list[float]:
+    """Return β of the loss for every objective."""
+    named = {name: guide.train_beta for name in guide.objectives}
+    for text in guide.objective_betas:
+        name, _, value = text.partition("=")
+        try:
+            beta = float(value)
+        except ValueError as error:
+            raise UsageError(f"--objective_betas are NAME=β, such as helpful=0.5; got '{text}'") from error
+        if name not in named:
+            raise UsageError(f"--objective_betas: no objective '{name}'; {did_you_mean(name, guide.objectives)}")
+        named[name] = beta
+    return [*named.values()]
+
+
+def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> AutoregressiveRewardModel:
+    """Return the base model with a new adapter, or with all weights trainable."""
+    if guide.adapter == "none" and len(guide.objectives) > 1:
+        raise UsageError(f"without an adapter a model learns one objective, got {', '.join(guide.objectives)}")
+    settings, rank = None, config.lora_r or GUIDE_RANK
+    if guide.adapter != "none":
+        settings = AdapterSettings(
+            kind=guide.adapter,
+            objectives=tuple(guide.objectives),
+            texts=tuple(guide.texts),
+            rank=rank,
+            shared_rank=guide.shared_rank,
+            factor=2.0 if config.lora_alpha is None else config.lora_alpha / (rank + guide.shared_rank),
+            dropout=config.lora_dropout,
+            targets=tuple(config.lora_target_modules) or GUIDE_TARGETS,
+            from_layer=guide.from_layer,
+            generator=guide.generator,
+            embedding=guide.embedding,
+            scale=guide.scale,
+            shift=guide.shift,
+            seed=seed,
+        )
+    options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
+    return autoregressive(str(config.model), beta=guide.train_beta, adapter=settings, **options, **trust(config))
+
+
+def _sampler(guide: GuideConfig) -> Sampler:
+    k = len(guide.objectives)
+    samplers = {
+        "dirichlet": lambda: dirichlet(k, guide.concentration),
+        "vertices": lambda: at_vertices(k),
+        "grid": lambda: on_grid(k),
+    }
+    return samplers[guide.preferences]()

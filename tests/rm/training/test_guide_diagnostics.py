@@ -1,0 +1,168 @@
+"""Diagnostics of guides: numbers by hand, and a planted collapse that is found and started again."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from rewardlab.benchmarks.worlds.garden import pairs
+from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
+from rewardlab.rm.adapters.settings import AdapterSettings
+from rewardlab.rm.data.preference_vectors import dirichlet
+from rewardlab.rm.losses.sequence_logistic import sequence_logistic
+from rewardlab.rm.models.autoregressive import autoregressive
+from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences, part_of
+from rewardlab.rm.training.guide_diagnostics import (
+    CollapseMonitor,
+    ContextSpread,
+    GuideDiagnostics,
+    base_context_sensitivity,
+    collapsed_objectives,
+    guide_diagnostics,
+    pair_diagnostics,
+)
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
+
+NAMES = ("helpful", "harmless")
+
+
+def test_context_sensitivity_by_hand():
+    """Two contexts that are sure of one token each: means 1/2, SD 1/2, so the sum is 1; and a blind model has 0."""
+    sure = ContextSpread()
+    sure.add(torch.tensor([[100.0, 0.0], [0.0, 100.0]]))
+    assert sure.values() == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
+    blind = ContextSpread()
+    for _ in range(3):
+        blind.add(torch.zeros(1, 4))
+    assert blind.values() == (pytest.approx(0.0, abs=1e-7), pytest.approx(math.log(4)))
+
+
+def test_context_sensitivity_does_not_depend_on_the_batches():
+    logits = torch.randn(12, 7, generator=torch.Generator().manual_seed(0))
+    whole, parts = ContextSpread(), ContextSpread()
+    whole.add(logits)
+    for part in logits.split(5):
+        parts.add(part)
+    assert whole.values() == pytest.approx(parts.values())
+
+
+def test_accuracy_without_length_removes_what_length_explains():
+    """Δ = -2 (|y0| - |y1|) + s with s = ±1 as labelled: length decides the sign of Δ, and s what is left."""
+    lengths = np.array([3.0, -3.0, 3.0, -3.0])
+    wins = np.array([1.0, 1.0, 0.0, 0.0])
+    correlation, accuracy, without = pair_diagnostics(-2 * lengths + (2 * wins - 1), lengths, wins)
+    assert accuracy == 0.5 and without == 1.0 and correlation < -0.97
+
+
+def test_ties_and_missing_labels_do_not_count():
+    gaps, lengths = np.array([1.0, -1.0, 2.0]), np.array([1.0, 2.0, -1.0])
+    assert pair_diagnostics(gaps, lengths, np.array([1.0, 0.5, np.nan]))[1] == 1.0
+    assert math.isnan(pair_diagnostics(gaps, lengths, np.full(3, np.nan))[1])
+    assert math.isnan(pair_diagnostics(gaps, np.zeros(3), np.ones(3))[0])
+
+
+def test_collapse_is_relative_to_the_base_model():
+    measured = {"a": GuideDiagnostics(0.6, 1, 0, 1, 1), "b": GuideDiagnostics(0.3, 1, 0, 1, 1)}
+    assert collapsed_objectives(measured, base=1.0, limit=0.5) == ["b"]
+
+
+def test_parts_of_an_adapter():
+    assert part_of("base_model.model.layers.0.q_proj.lora_B.default.weight") == "B"
+    assert part_of("base_model.preference_heads.3.scale.weight") == "modulation"
+    assert part_of("model.embed_tokens.weight") is None
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("base")
+    words = tokenizer()
+    causal_lm(words).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
+
+
+def guide(base: str):
+    settings = AdapterSettings("moslora", NAMES, embedding="one_hot", targets=("all-linear",))
+    return autoregressive(base, beta=0.02, adapter=settings)
+
+
+def prepared(base: str, **options):
+    model = guide(base)
+    task = PreferenceTask(model.adapter, NAMES, sequence_logistic(0.02), dirichlet(2), **options)
+    return model, task, encode_preferences(model.encoder, pairs(64, 0), NAMES).rows
+
+
+def trained(tmp_path, model, task, rows, *callbacks, **settings):
+    arguments = RewardArguments(
+        output_dir=str(tmp_path), use_cpu=True, disable_tqdm=True, save_strategy="no", **settings
+    )
+    trainer = RewardTrainer(model, arguments, task, rows, callbacks=callbacks)
+    trainer.train()
+    return trainer
+
+
+def test_a_new_adapter_reads_its_context_as_the_base_model_does(base):
+    model, task, rows = prepared(base)
+    measured = guide_diagnostics(task, model.model, rows[:20])
+    expected = base_context_sensitivity(task, model.model, rows[:20])
+    assert [at.context_sensitivity for at in measured.values()] == pytest.approx([expected] * 2)
+    whole = guide_diagnostics(task, model.model, rows[:20], batch=20)
+    assert measured["helpful"] == pytest.approx(whole["helpful"])
+
+
+def test_learning_rates_of_the_adapters_parts(base, tmp_path):
+    model, task, rows = prepared(base, rates={"A": 0.2, "modulation": 3.0})
+    task.restarts = 1
+    trainer = trained(tmp_path, model, task, rows, max_steps=1, learning_rate=1e-2, lr_scheduler_type="constant")
+    names = {id(weight): name for name, weight in model.model.named_parameters()}
+    rates = {part_of(names[id(p)]): group["lr"] for group in trainer.optimizer.param_groups for p in group["params"]}
+    assert rates == {"A": pytest.approx(1e-3), "B": pytest.approx(1e-2), "modulation": pytest.approx(3e-2)}
+
+
+def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(base, tmp_path):
+    """The limit is set so high that any guide counts as collapsed."""
+    model, task, rows = prepared(base)
+    told: list[str] = []
+    monitor = CollapseMonitor(task, rows[:16], every=2, limit=100.0, restarts=1, report=told.append)
+    first = trained(tmp_path, model, task, rows, monitor, max_steps=8, learning_rate=1e-2)
+    assert first.state.global_step == 2 and monitor.collapsed_at == 2
+    assert "step 2: the guide has collapsed at helpful, harmless" in told[0] and "half the learning rate" in told[0]
+    assert monitor.restart() and task.restarts == 1
+    assert torch.equal(model.adapter.state()["mixer.objectives"], monitor.initial["mixer.objectives"])
+    assert all(torch.equal(value, monitor.initial[name]) for name, value in model.adapter.state().items())
+    second = trained(tmp_path, model, task, rows, monitor, max_steps=8, learning_rate=1e-2)
+    assert second.state.global_step == 8 and not monitor.restart()  # no restart is left
+    logged = [entry for entry in second.state.log_history if "context_sensitivity_helpful" in entry]
+    assert [entry["step"] for entry in logged] == [2, 4, 6, 8]
+    summary = monitor.summary(model.model)
+    assert summary["collapsed"] == [*NAMES] and summary["restarts"] == 1 and summary["pairs"] == 16
+
+
+def test_a_healthy_guide_is_not_reported(base, tmp_path):
+    model, task, rows = prepared(base)
+    told: list[str] = []
+    monitor = CollapseMonitor(task, rows[:16], every=2, restarts=1, report=told.append)
+    trained(tmp_path, model, task, rows, monitor, max_steps=4, learning_rate=1e-4)
+    assert not told and not monitor.restart() and monitor.summary(model.model)["collapsed"] == []
+
+
+def test_restarts_are_kept_in_a_checkpoint(base, tmp_path):
+    _, task, _ = prepared(base)
+    task.restarts = 2
+    task.save(tmp_path)
+    _, other, _ = prepared(base)
+    other.load(tmp_path)
+    assert other.restarts == 2 and other.rate_factor("x.lora_A.default.weight") == 0.25
+
+
+def test_a_trained_model_has_the_averaged_weights(base, tmp_path):
+    model, task, rows = prepared(base)
+    settings = {"max_steps": 4, "learning_rate": 1e-2, "weight_average": 0.5, "weight_average_start": 0.0}
+    trainer = trained(tmp_path, model, task, rows, **settings)
+    plain, other_task, _ = prepared(base)
+    trained(tmp_path, plain, other_task, rows, max_steps=4, learning_rate=1e-2)
+    assert trainer.average.means == {}
+    moved = {
+        name: (value - plain.adapter.state()[name]).abs().max().item() for name, value in model.adapter.state().items()
+    }
+    assert max(moved.values()) > 1e-3

@@ -1,0 +1,68 @@
+"""The moving average of weights: by hand, across a checkpoint, and as what a training leaves behind."""
+
+import pytest
+import torch
+from rewardlab.rm.errors import UsageError
+from rewardlab.rm.training.weight_average import WeightAverage
+from torch import nn
+
+
+def stepped(average: WeightAverage, model: nn.Module, values, steps=8):
+    for step, value in enumerate(values, start=1):
+        nn.init.constant_(model.weight, value)
+        average.update(step, steps)
+
+
+def one_weight() -> nn.Linear:
+    return nn.Linear(1, 1, bias=False)
+
+
+def test_the_average_by_hand():
+    """Of 8 steps the first quarter does not count: it starts at the weight of step 2, 3.
+
+    3; .5 * 3 + .5 * 5 = 4; .5 * 4 + .5 * 1 = 2.5
+    """
+    model = one_weight()
+    average = WeightAverage(model, decay=0.5, start=0.25)
+    stepped(average, model, [100.0, 3.0, 5.0, 1.0])
+    with average.applied():
+        assert model.weight.item() == 2.5
+    assert model.weight.item() == 1.0
+    average.apply()
+    assert model.weight.item() == 2.5
+    with average.applied():  # once applied for good there is nothing to exchange
+        assert model.weight.item() == 2.5
+
+
+def test_before_its_start_there_is_no_average():
+    model = one_weight()
+    average = WeightAverage(model, decay=0.5, start=0.5)
+    stepped(average, model, [100.0, 3.0, 5.0])
+    average.apply()
+    assert model.weight.item() == 5.0
+
+
+def test_a_checkpoint_keeps_the_average(tmp_path):
+    model = one_weight()
+    first = WeightAverage(model, decay=0.5, start=0.0)
+    stepped(first, model, [4.0, 2.0])
+    first.save(tmp_path)
+    second = WeightAverage(model, decay=0.5, start=0.0)
+    second.load(tmp_path)
+    nn.init.constant_(model.weight, 1.0)
+    second.update(3, 8)
+    second.apply()
+    assert model.weight.item() == 0.5 * 3.0 + 0.5 * 1.0
+
+
+def test_frozen_weights_are_not_averaged():
+    model = nn.Sequential(one_weight(), one_weight())
+    model[0].weight.requires_grad_(False)
+    assert [*WeightAverage(model, decay=0.9).weights] == ["1.weight"]
+
+
+@pytest.mark.parametrize("decay,start", [(1.0, 0.0), (0.0, 0.0), (0.5, 1.0), (0.5, -0.1)])
+def test_a_wrong_decay_or_start_is_refused(decay, start):
+    with pytest.raises(UsageError, match="decay in"):
+        WeightAverage(nn.Linear(1, 1), decay, start)
+    assert torch.is_grad_enabled()
