@@ -25,11 +25,14 @@ from ...rm.data.preference_vectors import at_vertices, dirichlet, on_grid, simpl
 from ...rm.data.text_diversity import repetition
 from ...rm.losses.sequence_logistic import sequence_logistic
 from ...rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
+from ...rm.training.guide_diagnostics import CollapseMonitor
 from ...rm.types import Messages, PreferencePair, prompt_text
 from ..studies._job_cache import Arrays, Job
 from . import garden
 from .models import Fit, fit, pretrain, tokenizer
 
+MONITOR, MONITORED = "monitor ", 128
+"""Prefix of a guide's stored diagnostics, and the number of held-out pairs that they are measured on."""
 TEMPERATURE = 1.0
 LONGEST = 32
 BATCH_SIZE = 512
@@ -91,11 +94,12 @@ class Recipe:
     generator: Generator = "alpha"
     embedding: Embedding = "random"
     texts: tuple[str, ...] = ()
+    span: bool = False
     scale: bool = True
     shift: bool = True
     from_layer: int = 0
     beta: float | tuple[float, ...] = 0.02
-    """β_r, the temperature of the loss; one, or one for each objective."""
+    """β_r, the temperature of the loss: one number, or one for each of the garden's objectives."""
     ignore_ties: bool = False
     """Whether an objective for which a pair ties counts as unlabelled."""
     weight: float = 0.5
@@ -111,6 +115,8 @@ class Recipe:
     per_batch: bool = False
     reference: bool = False
     """Whether log-probabilities are relative to the base model; with one objective this is DPO."""
+    token_offset: float = 0.0
+    """Nats added to the log-probability of every token."""
     normalised: bool = False
     """Whether log-probabilities are means per token."""
     steps: int = 400
@@ -137,6 +143,7 @@ class Recipe:
             from_layer=self.from_layer,
             generator=self.generator,
             embedding=self.embedding,
+            span=self.span,
             scale=self.scale,
             shift=self.shift,
             seed=seed,
@@ -163,15 +170,16 @@ class Recipe:
             samplers[self.preferences](),
             reference=self.reference,
             normalised=self.normalised,
+            token_offset=self.token_offset,
             per_batch=self.per_batch,
             seed=seed,
             rates={"A": self.rate_of_a, "modulation": self.rate_of_modulation},
         )
 
-    def _betas(self, objectives: Sequence[str]) -> float | list[float]:
-        if isinstance(self.beta, float):
-            return self.beta
-        return [self.beta[garden.OBJECTIVES.index(name)] for name in objectives]
+    def _betas(self, objectives: Sequence[str]) -> list[float]:
+        if isinstance(self.beta, tuple):
+            return [self.beta[garden.OBJECTIVES.index(name)] for name in objectives]
+        return [self.beta]
 
 
 def train(
@@ -203,19 +211,33 @@ class Guide(Job):
         return f"guide {self.recipe.kind} for {' and '.join(self.objectives)}, seed {self.seed}"
 
     def work(self, cache: Path) -> Arrays:
-        """Return the adapter's trained weights."""
+        """Return the adapter's trained weights, and its diagnostics during training; see `diagnostics`."""
         guide = self._untrained(cache)
         assert guide.adapter is not None
-        if self.recipe.steps:
-            rows = _rows(self.pairs, self.seed, self.objectives)
-            train(guide.adapter, self.recipe.task(guide.adapter, self.seed), rows, self.recipe, self.seed)
-        return {name: weight.numpy() for name, weight in guide.adapter.state().items()}
+        weights = guide.adapter.state()
+        if not self.recipe.steps:
+            return {name: weight.numpy() for name, weight in weights.items()}
+        task = self.recipe.task(guide.adapter, self.seed)
+        held_out = encode_preferences(
+            _encoder(), garden.pairs(MONITORED, self.seed, "validation"), self.objectives
+        ).rows
+        monitor = CollapseMonitor(task, held_out, report=lambda _: None)
+        train(guide.adapter, task, _rows(self.pairs, self.seed, self.objectives), self.recipe, self.seed, monitor)
+        return {name: weight.numpy() for name, weight in weights.items()} | {
+            f"{MONITOR}{name}": values for name, values in monitor.arrays(guide.adapter.model).items()
+        }
+
+    def diagnostics(self, cache: Path) -> Arrays:
+        """Return the arrays of `CollapseMonitor.arrays`, on held-out pairs; empty for an untrained guide."""
+        stored = self.result(cache).items()
+        return {name.removeprefix(MONITOR): values for name, values in stored if name.startswith(MONITOR)}
 
     def load(self, cache: Path) -> DecodingModel:
         """Load the trained guide."""
         guide, stored = self._untrained(cache), self.result(cache)
         assert guide.adapter is not None
-        _copy(guide.adapter.state(), stored)
+        weights = {name: values for name, values in stored.items() if not name.startswith(MONITOR)}
+        _copy(guide.adapter.state(), weights)
         return guide
 
     def _untrained(self, cache: Path) -> DecodingModel:

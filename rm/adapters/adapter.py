@@ -33,7 +33,15 @@ from ..backbones.loading import fingerprint, whole_name
 from ..data.preference_vectors import Preference, preference_matrix
 from ..errors import DataError, UsageError
 from ..training.sharded_weights import gathered, put
-from .modulation import MixedVector, Modulation, Preferences, one_hot_objectives, random_objectives, text_objectives
+from .modulation import (
+    MixedVector,
+    Modulation,
+    Preferences,
+    one_hot_objectives,
+    random_objectives,
+    span_coordinates,
+    text_objectives,
+)
 from .moslora import ScaleAndShift
 from .pblora import BilinearCore
 from .serving import Block
@@ -348,18 +356,20 @@ def _mixer(model: Any, settings: AdapterSettings, tokenizer: Any) -> nn.Module:
     hidden = settings.hidden if settings.generator == "trunk" else None
     if settings.generator == "alpha" or settings.embedding == "one_hot":
         return MixedVector(one_hot_objectives(k), hidden)
-    if settings.embedding == "random":
-        return MixedVector(random_objectives(k, width, settings.seed), hidden)
-    if tokenizer is None:
+    if settings.embedding == "text" and tokenizer is None:
         raise UsageError("descriptions of the objectives need the tokenizer; give it, or embedding one_hot or random")
-    return MixedVector(text_objectives(model, tokenizer, settings.texts, centred=settings.centred), hidden)
+    if settings.embedding == "text":
+        vectors = text_objectives(model, tokenizer, settings.texts, centred=settings.centred)
+    else:
+        vectors = random_objectives(k, width, settings.seed)
+    return MixedVector(span_coordinates(vectors) if settings.span else vectors, hidden)
 
 
 def _empty_mixer(model: Any, settings: AdapterSettings) -> nn.Module:
     """Create a mixer of the saved shape: vectors of descriptions are loaded from the file and not computed again."""
     if settings.kind != "moslora":
         return Preferences(len(settings.objectives))
-    one_hot = settings.generator == "alpha" or settings.embedding == "one_hot"
-    width = len(settings.objectives) if one_hot else model.config.get_text_config().hidden_size
+    narrow = settings.generator == "alpha" or settings.embedding == "one_hot" or settings.span
+    width = len(settings.objectives) if narrow else model.config.get_text_config().hidden_size
     hidden = settings.hidden if settings.generator == "trunk" else None
     return MixedVector(torch.zeros(len(settings.objectives), width), hidden)

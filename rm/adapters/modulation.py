@@ -95,6 +95,19 @@ def random_objectives(k: int, width: int, seed: int = 0) -> Float[Tensor, "K E"]
     return torch.linalg.qr(drawn).Q.T * width**0.5
 
 
+def span_coordinates(objectives: Float[Tensor, "K E"]) -> Float[Tensor, "K K"]:
+    """Return G^(1/2) of the Gram matrix G = O O^T, scaled to a mean norm of 1: the vectors in their own span.
+
+    Inner products keep their ratios, so a linear generator can compute the same functions of α from K numbers as from
+    E. It trains as fast as on α itself: a step of Adam moves a generator's output by the learning rate times the
+    1-norm of its input, which is √K at most here and grows with √E before.
+    """
+    gram = objectives.double() @ objectives.double().T
+    values, vectors = torch.linalg.eigh(gram)
+    root = vectors @ values.clamp_min(0).sqrt().diag() @ vectors.T
+    return (root / root.norm(dim=1).mean()).float()
+
+
 @torch.no_grad()
 def text_objectives(model: Any, tokenizer: Any, texts: Sequence[str], *, centred: bool = True) -> Float[Tensor, "K E"]:
     """o_i = mean of the frozen model's last hidden states over a description of the objective.

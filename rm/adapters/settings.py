@@ -34,6 +34,8 @@ class AdapterSettings:
     generator: Generator = "linear"
     embedding: Embedding = "text"
     centred: bool = True
+    span: bool = False
+    """Whether objective vectors are given by their K coordinates in their own span; see `span_coordinates`."""
     hidden: int = 64
     """Width of the trunk generator."""
     scale: bool = True

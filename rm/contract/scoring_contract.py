@@ -44,6 +44,8 @@ class ScoringContract:
     """Position that the head reads, by attention mask and not by token id. `model`: pooling of an encoder's head."""
     beta: float | None = None
     """Factor of a reward that sums log-probabilities."""
+    token_offset: float | None = None
+    """Nats added to the log-probability of every token of such a reward."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
 
@@ -72,7 +74,7 @@ def _check(contract: ScoringContract) -> None:
     """Raise `ValueError` for a field of the wrong type or with an unknown value: the file may come from anywhere."""
     texts = (contract.kind, contract.date_string, *contract.objectives)
     optional = (contract.tokenizer, contract.template, contract.backbone)
-    length, beta = contract.max_length, contract.beta
+    length = contract.max_length
     right = {
         "kind, date_string, objectives": all(isinstance(text, str) for text in texts) and contract.objectives,
         "tokenizer, template, backbone": all(value is None or isinstance(value, str) for value in optional),
@@ -81,10 +83,14 @@ def _check(contract: ScoringContract) -> None:
         "truncation": contract.truncation in ("left", "right", None),
         "pooling": contract.pooling in ("last", "first", "mean", "model", None),
         "max_length": length is None or (type(length) is int and length > 0),
-        "beta": beta is None or (isinstance(beta, int | float) and math.isfinite(beta)),
+        "beta, token_offset": all(map(_finite_or_none, (contract.beta, contract.token_offset))),
     }
     if wrong := [name for name, holds in right.items() if not holds]:
         raise ValueError(f"{wrong[0]}: of the wrong type, or an unknown value")
+
+
+def _finite_or_none(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))
 
 
 def load_contract(folder: Path) -> ScoringContract:

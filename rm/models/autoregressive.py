@@ -30,11 +30,12 @@ SETTINGS = "autoregressive.json"
 
 
 class AutoregressiveRewardModel:
-    """r(x, y) = β Σ_t log π_r(y_t | x, y_<t), over the tokens of the completion          Xu et al. 2024,
-    arXiv:2410.08193
+    """r(x, y) = β Σ_t (log π_r(y_t | x, y_<t) + c), over the tokens of the completion          Xu et al. 2024,
+    arXiv:2410.08193, with c = 0
 
     The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by the
-    completion's length, so longer completions have lower rewards unless training compensates. With an adapter that is
+    completion's length, so longer completions have lower rewards unless training or `token_offset`, c in nats,
+    compensates. c does not change guided decoding, where it cancels in every step. With an adapter that is
     conditioned on a preference (PARM, UniARM) there is one reward per objective, computed with all weight on that
     objective, or a single one for the given `preference`.
     """
@@ -45,12 +46,14 @@ class AutoregressiveRewardModel:
         encoder: Encoder,
         *,
         beta: float = 1.0,
+        token_offset: float = 0.0,
         adapter: PreferenceAdapter | None = None,
         preference: Preference | None = None,
     ):
         self.model = model
         self.encoder = encoder
         self.beta = beta
+        self.token_offset = token_offset
         self.adapter = adapter
         self.preference = preference
         self.contract = encoder.contract
@@ -61,12 +64,12 @@ class AutoregressiveRewardModel:
     def logprobs(
         self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
     ) -> list[np.ndarray]:
-        """Return log π_r in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
+        """Return log π_r + c in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
         rows = [self.encoder.encode_completion(example) for example in examples]
-        return model_logprobs(self.model, rows, batch_tokens)
+        return model_logprobs(self.model, rows, batch_tokens, self.token_offset)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
@@ -82,7 +85,20 @@ class AutoregressiveRewardModel:
             raise UsageError(f"this reward model follows no preference, got {dict(preference)}; leave it out")
         preference_vector(preference, self.adapter.objectives)
         return AutoregressiveRewardModel(
-            self.model, self.encoder, beta=self.beta, adapter=self.adapter, preference=preference
+            self.model,
+            self.encoder,
+            beta=self.beta,
+            token_offset=self.token_offset,
+            adapter=self.adapter,
+            preference=preference,
+        )
+
+    def with_token_offset(self, token_offset: float) -> "AutoregressiveRewardModel":
+        """Return the model with another offset c, and a contract that states it."""
+        contract = replace(self.contract, token_offset=token_offset or None)
+        encoder = Encoder(self.encoder.tokenizer, contract)
+        return AutoregressiveRewardModel(
+            self.model, encoder, beta=self.beta, token_offset=token_offset, adapter=self.adapter
         )
 
     def _asked(self) -> list[Preference | None]:
@@ -99,12 +115,15 @@ class AutoregressiveRewardModel:
         else:
             self.adapter.save_pretrained(folder)
         self.encoder.tokenizer.save_pretrained(folder)
-        (folder / SETTINGS).write_text(json.dumps({"beta": self.beta}) + "\n", encoding="utf-8")
+        settings = {"beta": self.beta, "token_offset": self.token_offset}
+        (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
         self.encoder.contract.save(folder)
 
 
-def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedCompletion], batch_tokens: int) -> list[np.ndarray]:
-    """Return log-probabilities of each completion's tokens in nats, as one float64 array per row.
+def model_logprobs(
+    model: PreTrainedModel, rows: Sequence[EncodedCompletion], batch_tokens: int, offset: float = 0.0
+) -> list[np.ndarray]:
+    """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
 
     Tokens of tool results are 0, since the assistant did not write them.
     """
@@ -118,7 +137,7 @@ def model_logprobs(model: PreTrainedModel, rows: Sequence[EncodedCompletion], ba
             batch = pad([rows[position].ids for position in indices])
             start = torch.tensor([rows[position].start for position in indices])
             logprobs = completion_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
-            for index, values in zip(indices, logprobs.double().cpu().numpy(), strict=True):
+            for index, values in zip(indices, logprobs.double().cpu().numpy() + offset, strict=True):
                 for span in rows[index].tool_results:
                     values[span.start : span.stop] = 0.0
                 values_by_row[index] = values[rows[index].start : len(rows[index].ids)]
@@ -134,6 +153,7 @@ def autoregressive(
     source: str,
     *,
     beta: float | None = None,
+    token_offset: float | None = None,
     adapter: AdapterSettings | None = None,
     base: PreTrainedModel | None = None,
     max_length: int | None = None,
@@ -152,6 +172,7 @@ def autoregressive(
     contract = load_contract(folder) if (folder / FILE).exists() else None
     saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
     beta = check_beta(settled(source, "beta", beta, saved.get("beta"), 1.0))
+    token_offset = settled(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
     max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
@@ -169,11 +190,16 @@ def autoregressive(
         dtype=dtype,
         max_length=max_length,
         beta=beta,
+        token_offset=token_offset or None,
         backbone=over.settings.base_fingerprint if over else None,
         objectives=over.objectives if over else ("reward",),
     )
     return AutoregressiveRewardModel(
-        over.model if over else model, Encoder(tokenizer, contract), beta=beta, adapter=over
+        over.model if over else model,
+        Encoder(tokenizer, contract),
+        beta=beta,
+        token_offset=token_offset,
+        adapter=over,
     )
 
 
@@ -185,6 +211,7 @@ def completion_contract(
     dtype: str,
     max_length: int | None,
     beta: float,
+    token_offset: float | None = None,
     backbone: str | None = None,
     objectives: tuple[str, ...] = ("reward",),
 ) -> ScoringContract:
@@ -196,6 +223,7 @@ def completion_contract(
         truncation="left",
         max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
         beta=beta,
+        token_offset=token_offset,
         backbone=backbone,
         **describe_tokenizer(tokenizer),
     )
@@ -205,7 +233,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Read the JSON file with the settings that are not stored in the weights."""
     try:
         settings = from_json(path.read_text(encoding="utf-8"))
-        return settings | {"beta": float(settings["beta"])}
+        return settings | {"beta": float(settings["beta"]), "token_offset": float(settings.get("token_offset", 0.0))}
     except UNREADABLE as error:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 

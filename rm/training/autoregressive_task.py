@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import EvalPrediction
 
@@ -82,11 +82,17 @@ def _examples(pair: PreferencePair) -> Any:
     return pair.examples
 
 
+def completion_lengths(inputs: Mapping[str, Tensor]) -> Int[Tensor, " M"]:
+    """Return the number of tokens of each completion in a collated batch, without tool results."""
+    return inputs["attention"].sum(dim=1) - inputs["start"] - inputs["tool_results"].sum(dim=1)
+
+
 class PreferenceTask:
     """Loss of each row at its own preference α: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
 
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
-    are means per token; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
+    are means per token; `token_offset`, in nats, is added to every token's, so that a completion is not worse for being
+    longer; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
     adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
     grid of preferences, and accuracies are computed at the vertices. `rates` are learning rates of the adapter's parts,
     relative to the trainer's: A and B are the LoRA matrices, and `modulation` is what computes γ, δ or the core from α.
@@ -105,12 +111,13 @@ class PreferenceTask:
         seed: int = 0,
         grid: int = 4,
         rates: Mapping[Part, float] | None = None,
+        token_offset: float = 0.0,
     ):
         self.adapter, self.objectives = adapter, tuple(objectives)
         self.sequence_logistic, self.sampler = loss, sampler
         self.reference, self.normalised = reference, normalised
         self.per_batch, self.seed = per_batch, seed
-        self.rates = dict(rates or {})
+        self.rates, self.token_offset = dict(rates or {}), token_offset
         self.restarts = 0
         """Number of restarts after a collapse; each halves the learning rate of A."""
         self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
@@ -186,10 +193,10 @@ class PreferenceTask:
     def _reduced(self, logprobs: Tensor, inputs: dict[str, Tensor]) -> Tensor:
         """Sum (or average) log-probabilities over the completion without tool results; rows are right-padded."""
         total = logprobs.masked_fill(inputs["tool_results"], 0.0).sum(dim=1)
-        if not self.normalised:
-            return total
-        written = inputs["attention"].sum(dim=1) - inputs["start"] - inputs["tool_results"].sum(dim=1)
-        return total / written.clamp_min(1)
+        written = completion_lengths(inputs)
+        if self.normalised:
+            return total / written.clamp_min(1)
+        return total + self.token_offset * written
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the accuracy per objective at its vertex, over pairs with a preference for it, and their mean."""

@@ -14,11 +14,12 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from ..backbones.forward_hooks import inside
-from .autoregressive_task import PreferenceRow, PreferenceTask
+from ..backbones.logprobs import completion_logprobs
+from .autoregressive_task import PreferenceRow, PreferenceTask, completion_lengths
 from .sharded_weights import put
 
 COLLAPSED = 0.5
-"""Share of the base model's context sensitivity below which a guide counts as collapsed."""
+"""Share of the base model's context sensitivity below which a guide counts as one without context."""
 
 
 class GuideDiagnostics(NamedTuple):
@@ -34,10 +35,12 @@ class GuideDiagnostics(NamedTuple):
     """Share of pairs with a preference for the objective in which sign Δ agrees with the label."""
     accuracy_without_length: float
     """The same of Δ minus its least-squares fit by the length difference (without intercept)."""
+    pairs: int
+    """Number of pairs with a preference for the objective."""
 
 
-def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) -> tuple[float, float, float]:
-    """Return length correlation, accuracy and accuracy without length, from Δ, |y0| - |y1| and P(y0 better) [B].
+def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) -> tuple[float, float, float, int]:
+    """Return length correlation, accuracy, accuracy without length and pairs, from Δ, |y0| - |y1|, P(y0 better) [B].
 
     >>> pair_diagnostics(np.array([-4.0, 3.0, -2.0]), np.array([4.0, -4.0, 3.0]), np.array([1.0, 1.0, 0.0]))[1]
     0.6666666666666666
@@ -46,7 +49,8 @@ def pair_diagnostics(gaps: np.ndarray, lengths: np.ndarray, wins: np.ndarray) ->
     constant = len(gaps) < 2 or gaps.std() == 0 or lengths.std() == 0
     correlation = float("nan") if constant else float(np.corrcoef(gaps, lengths)[0, 1])
     slope = gaps @ lengths / (lengths @ lengths) if (lengths @ lengths) > 0 else 0.0
-    return correlation, _accuracy(gaps, wins, decided), _accuracy(gaps - slope * lengths, wins, decided)
+    right = _accuracy(gaps, wins, decided), _accuracy(gaps - slope * lengths, wins, decided)
+    return correlation, *right, int(decided.sum())
 
 
 def _accuracy(gaps: np.ndarray, wins: np.ndarray, decided: np.ndarray) -> float:
@@ -109,8 +113,7 @@ def _measure(
         inputs = {name: value.to(device) for name, value in task.collate(rows[start : start + batch]).items()}
         alpha = torch.eye(len(task.objectives), device=device)[index].expand(len(inputs["wins"]), -1)
         gaps.append(task.gap(model, inputs, alpha))
-        written = inputs["attention"].sum(1) - inputs["start"] - inputs["tool_results"].sum(1)
-        lengths.append(torch.sub(*written.chunk(2)))
+        lengths.append(torch.sub(*completion_lengths(inputs).chunk(2)))
         spread.add(_context_logits(model, inputs))
     return spread, torch.cat(gaps).double().cpu().numpy(), torch.cat(lengths).double().cpu().numpy()
 
@@ -127,13 +130,30 @@ def _context_logits(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     return inside(model, forward)
 
 
+@torch.no_grad()
+def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow], batch: int = 32) -> float:
+    """Return the base model's mean of -log π(y_t | x, y_<t) over the completions' tokens, in nats.
+
+    As `token_offset` it makes rewards of the untrained guide independent of length in the mean.
+    """
+    total, tokens = 0.0, 0
+    for start in range(0, len(rows), batch):
+        inputs = task.collate(rows[start : start + batch])
+        inputs = {name: value.to(next(model.parameters()).device) for name, value in inputs.items()}
+        sequences = inputs["tokens"], inputs["attention"], inputs["start"]
+        with task.adapter.silenced() if task.adapter else nullcontext():
+            logprobs = inside(model, lambda inner, sequences=sequences: completion_logprobs(inner, *sequences))
+        total -= float(logprobs.masked_fill(inputs["tool_results"], 0.0).sum())
+        tokens += int(completion_lengths(inputs).sum())
+    return total / tokens
+
+
 class CollapseMonitor(TrainerCallback):
     """Measures a guide on a sample of its pairs during training; reports a collapse, and can restart the training.
 
-    Every measurement is logged as `context_sensitivity_NAME` and so on. A guide counts as collapsed where its context
-    sensitivity at any vertex is below `limit` times the base model's, by default `COLLAPSED`. A collapse in the first
-    half of the training stops it while `restarts` are left; `restart` then puts the initial weights back and halves the
-    learning rate of A.
+    Every measurement is logged as `context_sensitivity_NAME` and so on. `collapsed_objectives` says what counts as
+    collapsed, with `COLLAPSED` as the limit by default. A collapse in the first half of the training stops it while
+    `restarts` are left; `restart` then puts the initial weights back and halves the learning rate of A.
     """
 
     def __init__(
@@ -154,6 +174,8 @@ class CollapseMonitor(TrainerCallback):
         self.base = float("nan")
         self.collapsed_at: int | None = None
         """First step at which the guide had collapsed, in the last attempt."""
+        self.history: list[tuple[int, dict[str, GuideDiagnostics]]] = []
+        """Steps and what was measured there, in the last attempt."""
         self._stopped = False
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -165,6 +187,7 @@ class CollapseMonitor(TrainerCallback):
         if state.global_step % self.every:
             return
         measured = guide_diagnostics(self.task, model, self.rows)
+        self.history.append((state.global_step, measured))
         state.log_history.append({"step": state.global_step, **flat(measured)})
         collapsed = collapsed_objectives(measured, self.base, self.limit)
         if not collapsed or self.collapsed_at is not None:
@@ -182,8 +205,26 @@ class CollapseMonitor(TrainerCallback):
         for name, weight in self.adapter.state().items():
             put(weight, self.initial[name])
         self.task.restarts += 1
-        self.collapsed_at, self._stopped = None, False
+        self.collapsed_at, self.history, self._stopped = None, [], False
         return True
+
+    def arrays(self, model: Any) -> dict[str, np.ndarray]:
+        """Return every measure at the vertices, in training [T, K] with its steps [T] and at the end [K].
+
+        `base` is the base model's context sensitivity, `collapsed_at` the step of a collapse, 0 without one.
+        """
+        columns = {
+            name: np.array([[getattr(at, name) for at in measured.values()] for _, measured in self.history])
+            for name in GuideDiagnostics._fields
+        }
+        last = guide_diagnostics(self.task, model, self.rows).values()
+        ends = {f"final {name}": np.array([getattr(at, name) for at in last]) for name in GuideDiagnostics._fields}
+        steps = np.array([step for step, _ in self.history])
+        return (
+            {"steps": steps, "base": np.array(self.base), "collapsed_at": np.array(self.collapsed_at or 0)}
+            | columns
+            | ends
+        )
 
     def summary(self, model: Any) -> dict[str, Any]:
         """Return the diagnostics of the trained guide, for its manifest."""
@@ -210,9 +251,18 @@ class CollapseMonitor(TrainerCallback):
         )
 
 
-def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, limit: float = COLLAPSED) -> list[str]:
-    """Return the objectives at whose vertex the context sensitivity is below `limit` times the base model's."""
-    return [name for name, at in measured.items() if at.context_sensitivity < limit * base]
+def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, limit: float) -> list[str]:
+    """Return the objectives at whose vertex the guide hardly reads its context and tells nothing beyond length.
+
+    Both hold where the context sensitivity is below `limit` times the base model's, and the accuracy without length is
+    not above 1/2 by two standard errors of a coin, 1 / √n over n pairs. An objective that is a bag of words may have a
+    guide without context that is right all the same.
+    """
+    return [
+        name
+        for name, at in measured.items()
+        if at.context_sensitivity < limit * base and at.accuracy_without_length < 0.5 + max(1, at.pairs) ** -0.5
+    ]
 
 
 def flat(diagnostics: Mapping[str, GuideDiagnostics]) -> dict[str, float]:

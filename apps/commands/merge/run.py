@@ -77,7 +77,8 @@ def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Pa
     write_golden(read, _golden_examples(model, Path(config.model)), work)
     contract = replace(read.contract, backbone=None)
     merged = adapter.merge(preference or {})
-    return AutoregressiveRewardModel(merged, Encoder(model.encoder.tokenizer, contract), beta=model.beta)
+    encoder = Encoder(model.encoder.tokenizer, contract)
+    return AutoregressiveRewardModel(merged, encoder, beta=model.beta, token_offset=model.token_offset)
 
 
 def _golden_examples(model: Any, folder: Path) -> list[Example]:

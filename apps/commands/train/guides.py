@@ -8,15 +8,15 @@ from ....rm.errors import UsageError, did_you_mean
 from ....rm.losses.sequence_logistic import sequence_logistic
 from ....rm.models.autoregressive import AutoregressiveRewardModel, autoregressive
 from ....rm.training.autoregressive_task import PreferenceTask, encode_preferences
-from ....rm.training.guide_diagnostics import CollapseMonitor
+from ....rm.training.guide_diagnostics import CollapseMonitor, mean_surprise
 from ....rm.training.trainer import RewardArguments
 from ....rm.types import PreferencePair
 from ...runs.run_folder import log, trust
 from .scalar import Prepared, log_encoding
 from .settings import GuideConfig, TrainConfig
 
-MONITORED = 64
-"""Number of pairs on which a guide is measured during training."""
+MONITORED, MEASURED = 64, 256
+"""Numbers of pairs on which a guide is measured during training, and the base model before."""
 GUIDE_RANK, GUIDE_TARGETS = 8, ("q_proj", "k_proj", "v_proj")
 """Defaults of a guide's adapter."""
 
@@ -54,6 +54,10 @@ def prepare_guide(
     )
     encoding = log_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
     task.check(encoding.rows)
+    if guide.length_neutral:
+        task.token_offset = round(mean_surprise(task, model.model, encoding.rows[:MEASURED]), 2)
+        model = model.with_token_offset(task.token_offset)
+        log(f"every token's log-probability is raised by {task.token_offset:g} nats, the base model's mean surprise")
     eval_rows = None
     if eval_pairs:
         evaluation = encode_preferences(model.encoder, eval_pairs, guide.objectives, config.on_long)
@@ -100,6 +104,7 @@ def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> Autoregre
             from_layer=guide.from_layer,
             generator=guide.generator,
             embedding=guide.embedding,
+            span=guide.span,
             scale=guide.scale,
             shift=guide.shift,
             seed=seed,

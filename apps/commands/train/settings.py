@@ -167,6 +167,14 @@ class GuideConfig:
     )
     subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
     normalise_length: bool = setting("Average log-probabilities over tokens instead of summing.", default=False)
+    length_neutral: bool = setting(
+        "Add the base model's mean surprise to every token's log-probability, so that longer is not worse.",
+        default=False,
+    )
+    span: bool = setting(
+        "UniARM: describe objectives by coordinates in the span of their vectors, one number per objective.",
+        default=False,
+    )
 
     def __post_init__(self):
         self.objectives, self.texts = as_list(self.objectives), as_list(self.texts)

@@ -24,6 +24,7 @@ KINDS = {
     "trunk": {"kind": "moslora", "texts": ("honey hive", "slowly ask"), "generator": "trunk", "hidden": 8},
     "alpha": {"kind": "moslora", "generator": "alpha"},
     "no shift": {"kind": "moslora", "embedding": "one_hot", "shift": False},
+    "span": {"kind": "moslora", "embedding": "random", "span": True},
     "late": {"kind": "moslora", "embedding": "random", "from_layer": 1},
     "all linear": {"kind": "moslora", "embedding": "random", "targets": ("all-linear",)},
     "late, all linear": {"kind": "moslora", "embedding": "random", "targets": ("all-linear",), "from_layer": 1},

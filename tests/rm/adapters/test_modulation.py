@@ -3,7 +3,7 @@
 import pytest
 import torch
 from rewardlab.kernels import lora_film
-from rewardlab.rm.adapters.modulation import Modulation
+from rewardlab.rm.adapters.modulation import Modulation, span_coordinates
 from rewardlab.rm.adapters.serving import Block
 
 KINDS = {
@@ -53,3 +53,22 @@ def test_a_second_token_takes_one_call_for_all_that_read_it(monkeypatch):
         for place in places:
             block.share(place, x, 0)
         assert len(calls) == expected
+
+
+# ---- objectives in their span ----
+
+
+def test_span_coordinates_keep_the_geometry_in_as_many_numbers_as_objectives():
+    vectors = torch.randn(3, 64, generator=torch.Generator().manual_seed(0))
+    narrow = span_coordinates(vectors)
+    assert narrow.shape == (3, 3)
+    gram, expected = narrow @ narrow.T, vectors @ vectors.T
+    torch.testing.assert_close(gram / gram[0, 0], expected / expected[0, 0], atol=1e-5, rtol=1e-5)
+    assert narrow.norm(dim=1).mean().item() == pytest.approx(1)
+
+
+def test_span_coordinates_by_hand():
+    """Two opposite vectors differ in one number; orthogonal ones of one length are α itself."""
+    opposite = span_coordinates(torch.tensor([[3.0, 4.0, 0.0], [-3.0, -4.0, 0.0]]))
+    torch.testing.assert_close(opposite, torch.tensor([[0.5, -0.5], [-0.5, 0.5]]) * 2**0.5)
+    torch.testing.assert_close(span_coordinates(5 * torch.eye(2, 7)), torch.eye(2))

@@ -15,6 +15,7 @@ from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic
 from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences
+from rewardlab.rm.training.guide_diagnostics import mean_surprise
 from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer
 from transformers import EvalPrediction
 
@@ -227,3 +228,46 @@ def test_a_base_that_changed_is_refused(base, tmp_path):
     causal_lm(words, seed=2).save_pretrained(other)
     with pytest.raises((DataError, CheckFailed), match="was trained on"):
         load_reward_model(str(tmp_path / "arm"))
+
+
+# ---- length ----
+
+
+def test_the_token_offset_is_added_for_every_token_of_a_completion(base):
+    """Δ rises by c times the difference of lengths, and rewards by β c times the length."""
+    model = moved(arm(base))
+    rows = rows_of(model)[:6]
+    plain, raised = task_of(model), task_of(model, token_offset=2.5)
+    alpha = torch.tensor([[0.3, 0.7]] * 6)
+    inputs = plain.collate(rows)
+    lengths = torch.tensor([len(row.chosen) - row.starts[0] - len(row.rejected) + row.starts[1] for row in rows])
+    difference = raised.gap(model.model, inputs, alpha) - plain.gap(model.model, inputs, alpha)
+    torch.testing.assert_close(difference, 2.5 * lengths, atol=1e-4, rtol=0)
+    neutral = model.with_token_offset(2.5)
+    examples = list(GARDEN[0].examples)
+    sizes = np.array([len(values) for values in model.logprobs(examples, preference={"helpful": 1, "harmless": 0})])
+    np.testing.assert_allclose(neutral.rate(examples) - model.rate(examples), 0.1 * 2.5 * sizes[:, None] * [1, 1])
+    assert neutral.contract.token_offset == 2.5 and neutral.contract.hash() != model.contract.hash()
+
+
+def test_a_saved_model_keeps_its_token_offset(base, tmp_path):
+    model = moved(arm(base)).with_token_offset(1.25)
+    model.save(tmp_path)
+    write_golden(model, list(GARDEN[0].examples), tmp_path)
+    again = load_reward_model(str(tmp_path))
+    assert again.token_offset == 1.25 and again.contract == model.contract
+    np.testing.assert_allclose(again.rate(GARDEN[1].examples), model.rate(GARDEN[1].examples), atol=1e-6)
+    with pytest.raises(UsageError, match="was saved with token_offset 1.25, got 2.0"):
+        autoregressive(str(tmp_path), token_offset=2.0)
+
+
+def test_the_mean_surprise_makes_the_base_models_rewards_independent_of_length_in_the_mean(base):
+    """Σ (log π + c) over all tokens is 0 if c is the mean of -log π."""
+    model = arm(base)
+    task, rows = task_of(model), rows_of(model)
+    offset = mean_surprise(task, model.model, rows, batch=7)
+    logprobs = model.with_token_offset(offset).logprobs(
+        [example for pair in GARDEN for example in pair.examples], preference={"helpful": 1, "harmless": 0}
+    )
+    assert sum(values.sum() for values in logprobs) == pytest.approx(0, abs=1e-2)
+    assert offset == pytest.approx(math.log(tokenizer().vocab_size), rel=0.1)  # an untrained base model

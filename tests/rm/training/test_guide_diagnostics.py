@@ -50,8 +50,8 @@ def test_accuracy_without_length_removes_what_length_explains():
     """Δ = -2 (|y0| - |y1|) + s with s = ±1 as labelled: length decides the sign of Δ, and s what is left."""
     lengths = np.array([3.0, -3.0, 3.0, -3.0])
     wins = np.array([1.0, 1.0, 0.0, 0.0])
-    correlation, accuracy, without = pair_diagnostics(-2 * lengths + (2 * wins - 1), lengths, wins)
-    assert accuracy == 0.5 and without == 1.0 and correlation < -0.97
+    correlation, accuracy, without, pairs = pair_diagnostics(-2 * lengths + (2 * wins - 1), lengths, wins)
+    assert accuracy == 0.5 and without == 1.0 and correlation < -0.97 and pairs == 4
 
 
 def test_ties_and_missing_labels_do_not_count():
@@ -61,9 +61,15 @@ def test_ties_and_missing_labels_do_not_count():
     assert math.isnan(pair_diagnostics(gaps, np.zeros(3), np.ones(3))[0])
 
 
-def test_collapse_is_relative_to_the_base_model():
-    measured = {"a": GuideDiagnostics(0.6, 1, 0, 1, 1), "b": GuideDiagnostics(0.3, 1, 0, 1, 1)}
-    assert collapsed_objectives(measured, base=1.0, limit=0.5) == ["b"]
+def test_a_collapse_is_a_guide_without_context_that_tells_nothing_beyond_length():
+    """Of 64 pairs an accuracy above 0.5 + 1/8 is more than chance."""
+    measured = {
+        "reads": GuideDiagnostics(0.6, 1, 0, 1, 0.5, 64),
+        "a bag of words": GuideDiagnostics(0.3, 1, 0, 1, 0.7, 64),
+        "collapsed": GuideDiagnostics(0.3, 1, 0, 1, 0.6, 64),
+        "without labels": GuideDiagnostics(0.3, 1, 0, math.nan, math.nan, 0),
+    }
+    assert collapsed_objectives(measured, base=1.0, limit=0.5) == ["collapsed"]
 
 
 def test_parts_of_an_adapter():
@@ -120,10 +126,11 @@ def test_learning_rates_of_the_adapters_parts(base, tmp_path):
 
 
 def test_a_collapse_is_reported_and_the_training_starts_again_with_a_slower_a(base, tmp_path):
-    """The limit is set so high that any guide counts as collapsed."""
+    """The limit is set so high, and the labels are so random, that any guide counts as collapsed."""
     model, task, rows = prepared(base)
+    random = [row._replace(wins=(float(index % 2),) * 2) for index, row in enumerate(rows[:16])]
     told: list[str] = []
-    monitor = CollapseMonitor(task, rows[:16], every=2, limit=100.0, restarts=1, report=told.append)
+    monitor = CollapseMonitor(task, random, every=2, limit=100.0, restarts=1, report=told.append)
     first = trained(tmp_path, model, task, rows, monitor, max_steps=8, learning_rate=1e-2)
     assert first.state.global_step == 2 and monitor.collapsed_at == 2
     assert "step 2: the guide has collapsed at helpful, harmless" in told[0] and "half the learning rate" in told[0]

@@ -1,0 +1,91 @@
+"""Methods, settings and sizes of the study of one recipe for guides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ...worlds.guides import Base, Front, Guide, Recipe
+from ..uniarm.plan import GENARM as EARLIER_GENARM
+from ..uniarm.plan import PARM as EARLIER_PARM
+from ..uniarm.plan import THREE, TWO
+from ..uniarm.plan import UNIARM as EARLIER_UNIARM
+
+FIRST_SEED = 400
+"""First seed of the study; no setting was chosen on it or on those that follow."""
+OFFSET = 3.56
+"""The base models' mean surprise per token, in nats; 3.57 and 3.56 for the seeds on which settings were chosen."""
+TEXTS = {
+    "helpful": "tell us what matters most bees honey hive",
+    "harmless": "ask carefully slowly gloves supervised",
+    "engaging": "wonderful marvelous glorious dazzling",
+}
+CHANGES = {"token_offset": OFFSET, "beta": 0.1, "rate_of_a": 0.2, "average": 0.98, "ignore_ties": True}
+"""What the recipe changes of the earlier setting."""
+UNIARM = replace(EARLIER_UNIARM, **CHANGES)
+PARM = replace(EARLIER_PARM, **CHANGES)
+GENARM = replace(EARLIER_GENARM, **CHANGES)
+PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
+"""A learning rate at which guides collapse, to test the detector."""
+REFERENCES = {2: (-1.0, -2.5), 3: (-1.0, -2.5, -1.0)}
+"""Reference points of the hypervolume: constants, below every front of any method seen so far."""
+RECIPE, EARLIER = "recipe", "earlier setting"
+
+
+def vectors(objectives: tuple[str, ...]) -> Recipe:
+    """Return UniARM with the paper's semantic vectors: embedded descriptions, in coordinates of their span."""
+    texts = tuple(TEXTS[name] for name in objectives)
+    return replace(UNIARM, generator="linear", embedding="text", texts=texts, span=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers of seeds, data and steps."""
+
+    seed: int = FIRST_SEED
+    seeds: int = 12
+    prompts: int = 200
+    pairs: int = 6000
+    steps: int = 400
+    base_steps: int = 600
+    texts: int = 6000
+
+    @classmethod
+    def short(cls, seed: int, rows: int) -> "Plan":
+        """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
+        return cls(seed, seeds=1, prompts=rows, pairs=10 * rows, steps=6, base_steps=4, texts=10 * rows)
+
+    def front(self, recipe: Recipe, objectives: tuple[str, ...], seed: int, *, each: bool = False) -> Front:
+        """Return the front of one guide, or of one guide for each objective; all guides of a front share the steps."""
+        base = Base(seed, steps=self.base_steps, texts=self.texts)
+        groups = [(name,) for name in objectives] if each else [objectives]
+        shared = replace(recipe, steps=self.steps // len(groups))
+        guides = tuple(Guide(base, group, shared, self.pairs, seed) for group in groups)
+        grid = 10 if len(objectives) == 2 else 5
+        return Front(base, guides, objectives, steps=grid, prompts=self.prompts, seed=seed)
+
+    def planted(self) -> list[Guide]:
+        """Return the guides that are trained at a rate at which they collapse."""
+        recipe = replace(PLANTED, steps=self.steps)
+        return [
+            Guide(Base(seed, steps=self.base_steps, texts=self.texts), TWO, recipe, self.pairs, seed)
+            for seed in self._seeds()
+        ]
+
+    def fronts(self, objectives: tuple[str, ...]) -> Mapping[str, list[Front]]:
+        """Return the fronts of every method, by its name."""
+        methods = {
+            "UniARM, α": (UNIARM, False),
+            "UniARM, semantic vectors": (vectors(objectives), False),
+            "PARM": (PARM, False),
+            "GenARM, equal steps in total": (GENARM, True),
+            f"UniARM, α, {EARLIER}": (EARLIER_UNIARM, False),
+        }
+        return {
+            name: [self.front(recipe, objectives, seed, each=each) for seed in self._seeds()]
+            for name, (recipe, each) in methods.items()
+        }
+
+    def _seeds(self) -> range:
+        return range(self.seed, self.seed + self.seeds)
+
+
+GROUPS = {"two objectives": TWO, "three objectives": THREE}
