@@ -43,6 +43,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before the Hub's library, which 
 if not torch.cuda.is_available():  # before anything imports Triton, which looks once
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+if importlib.util.find_spec("hypothesis"):  # an environment for the kernels alone has none
+    from hypothesis import settings
+
+    settings.register_profile("no deadline", deadline=None)  # a machine may do other work
+    settings.load_profile("no deadline")
+
 install_import_hook(
     [
         "rewardlab.kernels.dispatch",
@@ -115,6 +121,19 @@ if "rewardlab" not in sys.modules:
     sys.modules["rewardlab"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["rewardlab"])
 """
+
+
+def needs_bfloat16_attention() -> None:
+    """Skip where PyTorch's bfloat16 attention fails by itself.
+
+    With `ATEN_CPU_CAPABILITY` below what the processor has, PyTorch 2.13 chooses an attention by the processor and a
+    packing by the variable, which do not fit; on a processor without AVX-512 neither is chosen.
+    """
+    query = torch.zeros(1, 1, 64, 8, dtype=torch.bfloat16)
+    try:
+        torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=True)
+    except RuntimeError as error:
+        pytest.skip(f"PyTorch's bfloat16 attention fails under ATEN_CPU_CAPABILITY: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -28,9 +28,9 @@ from rewardlab.rm.data.conversation_split import as_prompt
 from rewardlab.rm.data.messages_and_tools import with_tools
 from rewardlab.rm.data.pairs import load_pairs
 from rewardlab.rm.types import completion_turns, tools_of
-from tests.rm.data.test_messages import ANSWER, RESULT, TOOL, calling
 
 from tests.apps.conftest import write
+from tests.rm.data.test_messages_and_tools import ANSWER, RESULT, TOOL, calling
 
 CITIES = ("Paris", "Rome", "Oslo", "Cairo", "Lima", "Delhi")
 SMALL = ["--small_hidden", "32", "--small_vocabulary", "400", "--max_steps", "4", "--learning_rate", "1e-3"]

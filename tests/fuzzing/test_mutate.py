@@ -12,7 +12,7 @@ from tests.fuzzing.shapes import JSON, SAFETENSORS, SIGNED, TOML, YAML, bent, ch
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**32), st.lists(st.binary(max_size=50), max_size=2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_mutation_follows_from_its_seed_and_stays_small(data, seed, others):
     once = mutated(data, Random(seed), others)
     assert once == mutated(data, Random(seed), others)
@@ -50,7 +50,7 @@ def test_the_shortest_file_of_what_never_fails_again_is_the_file():
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_changed_values_leave_the_values_as_they_were(seed):
     values = {"a": [1, {"b": "x"}], "c": None}
     changed(values, Random(seed))

@@ -33,6 +33,8 @@ from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.trainer import PairRow, RewardArguments, RewardTrainer, ScalarTask
 from transformers import AutoConfig
 
+from tests.conftest import needs_bfloat16_attention
+
 FLOAT = PRECISIONS["float32"]
 H100 = find_gpu("h100")
 
@@ -425,6 +427,8 @@ BYTES = [
 
 @pytest.mark.parametrize("case", BYTES, ids=lambda case: case.name)
 def test_bytes_of_a_step_are_those_that_are_alive(case):
+    if case.precision != "float32":
+        needs_bfloat16_attention()
     assert off(*capacity.training_bytes(case)) <= BOUNDS["bytes"]
 
 

@@ -42,7 +42,7 @@ def test_without_a_known_topic_nothing_is_to_the_point():
 
 
 def test_word_order_carries_no_meaning():
-    assert features(ASKED, "smoke the honey near wax") == garden.features(ASKED, "wax near honey the smoke")
+    assert features(ASKED, "smoke the honey near wax") == features(ASKED, "wax near honey the smoke")
 
 
 def test_two_flourishes_are_better_than_none_and_than_five():

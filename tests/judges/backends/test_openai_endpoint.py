@@ -308,7 +308,8 @@ def test_a_server_that_has_come_back_is_asked_again():
 def test_where_all_servers_are_down_it_is_as_with_one():
     with ChatServer(faults=1.0, kinds=["failing"]) as first, ChatServer(faults=1.0, kinds=["failing"]) as second:
         replies = endpoint("judge", [first.url, second.url], retries=1, first_wait=0.01).ask(asks(2))
-        assert first.asked.total() + second.asked.total() >= 6
+        # two attempts each; a server that the other request has found to be down is not asked again
+        assert first.asked.total() + second.asked.total() >= 4 and first.asked and second.asked
     assert all("out of order" in reply.error and reply.error.endswith("(attempts: 2)") for reply in replies)
     with ChatServer(key="a") as first, ChatServer(key="b") as second, pytest.warns(UserWarning, match="Incorrect"):
         replies = endpoint("judge", [first.url, second.url], concurrency=2).ask(asks(50))

@@ -27,6 +27,8 @@ from rewardlab.rm.models.scalar import ScalarRewardModel, scalar_from_config
 from rewardlab.rm.types import Example, user_turn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from tests.conftest import needs_bfloat16_attention
+
 VOCABULARY, LONGEST = 120, 96
 SIZES = {
     "vocab_size": VOCABULARY,
@@ -123,7 +125,7 @@ def qwen():
     return model_of("qwen3", SIZES, objectives=3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 2000), st.integers(1, 30), st.integers(0, 2**14))
 def test_random_trees_of_sequences_keep_their_scores(qwen, seed, number, batch_tokens, least, slack):
     """Three objectives; batches of one sequence up to all; calls of one span up to many."""
@@ -173,6 +175,7 @@ def test_a_shared_beginning_longer_than_a_block_of_queries_is_right(qwen):
 
 def test_half_precision_is_as_near_as_padding_is():
     """To the float32 scores of the same weights: at most twice the padded batch's distance."""
+    needs_bfloat16_attention()
     model = model_of("qwen3", SIZES, dtype=torch.bfloat16)
     assert packing_limit(model) == sys.maxsize
     rows = tree(np.random.default_rng(3), 40)
@@ -268,7 +271,7 @@ def test_batches_count_what_is_computed():
     assert Packed(rows, torch.device("cpu")).tokens.shape == (1, 50)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 1500))
 def test_no_batch_is_beyond_its_budget_and_no_mask_beyond_the_batch(seed, batch_tokens):
     rows = tree(np.random.default_rng(seed), 40)

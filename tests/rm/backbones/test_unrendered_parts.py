@@ -12,9 +12,9 @@ from rewardlab.rm.models.autoregressive import autoregressive
 from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.training.autoregressive_task import PreferenceTask, encode_preferences
 from rewardlab.rm.types import Example, user_turn
-from tests.rm.data.test_messages import ANSWER, QUESTION, RESULT, TOOL, calling, conversation
 
 from tests.rm.backbones.test_logprobs import save_lm
+from tests.rm.data.test_messages_and_tools import ANSWER, QUESTION, RESULT, TOOL, calling, conversation
 
 NATIVE = """
 {%- if tools %}[TOOLS]{% for tool in tools %}{{ tool | tojson }}{% endfor %}[/TOOLS]{% endif %}

@@ -1,7 +1,7 @@
 """rm/io/server_rotation.py: who is asked next and who is left alone, on a clock that stands where it is told."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rewardlab.rm.errors import UsageError
 from rewardlab.rm.io.server_rotation import Rotation, addresses, check_address
@@ -56,7 +56,6 @@ def test_those_that_were_tried_are_chosen_only_where_no_other_is_up():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
-@settings(deadline=None)
 def test_whoever_is_up_is_asked_within_one_round(events):
     turns, now = Rotation(4, first=0.5, longest=8.0), 0.0
     for place, good in events:
