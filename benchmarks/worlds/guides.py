@@ -117,6 +117,8 @@ class Recipe:
     """Whether log-probabilities are relative to the base model; with one objective this is DPO."""
     token_offset: float = 0.0
     """Nats added to the log-probability of every token."""
+    centred: bool = False
+    """Whether the base model's expectation is subtracted from every token's log-probability."""
     normalised: bool = False
     """Whether log-probabilities are means per token."""
     steps: int = 400
@@ -171,6 +173,7 @@ class Recipe:
             reference=self.reference,
             normalised=self.normalised,
             token_offset=self.token_offset,
+            centred=self.centred,
             per_batch=self.per_batch,
             seed=seed,
             rates={"A": self.rate_of_a, "modulation": self.rate_of_modulation},

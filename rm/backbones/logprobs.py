@@ -1,11 +1,15 @@
 """Log-probabilities of completions under a causal language model, token by token."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ...kernels.linear_logprob import LinearLogprob, linear_logprob
 from ..training.sharded_weights import is_partitioned
@@ -34,8 +38,7 @@ def completion_logprobs(
     tokens.
     """
     real = right_padded(tokens, attention)
-    columns = torch.arange(tokens.shape[1], device=tokens.device)
-    in_completion = (columns >= start[:, None].clamp_min(1)) & real.attention
+    in_completion = _in_completion(real.attention, start)
     before = in_completion[:, 1:]
     targets = real.tokens[:, 1:][before]
     model = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -46,8 +49,71 @@ def completion_logprobs(
         values = head_logprobs(model, states[:, :-1][before], targets, chunk=logits).logprob
     else:
         values = _materialised(model, real.tokens, real.attention, logits)[:, 1:][before]
-    logprobs = values.new_zeros(tokens.shape).masked_scatter(in_completion, values)
-    return torch.zeros_like(logprobs).masked_scatter(attention.bool(), logprobs[real.attention])  # undo right-padding
+    return _placed(values, in_completion, real.attention, attention)
+
+
+def centred_logprobs(
+    model: Any,
+    base: Callable[[], AbstractContextManager[Any]],
+    tokens: Int[Tensor, "N L"],
+    attention: Shaped[Tensor, "N L"],
+    start: Int[Tensor, " N"],
+    *,
+    logits: int = LOGITS,
+) -> Float[Tensor, "N L"]:
+    """Return log π(y_t | s_t) - Σ_v π_0(v | s_t) log π(v | s_t) in nats for every token of the completion, 0 elsewhere.
+
+    s_t = (x, y_<t), and π_0 is the base model: `model` within `base()`, such as `PreferenceAdapter.silenced`, with the
+    same output head. Under π_0
+    every term has mean 0, so that neither a longer completion nor a state in which π is surer counts as better, only
+    the choice of a token. Differentiable in π. Takes a forward of each; shapes and padding as `completion_logprobs`.
+    """
+    real = right_padded(tokens, attention)
+    in_completion = _in_completion(real.attention, start)
+    before = in_completion[:, 1:]
+    targets = real.tokens[:, 1:][before]
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model
+    options = {"input_ids": real.tokens, "attention_mask": real.attention.long(), "use_cache": False}
+    by_state = head_reads_last_states(model, len(tokens))
+
+    def read() -> Tensor:
+        if by_state:
+            return model.get_decoder()(**options).last_hidden_state[:, :-1][before]
+        return model(**options).logits[:, :-1][before]
+
+    with torch.no_grad(), base():
+        of_base = read()
+    rows = max(1, logits // embedding_rows(model))
+    head = partial(_head_logits, model) if by_state else Tensor.float
+    parts = zip(read().split(rows), of_base.split(rows), targets.split(rows), strict=True)
+    values = torch.cat([checkpoint(_centred, head, *part, use_reentrant=False) for part in parts])
+    return _placed(values, in_completion, real.attention, attention)
+
+
+def _centred(head: Callable[[Tensor], Tensor], states: Tensor, of_base: Tensor, targets: Tensor) -> Tensor:
+    logprobs = head(states).log_softmax(dim=-1)
+    with torch.no_grad():
+        chances = head(of_base).softmax(dim=-1)
+    return logprobs.gather(-1, targets[:, None]).squeeze(-1) - (chances * logprobs).sum(dim=-1)
+
+
+def _head_logits(model: Any, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
+    head = model.get_output_embeddings()
+    logits = head(states).float()
+    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    return logits if softcap is None else softcap * torch.tanh(logits / softcap)
+
+
+def _in_completion(attention: Bool[Tensor, "N L"], start: Int[Tensor, " N"]) -> Bool[Tensor, "N L"]:
+    """Return which tokens of right-padded sequences belong to the completion and have a prediction."""
+    columns = torch.arange(attention.shape[1], device=attention.device)
+    return (columns >= start[:, None].clamp_min(1)) & attention
+
+
+def _placed(values: Tensor, in_completion: Tensor, right: Tensor, attention: Tensor) -> Float[Tensor, "N L"]:
+    """Put values into their columns, 0 elsewhere, and undo right-padding."""
+    placed = values.new_zeros(attention.shape).masked_scatter(in_completion, values)
+    return torch.zeros_like(placed).masked_scatter(attention.bool(), placed[right])
 
 
 def head_logprobs(

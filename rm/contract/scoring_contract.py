@@ -46,6 +46,8 @@ class ScoringContract:
     """Factor of a reward that sums log-probabilities."""
     token_offset: float | None = None
     """Nats added to the log-probability of every token of such a reward."""
+    token_baseline: Literal["base"] | None = None
+    """`base`: from every token's log-probability its expectation under the base model is subtracted."""
     backbone: str | None = None
     """Content hash of a frozen model that is not stored in the folder."""
 
@@ -83,6 +85,7 @@ def _check(contract: ScoringContract) -> None:
         "truncation": contract.truncation in ("left", "right", None),
         "pooling": contract.pooling in ("last", "first", "mean", "model", None),
         "max_length": length is None or (type(length) is int and length > 0),
+        "token_baseline": contract.token_baseline in ("base", None),
         "beta, token_offset": all(map(_finite_or_none, (contract.beta, contract.token_offset))),
     }
     if wrong := [name for name, holds in right.items() if not holds]:

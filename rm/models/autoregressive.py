@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from ..adapters.adapter import PreferenceAdapter, attach, load_adapter
 from ..adapters.settings import SETTINGS as ADAPTER
 from ..adapters.settings import AdapterSettings, load_settings
 from ..backbones.loading import load_causal_lm, load_tokenizer
-from ..backbones.logprobs import completion_logprobs
+from ..backbones.logprobs import centred_logprobs, completion_logprobs
 from ..backbones.tokenization import EncodedCompletion, Encoder, describe_tokenizer, pad
 from ..contract.scoring_contract import FILE, ScoringContract, load_contract
 from ..data.preference_vectors import Preference, preference_vector
@@ -30,12 +31,13 @@ SETTINGS = "autoregressive.json"
 
 
 class AutoregressiveRewardModel:
-    """r(x, y) = β Σ_t (log π_r(y_t | x, y_<t) + c), over the tokens of the completion          Xu et al. 2024,
-    arXiv:2410.08193, with c = 0
+    """r(x, y) = β Σ_t (log π_r(y_t | x, y_<t) + c_t), over the tokens of the completion          Xu et al. 2024,
+    arXiv:2410.08193, with c_t = 0
 
     The completion is everything after the prompt, EOS or end of turn included. The sum is not divided by the
-    completion's length, so longer completions have lower rewards unless training or `token_offset`, c in nats,
-    compensates. c does not change guided decoding, where it cancels in every step. With an adapter that is
+    completion's length, so longer completions have lower rewards unless training or c_t compensates: `token_offset`
+    is a constant in nats, and `centred` takes c_t = -Σ_v π_0(v | x, y_<t) log π_r(v | x, y_<t) with the base model π_0;
+    see `centred_logprobs`. Neither changes guided decoding, where c_t cancels in every step. With an adapter that is
     conditioned on a preference (PARM, UniARM) there is one reward per objective, computed with all weight on that
     objective, or a single one for the given `preference`.
     """
@@ -47,13 +49,14 @@ class AutoregressiveRewardModel:
         *,
         beta: float = 1.0,
         token_offset: float = 0.0,
+        centred: bool = False,
         adapter: PreferenceAdapter | None = None,
         preference: Preference | None = None,
     ):
         self.model = model
         self.encoder = encoder
         self.beta = beta
-        self.token_offset = token_offset
+        self.token_offset, self.centred = token_offset, centred
         self.adapter = adapter
         self.preference = preference
         self.contract = encoder.contract
@@ -64,12 +67,13 @@ class AutoregressiveRewardModel:
     def logprobs(
         self, examples: Sequence[Example], *, preference: Preference | None = None, batch_tokens: int = 16_384
     ) -> list[np.ndarray]:
-        """Return log π_r + c in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
+        """Return log π_r + c_t in nats of every completion token, the last ones of `encoder.encode(example).ids`."""
         if self.adapter is not None and self.adapter.settings.follows_preference:
             with torch.inference_mode():
                 self.adapter.set_preference(preference or self.preference)
         rows = [self.encoder.encode_completion(example) for example in examples]
-        return model_logprobs(self.model, rows, batch_tokens, self.token_offset)
+        base = self.adapter.silenced if self.adapter is not None and self.centred else None
+        return model_logprobs(self.model, rows, batch_tokens, self.token_offset, base)
 
     def rate(self, examples: Sequence[Example], *, batch_tokens: int = 16_384) -> np.ndarray:
         """Return rewards [N, K] in float64; examples of similar length are batched up to `batch_tokens` tokens."""
@@ -89,6 +93,7 @@ class AutoregressiveRewardModel:
             self.encoder,
             beta=self.beta,
             token_offset=self.token_offset,
+            centred=self.centred,
             adapter=self.adapter,
             preference=preference,
         )
@@ -98,7 +103,7 @@ class AutoregressiveRewardModel:
         contract = replace(self.contract, token_offset=token_offset or None)
         encoder = Encoder(self.encoder.tokenizer, contract)
         return AutoregressiveRewardModel(
-            self.model, encoder, beta=self.beta, token_offset=token_offset, adapter=self.adapter
+            self.model, encoder, beta=self.beta, token_offset=token_offset, centred=self.centred, adapter=self.adapter
         )
 
     def _asked(self) -> list[Preference | None]:
@@ -115,15 +120,21 @@ class AutoregressiveRewardModel:
         else:
             self.adapter.save_pretrained(folder)
         self.encoder.tokenizer.save_pretrained(folder)
-        settings = {"beta": self.beta, "token_offset": self.token_offset}
+        settings = {"beta": self.beta, "token_offset": self.token_offset, "centred": self.centred}
         (folder / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
         self.encoder.contract.save(folder)
 
 
 def model_logprobs(
-    model: PreTrainedModel, rows: Sequence[EncodedCompletion], batch_tokens: int, offset: float = 0.0
+    model: PreTrainedModel,
+    rows: Sequence[EncodedCompletion],
+    batch_tokens: int,
+    offset: float = 0.0,
+    base: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> list[np.ndarray]:
     """Return log-probabilities of each completion's tokens plus `offset`, in nats, as one float64 array per row.
+
+    With `base` they are centred on the base model's expectation; see `centred_logprobs`.
 
     Tokens of tool results are 0, since the assistant did not write them.
     """
@@ -136,7 +147,8 @@ def model_logprobs(
         ):
             batch = pad([rows[position].ids for position in indices])
             start = torch.tensor([rows[position].start for position in indices])
-            logprobs = completion_logprobs(model, batch.tokens.to(device), batch.attention.to(device), start.to(device))
+            sequences = batch.tokens.to(device), batch.attention.to(device), start.to(device)
+            logprobs = centred_logprobs(model, base, *sequences) if base else completion_logprobs(model, *sequences)
             for index, values in zip(indices, logprobs.double().cpu().numpy() + offset, strict=True):
                 for span in rows[index].tool_results:
                     values[span.start : span.stop] = 0.0
@@ -154,6 +166,7 @@ def autoregressive(
     *,
     beta: float | None = None,
     token_offset: float | None = None,
+    centred: bool | None = None,
     adapter: AdapterSettings | None = None,
     base: PreTrainedModel | None = None,
     max_length: int | None = None,
@@ -173,6 +186,7 @@ def autoregressive(
     saved = read_settings(folder / SETTINGS) if contract and contract.kind == "autoregressive" else {}
     beta = check_beta(settled(source, "beta", beta, saved.get("beta"), 1.0))
     token_offset = settled(source, "token_offset", token_offset, saved.get("token_offset"), 0.0)
+    centred = settled(source, "centred", centred, saved.get("centred"), False)
     max_length = settled(source, "max_length", max_length, contract and contract.max_length, None)
     dtype = contract.dtype if contract else dtype
     tokenizer = load_tokenizer(source, chat_template=chat_template, trust_remote_code=trust_remote_code)
@@ -183,6 +197,8 @@ def autoregressive(
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     model = base if base is not None else load_causal_lm(trunk, tokenizer, **loading)
     over = load_adapter(model, folder) if adapted else attach(model, adapter, tokenizer) if adapter else None
+    if centred and over is None:
+        raise UsageError("centred rewards compare a guide with its base model, which takes an adapter; choose one")
     contract = contract or completion_contract(
         "autoregressive",
         tokenizer,
@@ -191,6 +207,7 @@ def autoregressive(
         max_length=max_length,
         beta=beta,
         token_offset=token_offset or None,
+        token_baseline="base" if centred else None,
         backbone=over.settings.base_fingerprint if over else None,
         objectives=over.objectives if over else ("reward",),
     )
@@ -199,6 +216,7 @@ def autoregressive(
         Encoder(tokenizer, contract),
         beta=beta,
         token_offset=token_offset,
+        centred=centred,
         adapter=over,
     )
 
@@ -212,6 +230,7 @@ def completion_contract(
     max_length: int | None,
     beta: float,
     token_offset: float | None = None,
+    token_baseline: Literal["base"] | None = None,
     backbone: str | None = None,
     objectives: tuple[str, ...] = ("reward",),
 ) -> ScoringContract:
@@ -224,6 +243,7 @@ def completion_contract(
         max_length=max_length or min(context_of(model.config, tokenizer) for model in models),
         beta=beta,
         token_offset=token_offset,
+        token_baseline=token_baseline,
         backbone=backbone,
         **describe_tokenizer(tokenizer),
     )
@@ -233,7 +253,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Read the JSON file with the settings that are not stored in the weights."""
     try:
         settings = from_json(path.read_text(encoding="utf-8"))
-        return settings | {"beta": float(settings["beta"]), "token_offset": float(settings.get("token_offset", 0.0))}
+        numbers = {"beta": float(settings["beta"]), "token_offset": float(settings.get("token_offset", 0.0))}
+        return settings | numbers | {"centred": settings.get("centred") is True}
     except UNREADABLE as error:
         raise DataError(f"{path}: missing or damaged ({error}); restore it, or save the model again") from error
 

@@ -14,7 +14,7 @@ from transformers import EvalPrediction
 
 from ..adapters.adapter import PreferenceAdapter
 from ..backbones.forward_hooks import inside
-from ..backbones.logprobs import completion_logprobs
+from ..backbones.logprobs import centred_logprobs, completion_logprobs
 from ..backbones.tokenization import Encoder, pad
 from ..data.preference_vectors import Sampler, at_vertices, simplex_grid
 from ..errors import DataError
@@ -91,11 +91,12 @@ class PreferenceTask:
     """Loss of each row at its own preference α: Δ(α) = log π_α(y0 | x) - log π_α(y1 | x).
 
     With `reference` both log-probabilities are relative to the base model, as in proxy tuning; with `normalised` they
-    are means per token; `token_offset`, in nats, is added to every token's, so that a completion is not worse for being
-    longer; with `per_batch` all rows of a step share one preference, as in PARM's public code. Without an
-    adapter the whole model is trained for one objective. Evaluation samples nothing: the loss is the mean over a fixed
-    grid of preferences, and accuracies are computed at the vertices. `rates` are learning rates of the adapter's parts,
-    relative to the trainer's: A and B are the LoRA matrices, and `modulation` is what computes γ, δ or the core from α.
+    are means per token; `token_offset`, in nats, is added to every token's, and `centred` subtracts the base model's
+    expectation from it, so that a completion is not worse for being longer; with `per_batch` all rows of a step share
+    one preference, as in PARM's public code. Without an adapter the whole model is trained for one objective.
+    Evaluation samples nothing: the loss is the mean over a fixed grid of preferences, and accuracies are computed at
+    the vertices. `rates` are learning rates of the adapter's parts, relative to the trainer's: A and B are the LoRA
+    matrices, and `modulation` is what computes γ, δ or the core from α.
     """
 
     def __init__(
@@ -112,12 +113,13 @@ class PreferenceTask:
         grid: int = 4,
         rates: Mapping[Part, float] | None = None,
         token_offset: float = 0.0,
+        centred: bool = False,
     ):
         self.adapter, self.objectives = adapter, tuple(objectives)
         self.sequence_logistic, self.sampler = loss, sampler
         self.reference, self.normalised = reference, normalised
         self.per_batch, self.seed = per_batch, seed
-        self.rates, self.token_offset = dict(rates or {}), token_offset
+        self.rates, self.token_offset, self.centred = dict(rates or {}), token_offset, centred
         self.restarts = 0
         """Number of restarts after a collapse; each halves the learning rate of A."""
         self.grid = torch.tensor(simplex_grid(len(self.objectives), grid), dtype=torch.float32)
@@ -182,7 +184,11 @@ class PreferenceTask:
         if self.adapter is not None and self.adapter.settings.follows_preference:
             self.adapter.set_preference(torch.cat([alpha, alpha]), self.objectives)
         sequences = inputs["tokens"], inputs["attention"], inputs["start"]
-        rewards = self._reduced(completion_logprobs(model, *sequences), inputs)
+        if self.centred and self.adapter is not None:
+            logprobs = centred_logprobs(model, self.adapter.silenced, *sequences)
+        else:
+            logprobs = completion_logprobs(model, *sequences)
+        rewards = self._reduced(logprobs, inputs)
         if self.reference and self.adapter is not None:
             with torch.no_grad(), self.adapter.silenced():
                 before = self._reduced(completion_logprobs(model, *sequences), inputs)

@@ -64,6 +64,8 @@ def _merge_guide(model: AutoregressiveRewardModel, config: MergeConfig, work: Pa
     adapter = model.adapter
     if adapter is None:
         raise UsageError(f"{config.model}: no adapter in it (kind 'autoregressive'), so there is nothing to merge")
+    if model.centred:
+        raise UsageError(f"{config.model}: its rewards need the base model beside the guide, which a merge loses")
     preference = parse_preference(config.preference) if config.preference else None
     if adapter.settings.follows_preference and preference is None:
         raise UsageError(f"{config.model} follows {', '.join(adapter.objectives)}; give one point with --preference")

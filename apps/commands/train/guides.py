@@ -50,11 +50,12 @@ def prepare_guide(
         normalised=guide.normalise_length,
         per_batch=guide.per_batch,
         seed=arguments.seed,
+        centred=guide.token_baseline == "expected",
         rates={"A": guide.rate_of_a, "modulation": guide.rate_of_modulation},
     )
     encoding = log_encoding("data", encode_preferences(model.encoder, pairs, guide.objectives, config.on_long), config)
     task.check(encoding.rows)
-    if guide.length_neutral:
+    if guide.token_baseline == "constant":
         task.token_offset = round(mean_surprise(task, model.model, encoding.rows[:MEASURED]), 2)
         model = model.with_token_offset(task.token_offset)
         log(f"every token's log-probability is raised by {task.token_offset:g} nats, the base model's mean surprise")
@@ -110,7 +111,8 @@ def build_guide(config: TrainConfig, guide: GuideConfig, seed: int) -> Autoregre
             seed=seed,
         )
     options = {"max_length": config.max_length, "chat_template": config.chat_template, "dtype": config.dtype}
-    return autoregressive(str(config.model), beta=guide.train_beta, adapter=settings, **options, **trust(config))
+    options |= {"beta": guide.train_beta, "centred": guide.token_baseline == "expected"}
+    return autoregressive(str(config.model), adapter=settings, **options, **trust(config))
 
 
 def _sampler(guide: GuideConfig) -> Sampler:

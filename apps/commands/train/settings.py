@@ -167,9 +167,11 @@ class GuideConfig:
     )
     subtract_reference: bool = setting("Subtract the log-probabilities of the base model.", default=False)
     normalise_length: bool = setting("Average log-probabilities over tokens instead of summing.", default=False)
-    length_neutral: bool = setting(
-        "Add the base model's mean surprise to every token's log-probability, so that longer is not worse.",
-        default=False,
+    token_baseline: str = setting(
+        "Subtracted from every token's log-probability: nothing; the base model's mean; or, token by token, the "
+        "base model's expectation of the guide's log-probability.",
+        choices=("none", "constant", "expected"),
+        default="none",
     )
     span: bool = setting(
         "UniARM: describe objectives by coordinates in the span of their vectors, one number per objective.",
@@ -186,4 +188,5 @@ class GuideConfig:
         one_of("adapter", self.adapter, ("lora", "pblora", "moslora", "none"))
         one_of("generator", self.generator, ("linear", "trunk", "alpha"))
         one_of("embedding", self.embedding, ("text", "one_hot", "random"))
+        one_of("token_baseline", self.token_baseline, ("none", "constant", "expected"))
         one_of("preferences", self.preferences, ("dirichlet", "vertices", "grid"))

@@ -26,7 +26,7 @@ TOY = Size(
 OTHER = replace(TOY, hidden=384, rows=12, group=3, prompt=7, answer=9, inner=24, attended=129, attending=1, width=66)
 
 
-@pytest.fixture(scope="module", params=[TOY, OTHER], ids=["toy", "other"])
+@pytest.fixture(scope="module", params=[TOY, pytest.param(OTHER, marks=pytest.mark.slow)], ids=["toy", "other"])
 def found(request, tmp_path_factory):
     """What the script writes, and the size that it had."""
     path = tmp_path_factory.mktemp("speed") / "found.json"

@@ -38,6 +38,7 @@ def calibrated(language) -> ExactGuide:
 # ---- where the optimum is known ----
 
 
+@pytest.mark.slow
 def test_training_on_few_preferences_nears_the_optimum_at_all(language, calibrated):
     """Nine preferences, of which five were trained on; before training the base is its own guide."""
     optima = [language.optimum(alpha) for alpha in GRID]

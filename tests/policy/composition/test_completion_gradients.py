@@ -95,7 +95,7 @@ def gradients(base, words, tmp_path):
     ("rule", "steps"),
     [
         pytest.param(p3o(epsilon=0.2), 2, id="p3o", marks=pytest.mark.slow),
-        pytest.param(rpo(beta=0.1, eta=0.01), 1, id="rpo"),
+        pytest.param(rpo(beta=0.1, eta=0.01), 1, id="rpo", marks=pytest.mark.slow),
     ],
 )
 def test_the_gradient_is_the_same_at_every_micro_batch_size(rule, steps, gradients):

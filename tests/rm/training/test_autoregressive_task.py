@@ -271,3 +271,40 @@ def test_the_mean_surprise_makes_the_base_models_rewards_independent_of_length_i
     )
     assert sum(values.sum() for values in logprobs) == pytest.approx(0, abs=1e-2)
     assert offset == pytest.approx(math.log(tokenizer().vocab_size), rel=0.1)  # an untrained base model
+
+
+def test_centred_rewards_are_those_that_were_trained_on(base, tmp_path):
+    """Δ(α) of the task is the difference of the model's rewards; reloaded they are the same; the contract says so."""
+    settings = AdapterSettings("moslora", NAMES, embedding="one_hot")
+    model = moved(autoregressive(base, beta=0.1, centred=True, adapter=settings))
+    task, rows = task_of(model, centred=True), rows_of(model)[:3]
+    gap = task.gap(model.model, task.collate(rows), torch.tensor([[1.0, 0.0]] * 3))
+    rewards = np.array([model.rate(pair.examples)[:, 0] for pair in GARDEN[:3]])
+    np.testing.assert_allclose(0.1 * gap.detach(), rewards[:, 0] - rewards[:, 1], atol=1e-4)
+    assert not np.allclose(
+        model.rate(GARDEN[0].examples), moved(arm(base, embedding="one_hot")).rate(GARDEN[0].examples)
+    )
+    assert model.contract.token_baseline == "base"
+    model.save(tmp_path)
+    write_golden(model, list(GARDEN[0].examples), tmp_path)
+    again = load_reward_model(str(tmp_path))
+    assert again.centred and again.contract == model.contract
+    np.testing.assert_allclose(again.rate(GARDEN[1].examples), model.rate(GARDEN[1].examples), atol=1e-5)
+
+
+def test_a_new_guides_centred_gap_is_not_decided_by_length(base):
+    """Before training the guide is the base model: every term is -log π's surprise beyond its entropy."""
+    model = arm(base)
+    task, rows = task_of(model, centred=True), rows_of(model)
+    inputs = task.collate(rows)
+    lengths = torch.tensor([len(row.chosen) - row.starts[0] - len(row.rejected) + row.starts[1] for row in rows])
+    alpha = torch.tensor([[1.0, 0.0]] * len(rows))
+    plain = task_of(model).gap(model.model, inputs, alpha)
+    centred = task.gap(model.model, inputs, alpha)
+    correlation = [np.corrcoef(gap.detach(), lengths)[0, 1] for gap in (plain, centred)]
+    assert correlation[0] < -0.95 and abs(correlation[1]) < 0.5
+
+
+def test_centred_rewards_need_an_adapter(base):
+    with pytest.raises(UsageError, match="compare a guide with its base model"):
+        autoregressive(base, centred=True)

@@ -60,6 +60,7 @@ def estimates(rows) -> torch.Tensor:
 # ---- CCPO ----
 
 
+@pytest.mark.slow
 def test_a_thinkers_reward_is_what_the_solver_makes_of_the_thought_and_of_none(policy, rl_world, monkeypatch):
     """Each answer is the solver's to what it was shown, by its seed; the rating sees the plain prompt."""
     shown, original = [], thinkers_reward.sample_texts
