@@ -69,12 +69,13 @@ class SequenceLogistic:
         return like.new_tensor(self.beta).expand(like.shape[1])
 
     def _per_dimension(self, gap: Tensor, wins: Tensor, preference: Tensor) -> Tensor:
-        """Compute Σ_i α_i l_i over the labelled objectives."""
+        """Compute Σ_i α_i β̄ / β_i l_i over the labelled objectives."""
+        betas = self._betas(preference)
         smooth = (1 - self.label_smoothing) * wins + self.label_smoothing * (1 - wins)
-        scaled = gap[:, None] * self._betas(preference)
+        scaled = gap[:, None] * betas
         first = -smooth.nan_to_num(0.0) * logsigmoid(scaled - self.margin)
         second = -(1 - smooth).nan_to_num(0.0) * logsigmoid(-scaled - self.margin)
-        return (preference * (first + second)).sum(dim=1)
+        return (preference * (first + second) * (betas.mean() / betas)).sum(dim=1)
 
 
 def sequence_logistic(
@@ -86,9 +87,11 @@ def sequence_logistic(
     margin: float = 0.0,
     ignore_ties: bool = False,
 ) -> SequenceLogistic:
-    """L = Σ_i α_i l_i + λ L_global,   l_i = -t_i log σ(β_i Δ - m) - (1 - t_i) log σ(-β_i Δ - m)
+    """L = Σ_i α_i β̄ / β_i l_i + λ L_global,   l_i = -t_i log σ(β_i Δ - m) - (1 - t_i) log σ(-β_i Δ - m)
 
     Δ = log π(y0 | x) - log π(y1 | x), summed over each completion's tokens; t_i = P(y0 better | objective i) in [0, 1].
+    `beta` is one β_r for all objectives or one β_i each, with the mean β̄: a larger one makes a weaker guide for that
+    objective, and the factor β̄ / β_i lets all pull alike at Δ = 0.
 
     With λ = `weight` = 0 and one objective this is GenARM's loss (Xu et al. 2024, arXiv:2410.08193), with several
     PARM's (Lin et al. 2025, arXiv:2505.06274), which equals one soft label t = Σ_i α_i t_i if all β_i are equal. UniARM

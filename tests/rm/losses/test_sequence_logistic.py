@@ -121,3 +121,32 @@ def test_settings_that_mean_nothing_are_refused():
     for wrong in ({"beta": 0.0}, {"weight": -1.0}, {"label_smoothing": 0.5}, {"form": "hinge"}):
         with pytest.raises(UsageError, match="global form is one of scalarised|beta > 0"):
             sequence_logistic(**wrong)
+
+
+def test_a_beta_for_each_objective_by_hand():
+    """β of 0.1 and 0.3, Δ = 5: 0.6 · 2 · softplus(-0.5) + 0.4 · (2/3) · softplus(1.5); at Δ = 0 all pull alike."""
+    loss = sequence_logistic([0.1, 0.3], weight=0.0)
+    wins, alpha = torch.tensor([[1.0, 0.0]]).double(), torch.tensor([[0.6, 0.4]]).double()
+    value = loss(torch.tensor([5.0]).double(), wins, alpha).item()
+    assert value == pytest.approx(0.6 * 2 * softplus(-0.5) + 0.4 * 2 / 3 * softplus(1.5))
+    pulls = []
+    for vertex in torch.eye(2).double():
+        gap = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        loss(gap, torch.ones(1, 2).double(), vertex[None]).sum().backward()
+        pulls.append(gap.grad.item())
+    assert pulls == [pytest.approx(-0.1), pytest.approx(-0.1)]  # -β̄ / 2
+
+
+def test_an_ignored_tie_is_an_objective_without_a_label():
+    gap, alpha = torch.tensor([3.0]).double(), torch.tensor([[0.6, 0.4]]).double()
+    tie, missing = torch.tensor([[1.0, 0.5]]).double(), torch.tensor([[1.0, NAN]]).double()
+    for form in ("scalarised", "mixed_label"):
+        ignoring = sequence_logistic(0.1, form=form, ignore_ties=True)
+        assert ignoring(gap, tie, alpha).item() == sequence_logistic(0.1, form=form)(gap, missing, alpha).item()
+        assert ignoring(gap, tie, alpha).item() != sequence_logistic(0.1, form=form)(gap, tie, alpha).item()
+
+
+def test_betas_that_are_not_positive_are_refused():
+    for beta in (0.0, [0.1, -1.0], []):
+        with pytest.raises(UsageError, match="beta > 0"):
+            sequence_logistic(beta)

@@ -46,7 +46,10 @@ BOTH = ("--objectives", "helpful", "harmless")
     "words, objectives",
     [
         ((*BOTH, "--embedding", "random"), ("helpful", "harmless")),
-        ((*BOTH, "--texts", "honey hive", "ask slowly", "--token_baseline", "expected", "--span"), ("helpful", "harmless")),
+        (
+            (*BOTH, "--texts", "honey hive", "ask slowly", "--token_baseline", "expected", "--span"),
+            ("helpful", "harmless"),
+        ),
         ((*BOTH, "--embedding", "one_hot", "--token_baseline", "constant"), ("helpful", "harmless")),
         ((*BOTH, "--texts", "honey hive", "ask slowly", "--generator", "trunk"), ("helpful", "harmless")),
         ((*BOTH, "--adapter", "pblora", "--lora_r", "4", "--shared_rank", "4"), ("helpful", "harmless")),
