@@ -6,12 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from rewardlab.apps.cli import main
 from rewardlab.apps.settings.parser import SettingsParser
 from rewardlab.apps.verbs import VERBS
+from rewardlab.benchmarks.worlds.models import pretrain
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,6 +38,14 @@ def commands(block: str) -> list[list[str]]:
 
 
 RUN = [page for page in PAGES if blocks(page, "bash") or blocks(page, "python")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_pretraining():
+    """A start policy of 60 steps instead of 600: pages are to run, not to learn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rewardlab.apps.commands.world.run.pretrain", partial(pretrain, steps=60))
+        yield
 
 
 @pytest.fixture(scope="module")
