@@ -212,7 +212,8 @@ def _small_lm(job: Job):
     from ...rm.backbones.loading import small_config, small_tokenizer
     from ...rm.losses.bradley_terry import bradley_terry
     from ...rm.models.scalar import scalar_from_config
-    from ...rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
+    from ...rm.training.encoding import encode_pairs
+    from ...rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 
     texts = [turn["content"] for pair in job.train for turn in pair.prompt]
     texts += [answer for pair in job.train for answer in (pair.chosen, pair.rejected)]

@@ -14,7 +14,8 @@ from ...policy.decoding.language_models import decoding_model
 from ...policy.decoding.requests import DecodedCompletion, Request
 from ...rm.losses.bradley_terry import bradley_terry
 from ...rm.models.scalar import ScalarRewardModel, scalar_from_config
-from ...rm.training.trainer import ScalarTask, encode_pairs
+from ...rm.training.encoding import encode_pairs
+from ...rm.training.trainer import ScalarTask
 from ...rm.types import OVERALL, Example, Messages, PreferencePair, RewardModel
 from .garden import gold, labeller, pairs
 from .models import Fit, fit, tokenizer

@@ -230,10 +230,8 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if self.learner and read is not None:
             with torch.no_grad():
                 critic_values = self.learner.critic(at_completions(read.states, rows))
-            values, after = (
-                critic_values[:, :-1] * rows.response,
-                critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1),
-            )
+            values = critic_values[:, :-1] * rows.response
+            after = critic_values.gather(1, behind(rows.response)[:, None]).squeeze(1)
         finished = self._gather((ends & rows.response & last_token(batch["completion_mask"].bool())).any(1))
         return Rollout(
             group=torch.arange(len(finished), device=finished.device) // self._size,

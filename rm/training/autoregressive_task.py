@@ -21,7 +21,7 @@ from ..errors import DataError
 from ..io.checked_files import from_json
 from ..losses.sequence_logistic import SequenceLogistic
 from ..types import PreferencePair
-from .trainer import Encoding, OnLong, sift
+from .encoding import Encoding, OnLong, sift
 
 RESTARTS = "restarts.json"
 Part = Literal["A", "B", "modulation"]

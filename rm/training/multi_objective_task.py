@@ -18,7 +18,7 @@ from ..losses._pair_batch import PairBatch, PairLoss
 from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from ..losses.attribute_regression import attribute_regression
 from ..types import PreferencePair
-from .trainer import Encoding, OnLong, sift
+from .encoding import Encoding, OnLong, sift
 
 NAN = float("nan")
 

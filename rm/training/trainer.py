@@ -1,11 +1,10 @@
 """Trainer, training arguments and scalar task of reward models that are trained by gradient descent."""
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,14 +13,12 @@ from transformers import EvalPrediction, TrainerCallback, TrainingArguments
 
 from ..backbones.forward_hooks import install
 from ..backbones.loading import sequence_scores
-from ..backbones.tokenization import Encoder, pad
 from ..data.streaming import PairStream
-from ..errors import DataError
 from ..losses._pair_batch import PairBatch, PairLoss
-from ..losses._pair_losses import OTHER, check_required, fit_to, learnt, load_losses, save_losses
-from ..types import PreferencePair
+from ..losses._pair_losses import check_required, fit_to, learnt, load_losses, save_losses
 from .checkpointing import MarkComplete
 from .distributed import same_gradients
+from .encoding import PairRow, collate
 from .fault_tolerance import FaultTolerantTrainer
 from .out_of_memory import Piece
 from .sharded_weights import is_sharded, rank_0_folder
@@ -61,111 +58,6 @@ class RewardArguments(TrainingArguments):
         self.save_total_limit = max(2, self.save_total_limit or 2)
         self.remove_unused_columns = False
         self.dataloader_pin_memory = self.dataloader_pin_memory and torch.cuda.is_available()
-
-
-OnLong = Literal["truncate", "skip", "refuse"]
-
-
-class PairRow(NamedTuple):
-    """A tokenised pair with P(chosen is better), margin, and another model's reward gap (NaN: not stated)."""
-
-    chosen: list[int]
-    rejected: list[int]
-    wins: float
-    margin: float
-    other: float = float("nan")
-
-
-class Encoding(NamedTuple):
-    """Rows to train on, and counts of the pairs that were dropped or truncated."""
-
-    rows: list[Any]
-    pairs: int
-    limit: int | None
-    longest: int
-    """Tokens of the longest sequence before truncation."""
-    over_length: int
-    """Pairs with a sequence over the limit: truncated, or dropped under `skip`."""
-    identical: int
-    """Pairs dropped because truncation made both completions identical."""
-    unlabelled: int
-    """Pairs dropped because they have no label for the objective."""
-
-    def account(self) -> dict[str, int | None]:
-        """Return the counts as a JSON object, for the manifest."""
-        return {name: value for name, value in self._asdict().items() if name != "rows"} | {"kept": len(self.rows)}
-
-
-def encode_pairs(
-    encoder: Encoder, pairs: Sequence[PreferencePair], objective: str, on_long: OnLong = "truncate"
-) -> Encoding:
-    """Tokenise the pairs, in order; truncated and dropped pairs are counted."""
-    encoded = encoder.encode_all([example for pair in pairs for example in pair.examples])
-    return sift(
-        pairs,
-        list(zip(encoded[::2], encoded[1::2], strict=True)),
-        lambda pair: pair.chance(objective),
-        lambda pair, chosen, rejected, wins: PairRow(
-            chosen.ids,
-            rejected.ids,
-            wins,
-            float("nan") if pair.margin is None else pair.margin,
-            pair.gaps.get(OTHER, float("nan")),
-        ),
-        limit=encoder.contract.max_length,
-        on_long=on_long,
-        objectives=[objective],
-    )
-
-
-def sift(
-    pairs: Sequence[PreferencePair],
-    encoded: Sequence[tuple[Any, Any]],
-    label: Callable[[PreferencePair], Any],
-    row: Callable[[PreferencePair, Any, Any, Any], Any],
-    *,
-    limit: int | None,
-    on_long: OnLong,
-    objectives: Sequence[str],
-) -> Encoding:
-    """Return rows of the usable pairs: labelled, different after truncation, within the limit as `on_long` sets."""
-    rows, over, identical, unlabelled = [], 0, 0, 0
-    for pair, (chosen, rejected) in zip(pairs, encoded, strict=True):
-        length = max(chosen.length, rejected.length)
-        too_long = length > (limit or sys.maxsize)
-        over += too_long
-        if too_long and on_long == "refuse":
-            raise DataError(
-                f"pair '{pair.id}' has {length} tokens and the limit is {limit}; raise --max_length, or set --on_long "
-                "truncate or skip"
-            )
-        if too_long and on_long == "skip":
-            continue
-        if chosen.ids == rejected.ids:
-            identical += 1
-        elif np.isnan(wins := label(pair)).all():
-            unlabelled += 1
-        else:
-            rows.append(row(pair, chosen, rejected, wins))
-    if not rows:
-        raise DataError(
-            f"none of {len(pairs)} pairs is left to train on: {over} over {limit} tokens, {identical} identical after "
-            f"truncation, {unlabelled} without a label for '{', '.join(objectives)}'"
-        )
-    longest = max(max(encoded.length for encoded in both) for both in encoded)
-    return Encoding(rows, len(pairs), limit, longest, over, identical, unlabelled)
-
-
-def collate(rows: Sequence[PairRow]) -> dict[str, torch.Tensor]:
-    """Collate rows into 2B sequences, the chosen ones first, so that one forward pass serves both."""
-    batch = pad([row.chosen for row in rows] + [row.rejected for row in rows])
-    return {
-        "tokens": batch.tokens,
-        "attention": batch.attention,
-        "wins": torch.tensor([row.wins for row in rows]),
-        "margin": torch.tensor([row.margin for row in rows]),
-        "other": torch.tensor([row.other for row in rows]),
-    }
 
 
 def pair_metrics(prediction: EvalPrediction) -> dict[str, float]:

@@ -25,9 +25,10 @@ from rewardlab.rm.models.scalar import scalar_from_config
 from rewardlab.rm.registry import load, names
 from rewardlab.rm.training.autoregressive_task import PreferenceRow, PreferenceTask
 from rewardlab.rm.training.distributed import same_gradients
+from rewardlab.rm.training.encoding import PairRow
 from rewardlab.rm.training.multi_objective_task import ObjectiveRow, ObjectivesTask
 from rewardlab.rm.training.sharded_weights import gathered
-from rewardlab.rm.training.trainer import PairRow, ScalarTask
+from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import Example, user_turn
 from safetensors.torch import load_file
 from torch import distributed

@@ -30,7 +30,8 @@ from rewardlab.rm.capacity.steps import gathered_bytes, resident_parts, step_par
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.trainer import PairRow, RewardArguments, RewardTrainer, ScalarTask
+from rewardlab.rm.training.encoding import PairRow
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 from transformers import AutoConfig
 
 from tests.conftest import needs_bfloat16_attention

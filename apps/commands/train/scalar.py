@@ -22,9 +22,10 @@ from ....rm.models.multi_head import MultiHeadRewardModel
 from ....rm.models.multi_objective import checked_weights, learned_weights, untrained, with_overall
 from ....rm.models.scalar import ADAPTER, OBJECTIVES, ScalarRewardModel, scalar, scalar_from_config
 from ....rm.registry import load
+from ....rm.training.encoding import Encoding, encode_pairs
 from ....rm.training.guide_diagnostics import CollapseMonitor
 from ....rm.training.multi_objective_task import ObjectivesTask, encode_objectives, encode_scored, label_counts
-from ....rm.training.trainer import Encoding, RewardArguments, ScalarTask, Task, encode_pairs
+from ....rm.training.trainer import RewardArguments, ScalarTask, Task
 from ....rm.types import OVERALL, Example, PreferencePair, message_text
 from ...runs.run_folder import log, log_costs, trust
 from ...settings.plain_functions import plain_form, signatures

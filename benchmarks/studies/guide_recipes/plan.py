@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...worlds.guides import Base, Front, Guide, Recipe
+from ...worlds.guide_fronts import Front
+from ...worlds.guides import Base, Guide, Recipe
 from ..uniarm.plan import GENARM as EARLIER_GENARM
 from ..uniarm.plan import PARM as EARLIER_PARM
 from ..uniarm.plan import THREE, TWO

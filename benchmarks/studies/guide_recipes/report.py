@@ -12,7 +12,8 @@ from ...report import table
 from ...statistics.cluster_bootstrap import t_interval
 from ...statistics.fronts import Measured
 from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
-from ...worlds.guides import LONGEST, MONITORED, Arrays
+from ...worlds.guide_fronts import LONGEST
+from ...worlds.guides import MONITORED, Arrays
 from ..uniarm.results import percent
 from .plan import CHANGES, EARLIER, GROUPS, PLANTED, REFERENCES, TEXTS, UNIARM, Plan
 

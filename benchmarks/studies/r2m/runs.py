@@ -19,7 +19,8 @@ from ....rm.losses.bradley_terry import bradley_terry
 from ....rm.models.ensemble import EnsembleRewardModel
 from ....rm.models.r2m import R2MRewardModel
 from ....rm.models.scalar import ScalarRewardModel
-from ....rm.training.trainer import ScalarTask, encode_pairs
+from ....rm.training.encoding import encode_pairs
+from ....rm.training.trainer import ScalarTask
 from ....rm.types import OVERALL, Example, Labeller, Messages, PreferencePair, RewardModel, prompt_text
 from ...worlds import garden
 from ...worlds.models import Fit, fit, tokenizer

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from ...worlds.exact_guides import EXACT_BETA, Exact
-from ...worlds.guides import Base, Front, Guide, Recipe
+from ...worlds.guide_fronts import Front
+from ...worlds.guides import Base, Guide, Recipe
 
 TWO = ("helpful", "harmless")
 TEXTS = ("teach us what matters", "ask carefully and slowly")

@@ -15,7 +15,8 @@ from rewardlab.rm.losses.boosted import boosted, pair_weights
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.losses.weak_margin import weak_margin
 from rewardlab.rm.models.linear import linear
-from rewardlab.rm.training.trainer import ScalarTask, encode_pairs
+from rewardlab.rm.training.encoding import encode_pairs
+from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import OVERALL
 from torch import tensor
 

@@ -20,7 +20,8 @@ from rewardlab.rm.losses.robust_bradley_terry import robust_bradley_terry
 from rewardlab.rm.losses.scaled_bradley_terry import scaled_bradley_terry
 from rewardlab.rm.losses.smoothed_bradley_terry import smoothed_bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
+from rewardlab.rm.training.encoding import encode_pairs
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 from rewardlab.rm.types import OVERALL, PreferencePair, prompt_text
 from torch import tensor
 

@@ -16,7 +16,8 @@ from rewardlab.rm.models._combination import Rule
 from rewardlab.rm.models._uncertain_heads import Gaussians, HeadFit, Heads, fit_heads, sampled_loss
 from rewardlab.rm.models.multi_head import MultiHeadRewardModel
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.trainer import ScalarTask, encode_pairs
+from rewardlab.rm.training.encoding import encode_pairs
+from rewardlab.rm.training.trainer import ScalarTask
 from rewardlab.rm.types import OVERALL, Example, user_turn
 from torch import tensor
 

@@ -17,7 +17,8 @@ from rewardlab.rm.contract.scoring_contract import FILE, ScoringContract, load_c
 from rewardlab.rm.errors import CheckFailed, DataError, UsageError
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import ScalarRewardModel, scalar, scalar_from_config
-from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, encode_pairs
+from rewardlab.rm.training.encoding import encode_pairs
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask
 from rewardlab.rm.types import Example, Message, PreferencePair, user_turn
 from safetensors.torch import load_file, save_file
 from tokenizers import ByteLevelBPETokenizer

@@ -5,15 +5,8 @@ from rewardlab.rm.backbones.loading import small_config, small_tokenizer
 from rewardlab.rm.backbones.tokenization import pad
 from rewardlab.rm.losses.bradley_terry import bradley_terry
 from rewardlab.rm.models.scalar import scalar_from_config
-from rewardlab.rm.training.trainer import (
-    PairRow,
-    RewardArguments,
-    RewardTrainer,
-    ScalarTask,
-    _disable_dropout,
-    collate,
-    pair_metrics,
-)
+from rewardlab.rm.training.encoding import PairRow, collate
+from rewardlab.rm.training.trainer import RewardArguments, RewardTrainer, ScalarTask, _disable_dropout, pair_metrics
 from transformers import EvalPrediction
 
 
