@@ -24,6 +24,8 @@ CHANGES = {"token_offset": OFFSET, "beta": 0.1, "rate_of_a": 0.2, "average": 0.9
 UNIARM = replace(EARLIER_UNIARM, **CHANGES)
 PARM = replace(EARLIER_PARM, **CHANGES)
 GENARM = replace(EARLIER_GENARM, **CHANGES)
+CENTRED = replace(UNIARM, token_offset=0.0, centred=True, beta=(0.5, 0.3, 2.5), weight=0.0)
+"""UniARM with rewards centred on the base model's expectation, and a β for each objective."""
 PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
 """A learning rate at which guides collapse, to test the detector."""
 REFERENCES = {2: (-1.0, -2.5), 3: (-1.0, -2.5, -1.0)}
@@ -76,6 +78,7 @@ class Plan:
         methods = {
             "UniARM, α": (UNIARM, False),
             "UniARM, semantic vectors": (vectors(objectives), False),
+            "UniARM, α, centred": (CENTRED, False),
             "PARM": (PARM, False),
             "GenARM, equal steps in total": (GENARM, True),
             f"UniARM, α, {EARLIER}": (EARLIER_UNIARM, False),
