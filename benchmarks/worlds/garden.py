@@ -137,7 +137,7 @@ def supervised(n: int, seed: int, split: str = "train") -> list[Example]:
     return [Example(user_turn(question.text), _answer_in(rng, split, question)) for question in questions]
 
 
-def _sign_label(difference: float) -> float:
+def sign_label(difference: float) -> float:
     """Return the label of a gold difference; differences of rounding error are ties."""
     return 0.5 if abs(difference) < 1e-9 else float(difference > 0)
 
@@ -148,7 +148,7 @@ def _pair(rng: Random, id: str, split: str, judge: Labeller) -> PreferencePair:
     first, second = _answer_in(rng, split, question), _answer_in(rng, split, question)
     chosen, rejected = (first, second) if rng.random() < judge(prompt, (first, second)) else (second, first)
     differences = np.subtract(gold_rewards(question.text, chosen), gold_rewards(question.text, rejected))
-    wins = {name: _sign_label(difference) for name, difference in zip(OBJECTIVES, differences, strict=True)}
+    wins = {name: sign_label(difference) for name, difference in zip(OBJECTIVES, differences, strict=True)}
     return PreferencePair(id, prompt, chosen, rejected, subset=question.topic, wins={OVERALL: 1.0, **wins})
 
 

@@ -19,7 +19,7 @@ from ...rm.data.text_diversity import repetition
 from ...rm.types import Messages, prompt_text
 from ..studies._job_cache import Arrays, Job
 from . import garden
-from .guides import Base, Guide, copy_weights
+from .guides import REWARDS, Base, Guide, copy_weights
 from .models import tokenizer
 
 TEMPERATURE = 1.0
@@ -29,7 +29,7 @@ BATCH_SIZE = 512
 
 @dataclass(frozen=True)
 class Front(Job):
-    """Completions of a base model under guides, at every preference of a grid, scored by the garden's gold reward.
+    """Completions of a base model under guides, at every preference of a grid, scored by a world's gold rewards.
 
     Noise depends on the seed, the prompt and the token only: it is the same for all methods and preferences. Results
     are rewards [A, P, K], and for each completion [A, P] its length in tokens, its repetition, the nats per token by
@@ -46,6 +46,7 @@ class Front(Job):
     steps: int = 10
     prompts: int = 200
     seed: int = 0
+    world: str = "garden"
 
     def __str__(self) -> str:
         guides = f"{len(self.guides)} {self.guides[0].recipe.kind}"
@@ -66,7 +67,7 @@ class Front(Job):
         lengths = np.array([len(answer.tokens) for answer in decoded.answers])
         sampled = np.array([answer.sampled.sum() for answer in decoded.answers])
         return {
-            "rewards": _gold(requests, decoded.answers, self.objectives).reshape(*shape, -1),
+            "rewards": self._gold(requests, decoded.answers).reshape(*shape, -1),
             "length": lengths.reshape(shape),
             "repetition": np.array([repetition(answer.tokens) for answer in decoded.answers]).reshape(shape),
             "divergence": ((sampled - base) / lengths).reshape(shape),
@@ -74,6 +75,12 @@ class Front(Job):
             "forwards": np.array(decoded.forwards),
             "parameters": np.array(decoded.parameters),
         }
+
+    def _gold(self, requests: Sequence[Request], answers: Sequence[DecodedCompletion]) -> np.ndarray:
+        """Return the gold rewards of all completions [N, K]."""
+        reward, both = REWARDS[self.world], zip(requests, answers, strict=True)
+        golds = [reward(prompt_text(request.prompt), answer.text) for request, answer in both]
+        return np.array([[gold[name] for name in self.objectives] for gold in golds])
 
 
 class DecodedFront(NamedTuple):
@@ -166,12 +173,6 @@ def _request(front: Front, prompt: Messages, index: int, **changes: Any) -> Requ
 def _trainable(front: Front, guides: Sequence[DecodingModel]) -> int:
     both = zip(front.guides, guides, strict=True)
     return sum(decoder.adapter.parameter_count() for guide, decoder in both if guide.recipe.steps and decoder.adapter)
-
-
-def _gold(requests: Sequence[Request], answers: Sequence[DecodedCompletion], objectives: Sequence[str]) -> np.ndarray:
-    both = zip(requests, answers, strict=True)
-    golds = [garden.gold_rewards(prompt_text(request.prompt), answer.text) for request, answer in both]
-    return np.array([[getattr(gold, name) for name in objectives] for gold in golds])
 
 
 @torch.inference_mode()

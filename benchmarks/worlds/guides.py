@@ -1,13 +1,12 @@
 """Jobs that train base models and guides in the garden."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
 
@@ -21,13 +20,19 @@ from ...rm.data.preference_vectors import at_vertices, dirichlet, on_grid
 from ...rm.losses.sequence_logistic import sequence_logistic
 from ...rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
 from ...rm.training.guide_diagnostics import CollapseMonitor
-from ...rm.types import PreferencePair, prompt_text
+from ...rm.types import OVERALL, PreferencePair, prompt_text
 from ..studies._job_cache import Arrays, Job
 from . import garden
+from .meadow import meadow_rewards
 from .models import Fit, fit, pretrain, tokenizer
 
 MONITOR, MONITORED = "monitor ", 128
 """Prefix of a guide's stored diagnostics, and the number of held-out pairs that they are measured on."""
+REWARDS: Mapping[str, Callable[[str, str], Mapping[str, float]]] = {
+    "garden": lambda prompt, answer: garden.gold_rewards(prompt, answer)._asdict(),
+    "meadow": meadow_rewards,
+}
+"""Gold rewards of a completion by objective, for every world on the garden's texts."""
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -91,8 +96,10 @@ class Recipe:
     scale: bool = True
     shift: bool = True
     from_layer: int = 0
-    beta: float | tuple[float, ...] = 0.02
-    """β_r, the temperature of the loss: one number, or one for each of the garden's objectives."""
+    beta: float = 0.02
+    """β_r, the temperature of the loss."""
+    betas: tuple[tuple[str, float], ...] = ()
+    """Other temperatures of single objectives, by name."""
     ignore_ties: bool = False
     """Whether an objective for which a pair ties counts as unlabelled."""
     weight: float = 0.5
@@ -173,9 +180,7 @@ class Recipe:
         )
 
     def _betas(self, objectives: Sequence[str]) -> list[float]:
-        if isinstance(self.beta, tuple):
-            return [self.beta[garden.OBJECTIVES.index(name)] for name in objectives]
-        return [self.beta]
+        return [dict(self.betas).get(name, self.beta) for name in objectives]
 
 
 def train(
@@ -195,13 +200,14 @@ def train(
 
 @dataclass(frozen=True)
 class Guide(Job):
-    """An autoregressive reward model for the garden, adapted from its base model."""
+    """An autoregressive reward model for a world of `REWARDS`, adapted from its base model."""
 
     base: Base
     objectives: tuple[str, ...]
     recipe: Recipe = field(default_factory=Recipe)
     pairs: int = 6000
     seed: int = 0
+    world: str = "garden"
 
     def __str__(self) -> str:
         return f"guide {self.recipe.kind} for {' and '.join(self.objectives)}, seed {self.seed}"
@@ -214,11 +220,10 @@ class Guide(Job):
         if not self.recipe.steps:
             return {name: weight.numpy() for name, weight in weights.items()}
         task = self.recipe.task(guide.adapter, self.seed)
-        held_out = encode_preferences(
-            _encoder(), garden.pairs(MONITORED, self.seed, "validation"), self.objectives
-        ).rows
-        monitor = CollapseMonitor(task, held_out, report=lambda _: None)
-        train(guide.adapter, task, _rows(self.pairs, self.seed, self.objectives), self.recipe, self.seed, monitor)
+        rows = _rows(self.pairs, self.seed, self.objectives, self.world)
+        held_out = _rows(MONITORED, self.seed, self.objectives, self.world, "validation")
+        monitor = CollapseMonitor(task, held_out, every=50, report=lambda _: None)
+        train(guide.adapter, task, rows, self.recipe, self.seed, monitor)
         return {name: weight.numpy() for name, weight in weights.items()} | {
             f"{MONITOR}{name}": values for name, values in monitor.arrays(guide.adapter.model).items()
         }
@@ -242,16 +247,18 @@ class Guide(Job):
 
 
 @lru_cache
-def _rows(pairs: int, seed: int, objectives: tuple[str, ...]) -> list[PreferenceRow]:
-    scored = [_with_gaps(pair) for pair in garden.pairs(pairs, seed)]
-    return encode_preferences(_encoder(), scored, objectives).rows
+def _rows(pairs: int, seed: int, objectives: tuple[str, ...], world: str, split: str = "train") -> list[PreferenceRow]:
+    labelled = [with_labels(pair, world) for pair in garden.pairs(pairs, seed, split)]
+    return encode_preferences(_encoder(), labelled, objectives).rows
 
 
-def _with_gaps(pair: PreferencePair) -> PreferencePair:
-    """Add the differences of the pair's gold rewards, for losses that need more than labels."""
-    asked = prompt_text(pair.prompt)
-    differences = np.subtract(garden.gold_rewards(asked, pair.chosen), garden.gold_rewards(asked, pair.rejected))
-    return replace(pair, gaps=dict(zip(garden.OBJECTIVES, differences.tolist(), strict=True)))
+def with_labels(pair: PreferencePair, world: str) -> PreferencePair:
+    """Label a pair by a world's gold rewards, and add their differences for losses that need more than labels."""
+    prompt = prompt_text(pair.prompt)
+    chosen, rejected = REWARDS[world](prompt, pair.chosen), REWARDS[world](prompt, pair.rejected)
+    gaps = {name: chosen[name] - rejected[name] for name in chosen}
+    wins = {name: garden.sign_label(gap) for name, gap in gaps.items()}
+    return replace(pair, wins={OVERALL: pair.wins[OVERALL], **wins}, gaps=gaps)
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from ...types import Log, Study
 from .._job_cache import Job, run_jobs
 from ..uniarm.results import measure
 from .plan import FIRST_SEED, GROUPS, Plan
-from .report import Health, Results, health, text
+from .report import Health, Results, figure_name, health, text
 
 UNITS = "gold reward"
 
@@ -20,7 +20,7 @@ def guide_recipes(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | N
     No data are read. Trained models and completions are stored in `cache`. `rows` shortens everything, for a dry run.
     """
     plan = Plan(FIRST_SEED + seed) if rows is None else Plan.short(FIRST_SEED + seed, rows)
-    groups = {name: plan.fronts(objectives) for name, objectives in GROUPS.items()}
+    groups = {name: plan.fronts(group) for name, group in GROUPS.items()}
     fronts = [front for methods in groups.values() for of_method in methods.values() for front in of_method]
     guides = [guide for front in fronts for guide in front.guides]
     stages: list[tuple[str, Sequence[Job]]] = [
@@ -39,14 +39,14 @@ def guide_recipes(cache: Path, *, seed: int = 0, workers: int = 2, rows: int | N
         [health(guide.diagnostics(cache), guide.objectives) for guide in plan.planted()],
     )
     figures = {}
-    for group, objectives in GROUPS.items():
-        methods = results.measured[group]
-        name = group.split()[0]
+    for name, group in GROUPS.items():
+        methods = results.measured[name]
         lines = {label: method.fronts for label, method in methods.items()}
-        figures[f"control_{name}"] = control_figure(next(iter(methods.values())).preferences, lines, objectives, UNITS)
-        if len(objectives) == 2:
-            fronts_by_name = {label: method.front for label, method in methods.items()}
-            figures["fronts"] = front_figure(fronts_by_name, {}, objectives, UNITS)
+        preferences = next(iter(methods.values())).preferences
+        figures[figure_name("control", name)] = control_figure(preferences, lines, group.objectives, UNITS)
+        if len(group.objectives) == 2:
+            means = {label: method.front for label, method in methods.items()}
+            figures[figure_name("front", name)] = front_figure(means, {}, group.objectives, UNITS)
     return Study(text(results), [], figures, {}, {"plan": asdict(plan), **results.facts()})
 
 

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...worlds.guide_fronts import Front
 from ...worlds.guides import Base, Guide, Recipe
+from ...worlds.meadow import OBJECTIVES as MEADOW
 from ..uniarm.plan import GENARM as EARLIER_GENARM
 from ..uniarm.plan import PARM as EARLIER_PARM
 from ..uniarm.plan import THREE, TWO
@@ -18,18 +22,22 @@ TEXTS = {
     "helpful": "tell us what matters most bees honey hive",
     "harmless": "ask carefully slowly gloves supervised",
     "engaging": "wonderful marvelous glorious dazzling",
+    "vivid": "wonderful marvelous glorious dazzling",
+    "brief": "please tell",
+    "sober": "usually most often some",
 }
 CHANGES = {"token_offset": OFFSET, "beta": 0.1, "rate_of_a": 0.2, "average": 0.98, "ignore_ties": True}
 """What the recipe changes of the earlier setting."""
 UNIARM = replace(EARLIER_UNIARM, **CHANGES)
 PARM = replace(EARLIER_PARM, **CHANGES)
 GENARM = replace(EARLIER_GENARM, **CHANGES)
-CENTRED = replace(UNIARM, token_offset=0.0, centred=True, beta=(0.5, 0.3, 2.5), weight=0.0)
+BETAS = (("helpful", 0.5), ("harmless", 0.3))
+CENTRED = replace(UNIARM, token_offset=0.0, centred=True, beta=2.5, betas=BETAS, weight=0.0)
 """UniARM with rewards centred on the base model's expectation, and a β for each objective."""
 PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
 """A learning rate at which guides collapse, to test the detector."""
-REFERENCES = {2: (-1.0, -2.5), 3: (-1.0, -2.5, -1.0)}
-"""Reference points of the hypervolume: constants, below every front of any method seen so far."""
+REFERENCE = {"helpful": -1.0, "harmless": -2.5, "engaging": -1.0, "vivid": -1.0, "brief": -3.5, "sober": -2.0}
+"""The hypervolume's reference point by objective: constants, below what any method reached so far."""
 RECIPE, EARLIER = "recipe", "earlier setting"
 
 
@@ -56,14 +64,14 @@ class Plan:
         """Return a plan for a dry run: every job runs, with too little data and too few steps to learn."""
         return cls(seed, seeds=1, prompts=rows, pairs=10 * rows, steps=6, base_steps=4, texts=10 * rows)
 
-    def front(self, recipe: Recipe, objectives: tuple[str, ...], seed: int, *, each: bool = False) -> Front:
+    def front(self, recipe: Recipe, group: "Group", seed: int, *, each: bool = False) -> Front:
         """Return the front of one guide, or of one guide for each objective; all guides of a front share the steps."""
         base = Base(seed, steps=self.base_steps, texts=self.texts)
-        groups = [(name,) for name in objectives] if each else [objectives]
-        shared = replace(recipe, steps=self.steps // len(groups))
-        guides = tuple(Guide(base, group, shared, self.pairs, seed) for group in groups)
-        grid = 10 if len(objectives) == 2 else 5
-        return Front(base, guides, objectives, steps=grid, prompts=self.prompts, seed=seed)
+        parts = [(name,) for name in group.objectives] if each else [group.objectives]
+        shared = replace(recipe, steps=self.steps // len(parts))
+        guides = tuple(Guide(base, part, shared, self.pairs, seed, group.world) for part in parts)
+        options: dict[str, Any] = {"steps": group.grid, "prompts": self.prompts, "seed": seed, "world": group.world}
+        return Front(base, guides, group.objectives, **options)
 
     def planted(self) -> list[Guide]:
         """Return the guides that are trained at a rate at which they collapse."""
@@ -73,18 +81,18 @@ class Plan:
             for seed in self._seeds()
         ]
 
-    def fronts(self, objectives: tuple[str, ...]) -> Mapping[str, list[Front]]:
+    def fronts(self, group: "Group") -> Mapping[str, list[Front]]:
         """Return the fronts of every method, by its name."""
         methods = {
             "UniARM, α": (UNIARM, False),
-            "UniARM, semantic vectors": (vectors(objectives), False),
+            "UniARM, semantic vectors": (vectors(group.objectives), False),
             "UniARM, α, centred": (CENTRED, False),
             "PARM": (PARM, False),
             "GenARM, equal steps in total": (GENARM, True),
             f"UniARM, α, {EARLIER}": (EARLIER_UNIARM, False),
         }
         return {
-            name: [self.front(recipe, objectives, seed, each=each) for seed in self._seeds()]
+            name: [self.front(recipe, group, seed, each=each) for seed in self._seeds()]
             for name, (recipe, each) in methods.items()
         }
 
@@ -92,4 +100,22 @@ class Plan:
         return range(self.seed, self.seed + self.seeds)
 
 
-GROUPS = {"two objectives": TWO, "three objectives": THREE}
+class Group(NamedTuple):
+    """A world, some of its objectives, and the steps of the grid of preferences."""
+
+    world: str
+    objectives: tuple[str, ...]
+    grid: int
+
+    @property
+    def reference(self) -> np.ndarray:
+        """The hypervolume's reference point [K]."""
+        return np.array([REFERENCE[name] for name in self.objectives])
+
+
+GROUPS = {
+    "garden, two objectives": Group("garden", TWO, 10),
+    "garden, three objectives": Group("garden", THREE, 5),
+    "meadow, three objectives": Group("meadow", MEADOW[:3], 5),
+    "meadow, five objectives": Group("meadow", MEADOW, 3),
+}

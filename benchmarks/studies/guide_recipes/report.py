@@ -14,8 +14,10 @@ from ...statistics.fronts import Measured
 from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
 from ...worlds.guide_fronts import LONGEST
 from ...worlds.guides import MONITORED, Arrays
+from ...worlds.meadow import OBJECTIVES as MEADOW
+from ...worlds.meadow import conflicts
 from ..uniarm.results import percent
-from .plan import CENTRED, CHANGES, EARLIER, GROUPS, PLANTED, REFERENCES, TEXTS, UNIARM, Plan
+from .plan import CENTRED, CHANGES, EARLIER, GROUPS, PLANTED, TEXTS, UNIARM, Plan
 
 FIRST = "UniARM, α"
 
@@ -65,6 +67,11 @@ class Results(NamedTuple):
         }
 
 
+def figure_name(kind: str, group: str) -> str:
+    """Return the file name of a group's figure, without its ending."""
+    return f"{kind}_{group.replace(', ', '_').replace(' ', '_')}"
+
+
 def text(results: Results) -> str:
     """Return the report in Markdown."""
     parts = [*_head(results.plan), *_collapses(results)]
@@ -75,11 +82,15 @@ def text(results: Results) -> str:
 
 def _head(plan: Plan) -> list[str]:
     changes = ", ".join(f"`{name}` {value}" for name, value in CHANGES.items())
+    betas = ", ".join(f"{beta:g} for {name}" for name, beta in CENTRED.betas)
+    rows = zip(MEADOW, conflicts(), strict=True)
+    conflict_lines = [[name, *(f"{value:+.2f}" for value in row)] for name, row in rows]
     texts = "; ".join(f"{name}: '{words}'" for name, words in TEXTS.items())
     return [
         "# One recipe for guides",
         "",
-        f"The garden's base models, {plan.pairs} pairs, {plan.prompts} prompts, answers of at most {LONGEST} tokens at "
+        "Two toy worlds on the same texts: in the garden the third objective falls when overdone, in the meadow all "
+        f"are linear in word counts. {plan.pairs} pairs, {plan.prompts} prompts, answers of up to {LONGEST} tokens at "
         f"weight 1, {plan.seeds} seeds from {plan.seed} on, which no setting was chosen on. Every method has "
         f"{plan.steps} steps of {UNIARM.batch} pairs in total: GenARM's guides share them.",
         "",
@@ -88,8 +99,12 @@ def _head(plan: Plan) -> list[str]:
         "of the rate; weights are averaged over the last three quarters; ties are left out. `semantic vectors` is the "
         f"paper's construction, embedded descriptions ({texts}) in coordinates of their span; `α` reads the preference "
         "itself. `centred` subtracts the base model's expectation from every token's log-probability instead of a "
-        f"constant, with β of {CENTRED.beta} for the objectives and λ = 0. Settings were tried "
+        f"constant, with β of {betas} and {CENTRED.beta:g} for other objectives, and λ = 0. Settings were tried "
         "on seeds 300 to 305 only.",
+        "",
+        "Correlations of the meadow's rewards over 2,000 supervised completions:",
+        "",
+        table(["", *MEADOW], conflict_lines),
         "",
     ]
 
@@ -121,14 +136,15 @@ def _share(count: int, total: int) -> str:
     return f"{count / total:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _statistics(method: Measured, axes: int) -> tuple[Any, Any]:
-    return partial(hypervolume, reference=np.array(REFERENCES[axes])), partial(mean_inner_product, method.preferences)
+def _statistics(method: Measured, group: str) -> tuple[Any, Any]:
+    volume = partial(hypervolume, reference=GROUPS[group].reference)
+    return volume, partial(mean_inner_product, method.preferences)
 
 
 def _fronts(results: Results, group: str) -> list[str]:
-    objectives, lines = GROUPS[group], []
+    objectives, lines = GROUPS[group].objectives, []
     for name, method in results.measured[group].items():
-        volume, product = _statistics(method, len(objectives))
+        volume, product = _statistics(method, group)
         by_seed = [t_interval(statistic(method.fronts)).formatted(".2f") for statistic in (volume, product)]
         control = [f"{value:.2f}" for value in method.control()]
         ends = [f"{value:.2f}" for value in method.ends()]
@@ -140,15 +156,15 @@ def _fronts(results: Results, group: str) -> list[str]:
         "",
         table(header, lines),
         "",
-        f"Means over seeds with Student's 95 % interval. HV above the constant {REFERENCES[len(objectives)]}.",
+        f"Means over seeds with Student's 95 % interval. HV above the constant {GROUPS[group].reference.tolist()}.",
         "",
-        f"![Control](control_{group.split()[0]}.png)",
+        f"![Control]({figure_name('control', group)}.png)",
         "",
     ]
 
 
 def _differences(results: Results, group: str) -> list[str]:
-    methods, axes = results.measured[group], len(GROUPS[group])
+    methods = results.measured[group]
     lines = []
     for name, method in methods.items():
         if name == FIRST:
@@ -157,7 +173,7 @@ def _differences(results: Results, group: str) -> list[str]:
             paired_bootstrap(
                 methods[FIRST].rewards, method.rewards, statistic, random=np.random.default_rng(results.plan.seed)
             )
-            for statistic in _statistics(method, axes)
+            for statistic in _statistics(method, group)
         ]
         lines.append([name, percent(both[0].relative), both[1].difference.formatted("+.3f")])
     return [
@@ -171,7 +187,7 @@ def _differences(results: Results, group: str) -> list[str]:
 def _diagnostics(results: Results, group: str) -> list[str]:
     lines = []
     for name, guides in results.health[group].items():
-        for objective in GROUPS[group]:
+        for objective in GROUPS[group].objectives:
             at = [guide.objectives[objective] for guide in guides if objective in guide.objectives]
             ratios = [
                 guide.objectives[objective].context_sensitivity / guide.base
