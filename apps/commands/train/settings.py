@@ -135,6 +135,7 @@ class GuideConfig:
     train_beta: float = setting("β of the loss, and factor of the reward.", default=0.01)
     objective_betas: list[str] = setting(
         "β of the loss for single objectives, as NAME=β; by default --train_beta. A larger β makes a weaker guide.",
+        advanced=True,
         default_factory=list,
     )
     ignore_ties: bool = setting(
@@ -142,10 +143,10 @@ class GuideConfig:
     )
     rate_of_a: float = setting("Learning rate of the adapter's A, relative to --learning_rate.", default=1.0)
     rate_of_modulation: float = setting(
-        "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.", default=1.0
+        "Learning rate of generators (UniARM) or cores (PARM), relative to --learning_rate.", advanced=True, default=1.0
     )
     monitor_steps: int = setting(
-        "Steps between measurements of whether the guide still reads its context; 0: none.", default=25
+        "Steps between measurements of whether the guide still reads its context; 0: none.", advanced=True, default=25
     )
     restarts: int = setting(
         "Restarts after a collapse in the first half of the training, each with half of A's learning rate.", default=0

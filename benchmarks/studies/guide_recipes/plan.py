@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...worlds.guide_fronts import Front
 from ...worlds.guides import Base, Guide, Recipe
+from ...worlds.guides.fronts import Front
 from ...worlds.meadow import OBJECTIVES as MEADOW
 from ..uniarm.plan import GENARM as EARLIER_GENARM
 from ..uniarm.plan import PARM as EARLIER_PARM
@@ -26,14 +26,13 @@ TEXTS = {
     "brief": "please tell",
     "sober": "usually most often some",
 }
-CHANGES = {"token_offset": OFFSET, "beta": 0.1, "rate_of_a": 0.2, "average": 0.98, "ignore_ties": True}
+CHANGES = {"centred": True, "beta": 0.3, "rate_of_a": 0.2, "average": 0.98, "ignore_ties": True}
 """What the recipe changes of the earlier setting."""
 UNIARM = replace(EARLIER_UNIARM, **CHANGES)
 PARM = replace(EARLIER_PARM, **CHANGES)
 GENARM = replace(EARLIER_GENARM, **CHANGES)
-BETAS = (("helpful", 0.5), ("harmless", 0.3))
-CENTRED = replace(UNIARM, token_offset=0.0, centred=True, beta=2.5, betas=BETAS, weight=0.0)
-"""UniARM with rewards centred on the base model's expectation, and a β for each objective."""
+CONSTANT = replace(UNIARM, centred=False, token_offset=OFFSET, beta=0.1)
+"""UniARM with a constant added to every token's log-probability instead of the base model's expectation."""
 PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
 """A learning rate at which guides collapse, to test the detector."""
 REFERENCE = {"helpful": -1.0, "harmless": -2.5, "engaging": -1.0, "vivid": -1.0, "brief": -3.5, "sober": -2.0}
@@ -86,7 +85,7 @@ class Plan:
         methods = {
             "UniARM, α": (UNIARM, False),
             "UniARM, semantic vectors": (vectors(group.objectives), False),
-            "UniARM, α, centred": (CENTRED, False),
+            "UniARM, α, constant baseline": (CONSTANT, False),
             "PARM": (PARM, False),
             "GenARM, equal steps in total": (GENARM, True),
             f"UniARM, α, {EARLIER}": (EARLIER_UNIARM, False),

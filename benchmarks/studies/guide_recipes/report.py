@@ -12,12 +12,12 @@ from ...report import table
 from ...statistics.cluster_bootstrap import t_interval
 from ...statistics.fronts import Measured
 from ...statistics.pareto import hypervolume, mean_inner_product, paired_bootstrap
-from ...worlds.guide_fronts import LONGEST
 from ...worlds.guides import MONITORED, Arrays
+from ...worlds.guides.fronts import LONGEST
 from ...worlds.meadow import OBJECTIVES as MEADOW
 from ...worlds.meadow import conflicts
 from ..uniarm.results import percent
-from .plan import CENTRED, CHANGES, EARLIER, GROUPS, PLANTED, TEXTS, UNIARM, Plan
+from .plan import CHANGES, CONSTANT, EARLIER, GROUPS, OFFSET, PLANTED, TEXTS, UNIARM, Plan
 
 FIRST = "UniARM, α"
 
@@ -82,7 +82,6 @@ def text(results: Results) -> str:
 
 def _head(plan: Plan) -> list[str]:
     changes = ", ".join(f"`{name}` {value}" for name, value in CHANGES.items())
-    betas = ", ".join(f"{beta:g} for {name}" for name, beta in CENTRED.betas)
     rows = zip(MEADOW, conflicts(), strict=True)
     conflict_lines = [[name, *(f"{value:+.2f}" for value in row)] for name, row in rows]
     texts = "; ".join(f"{name}: '{words}'" for name, words in TEXTS.items())
@@ -95,12 +94,12 @@ def _head(plan: Plan) -> list[str]:
         f"{plan.steps} steps of {UNIARM.batch} pairs in total: GenARM's guides share them.",
         "",
         f"The recipe changes the earlier setting (`study uniarm`) in: {changes}. The reward of a completion is "
-        "Σ (log π + c) with c the base's mean surprise, so that it is not worse for being longer; A learns at a fifth "
-        "of the rate; weights are averaged over the last three quarters; ties are left out. `semantic vectors` is the "
-        f"paper's construction, embedded descriptions ({texts}) in coordinates of their span; `α` reads the preference "
-        "itself. `centred` subtracts the base model's expectation from every token's log-probability instead of a "
-        f"constant, with β of {betas} and {CENTRED.beta:g} for other objectives, and λ = 0. Settings were tried "
-        "on seeds 300 to 305 only.",
+        "Σ (log π - E log π), with the expectation over the base model's next token, so that neither length nor a "
+        "state in which the guide is surer counts, only the choice of tokens; A learns at a fifth of the rate; weights "
+        "are averaged over the last three quarters; ties are left out. `semantic vectors` is the paper's construction, "
+        f"embedded descriptions ({texts}) in coordinates of their span; `α` reads the preference itself. `constant "
+        f"baseline` adds {OFFSET:g} nats, the base model's mean surprise, to every log-probability instead, at "
+        f"β = {CONSTANT.beta:g}. Settings were tried on seeds 300 to 305 only.",
         "",
         "Correlations of the meadow's rewards over 2,000 supervised completions:",
         "",

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ...worlds.exact_guides import EXACT_BETA, Exact
-from ...worlds.guide_fronts import Front
 from ...worlds.guides import Base, Guide, Recipe
+from ...worlds.guides.exact import EXACT_BETA, Exact
+from ...worlds.guides.fronts import Front
 
 TWO = ("helpful", "harmless")
 TEXTS = ("teach us what matters", "ask carefully and slowly")

@@ -9,7 +9,7 @@ from ...report import table
 from ...statistics.cluster_bootstrap import Estimate
 from ...statistics.fronts import MARGIN, Frame, Measured, Versus, versus
 from ...statistics.pareto import SCALINGS
-from ...worlds.guide_fronts import LONGEST
+from ...worlds.guides.fronts import LONGEST
 from .plan import THREE, TWO, UNIARM
 from .results import CONTROLS, SPEARMAN, ExactResult, Results, criteria, percent
 

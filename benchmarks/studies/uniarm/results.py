@@ -9,8 +9,8 @@ import numpy as np
 from ...statistics.cluster_bootstrap import Estimate
 from ...statistics.fronts import Frame, Measured, Versus, versus
 from ...types import Criterion
-from ...worlds.exact_guides import Exact
-from ...worlds.guide_fronts import Front
+from ...worlds.guides.exact import Exact
+from ...worlds.guides.fronts import Front
 from .plan import TWO, Plan
 
 SPEARMAN, WORST_LOSS, CONTROL_SHARE = 0.9, -0.02, 0.5

@@ -9,9 +9,9 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import Estimate
 from rewardlab.benchmarks.studies._job_cache import run_jobs
 from rewardlab.benchmarks.studies.uniarm import plan, uniarm
 from rewardlab.benchmarks.studies.uniarm.report import direction
-from rewardlab.benchmarks.worlds.exact_guides import EXACT_BETA, ExactGuide, Language, exact_guide
-from rewardlab.benchmarks.worlds.guide_fronts import Front
 from rewardlab.benchmarks.worlds.guides import Base, Guide, Recipe
+from rewardlab.benchmarks.worlds.guides.exact import EXACT_BETA, ExactGuide, Language, exact_guide
+from rewardlab.benchmarks.worlds.guides.fronts import Front
 from rewardlab.rm.data.preference_vectors import simplex_grid
 from rewardlab.rm.errors import UsageError
 

@@ -55,6 +55,21 @@ def press(page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
+def press_until(page, button, status: str) -> None:
+    """Press a button until the status says so: a number that was just filled may reach the server after a press."""
+    from playwright.sync_api import TimeoutError as NotYet
+
+    for attempt in range(PATIENCE // 20):
+        button.click()
+        try:
+            page.locator("#status", has_text=status).wait_for(timeout=20_000)
+        except NotYet:
+            print(f"press {attempt + 1}: {page.locator('#status').inner_text()!r}")
+        else:
+            return
+    raise AssertionError(f"the status never said {status!r}")
+
+
 def answers(page, selector: str = "#decoded") -> list[str]:
     """The texts of the tokens of each answer."""
     boxes = page.locator(f"{selector} .heat")
@@ -97,8 +112,7 @@ def test_a_sweep_is_a_figure_and_its_axes_can_be_chosen(visit, address):
     set_number(page, "Longest answer (tokens)", 4)
     page.get_by_text("Sweep", exact=True).first.click()
     set_number(page, "Steps", 3)
-    page.locator("button", has_text="Sweep").last.click()
-    page.locator("#status", has_text="3 answers,").wait_for(timeout=PATIENCE * 1000)
+    press_until(page, page.locator("button", has_text="Sweep").last, "3 answers,")
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
     page.locator("#sweep .js-plotly-plot").wait_for(timeout=PLOTLY)
     page.locator("#sweep", has_text="words · reward").wait_for()

@@ -8,19 +8,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from ...policy.decoding.engines import Engine, SeparateModels, SharedBackbone
-from ...policy.decoding.guided import decode
-from ...policy.decoding.language_models import DecodingModel, decoding_model, prompts_of
-from ...policy.decoding.requests import DecodedCompletion, Request
-from ...rm.backbones.logprobs import completion_logprobs
-from ...rm.backbones.tokenization import pad
-from ...rm.data.preference_vectors import simplex_grid
-from ...rm.data.text_diversity import repetition
-from ...rm.types import Messages, prompt_text
-from ..studies._job_cache import Arrays, Job
-from . import garden
-from .guides import REWARDS, Base, Guide, copy_weights
-from .models import tokenizer
+from ....policy.decoding.engines import Engine, SeparateModels, SharedBackbone
+from ....policy.decoding.guided import decode
+from ....policy.decoding.language_models import DecodingModel, decoding_model, prompts_of
+from ....policy.decoding.requests import DecodedCompletion, Request
+from ....rm.backbones.logprobs import completion_logprobs
+from ....rm.backbones.tokenization import pad
+from ....rm.data.preference_vectors import simplex_grid
+from ....rm.data.text_diversity import repetition
+from ....rm.types import Messages, prompt_text
+from ...studies._job_cache import Arrays, Job
+from .. import garden
+from ..models import tokenizer
+from . import REWARDS, Base, Guide, copy_weights
 
 TEMPERATURE = 1.0
 LONGEST = 32

@@ -10,21 +10,21 @@ from typing import Any, Literal
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, TrainerCallback
 
-from ...policy.decoding.language_models import DecodingModel, decoding_model
-from ...rm.adapters.adapter import PreferenceAdapter, attach
-from ...rm.adapters.modulation import Embedding, Generator
-from ...rm.adapters.settings import AdapterSettings, Kind
-from ...rm.backbones.loading import small_config
-from ...rm.backbones.tokenization import Encoder
-from ...rm.data.preference_vectors import at_vertices, dirichlet, on_grid
-from ...rm.losses.sequence_logistic import sequence_logistic
-from ...rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
-from ...rm.training.guide_diagnostics import CollapseMonitor
-from ...rm.types import OVERALL, PreferencePair, prompt_text
-from ..studies._job_cache import Arrays, Job
-from . import garden
-from .meadow import meadow_rewards
-from .models import Fit, fit, pretrain, tokenizer
+from ....policy.decoding.language_models import DecodingModel, decoding_model
+from ....rm.adapters.adapter import PreferenceAdapter, attach
+from ....rm.adapters.modulation import Embedding, Generator
+from ....rm.adapters.settings import AdapterSettings, Kind
+from ....rm.backbones.loading import small_config
+from ....rm.backbones.tokenization import Encoder
+from ....rm.data.preference_vectors import at_vertices, dirichlet, on_grid
+from ....rm.losses.sequence_logistic import sequence_logistic
+from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask, encode_preferences
+from ....rm.training.guide_diagnostics import CollapseMonitor
+from ....rm.types import OVERALL, PreferencePair, prompt_text
+from ...studies._job_cache import Arrays, Job
+from .. import garden
+from ..meadow import meadow_rewards
+from ..models import Fit, fit, pretrain, tokenizer
 
 MONITOR, MONITORED = "monitor ", 128
 """Prefix of a guide's stored diagnostics, and the number of held-out pairs that they are measured on."""

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, TrainerCallback
 
-from ...rm.adapters.adapter import PreferenceAdapter
-from ...rm.data.preference_vectors import simplex_grid
-from ...rm.training.autoregressive_task import PreferenceRow, PreferenceTask
-from ..studies._job_cache import Arrays, Job
-from . import enumerable
-from .guides import Recipe, train
+from ....rm.adapters.adapter import PreferenceAdapter
+from ....rm.data.preference_vectors import simplex_grid
+from ....rm.training.autoregressive_task import PreferenceRow, PreferenceTask
+from ...studies._job_cache import Arrays, Job
+from .. import enumerable
+from . import Recipe, train
 
 EXACT_BETA = 1.0  # β of the optimum π* ∝ π_base exp(r / β)
 
