@@ -47,7 +47,7 @@ CHECKS = {
         Check(
             "number",
             "The answer states a number.",
-            ("Log how many days it takes.", "Put a number on the time."),
+            ("Say how many days it takes.", "Put a number on the time."),
             ("Plan on 12 days.", "It takes 30 days."),
             lambda text: bool(re.search(r"\d", text)),
         ),

@@ -29,7 +29,7 @@ from rewardlab.judges.cdrrm.synthesise import sides, synthesise
 from rewardlab.judges.rubrics.rubric import Rubric, Rule
 from rewardlab.judges.rubrics.rubric import render as render_rubric
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.types import prompt_text, user_turn
+from rewardlab.rm.types import content_hash, prompt_text, user_turn
 
 EXACT = Biases(reads=0.0, position=0.0, length=0.0, style=0.0, error=0.0, failure=0.0)
 NEVER_ERRS = Teacher(notices=1.0, invents=0.0, misreads=0.0)
@@ -269,3 +269,9 @@ def test_lessons_hold_no_preference_and_tell_the_truth():
             apart += [criterion] if len(set(found)) == 2 else []
         if prompt is not None and "<answer_a>" in asked:
             assert told.split("\n")[-1] == APART + (" ".join(apart) or NOTHING)
+
+
+def test_the_texts_of_the_checks_are_those_that_committed_results_rest_on():
+    """A reworded demand changes every figure of the study of CDRRM: run it again before this number is changed."""
+    texts = [[check.name, check.criterion, *check.demands, *check.sentences] for check in CHECKS.values()]
+    assert content_hash(texts) == "b9758729c966b3b1"

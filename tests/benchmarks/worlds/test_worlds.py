@@ -5,7 +5,7 @@ from rewardlab.benchmarks.worlds import garden, models, policies
 from rewardlab.benchmarks.worlds.garden_gold_reward import features
 from rewardlab.benchmarks.worlds.guides import Base
 from rewardlab.rm.errors import UsageError
-from rewardlab.rm.types import Example, prompt_text, user_turn
+from rewardlab.rm.types import Example, content_hash, prompt_text, user_turn
 
 ASKED = "tell me about bees"
 
@@ -277,3 +277,9 @@ def test_a_proxy_learns_the_order_and_keeps_paying_for_flourish(start):
     assert proxy.rate(told[1]).mean() > proxy.rate(told[0]).mean()
     assert garden.gold().rate(told[1]).mean() < garden.gold().rate(told[0]).mean()
     assert torch.equal(start.state_dict()["model.norm.weight"], before)
+
+
+def test_the_gardens_texts_are_those_that_committed_results_rest_on():
+    """Other words or draws change the figures of every study: run them again before this number is changed."""
+    texts = [list(garden.vocabulary()), [pair.chosen for pair in garden.pairs(20, 0)]]
+    assert content_hash(texts) == "2d200cec7761a49c"
