@@ -112,10 +112,10 @@ def _collapses(results: Results) -> list[str]:
     lines = []
     for group, methods in results.health.items():
         for name, guides in methods.items():
-            count, alarms = sum(guide.collapsed for guide in guides), sum(guide.alarm > 0 for guide in guides)
-            lines.append([group, name, str(len(guides)), str(count), _share(count, len(guides)), str(alarms)])
-    found = [guide.alarm for guide in results.planted]
-    early = sum(0 < step <= 100 for step in found)
+            count, alarmed = sum(guide.collapsed for guide in guides), sum(guide.alarm > 0 for guide in guides)
+            lines.append([group, name, str(len(guides)), str(count), _share(count, len(guides)), str(alarmed)])
+    alarms = [guide.alarm for guide in results.planted]
+    early = sum(0 < step <= 100 for step in alarms)
     return [
         "## Collapses",
         "",
@@ -124,7 +124,7 @@ def _collapses(results: Results) -> list[str]:
         f"A guide counts as collapsed where, at any vertex, its context sensitivity is below {COLLAPSED:g} of the base "
         f"model's and its accuracy without length is within two standard errors of chance, on {MONITORED} held-out "
         f"pairs. Planted: at a learning rate of {PLANTED.learning_rate:g} with the earlier setting the alarm came by "
-        f"step 100 in {early} of {len(found)} trainings (first alarms at {', '.join(map(str, found))}; 0: none), and "
+        f"step 100 in {early} of {len(alarms)} trainings (first alarms at {', '.join(map(str, alarms))}; 0: none), and "
         f"{sum(guide.collapsed for guide in results.planted)} were collapsed at the end.",
         "",
     ]
