@@ -112,7 +112,6 @@ class Fit(NamedTuple):
     batch: int
     seed: int
     average: float = 0.0
-    weight_decay: float = 0.0
 
 
 def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: TrainerCallback) -> None:
@@ -127,7 +126,6 @@ def fit(learner: Any, task: Task, rows: Sequence[Any], how: Fit, *callbacks: Tra
             save_strategy="no",
             seed=how.seed,
             weight_average=how.average,
-            weight_decay=how.weight_decay,
             use_cpu=True,
             disable_tqdm=True,
             logging_steps=1_000_000,

@@ -38,9 +38,9 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
         tokens_by_row: dict[int, list[int]] = {}
         if trainer.model.training:
             asked = [as_prompt(prompt) for prompt in prompts[::size]]
-            for prompt_index, completions in enumerate(
-                _searched(trainer, [_request(trainer, *item) for item in enumerate(asked)])
-            ):
+            requests = [_request(trainer, seed, index, prompt) for index, prompt in enumerate(asked)]
+            search = {"beam": m, "finished": r, "step_end": step_end, "max_steps": max_steps}
+            for prompt_index, completions in enumerate(_searched(trainer, requests, **search)):
                 tokens_by_row |= {prompt_index * size + rank: completion for rank, completion in enumerate(completions)}
             trainer._note("sage/searched", len(tokens_by_row) / len(prompts))
         others = [index for index in range(len(prompts)) if index not in tokens_by_row]
@@ -52,30 +52,29 @@ def sage(*, r: int = 2, m: int = 2, step_end: str = "\n\n", max_steps: int = 64,
             "logprobs": None,
         }
 
-    def _request(trainer: Any, index: int, prompt: Any) -> Request:
-        return Request(
-            prompt,
-            temperature=trainer.temperature,
-            top_k=trainer.top_k or 0,
-            top_p=trainer.top_p,
-            min_p=trainer.min_p or 0.0,
-            seed=derived(seed, trainer.state.global_step + 1, index),
-            max_new_tokens=trainer.max_completion_length,
-        )
-
-    def _searched(trainer: Any, requests: Sequence[Request]) -> list[list[list[int]]]:
-        """Return the tokens of each prompt's complete completions, best first."""
-        engine = SeparateModels(DecodingModel(trainer.language_model, trainer.encoder))
-        try:
-            ranked = [
-                step_beam(engine, request, mean_logprob(), beam=m, finished=r, step_end=step_end, max_steps=max_steps)
-                for request in requests
-            ]
-        finally:
-            trainer.model.train()  # decoding has set evaluation mode
-        return [
-            [[*completion.tokens] for completion in ranking.completions if completion.finished == "eos"]
-            for ranking in ranked
-        ]
-
     return rollout
+
+
+def _request(trainer: Any, seed: int, index: int, prompt: Any) -> Request:
+    return Request(
+        prompt,
+        temperature=trainer.temperature,
+        top_k=trainer.top_k or 0,
+        top_p=trainer.top_p,
+        min_p=trainer.min_p or 0.0,
+        seed=derived(seed, trainer.state.global_step + 1, index),
+        max_new_tokens=trainer.max_completion_length,
+    )
+
+
+def _searched(trainer: Any, requests: Sequence[Request], **search: Any) -> list[list[list[int]]]:
+    """Return the tokens of each prompt's complete completions, best first; `search` are settings of `step_beam`."""
+    engine = SeparateModels(DecodingModel(trainer.language_model, trainer.encoder))
+    try:
+        ranked = [step_beam(engine, request, mean_logprob(), **search) for request in requests]
+    finally:
+        trainer.model.train()  # decoding has set evaluation mode
+    return [
+        [[*completion.tokens] for completion in ranking.completions if completion.finished == "eos"]
+        for ranking in ranked
+    ]

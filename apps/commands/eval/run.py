@@ -16,7 +16,7 @@ from ....benchmarks.suites.pairs import FunctionSuite
 from ....benchmarks.types import Suite
 from ....judges.kinds.reward_model import RewardScorer
 from ....rm.data.preference_vectors import parse_preference
-from ....rm.errors import UsageError
+from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
@@ -88,10 +88,12 @@ def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
 def _guide_notes(source: str) -> list[str]:
     """Return a note if a guide had collapsed when its training ended."""
     manifest = Path(source) / MANIFEST
-    guide = from_json(manifest.read_text(encoding="utf-8")).get("guide") if manifest.is_file() else None
-    if not (guide and guide["collapsed"]):
+    try:
+        collapsed = from_json(manifest.read_text(encoding="utf-8"))["guide"]["collapsed"]
+    except UNREADABLE:  # no manifest of ours, or that of a model without a monitor
         return []
-    return [f"{source}: the guide has collapsed at {', '.join(guide['collapsed'])}: it hardly reads its context there."]
+    named = ", ".join(collapsed)
+    return [f"{source}: the guide has collapsed at {named}; it hardly reads its context there."] if collapsed else []
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:

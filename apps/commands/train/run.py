@@ -1,6 +1,7 @@
 """`rewardlab train`: every kind of reward model from preference data to a checked folder."""
 
 import json
+import shutil
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -196,17 +197,18 @@ def _run(
 ) -> dict[str, Any]:
     """Train with Transformers' Trainer, from the last complete checkpoint if there is one; return the results."""
     folder = work / CHECKPOINTS
-    stream = _stream(config, arguments, prepared) if config.stream else None
     checkpoint = broadcast_from_rank_0(last_complete_checkpoint(folder, log) if config.resume and here.leads else None)
     if checkpoint:
         log(f"resuming from {checkpoint.name}")
-    trainer = _trainer(prepared, arguments, folder, stream)
+    trainer = _trainer(prepared, config, arguments, folder)
     result = train_until_asked(trainer, checkpoint)
     while prepared.monitor and prepared.monitor.restart():
-        trainer = _trainer(prepared, arguments, folder, stream)
+        if here.leads:  # --resume would take the checkpoint of the latest step, which the collapsed guide may have
+            shutil.rmtree(folder, ignore_errors=True)
+        trainer = _trainer(prepared, config, arguments, folder)
         result = train_until_asked(trainer, None)
     facts: dict[str, Any] = {"encoding": prepared.encoding.account(), "train_loss": result.training_loss}
-    if stream:
+    if stream := trainer.stream:
         facts["stream"] = stream.counts | {"read": stream.report.read, "dropped": len(stream.report.dropped)}
     if prepared.eval_rows is not None:
         facts |= {
@@ -219,12 +221,12 @@ def _run(
     return facts
 
 
-def _trainer(prepared: Prepared, arguments: RewardArguments, folder: Path, stream: PairStream | None) -> RewardTrainer:
+def _trainer(prepared: Prepared, config: TrainConfig, arguments: RewardArguments, folder: Path) -> RewardTrainer:
     return RewardTrainer(
         prepared.model,
         _for_folder(arguments, folder, evaluates=prepared.eval_rows is not None),
         prepared.task,
-        stream or prepared.encoding.rows,
+        _stream(config, arguments, prepared) if config.stream else prepared.encoding.rows,
         prepared.eval_rows,
         (prepared.monitor,) if prepared.monitor else (),
     )

@@ -37,7 +37,7 @@ PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
 """A learning rate at which guides collapse, to test the detector."""
 REFERENCE = {"helpful": -1.0, "harmless": -2.5, "engaging": -1.0, "vivid": -1.0, "brief": -3.5, "sober": -2.0}
 """The hypervolume's reference point by objective: constants, below what any method reached so far."""
-RECIPE, EARLIER = "recipe", "earlier setting"
+EARLIER = "earlier setting"
 
 
 def vectors(objectives: tuple[str, ...]) -> Recipe:
@@ -65,7 +65,7 @@ class Plan:
 
     def front(self, recipe: Recipe, group: "Group", seed: int, *, each: bool = False) -> Front:
         """Return the front of one guide, or of one guide for each objective; all guides of a front share the steps."""
-        base = Base(seed, steps=self.base_steps, texts=self.texts)
+        base = self._base(seed)
         parts = [(name,) for name in group.objectives] if each else [group.objectives]
         shared = replace(recipe, steps=self.steps // len(parts))
         guides = tuple(Guide(base, part, shared, self.pairs, seed, group.world) for part in parts)
@@ -75,10 +75,7 @@ class Plan:
     def planted(self) -> list[Guide]:
         """Return the guides that are trained at a rate at which they collapse."""
         recipe = replace(PLANTED, steps=self.steps)
-        return [
-            Guide(Base(seed, steps=self.base_steps, texts=self.texts), TWO, recipe, self.pairs, seed)
-            for seed in self._seeds()
-        ]
+        return [Guide(self._base(seed), TWO, recipe, self.pairs, seed) for seed in self._seeds()]
 
     def fronts(self, group: "Group") -> Mapping[str, list[Front]]:
         """Return the fronts of every method, by its name."""
@@ -94,6 +91,9 @@ class Plan:
             name: [self.front(recipe, group, seed, each=each) for seed in self._seeds()]
             for name, (recipe, each) in methods.items()
         }
+
+    def _base(self, seed: int) -> Base:
+        return Base(seed, steps=self.base_steps, texts=self.texts)
 
     def _seeds(self) -> range:
         return range(self.seed, self.seed + self.seeds)

@@ -98,8 +98,6 @@ class Recipe:
     from_layer: int = 0
     beta: float = 0.02
     """β_r, the temperature of the loss."""
-    betas: tuple[tuple[str, float], ...] = ()
-    """Other temperatures of single objectives, by name."""
     ignore_ties: bool = False
     """Whether an objective for which a pair ties counts as unlabelled."""
     weight: float = 0.5
@@ -108,10 +106,6 @@ class Recipe:
     preferences: Literal["dirichlet", "vertices", "grid"] = "dirichlet"
     """Distribution of α in training; the grid has `preference_steps`."""
     preference_steps: int = 4
-    concentration: float = 0.5
-    """Concentration of the Dirichlet distribution of α."""
-    vertices: float = 0.1
-    """Share of α at a vertex, beside the Dirichlet distribution."""
     per_batch: bool = False
     reference: bool = False
     """Whether log-probabilities are relative to the base model; with one objective this is DPO."""
@@ -119,19 +113,13 @@ class Recipe:
     """Nats added to the log-probability of every token."""
     centred: bool = False
     """Whether the base model's expectation is subtracted from every token's log-probability."""
-    normalised: bool = False
-    """Whether log-probabilities are means per token."""
     steps: int = 400
     learning_rate: float = 1e-2
     rate_of_a: float = 1.0
     """Learning rate of A relative to `learning_rate`."""
-    rate_of_modulation: float = 1.0
-    """Learning rate of generators or cores relative to `learning_rate`."""
     average: float = 0.0
     """Decay of the weight average; 0: none."""
-    weight_decay: float = 0.0
     batch: int = 32
-    targets: tuple[str, ...] = LINEAR
 
     def adapt(self, model: Any, objectives: Sequence[str], seed: int) -> PreferenceAdapter:
         """Attach a new adapter to a model, which is changed in place."""
@@ -141,7 +129,7 @@ class Recipe:
             texts=self.texts,
             rank=self.rank,
             shared_rank=self.shared_rank,
-            targets=self.targets,
+            targets=LINEAR,
             from_layer=self.from_layer,
             generator=self.generator,
             embedding=self.embedding,
@@ -156,7 +144,7 @@ class Recipe:
         """Return the adapter's training task."""
         k = len(adapter.objectives)
         samplers = {
-            "dirichlet": lambda: dirichlet(k, self.concentration, self.vertices),
+            "dirichlet": lambda: dirichlet(k),
             "vertices": lambda: at_vertices(k),
             "grid": lambda: on_grid(k, self.preference_steps),
         }
@@ -164,23 +152,19 @@ class Recipe:
             adapter,
             adapter.objectives,
             sequence_logistic(
-                self._betas(adapter.objectives),
+                self.beta,
                 weight=self.weight if k > 1 else 0.0,
                 form=self.form,
                 ignore_ties=self.ignore_ties,
             ),
             samplers[self.preferences](),
             reference=self.reference,
-            normalised=self.normalised,
             token_offset=self.token_offset,
             centred=self.centred,
             per_batch=self.per_batch,
             seed=seed,
-            rates={"A": self.rate_of_a, "modulation": self.rate_of_modulation},
+            rates={"A": self.rate_of_a},
         )
-
-    def _betas(self, objectives: Sequence[str]) -> list[float]:
-        return [dict(self.betas).get(name, self.beta) for name in objectives]
 
 
 def train(
@@ -193,7 +177,7 @@ def train(
 ) -> None:
     """Train a guide in place."""
     task.check(rows)
-    how = Fit(recipe.steps, recipe.learning_rate, recipe.batch, seed, recipe.average, recipe.weight_decay)
+    how = Fit(recipe.steps, recipe.learning_rate, recipe.batch, seed, recipe.average)
     learner = SimpleNamespace(model=adapter.model, encoder=SimpleNamespace(tokenizer=None))  # rows are token ids
     fit(learner, task, rows, how, *callbacks)
 

@@ -23,15 +23,6 @@ NAMES = ("helpful", "harmless")
 GARDEN = pairs(40, 0)
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("base")
-    words = tokenizer()
-    causal_lm(words).save_pretrained(folder)
-    words.save_pretrained(folder)
-    return str(folder)
-
-
 def arm(base, **changes):
     settings = AdapterSettings(**{"kind": "moslora", "objectives": NAMES, "embedding": "random"} | changes)
     return autoregressive(base, beta=0.1, adapter=settings)
@@ -170,14 +161,16 @@ def trainer_for(model, folder, steps, **options):
     return RewardTrainer(model, arguments, task_of(model), rows_of(model))
 
 
-def test_a_resumed_run_ends_with_the_same_adapter(base, tmp_path):
+@pytest.mark.parametrize("average", [{}, {"weight_average": 0.5, "weight_average_start": 0.0}], ids=["last", "mean"])
+def test_a_resumed_run_ends_with_the_same_adapter(base, tmp_path, average):
     whole = arm(base)
-    trainer_for(whole, tmp_path / "whole", 6).train()
+    trainer_for(whole, tmp_path / "whole", 6, **average).train()
     cut = arm(base)
-    trainer_for(cut, tmp_path / "cut", 3).train()
+    trainer_for(cut, tmp_path / "cut", 3, **average).train()
     assert (tmp_path / "cut" / "checkpoint-3" / "preference_adapter.safetensors").exists()
     resumed = arm(base)
-    trainer_for(resumed, tmp_path / "cut", 6).train(resume_from_checkpoint=str(tmp_path / "cut" / "checkpoint-3"))
+    checkpoint = str(tmp_path / "cut" / "checkpoint-3")
+    trainer_for(resumed, tmp_path / "cut", 6, **average).train(resume_from_checkpoint=checkpoint)
     start, end = arm(base).adapter.state(), whole.adapter.state()
     assert any((start[key] != end[key]).any() for key in end)
     for key, value in resumed.adapter.state().items():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from rewardlab.benchmarks.worlds.garden import pairs
-from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.data.preference_vectors import dirichlet
 from rewardlab.rm.losses.sequence_logistic import sequence_logistic
@@ -76,15 +75,6 @@ def test_parts_of_an_adapter():
     assert part_of("base_model.model.layers.0.q_proj.lora_B.default.weight") == "B"
     assert part_of("base_model.preference_heads.3.scale.weight") == "modulation"
     assert part_of("model.embed_tokens.weight") is None
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("base")
-    words = tokenizer()
-    causal_lm(words).save_pretrained(folder)
-    words.save_pretrained(folder)
-    return str(folder)
 
 
 def guide(base: str):

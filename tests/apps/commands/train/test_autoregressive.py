@@ -1,12 +1,15 @@
 """GenARM, PARM and UniARM as a user trains, scores and evaluates them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rewardlab.apps.cli import main, parse
 from rewardlab.apps.commands.plan.settings import PlanConfig
+from rewardlab.apps.commands.train import run as train_run
 from rewardlab.apps.commands.train.settings import GuideConfig
+from rewardlab.apps.runs.stop_training import train_until_asked
 from rewardlab.apps.verbs import VERBS
 from rewardlab.benchmarks.worlds.garden import pairs
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
@@ -95,6 +98,29 @@ def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, 
     assert main(["card", "--model", str(tmp_path / "arm")]) == 0
     card = (tmp_path / "arm" / "README.md").read_text()
     assert "## Guide diagnostics" in card and "**The guide has collapsed at helpful, harmless**" in card
+
+
+@pytest.mark.parametrize("stream", [(), ("--stream",)], ids=["in memory", "streamed"])
+def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_data_from_the_start(
+    world, tmp_path, capsys, monkeypatch, stream
+):
+    """A resumed run would take the latest step's checkpoint, whichever attempt it is from."""
+    monkeypatch.setattr("rewardlab.rm.training.guide_diagnostics.COLLAPSED", 100.0)
+    kept: list[list[str]] = []
+
+    def watched(trainer, checkpoint):
+        kept.append(sorted(path.name for path in Path(trainer.args.output_dir).glob("checkpoint-*")))
+        return train_until_asked(trainer, checkpoint)
+
+    monkeypatch.setattr(train_run, "train_until_asked", watched)
+    words = ("--embedding", "one_hot", "--monitor_steps", "2", "--restarts", "1", "--save_steps", "1")
+    assert train(world, tmp_path / "arm", *BOTH, *words, *stream) == 0
+    assert "starting again with half the learning rate of A" in capsys.readouterr().err
+    assert kept == [[], []]
+    manifest = json.loads((tmp_path / "arm" / "manifest.json").read_text())
+    assert manifest["guide"]["restarts"] == 1
+    if stream:
+        assert manifest["stream"]["read"] == 60
 
 
 @pytest.mark.parametrize(
