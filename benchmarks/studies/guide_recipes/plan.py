@@ -26,7 +26,8 @@ TEXTS = {
     "brief": "please tell",
     "sober": "usually most often some",
 }
-CHANGES = {"centred": True, "beta": 0.3, "rate_of_a": 0.2, "average": 0.98, "ignore_ties": True}
+BETA = 0.3
+CHANGES = {"centred": True, "beta": BETA, "rate_of_a": 0.2, "average": 0.98, "ignore_ties": True}
 """What the recipe changes of the earlier setting."""
 UNIARM = replace(EARLIER_UNIARM, **CHANGES)
 PARM = replace(EARLIER_PARM, **CHANGES)
@@ -80,16 +81,16 @@ class Plan:
     def fronts(self, group: "Group") -> Mapping[str, list[Front]]:
         """Return the fronts of every method, by its name."""
         methods = {
-            "UniARM, α": (UNIARM, False),
-            "UniARM, semantic vectors": (vectors(group.objectives), False),
-            "UniARM, α, constant baseline": (CONSTANT, False),
-            "PARM": (PARM, False),
-            "GenARM, equal steps in total": (GENARM, True),
-            f"UniARM, α, {EARLIER}": (EARLIER_UNIARM, False),
+            "UniARM, α": replace(UNIARM, beta=group.beta),
+            "UniARM, semantic vectors": replace(vectors(group.objectives), beta=group.beta),
+            "PARM": replace(PARM, beta=group.beta),
+            "GenARM, equal steps in total": replace(GENARM, beta=group.beta),
         }
+        if group.beta == BETA:
+            methods |= {"UniARM, α, constant baseline": CONSTANT, f"UniARM, α, {EARLIER}": EARLIER_UNIARM}
         return {
-            name: [self.front(recipe, group, seed, each=each) for seed in self._seeds()]
-            for name, (recipe, each) in methods.items()
+            name: [self.front(recipe, group, seed, each=name.startswith("GenARM")) for seed in self._seeds()]
+            for name, recipe in methods.items()
         }
 
     def _base(self, seed: int) -> Base:
@@ -100,11 +101,12 @@ class Plan:
 
 
 class Group(NamedTuple):
-    """A world, some of its objectives, and the steps of the grid of preferences."""
+    """A world, some of its objectives, the steps of the grid of preferences, and β of the new guides."""
 
     world: str
     objectives: tuple[str, ...]
     grid: int
+    beta: float = BETA
 
     @property
     def reference(self) -> np.ndarray:
@@ -115,6 +117,7 @@ class Group(NamedTuple):
 GROUPS = {
     "garden, two objectives": Group("garden", TWO, 10),
     "garden, three objectives": Group("garden", THREE, 5),
+    "garden, three objectives, weaker guides": Group("garden", THREE, 5, beta=1.0),
     "meadow, three objectives": Group("meadow", MEADOW[:3], 5),
     "meadow, five objectives": Group("meadow", MEADOW, 3),
 }

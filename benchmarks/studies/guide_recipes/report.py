@@ -88,8 +88,9 @@ def _head(plan: Plan) -> list[str]:
     return [
         "# One recipe for guides",
         "",
-        "Two toy worlds on the same texts: in the garden the third objective falls when overdone, in the meadow all "
-        f"are linear in word counts. {plan.pairs} pairs, {plan.prompts} prompts, answers of up to {LONGEST} tokens at "
+        "Two toy worlds on the same texts: in the garden the third objective falls when overdone, so that weaker "
+        "guides (a larger β) stand beside; in the meadow all are linear in word counts. "
+        f"{plan.pairs} pairs, {plan.prompts} prompts, answers of up to {LONGEST} tokens at "
         f"weight 1, {plan.seeds} seeds from {plan.seed} on, which no setting was chosen on. Every method has "
         f"{plan.steps} steps of {UNIARM.batch} pairs in total: GenARM's guides share them.",
         "",

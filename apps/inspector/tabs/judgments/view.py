@@ -109,7 +109,8 @@ def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[A
         known = asked.subset in [value for _, value in subsets]
         asked = asked._replace(subset=asked.subset if known else EVERY)
         position = _position(opened, asked, query.get("item"), marks)
-        shown = _show(opened, asked, position, marks, diff, growing=entry.growing)
+        shown = Shown(*_show(opened, asked, position, marks, diff, growing=entry.growing))
+        shown = shown._replace(outcome=gr.Radio(shown.outcome.choices, value=asked.outcome))
         return [named, gr.Dropdown(subsets, value=asked.subset), *rest, opened.report, rest[:3], *shown]
     except (DataError, UsageError) as error:
         return [named, gr.Dropdown([], value=None), *rest, "", rest[:3], *_nothing(site, run, str(error))]
@@ -239,13 +240,15 @@ def _number(name: str, text: str) -> float | None:
 
 
 def _show(run: views.Run, asked: Asked, position: int, marks: Marks, diff: bool, *, growing: bool) -> list[Any]:
-    """What the page shows at a position, which is brought back into the range that there is."""
+    """What the page shows at a position, which is brought back into the range that there is.
+
+    The outcomes get their counts and no value: the reader may have chosen another one in the meantime."""
     filter = _filter(run, asked, marks)
     counts = views.outcomes(run, filter)
     total = counts[filter.outcome]
     position = max(0, min(position, total - 1))
     lines = views.page(run, filter, position // SIZE, SIZE, order=asked.order)
-    radio = gr.Radio([(f"{name} ({counts[name]:,})", name) for name in views.OUTCOMES], value=filter.outcome)
+    radio = gr.Radio([(f"{name} ({counts[name]:,})", name) for name in views.OUTCOMES])
     timer = gr.Timer(active=growing)
     if not lines:
         return [0, "", radio, [], "", "☆ mark", note_html(NO_CASE), "", timer]

@@ -51,6 +51,7 @@ def test_filters_narrow_what_is_shown(visit, address):
     assert outcomes(page) == {"abstained"}
     page.locator("#item", has_text="abstained: no score").wait_for()
     pick(page, "all (28)")
+    expect_place(page, "item 1 of 28")
     page.get_by_label("Search").fill("name a ")
     expect_place(page, "item 1 of 16")
     choose(page, "Order", "smallest |margin| first")
