@@ -38,7 +38,9 @@ PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
 """A learning rate at which guides collapse, to test the detector."""
 REFERENCE = {"helpful": -1.0, "harmless": -2.5, "engaging": -1.0, "vivid": -1.0, "brief": -3.5, "sober": -2.0}
 """The hypervolume's reference point by objective: constants, below what any method reached so far."""
-EARLIER = "earlier setting"
+EARLIER, BASELINE = "earlier setting", "constant baseline"
+MORE = {EARLIER: EARLIER_UNIARM, BASELINE: CONSTANT}
+"""Variants of UniARM in some of the groups only."""
 
 
 def vectors(objectives: tuple[str, ...]) -> Recipe:
@@ -53,7 +55,7 @@ class Plan:
 
     seed: int = FIRST_SEED
     seeds: int = 12
-    prompts: int = 200
+    prompts: int = 100
     pairs: int = 6000
     steps: int = 400
     base_steps: int = 600
@@ -85,11 +87,11 @@ class Plan:
             "UniARM, semantic vectors": replace(vectors(group.objectives), beta=group.beta),
             "PARM": replace(PARM, beta=group.beta),
             "GenARM, equal steps in total": replace(GENARM, beta=group.beta),
+            **{f"UniARM, α, {name}": MORE[name] for name in group.more},
         }
-        if group.beta == BETA:
-            methods |= {"UniARM, α, constant baseline": CONSTANT, f"UniARM, α, {EARLIER}": EARLIER_UNIARM}
+        seeds = self._seeds()[: group.seeds]
         return {
-            name: [self.front(recipe, group, seed, each=name.startswith("GenARM")) for seed in self._seeds()]
+            name: [self.front(recipe, group, seed, each=name.startswith("GenARM")) for seed in seeds]
             for name, recipe in methods.items()
         }
 
@@ -101,12 +103,17 @@ class Plan:
 
 
 class Group(NamedTuple):
-    """A world, some of its objectives, the steps of the grid of preferences, and β of the new guides."""
+    """A world, some of its objectives, the steps of the grid of preferences, the number of seeds, and β of new guides.
+
+    `more` names the variants of `MORE` that are trained too.
+    """
 
     world: str
     objectives: tuple[str, ...]
     grid: int
+    seeds: int = 12
     beta: float = BETA
+    more: tuple[str, ...] = ()
 
     @property
     def reference(self) -> np.ndarray:
@@ -115,9 +122,9 @@ class Group(NamedTuple):
 
 
 GROUPS = {
-    "garden, two objectives": Group("garden", TWO, 10),
-    "garden, three objectives": Group("garden", THREE, 5),
-    "garden, three objectives, weaker guides": Group("garden", THREE, 5, beta=1.0),
-    "meadow, three objectives": Group("meadow", MEADOW[:3], 5),
-    "meadow, five objectives": Group("meadow", MEADOW, 3),
+    "garden, two objectives": Group("garden", TWO, 10, more=(EARLIER, BASELINE)),
+    "garden, three objectives": Group("garden", THREE, 5, more=(EARLIER,)),
+    "garden, three objectives, weaker guides": Group("garden", THREE, 5, seeds=6, beta=1.0),
+    "meadow, three objectives": Group("meadow", MEADOW[:3], 5, more=(BASELINE,)),
+    "meadow, five objectives": Group("meadow", MEADOW, 3, seeds=6),
 }

@@ -121,8 +121,8 @@ class Recipe:
     """Decay of the weight average; 0: none."""
     batch: int = 32
 
-    def adapt(self, model: Any, objectives: Sequence[str], seed: int) -> PreferenceAdapter:
-        """Attach a new adapter to a model, which is changed in place."""
+    def adapt(self, model: Any, objectives: Sequence[str], seed: int, words: Any = None) -> PreferenceAdapter:
+        """Attach a new adapter to a model, which is changed in place; the default tokenizer is the garden's."""
         settings = AdapterSettings(
             self.kind,
             tuple(objectives),
@@ -138,7 +138,7 @@ class Recipe:
             shift=self.shift,
             seed=seed,
         )
-        return attach(model, settings, tokenizer())
+        return attach(model, settings, words or tokenizer())
 
     def task(self, adapter: PreferenceAdapter, seed: int) -> PreferenceTask:
         """Return the adapter's training task."""
