@@ -16,8 +16,6 @@ from ..uniarm.plan import UNIARM as EARLIER_UNIARM
 
 FIRST_SEED = 400
 """First seed of the study; no setting was chosen on it or on those that follow."""
-OFFSET = 3.56
-"""The base models' mean surprise per token, in nats; 3.57 and 3.56 for the seeds on which settings were chosen."""
 TEXTS = {
     "helpful": "tell us what matters most bees honey hive",
     "harmless": "ask carefully slowly gloves supervised",
@@ -32,15 +30,11 @@ CHANGES = {"centred": True, "beta": BETA, "rate_of_a": 0.2, "average": 0.98, "ig
 UNIARM = replace(EARLIER_UNIARM, **CHANGES)
 PARM = replace(EARLIER_PARM, **CHANGES)
 GENARM = replace(EARLIER_GENARM, **CHANGES)
-CONSTANT = replace(UNIARM, centred=False, token_offset=OFFSET, beta=0.1)
-"""UniARM with a constant added to every token's log-probability instead of the base model's expectation."""
 PLANTED = replace(EARLIER_UNIARM, learning_rate=0.02)
 """A learning rate at which guides collapse, to test the detector."""
 REFERENCE = {"helpful": -1.0, "harmless": -2.5, "engaging": -1.0, "vivid": -1.0, "brief": -3.5, "sober": -2.0}
 """The hypervolume's reference point by objective: constants, below what any method reached so far."""
-EARLIER, BASELINE = "earlier setting", "constant baseline"
-MORE = {EARLIER: EARLIER_UNIARM, BASELINE: CONSTANT}
-"""Variants of UniARM in some of the groups only."""
+EARLIER = "UniARM, α, earlier setting"
 
 
 def vectors(objectives: tuple[str, ...]) -> Recipe:
@@ -87,8 +81,9 @@ class Plan:
             "UniARM, semantic vectors": replace(vectors(group.objectives), beta=group.beta),
             "PARM": replace(PARM, beta=group.beta),
             "GenARM, equal steps in total": replace(GENARM, beta=group.beta),
-            **{f"UniARM, α, {name}": MORE[name] for name in group.more},
         }
+        if group.earlier:
+            methods[EARLIER] = EARLIER_UNIARM
         seeds = self._seeds()[: group.seeds]
         return {
             name: [self.front(recipe, group, seed, each=name.startswith("GenARM")) for seed in seeds]
@@ -105,7 +100,7 @@ class Plan:
 class Group(NamedTuple):
     """A world, some of its objectives, the steps of the grid of preferences, the number of seeds, and β of new guides.
 
-    `more` names the variants of `MORE` that are trained too.
+    With `earlier` UniARM is trained by the earlier setting too.
     """
 
     world: str
@@ -113,7 +108,7 @@ class Group(NamedTuple):
     grid: int
     seeds: int = 12
     beta: float = BETA
-    more: tuple[str, ...] = ()
+    earlier: bool = False
 
     @property
     def reference(self) -> np.ndarray:
@@ -122,9 +117,9 @@ class Group(NamedTuple):
 
 
 GROUPS = {
-    "garden, two objectives": Group("garden", TWO, 10, more=(EARLIER, BASELINE)),
-    "garden, three objectives": Group("garden", THREE, 5, more=(EARLIER,)),
-    "garden, three objectives, weaker guides": Group("garden", THREE, 5, seeds=6, beta=1.0),
-    "meadow, three objectives": Group("meadow", MEADOW[:3], 5, more=(BASELINE,)),
-    "meadow, five objectives": Group("meadow", MEADOW, 3, seeds=6),
+    "garden, two objectives": Group("garden", TWO, 10, earlier=True),
+    "garden, three objectives": Group("garden", THREE, 5, earlier=True),
+    "garden, three objectives, weaker guides": Group("garden", THREE, 5, seeds=4, beta=1.0),
+    "meadow, three objectives": Group("meadow", MEADOW[:3], 5, seeds=8),
+    "meadow, five objectives": Group("meadow", MEADOW, 3, seeds=4),
 }

@@ -17,7 +17,7 @@ from ...worlds.guides.fronts import LONGEST
 from ...worlds.meadow import OBJECTIVES as MEADOW
 from ...worlds.meadow import conflicts
 from ..uniarm.results import percent
-from .plan import CHANGES, CONSTANT, EARLIER, GROUPS, OFFSET, PLANTED, TEXTS, UNIARM, Plan
+from .plan import CHANGES, GROUPS, PLANTED, TEXTS, UNIARM, Plan
 
 FIRST = "UniARM, α"
 
@@ -91,16 +91,15 @@ def _head(plan: Plan) -> list[str]:
         "Two toy worlds on the same texts: in the garden the third objective falls when overdone, so that weaker "
         "guides (a larger β) stand beside; in the meadow all are linear in word counts. "
         f"{plan.pairs} pairs, {plan.prompts} prompts, answers of up to {LONGEST} tokens at "
-        f"weight 1, {plan.seeds} seeds from {plan.seed} on, which no setting was chosen on. Every method has "
+        f"weight 1, up to {plan.seeds} seeds from {plan.seed} on, which no setting was chosen on. Every method has "
         f"{plan.steps} steps of {UNIARM.batch} pairs in total: GenARM's guides share them.",
         "",
         f"The recipe changes the earlier setting (`study uniarm`) in: {changes}. The reward of a completion is "
         "Σ (log π - E log π), with the expectation over the base model's next token, so that neither length nor a "
         "state in which the guide is surer counts, only the choice of tokens; A learns at a fifth of the rate; weights "
         "are averaged over the last three quarters; ties are left out. `semantic vectors` is the paper's construction, "
-        f"embedded descriptions ({texts}) in coordinates of their span; `α` reads the preference itself. `constant "
-        f"baseline` adds {OFFSET:g} nats, the base model's mean surprise, to every log-probability instead, at "
-        f"β = {CONSTANT.beta:g}. Settings were tried on seeds 300 to 305 only.",
+        f"embedded descriptions ({texts}) in coordinates of their span; `α` reads the preference itself. Settings "
+        "were tried on seeds 300 and 301 only.",
         "",
         "Correlations of the meadow's rewards over 2,000 supervised completions:",
         "",
@@ -212,7 +211,7 @@ def _limits(plan: Plan) -> list[str]:
         "- A toy: models of about 100,000 weights and labels without noise from the function that judges.",
         "- The recipe was chosen for UniARM and PARM's and GenARM's guides use it as it is; each of the three might "
         "have a better one.",
-        f"- `{EARLIER}` is the setting of `study uniarm`, where GenARM had twice the steps.",
-        "- Weaker guides and five objectives have six seeds only.",
+        "- The earlier setting is that of `study uniarm`, where GenARM had twice the steps.",
+        "- The meadow has eight seeds with three objectives, and four with five; weaker guides have four.",
         "- Several methods and measures are compared without correction.",
     ]
