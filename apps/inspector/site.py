@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from html import escape
+from pathlib import Path
 
 import gradio as gr
 
 from ..commands.inspect.settings import InspectConfig
+from ..runs.imported_results import import_results
 from .components import QUIET, Site
 from .guard import private_cache
 from .html import STYLE, shown
@@ -31,8 +33,9 @@ TITLES = {"training": "RL training"}
 
 
 def build(config: InspectConfig) -> gr.Blocks:
-    """Build the page of a run folder, or of a folder of runs."""
-    root = open_root(config.run)
+    """Build the page of a run folder, of a folder of runs, or of a file of results."""
+    source = Path(config.run)
+    root = open_root(import_results(source) if source.is_file() else source)
     private_cache()
     with gr.Blocks(title=f"rewardlab · {escape(root.folder.name)}", analytics_enabled=False, fill_width=True) as page:
         gr.HTML(_heading(root), apply_default_css=False)

@@ -9,7 +9,11 @@ from ...settings.fields import as_list, given, setting
 class InspectConfig:
     """Settings of the inspector: run folders, and models that explain judgments or decode in the browser."""
 
-    run: str = setting("A run folder, or a folder of runs; can be given as a positional argument.", default="")
+    run: str = setting(
+        "A run folder, a folder of runs, or a file of results (RewardBench's scores, an inspect_ai log, JSON lines of "
+        "judgments); can be given as a positional argument.",
+        default="",
+    )
     model: list[str] = setting(
         "Reward models that explain the scores of runs: folders or Hub ids.", default_factory=list
     )

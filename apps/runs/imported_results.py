@@ -1,0 +1,246 @@
+"""Run folders from results of other tools: RewardBench's scores, inspect_ai logs, and JSON lines of judgments."""
+
+import hashlib
+import json
+import math
+import time
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...benchmarks.evaluate import evaluate
+from ...benchmarks.scorers import StoredScores
+from ...benchmarks.suites.pairs import Pairs
+from ...benchmarks.suites.rewardbench import SIZES, RewardBench
+from ...judges.case_rows import parse_case
+from ...judges.types import Case
+from ...rm.data.conversation_split import as_completion, as_prompt, first_turn, split_conversations
+from ...rm.data.readers import Row, read_rows, source_name
+from ...rm.errors import UNREADABLE, DataError
+from ...rm.io.checked_files import from_json
+from ...rm.types import Message, user_turn
+from .evaluation_files import write_evaluation
+from .run_folder import log, run_folder, write_manifest
+
+CACHE = Path("~/.cache/rewardlab/imported")
+"""Folder of the runs, so that annotations of a file are there when it is opened again."""
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0}
+"""Values of inspect_ai's scorers: correct, partially correct, incorrect."""
+LARGEST = 4 << 30
+"""Maximum size of an unpacked inspect_ai log, in bytes."""
+COLUMNS = (
+    "a judgment has prompt, chosen, rejected, scores_chosen and scores_rejected, or prompt, answers, best and scores"
+)
+Scores = dict[str, dict[str, tuple[float, ...] | str]]
+"""Scorer -> case id -> a score per response, or why there is none."""
+
+
+class Results(NamedTuple):
+    """What a file holds: the benchmark's name, cases and scores."""
+
+    benchmark: str
+    cases: list[Case]
+    scores: Scores
+
+
+def import_results(path: Path, cache: Path | None = None) -> Path:
+    """Return the run folder of a results file; it is written once and found again by the file's hash.
+
+    Formats: RewardBench's score files (`eval-set-scores/MODEL.json`), logs of inspect_ai (`.eval`, `.json`), and JSON
+    lines, JSON, CSV or Parquet with one judgment per row. Raises `DataError` for anything else.
+    """
+    started, digest = time.time(), hashlib.sha256(path.read_bytes()).hexdigest()
+    folder = (cache or CACHE.expanduser()) / f"{source_name(path.name)[:80]}-{digest[:12]}"
+    if folder.exists():
+        return folder
+    results = read_results(path)
+    log(f"{path}: {len(results.cases)} cases of {results.benchmark}, judged by {', '.join(results.scores)}")
+    official = results.benchmark == RewardBench.name
+    suite = RewardBench() if official else Pairs()
+    suite.name = results.benchmark
+    notes = [f"Read from {path.name}; no baseline was evaluated."]
+    evaluation = evaluate(suite, results.cases, stored_scorers(results), notes=notes)
+    with run_folder(str(folder), {"imported": path.name, "sha256": digest}, overwrite=False) as work:
+        write_evaluation(evaluation, work)
+        write_manifest(work, data=[str(path)], seed=0, started=started, suite=suite.name)
+    return folder
+
+
+def stored_scorers(results: Results) -> list[StoredScores]:
+    """Return a scorer for every name in a file."""
+    return [StoredScores(name, scores) for name, scores in results.scores.items()]
+
+
+def read_results(path: Path) -> Results:
+    """Read a file of results; raise a `DataError` that says what is wrong with it."""
+    if path.suffix == ".eval":
+        return _graded(path, *_log_of_zip(path))
+    if path.suffix == ".json" and (stored := _log_of_json(path)):
+        return _graded(path, stored, stored["samples"])
+    rows = list(read_rows(str(path)))
+    judged = [_judged_row(row, number) for number, row in enumerate(rows, start=1)]
+    if not judged:
+        raise DataError(f"{path}: the file has no row; {COLUMNS}")
+    scores: Scores = {}
+    cases = _with_unique_ids([case for case, _ in judged])
+    for case, (_, by_scorer) in zip(cases, judged, strict=True):
+        for name, stored in by_scorer.items():
+            scores.setdefault(name or source_name(path.name), {})[case.id] = stored
+    official = {case.subset for case in cases} <= {*SIZES}
+    return Results(RewardBench.name if official else "judgments", cases, scores)
+
+
+# ---- one judgment per row ----
+
+
+def _judged_row(row: Row, number: int) -> tuple[Case, dict[str, tuple[float, ...] | str]]:
+    """Return the case of a row and its scores by scorer; a scorer without a name is called ''."""
+    try:
+        if row.error:
+            raise ValueError(row.error)
+        values = row.values
+        if "answers" in values:
+            case, stored = parse_case(values), values["scores"]
+        else:
+            case, stored = _pair(values, number), [_scalar(values[f"scores_{side}"]) for side in ("chosen", "rejected")]
+        by_scorer = stored if isinstance(stored, dict) else {str(values.get("model") or ""): stored}
+        return case, {str(name): _scores(scores) for name, scores in by_scorer.items()}
+    except KeyError as error:
+        raise DataError(f"{row.location}: column {error} is missing; {COLUMNS}") from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{row.location}: {error}; {COLUMNS}") from error
+
+
+def _pair(values: Mapping[str, Any], number: int) -> Case:
+    """Return the case of a row with `chosen` and `rejected`, or RewardBench's `text_chosen` and `text_rejected`."""
+    chosen, rejected = (values.get(f"text_{side}", values.get(side)) for side in ("chosen", "rejected"))
+    if chosen is None or rejected is None:
+        raise KeyError("chosen" if chosen is None else "rejected")
+    try:
+        prompt, *answers = split_conversations(values.get("prompt"), chosen, rejected)
+    except ValueError:  # whole texts under a chat template that do not begin alike
+        prompt, answers = user_turn(""), [as_completion(chosen, "chosen"), as_completion(rejected, "rejected")]
+    name, subset = str(values.get("id", number)), str(values.get("subset") or "")
+    return Case(f"{subset}/{name}" if subset else name, prompt, tuple(answers), (0,), subset, first_turn(prompt))
+
+
+def _scalar(value: Any) -> Any:
+    """Return the number in a list of one, as which some pipelines store a reward."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _scores(stored: Any) -> tuple[float, ...] | str:
+    """Return a score per response; None for any of them is an abstention."""
+    if stored is None or (isinstance(stored, list) and None in stored):
+        return "no score"
+    if not isinstance(stored, list):
+        raise ValueError(f"'scores' is a list with a number per answer, got {str(stored)[:60]!r}")
+    numbers = tuple(map(float, stored))
+    return numbers if all(map(math.isfinite, numbers)) else "the score is not finite"
+
+
+def _with_unique_ids(cases: Sequence[Case]) -> list[Case]:
+    """Add a number to an id that stands there before."""
+    seen: Counter[str] = Counter()
+    unique = []
+    for case in cases:
+        seen[case.id] += 1
+        unique.append(case if seen[case.id] == 1 else replace(case, id=f"{case.id}#{seen[case.id]}"))
+    return unique
+
+
+# ---- inspect_ai ----
+
+
+def _log_of_json(path: Path) -> dict[str, Any] | None:
+    try:
+        stored = from_json(path.read_bytes())
+    except ValueError:
+        return None
+    is_log = isinstance(stored, dict) and isinstance(stored.get("eval"), dict) and "samples" in stored
+    return stored if is_log else None
+
+
+def _log_of_zip(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [entry.filename for entry in archive.infolist()]
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+                raise DataError(f"{path}: unpacks to more than {LARGEST >> 30} GiB; write a log with fewer samples")
+            header = next((name for name in ("header.json", "_journal/start.json") if name in names), "header.json")
+            samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
+            return from_json(archive.read(header)), [from_json(archive.read(name)) for name in samples]
+    except (*UNREADABLE, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: not a readable log of inspect_ai ({error}); `inspect log convert --to json` writes a plain one"
+        ) from error
+
+
+def _graded(path: Path, header: Mapping[str, Any], samples: Any) -> Results:
+    """Return one case per sample: its choices, or whether its completion is correct."""
+    cases, scores = [], {}
+    try:
+        for sample in samples:
+            case, by_scorer = _sample(sample)
+            cases.append(case)
+            for name, stored in by_scorer.items():
+                scores.setdefault(name, {})[case.id] = stored
+        task = str(header["eval"]["task"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: not a log of inspect_ai that this version can read ({error!r})") from error
+    if not scores:
+        raise DataError(f"{path}: the log has no scored sample; run `inspect score` on it")
+    return Results(task, cases, scores)
+
+
+def _sample(sample: Mapping[str, Any]) -> tuple[Case, dict[str, tuple[float, ...] | str]]:
+    name = f"{sample['id']} (epoch {sample['epoch']})" if sample.get("epoch", 1) != 1 else str(sample["id"])
+    target = sample["target"] if isinstance(sample["target"], list) else [sample["target"]]
+    choices, graded = sample.get("choices") or [], sample.get("scores") or {}
+    letters = [chr(ord("A") + index) for index in range(len(choices))]
+    options: dict[str, Any] = {"cluster": str(sample["id"]), "reference": "\n".join(map(str, target))}
+    if len(choices) > 1 and {*target} <= {*letters}:
+        best = tuple(map(letters.index, target))
+        case = Case(name, tuple(_messages(sample["input"])), tuple(map(str, choices)), best, **options)
+        return case, {scorer: _chosen(score.get("answer"), letters) for scorer, score in graded.items()}
+    turns = list(_messages(sample["messages"]))
+    case = Case(name, tuple(turns) or user_turn(""), ("The completion is correct.", "It is not."), **options)
+    return case, {scorer: _grade(score.get("value")) for scorer, score in graded.items()}
+
+
+def _chosen(answer: Any, letters: Sequence[str]) -> tuple[float, ...] | str:
+    """Return 1 for the choices that a model gave, and 0 for the others."""
+    given = {part.strip() for part in str(answer or "").split(",")}
+    return tuple(float(letter in given) for letter in letters) if given <= {*letters} else "no choice in the answer"
+
+
+def _grade(value: Any) -> tuple[float, ...] | str:
+    """Return the scores of `correct` and `incorrect` for a value of inspect_ai.
+
+    >>> _grade("C"), _grade(0.25), _grade("N")
+    ((1.0, 0.0), (0.25, 0.75), "the value 'N' is not a grade between 0 and 1")
+    """
+    number = GRADES.get(value, value) if isinstance(value, str) else value
+    if isinstance(number, bool | int | float) and 0 <= number <= 1:
+        return float(number), 1.0 - float(number)
+    return f"the value {str(value)[:60]!r} is not a grade between 0 and 1"
+
+
+def _messages(stored: Any) -> Iterator[Message]:
+    """Yield messages of inspect_ai as plain texts; tool calls are written out."""
+    if isinstance(stored, str):
+        yield from as_prompt(stored)
+        return
+    for message in stored:
+        calls = [f"{call['function']}({json.dumps(call['arguments'])})" for call in message.get("tool_calls") or []]
+        yield Message(role=message["role"], content="\n".join([_text(message["content"]), *calls]).strip())
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text") or part.get("reasoning") or f"[{part['type']}]") for part in content)
