@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
+from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives, first_collapse
 from ...report import table
 from ...statistics.cluster_bootstrap import t_interval
 from ...statistics.fronts import Measured
@@ -36,12 +36,19 @@ class Health(NamedTuple):
 
 
 def health(stored: Arrays, objectives: Sequence[str]) -> Health:
-    """Return the health of a guide from the arrays of its monitor."""
-    measures = {
-        name: GuideDiagnostics(*(stored[f"final {field}"][index].item() for field in GuideDiagnostics._fields))
+    """Return the health of a guide from the arrays of its monitor, judged by today's limits."""
+    history = [(int(step), _measures(stored, objectives, "", time)) for time, step in enumerate(stored["steps"])]
+    base = float(stored["base"])
+    collapse = first_collapse(history, base, COLLAPSED)
+    return Health(_measures(stored, objectives, "final "), base, collapse[0] if collapse else 0)
+
+
+def _measures(stored: Arrays, objectives: Sequence[str], prefix: str, *time: int) -> dict[str, GuideDiagnostics]:
+    """Return the measures by objective, from arrays [T, K] at a time, or [K]."""
+    return {
+        name: GuideDiagnostics(*(stored[f"{prefix}{field}"][*time, index].item() for field in GuideDiagnostics._fields))
         for index, name in enumerate(objectives)
     }
-    return Health(measures, float(stored["base"]), int(stored["collapsed_at"]))
 
 
 class Results(NamedTuple):

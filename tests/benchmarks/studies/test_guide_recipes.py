@@ -12,17 +12,20 @@ from rewardlab.rm.training.guide_diagnostics import GuideDiagnostics
 
 
 def stored(sensitivity: float, accuracy: float) -> dict[str, np.ndarray]:
-    last = GuideDiagnostics(sensitivity, 3.0, 0.1, 0.7, accuracy, 100)
-    finals = {f"final {name}": np.array([value]) for name, value in last._asdict().items()}
-    return {"base": np.array(1.0), "collapsed_at": np.array(50), **finals}
+    """The arrays of a monitor that measured the same at steps 50 and 100 and at the end."""
+    last = GuideDiagnostics(sensitivity, 3.0, 0.1, 0.7, accuracy, 100)._asdict().items()
+    finals = {f"final {name}": np.array([value]) for name, value in last}
+    return {"base": np.array(1.0), "steps": np.array([50, 100]), **finals} | {
+        name: np.array([[value], [value]]) for name, value in last
+    }
 
 
 def test_health_by_hand():
-    """Of 100 pairs an accuracy below 0.6 is chance."""
-    assert health(stored(0.4, 0.55), ["helpful"]).collapsed
-    assert not health(stored(0.4, 0.65), ["helpful"]).collapsed
-    assert not health(stored(0.6, 0.55), ["helpful"]).collapsed
-    assert health(stored(0.4, 0.55), ["helpful"]).alarm == 50
+    """Of 100 pairs an accuracy below 0.6 is chance; a collapse that lasts is reported at the second measurement."""
+    collapsed = health(stored(0.4, 0.55), ["helpful"])
+    assert collapsed.collapsed and collapsed.alarm == 100
+    for healthy in (stored(0.4, 0.65), stored(0.6, 0.55)):
+        assert not health(healthy, ["helpful"]).collapsed and health(healthy, ["helpful"]).alarm == 0
 
 
 def test_all_methods_have_the_same_steps_in_total():

@@ -84,8 +84,9 @@ def _decode(site: Site) -> None:
     ) -> Iterator[list[Any]]:
         return _stream(site, asks.ended(asked), prompt, _swept(_setting(names, values), over, steps, low, high))
 
-    for slider in sliders:
-        slider.change(lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
+    moved = [slider.change for slider in sliders]  # one event, so that the last answer is that of the last values
+    if moved:
+        gr.on(moved, lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
     add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **QUIET)
     clear.click(lambda: ([], ""), None, [kept_state, listed], **QUIET)
     asks, asked = Asks(), gr.State("")
