@@ -18,8 +18,11 @@ from ..backbones.logprobs import completion_logprobs
 from .autoregressive_task import PreferenceRow, PreferenceTask, completion_lengths
 from .sharded_weights import put
 
-COLLAPSED = 0.5
-"""Share of the base model's context sensitivity below which a guide counts as one without context."""
+COLLAPSED = 1 / 3
+"""Share of the base model's context sensitivity below which a guide counts as one without context.
+
+It was fixed on half of the seeds of `benchmarks/studies/guide_recipes` and checked on the other half.
+"""
 
 
 class GuideDiagnostics(NamedTuple):
@@ -151,9 +154,9 @@ def mean_surprise(task: PreferenceTask, model: Any, rows: Sequence[PreferenceRow
 class CollapseMonitor(TrainerCallback):
     """Measures a guide on a sample of its pairs during training; reports a collapse, and can restart the training.
 
-    Every measurement is logged as `context_sensitivity_NAME` and so on. `first_collapse` says what is reported, with
-    `COLLAPSED` as the limit by default. A collapse in the first half of the training stops it while `restarts` are
-    left; `restart` then puts the initial weights back and halves the learning rate of A.
+    Every measurement is logged as `context_sensitivity_NAME` and so on. `collapsed_objectives` says what counts as
+    collapsed, with `COLLAPSED` as the limit by default. A collapse in the first half of the training stops it while
+    `restarts` are left; `restart` then puts the initial weights back and halves the learning rate of A.
     """
 
     def __init__(
@@ -173,7 +176,7 @@ class CollapseMonitor(TrainerCallback):
         self.initial = {name: weight.clone() for name, weight in task.adapter.state().items()}
         self.base = float("nan")
         self.collapsed_at: int | None = None
-        """The step of `first_collapse`, in the last attempt."""
+        """First step at which the guide had collapsed, in the last attempt."""
         self.history: list[tuple[int, dict[str, GuideDiagnostics]]] = []
         """Steps and what was measured there, in the last attempt."""
         self._stopped = False
@@ -189,10 +192,10 @@ class CollapseMonitor(TrainerCallback):
         measured = guide_diagnostics(self.task, model, self.rows)
         self.history.append((state.global_step, measured))
         state.log_history.append({"step": state.global_step, **flat(measured)})
-        collapse = first_collapse(self.history, self.base, self.limit)
-        if collapse is None or self.collapsed_at is not None:
+        collapsed = collapsed_objectives(measured, self.base, self.limit)
+        if not collapsed or self.collapsed_at is not None:
             return
-        self.collapsed_at, collapsed = collapse
+        self.collapsed_at = state.global_step
         early = 2 * state.global_step <= state.max_steps
         self._stopped = early and self.task.restarts < self.restarts
         control.should_training_stop |= self._stopped
@@ -263,22 +266,6 @@ def collapsed_objectives(measured: Mapping[str, GuideDiagnostics], base: float, 
         for name, at in measured.items()
         if at.context_sensitivity < limit * base and at.accuracy_without_length < 0.5 + max(1, at.pairs) ** -0.5
     ]
-
-
-def first_collapse(
-    history: Sequence[tuple[int, Mapping[str, GuideDiagnostics]]], base: float, limit: float
-) -> tuple[int, list[str]] | None:
-    """Return the first step at which objectives are collapsed for the second measurement in a row, and their names.
-
-    An objective that is not learned yet may look collapsed at a single early measurement and recover.
-    """
-    before: list[str] = []
-    for step, measured in history:
-        collapsed = collapsed_objectives(measured, base, limit)
-        if lasting := [name for name in collapsed if name in before]:
-            return step, lasting
-        before = collapsed
-    return None
 
 
 def flat(diagnostics: Mapping[str, GuideDiagnostics]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives, first_collapse
+from ....rm.training.guide_diagnostics import COLLAPSED, GuideDiagnostics, collapsed_objectives
 from ...report import table
 from ...statistics.cluster_bootstrap import t_interval
 from ...statistics.fronts import Measured
@@ -39,8 +39,8 @@ def health(stored: Arrays, objectives: Sequence[str]) -> Health:
     """Return the health of a guide from the arrays of its monitor, judged by today's limits."""
     history = [(int(step), _measures(stored, objectives, "", time)) for time, step in enumerate(stored["steps"])]
     base = float(stored["base"])
-    collapse = first_collapse(history, base, COLLAPSED)
-    return Health(_measures(stored, objectives, "final "), base, collapse[0] if collapse else 0)
+    alarms = (step for step, measured in history if collapsed_objectives(measured, base, COLLAPSED))
+    return Health(_measures(stored, objectives, "final "), base, next(alarms, 0))
 
 
 def _measures(stored: Arrays, objectives: Sequence[str], prefix: str, *time: int) -> dict[str, GuideDiagnostics]:
@@ -119,22 +119,38 @@ def _collapses(results: Results) -> list[str]:
     lines = []
     for group, methods in results.health.items():
         for name, guides in methods.items():
-            count, alarmed = sum(guide.collapsed for guide in guides), sum(guide.alarm > 0 for guide in guides)
-            lines.append([group, name, str(len(guides)), str(count), _share(count, len(guides)), str(alarmed)])
-    alarms = [guide.alarm for guide in results.planted]
-    early = sum(0 < step <= 100 for step in alarms)
+            odd = _of_odd_seeds(guides, len(results.measured[group][name].fronts))
+            count = sum(guide.collapsed for guide in guides)
+            counts = [len(guides), count, _alarmed(guides), f"{_alarmed(odd)} of {len(odd)}"]
+            lines.append([group, name, *map(str, counts), _share(count, len(guides))])
+    early = [0 < guide.alarm <= 100 for guide in results.planted]
+    header = ["", "method", "guides", "collapsed at the end", "alarms in training", "alarms, odd seeds", "rate, 95 %"]
     return [
         "## Collapses",
         "",
-        table(["", "method", "guides", "collapsed at the end", "rate, 95 %", "alarms in training"], lines),
+        table(header, lines),
         "",
-        f"A guide counts as collapsed where, at any vertex, its context sensitivity is below {COLLAPSED:g} of the base "
-        f"model's and its accuracy without length is within two standard errors of chance, on {MONITORED} held-out "
-        f"pairs. Planted: at a learning rate of {PLANTED.learning_rate:g} with the earlier setting the alarm came by "
-        f"step 100 in {early} of {len(alarms)} trainings (first alarms at {', '.join(map(str, alarms))}; 0: none), and "
+        "A guide counts as collapsed where, at any vertex, its context sensitivity is below "
+        f"{COLLAPSED:.2f} of the base model's and its accuracy without length is within two standard errors of chance, "
+        f"on {MONITORED} held-out pairs; an alarm is the first such measurement, one every 50 steps. The limit was "
+        "fixed on even seeds with two and three objectives of the garden and is checked on the odd ones. An objective "
+        "that is length itself (`brief`) looks collapsed by this measure.",
+        "",
+        f"Planted: at a learning rate of {PLANTED.learning_rate:g} with the earlier setting the alarm came by step 100 "
+        f"in {sum(early)} of {len(early)} trainings ({sum(early[1::2])} of {len(early[1::2])} with odd seeds), and "
         f"{sum(guide.collapsed for guide in results.planted)} were collapsed at the end.",
         "",
     ]
+
+
+def _of_odd_seeds(guides: Sequence[Health], seeds: int) -> list[Health]:
+    """Return every second seed's guides, of guides in the order of an even first seed and those that follow."""
+    each = len(guides) // seeds
+    return [guide for index, guide in enumerate(guides) if index // each % 2]
+
+
+def _alarmed(guides: Sequence[Health]) -> int:
+    return sum(guide.alarm > 0 for guide in guides)
 
 
 def _share(count: int, total: int) -> str:

@@ -21,10 +21,10 @@ def stored(sensitivity: float, accuracy: float) -> dict[str, np.ndarray]:
 
 
 def test_health_by_hand():
-    """Of 100 pairs an accuracy below 0.6 is chance; a collapse that lasts is reported at the second measurement."""
-    collapsed = health(stored(0.4, 0.55), ["helpful"])
-    assert collapsed.collapsed and collapsed.alarm == 100
-    for healthy in (stored(0.4, 0.65), stored(0.6, 0.55)):
+    """Of 100 pairs an accuracy below 0.6 is chance."""
+    collapsed = health(stored(0.3, 0.55), ["helpful"])
+    assert collapsed.collapsed and collapsed.alarm == 50
+    for healthy in (stored(0.3, 0.65), stored(0.4, 0.55)):
         assert not health(healthy, ["helpful"]).collapsed and health(healthy, ["helpful"]).alarm == 0
 
 

@@ -113,7 +113,7 @@ def test_a_restart_leaves_no_checkpoint_of_the_collapsed_guide_and_reads_the_dat
         return train_until_asked(trainer, checkpoint)
 
     monkeypatch.setattr(train_run, "train_until_asked", watched)
-    words = ("--embedding", "one_hot", "--monitor_steps", "1", "--restarts", "1", "--save_steps", "1")
+    words = ("--embedding", "one_hot", "--monitor_steps", "2", "--restarts", "1", "--save_steps", "1")
     assert train(world, tmp_path / "arm", *BOTH, *words, *stream) == 0
     assert "starting again with half the learning rate of A" in capsys.readouterr().err
     assert kept == [[], []]
