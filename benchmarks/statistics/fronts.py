@@ -135,15 +135,14 @@ def control_figure(
 ) -> Figure:
     """Plot every objective's mean reward against its weight α_i, one panel each; the band is the range over the seeds.
 
-    Rewards are [S, A, K], preferences [A, K].
+    Rewards are [S, A, K], preferences [A, K]; preferences with the same α_i are averaged.
     """
     drawing = Figure(figsize=(3.6 * len(objectives), 3.3), layout="constrained")
     panels = drawing.subplots(1, len(objectives), squeeze=False)[0]
     for axis, (panel, name) in enumerate(zip(panels, objectives, strict=True)):
-        order = np.argsort(preferences[:, axis], kind="stable")
-        share = preferences[order, axis]
+        share, group = np.unique(preferences[:, axis].round(9), return_inverse=True)
         for (method, values), colour in zip(rewards.items(), COLOURS, strict=False):
-            ordered = values[:, order, axis]
+            ordered = np.stack([values[:, group == index, axis].mean(1) for index in range(len(share))], axis=1)
             panel.plot(share, ordered.mean(0), color=colour, linewidth=1.2, label=method)
             panel.fill_between(share, ordered.min(0), ordered.max(0), color=colour, alpha=0.15, linewidth=0)
         panel.set_xlabel(f"α of {name}", fontsize=8)
