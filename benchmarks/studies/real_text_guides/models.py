@@ -99,10 +99,10 @@ class TextBase(Job):
 
     data: Corpus
     seed: int = 0
-    hidden: int = 128
-    layers: int = 4
-    steps: int = 600
-    longest: int = 192
+    hidden: int = 96
+    layers: int = 3
+    steps: int = 300
+    longest: int = 160
 
     def __str__(self) -> str:
         return f"base {self.hidden} x {self.layers}, seed {self.seed}"
