@@ -155,5 +155,5 @@ def test_no_loader_breaks_the_law(tmp_path, offline, executions):
 
 def test_every_family_is_fuzzed():
     families = {one.name.partition("/")[0] for one in targets()}
-    assert families == {"data", "models", "replies", "runs", "settings", "suites"}
+    assert families == {"data", "imported", "models", "replies", "runs", "settings", "suites"}
     assert isinstance(Tally(targets()[0]).as_json()["executions"], int)
