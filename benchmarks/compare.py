@@ -9,9 +9,19 @@ from ..judges.types import Case, Judgment
 from ..rm.errors import DataError
 from ..rm.io.escaping import inert
 from ..rm.types import prompt_text
-from .evaluate import OVERALL, credits_of, figures_of, lay_out
+from .evaluate import OVERALL, Figures, credits_of, figures_of, lay_out
 from .report import table
-from .statistics.cluster_bootstrap import Discordant, bootstrap_p, holm, items_to_see, mcnemar, percentile_interval
+from .statistics.cluster_bootstrap import (
+    LEVEL,
+    Discordant,
+    bootstrap_p,
+    formatted_p,
+    holm,
+    holm_levels,
+    items_to_see,
+    mcnemar,
+    percentile_interval,
+)
 from .types import Difference, Suite
 
 SHOWN = 80
@@ -26,6 +36,13 @@ class Change:
     second: float
     difference: Difference
     p: float
+    adjusted: Difference
+    """The difference with its interval at the level at which p is tested: 95 %, higher where p is adjusted."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether p is below 5 % and the interval at its level excludes 0."""
+        return self.p < 1 - LEVEL and self.adjusted.real
 
 
 @dataclass(frozen=True)
@@ -72,14 +89,7 @@ def compare(
         raise DataError(f"{first[0]} and {second[0]} scored no case in common; compare runs of the same data")
     layout = lay_out(cases, samples, seed)
     a, b = (figures_of(suite, np.where(both[:, None], credit, np.nan), layout) for credit in (before, after))
-
-    def change(area: str) -> Change:
-        drawn = b.samples[area] - a.samples[area]
-        gap = Difference(b.observed[area] - a.observed[area], *percentile_interval(drawn))
-        return Change(a.observed[area], b.observed[area], gap, bootstrap_p(drawn))
-
-    areas = {area: change(area) for area in a.observed if not area.startswith("subset:")}
-    subsets = {name: change(f"subset:{name}") for name in layout.names}
+    areas, subsets = _changes(a, b, layout.names)
     changed = np.flatnonzero(both & (before[:, 0] != after[:, 0]))
     return Comparison(
         first=first[0],
@@ -87,7 +97,7 @@ def compare(
         cases=int(both.sum()),
         left_out=int((~both).sum()),
         areas=areas,
-        subsets=_adjusted(subsets),
+        subsets=subsets,
         discordant=mcnemar(*(np.where(both, credit[:, 0], np.nan) for credit in (before, after))),
         flips=tuple(
             Flip(cases[i].id, cases[i].subset, before[i, 0], after[i, 0], int(i) + 1, _beginning(cases[i]))
@@ -96,13 +106,19 @@ def compare(
     )
 
 
-def _adjusted(changes: Mapping[str, Change]) -> dict[str, Change]:
-    p = np.array([change.p for change in changes.values()])
-    adjusted = holm(np.nan_to_num(p, nan=1.0))
-    return {
-        name: Change(change.first, change.second, change.difference, float(value))
-        for (name, change), value in zip(changes.items(), adjusted, strict=True)
-    }
+def _changes(a: Figures, b: Figures, names: Sequence[str]) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Return b minus a overall and by section, and by subset with p and interval as Holm's method tests them."""
+    drawn = {area: b.samples[area] - a.samples[area] for area in a.observed}
+
+    def change(area: str, p: float, level: float = LEVEL) -> Change:
+        gap = b.observed[area] - a.observed[area]
+        difference, adjusted = (Difference(gap, *percentile_interval(drawn[area], at)) for at in (LEVEL, level))
+        return Change(a.observed[area], b.observed[area], difference, float(p), adjusted)
+
+    areas = {area: change(area, bootstrap_p(drawn[area])) for area in drawn if not area.startswith("subset:")}
+    p = np.nan_to_num([bootstrap_p(drawn[f"subset:{name}"]) for name in names], nan=1.0)
+    tested = zip(names, holm(p), holm_levels(p), strict=True)
+    return areas, {name: change(f"subset:{name}", adjusted, level) for name, adjusted, level in tested}
 
 
 def _beginning(case: Case) -> str:
@@ -116,7 +132,9 @@ def verdict(comparison: Comparison) -> str:
     """Return one sentence on the overall difference."""
     change = comparison.areas[OVERALL]
     gap = change.difference
-    difference_text = f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p = {change.p:.3f}"
+    difference_text = (
+        f"{100 * gap.value:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] points, p {formatted_p(change.p)}"
+    )
     if not gap.real:
         return (
             f"{comparison.second} does not differ significantly from {comparison.first} "
@@ -140,7 +158,7 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
 
     def lines(changes: Mapping[str, Change]) -> str:
         rows = [
-            [name, f"{100 * c.first:.1f}", f"{100 * c.second:.1f}", _points(c.difference), f"{c.p:.3f}"]
+            [name, f"{100 * c.first:.1f}", f"{100 * c.second:.1f}", _points(c.adjusted), formatted_p(c.p).strip("= ")]
             for name, c in changes.items()
         ]
         return table(["", comparison.first, comparison.second, "difference", "p"], rows)
@@ -155,11 +173,11 @@ def markdown(comparison: Comparison, flips: int = 20) -> str:
             f"{inert(verdict(comparison))} {comparison.cases} cases; {comparison.left_out} that one left unscored are "
             "out.",
             f"McNemar's exact test over items: only {before} right {exact.only_first}, only "
-            f"{after} right {exact.only_second}, p = {exact.p:.3f}.",
+            f"{after} right {exact.only_second}, p {formatted_p(exact.p)}.",
             "",
             lines(comparison.areas),
             "",
-            "## Subsets (p adjusted by Holm)",
+            "## Subsets (p adjusted by Holm, intervals at the level of its tests)",
             "",
             lines(comparison.subsets),
             "",

@@ -10,11 +10,11 @@ import numpy as np
 from ..judges.audit.measures import asked_in_both_orders
 from ..judges.types import Case, Judgment
 from ..rm.errors import DataError, UsageError
-from .statistics.cluster_bootstrap import INTERVALS, Cells, Draws, cell_sums, cluster_draws, percentile_interval
+from .statistics.areas import OVERALL, area_members, figures_by_area, is_section
+from .statistics.cluster_bootstrap import INTERVALS, Draws, cell_sums, cluster_draws, percentile_interval
 from .statistics.style import style_facts
 from .types import RANDOM, Difference, Interval, Report, Row, Scorer, Suite
 
-OVERALL = "overall"
 RANDOM_ALIKE = "random with the same ties"
 ALL = "all"  # the subset of cases that name no subset
 
@@ -133,34 +133,10 @@ def credits_of(suite: Suite, cases: Sequence[Case], judgments: Sequence[Judgment
 def figures_of(suite: Suite, credit: np.ndarray, layout: Layout) -> Figures:
     """Compute every area's share from credits [M, K], as observed and in every bootstrap sample."""
     observed, sampled = cell_sums(credit, layout.groups, layout.names, suite.measures, layout.draws)
-    shares = {name: float(value) for name, value in _areas(suite, observed).items()}
+    shares = {name: float(value) for name, value in figures_by_area(suite, observed).items()}
     counted = ~np.isnan(credit[:, 0])
-    clusters = {area: layout.clusters(subsets, counted) for area, subsets in _members(suite, observed).items()}
-    return Figures(shares, _areas(suite, sampled), clusters)
-
-
-def _areas(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
-    return {f"subset:{name}": cells.mean([name]) for name in cells.subsets} | suite.add_up(cells)
-
-
-def _members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
-    """Return the subsets of each area, found as those whose figure changes the area's figure."""
-    # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
-    known_areas = {area: np.nan_to_num(value) for area, value in _areas(suite, _marked(cells)).items()}
-    members: dict[str, list[str]] = {area: [] for area in known_areas}
-    for index, name in enumerate(cells.subsets):
-        for area, value in _areas(suite, _marked(cells, index)).items():
-            if not np.isclose(np.nan_to_num(value), known_areas[area], rtol=0, atol=1e-12):
-                members[area].append(name)
-    return members
-
-
-def _marked(cells: Cells, index: int | None = None) -> Cells:
-    """Return the same counts with every figure set to 0, except 1 in the subset at `index`."""
-    total = np.zeros_like(cells.total)
-    if index is not None:
-        total[index] = cells.count[index]
-    return cells._replace(total=total)
+    clusters = {area: layout.clusters(subsets, counted) for area, subsets in area_members(suite, observed).items()}
+    return Figures(shares, figures_by_area(suite, sampled), clusters)
 
 
 def _row(
@@ -193,7 +169,7 @@ def _row(
 
 
 def _sections(figures: Figures) -> list[str]:
-    return [area for area in figures.observed if area != OVERALL and not area.startswith("subset:")]
+    return [area for area in figures.observed if is_section(area)]
 
 
 def minus(suite: Suite, first: np.ndarray, second: np.ndarray, layout: Layout) -> dict[str, Difference]:

@@ -1,5 +1,6 @@
 """Style of figures: colours, axis titles, and escaped names."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -11,6 +12,35 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9
 """Okabe and Ito's colours, which colour-blind readers distinguish; the first two are the ends of diverging scales."""
 
 
+FONT = '"Source Sans Pro", system-ui, sans-serif'
+"""The page's font, in which Plotly measures its texts."""
+LIGHT, DARK = "#4b5563", "#d1d5db"
+"""Colours of texts on a light and on a dark page; `style.CSS` sets the latter."""
+CLICKS = """() => {
+    if (window.rewardlabClicks) return;
+    window.rewardlabClicks = true;
+    const open = ({points: [{data, id}]}) => {
+        if (typeof data.meta !== "string" || !data.meta.startsWith("?tab=")) return;
+        const link = Object.assign(document.createElement("a"), {href: data.meta + encodeURIComponent(id ?? "")});
+        document.body.append(link);
+        link.click();
+        link.remove();
+    };
+    document.addEventListener("pointerover", event => {
+        const figure = event.target.closest?.(".js-plotly-plot");
+        if (!figure?.on || figure.rewardlabOn === figure.on) return;
+        figure.rewardlabOn = figure.on;  // Plotly makes another one when it draws anew
+        figure.on("plotly_click", open);
+    });
+}"""
+"""JavaScript: a click on a point of a trace with `opens` follows its link."""
+
+
+def opens(address: str, ids: Sequence[str]) -> dict[str, Any]:
+    """Return options of a trace whose points open `address`, followed by their id."""
+    return {"meta": address, "ids": [*ids]}
+
+
 def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: Any) -> go.Figure:
     """Return the figure with axis titles, a transparent background and small margins."""
     axis = {"gridcolor": "rgba(128, 128, 128, 0.25)", "zerolinecolor": "rgba(128, 128, 128, 0.6)", "automargin": True}
@@ -19,7 +49,7 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
         margin={"l": 8, "r": 8, "t": 24, "b": 8},
         paper_bgcolor="rgba(0, 0, 0, 0)",
         plot_bgcolor="rgba(0, 0, 0, 0)",
-        font={"color": "#808080", "size": 12},
+        font={"color": LIGHT, "family": FONT, "size": 13},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         modebar={"orientation": "v"},
         **options,

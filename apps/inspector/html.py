@@ -29,6 +29,10 @@ STYLE = """<style>
 .rl table {border-collapse: collapse; width: 100%; margin: 0; font-variant-numeric: tabular-nums}
 .rl th, .rl td {padding: 5px 14px; text-align: right; border: 0; border-bottom: 1px solid var(--line)}
 .rl tr:last-child td {border-bottom: 0}
+.rl tbody th {font-weight: 400}
+.rl abbr {text-decoration: underline dotted; text-underline-offset: 3px; cursor: help}
+.rl table a {color: inherit; text-decoration: none}
+.rl table a:is(:hover, :focus-visible) {text-decoration: underline}
 .rl thead th {background: var(--soft); font-weight: 600}
 .rl td:first-child, .rl th:first-child {text-align: left; overflow-wrap: anywhere}
 .rl td.why {text-align: left}
@@ -37,7 +41,7 @@ STYLE = """<style>
 .rl ins {background: color-mix(in srgb, var(--right) 20%, transparent); border-bottom: 2px solid var(--right)}
 .rl del {background: color-mix(in srgb, var(--wrong) 16%, transparent); border-bottom: 2px dotted var(--wrong)}
 .rl .star {color: var(--other)}
-.rl tr.mine td {background: var(--soft); font-weight: 600}
+.rl tr.mine :is(td, th) {background: var(--soft); font-weight: 600}
 .rl .mark {color: var(--other); font-size: 11px; border: 1px dotted; border-radius: 3px; padding: 0 3px}
 </style>"""
 

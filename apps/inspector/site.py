@@ -9,6 +9,7 @@ import gradio as gr
 from ..commands.inspect.settings import InspectConfig
 from ..runs.imported_results import import_results
 from .components import QUIET, Site
+from .figures import CLICKS
 from .guard import private_cache
 from .html import STYLE, shown
 from .models import Models
@@ -45,6 +46,7 @@ def build(config: InspectConfig) -> gr.Blocks:
                 with gr.Tab(TITLES.get(name, name.replace("_", " ").capitalize()), id=name) as shown_tab:
                     tab(site._replace(tab=shown_tab))
         page.load(_asked_tab, None, tabs, **QUIET)
+        page.load(None, None, None, js=CLICKS)
     return page
 
 

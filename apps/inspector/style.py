@@ -27,6 +27,7 @@ CSS = """
 :is(#report, #run-report, #study) table {display: block; width: fit-content; max-width: 100%; overflow-x: auto;
     border: 0; padding: 0}
 #study img {max-width: 100%; background: white}
+.dark .js-plotly-plot .main-svg > g:not(.hoverlayer) text {fill: #d1d5db !important}
 .walk > * {flex: 0 0 auto !important; width: auto !important}
 .walk #place {flex: 1 1 auto !important; min-width: 9em !important}
 #said:not(:has(.rl)) {display: none}

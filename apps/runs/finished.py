@@ -51,7 +51,7 @@ def open_finished(folder: str) -> Finished:
         raise UsageError(f"{folder} is not a finished run of rewardlab eval; give its folder")
     try:
         summary = current_summary(from_json((path / "summary.json").read_text(encoding="utf-8")))
-        suite, version = _suite(summary["suite"]), summary["version"]
+        suite, version = open_suite(summary["suite"]), summary["version"]
         _check(summary)
     except UNREADABLE as error:
         raise DataError(f"{path / 'summary.json'}: damaged ({error}); run rewardlab eval again") from error
@@ -97,7 +97,7 @@ def _check(summary: Mapping[str, Any]) -> None:
             raise ValueError("a scorer has a name, a role and a contract")
 
 
-def _suite(name: str) -> Suite:
+def open_suite(name: str) -> Suite:
     """Load a suite by its plain name, because an untrusted file must not select an arbitrary function."""
     if ":" in name:
         raise UsageError(f"'{name}' is no name of a suite")

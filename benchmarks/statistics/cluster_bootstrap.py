@@ -208,6 +208,28 @@ def holm(p: np.ndarray) -> np.ndarray:
     return adjusted
 
 
+def holm_levels(p: np.ndarray) -> np.ndarray:
+    """Return the confidence levels [T] at which Holm's method tests each of T hypotheses.
+
+    That is 1 - α / (T - k) for the hypothesis with k smaller p-values, α = 1 - `LEVEL`. Every hypothesis that Holm
+    rejects has an interval without 0 at its level; the intervals are not simultaneous.
+
+    >>> holm_levels(np.array([0.01, 0.04])).round(3).tolist()
+    [0.975, 0.95]
+    """
+    rank = np.argsort(np.argsort(p, kind="stable"), kind="stable")
+    return 1 - (1 - LEVEL) / (len(p) - rank)
+
+
+def formatted_p(p: float) -> str:
+    """Return a p-value behind the letter p, with three decimals.
+
+    >>> formatted_p(0.0312), formatted_p(0.0004)
+    ('= 0.031', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
 def tied_groups(values: np.ndarray, samples: np.ndarray) -> list[list[int]]:
     """Group scorers: each group is the best remaining scorer and all that do not differ significantly from it.
 

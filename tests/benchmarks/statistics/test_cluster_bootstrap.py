@@ -8,6 +8,7 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     cell_sums,
     cluster_draws,
     holm,
+    holm_levels,
     items_to_see,
     mcnemar,
     percentile_interval,
@@ -113,6 +114,19 @@ def test_adjusted_p_by_hand():
     # in order 0.01, 0.02, 0.04, 0.5 times 4, 3, 2, 1, never falling: 0.04, 0.06, 0.08, 0.5
     assert holm(p) == pytest.approx([0.08, 0.04, 0.5, 0.06])
     assert holm(np.array([0.4, 0.6, 0.5])).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_levels_of_adjusted_intervals_are_those_of_holms_tests():
+    """5 % over 4, 3, 2 and 1, from the smallest p on; of equal p the first is the smaller."""
+    levels = [1 - 0.05 / 2, 1 - 0.05 / 4, 0.95, 1 - 0.05 / 3]
+    assert holm_levels(np.array([0.04, 0.01, 0.5, 0.02])) == pytest.approx(levels)
+    assert holm_levels(np.array([0.2, 0.2])) == pytest.approx([0.975, 0.95])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_holm_rejects_is_rejected_at_its_level(seed):
+    p = np.random.default_rng(seed).random(8) ** 3
+    assert (p < 1 - holm_levels(p))[holm(p) < 0.05].all()
 
 
 def plain_holm(p: list[float]) -> list[float]:

@@ -4,23 +4,20 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlencode
 
-import plotly.graph_objects as go
-
-from .....benchmarks.compare import Change, Comparison, verdict
-from .....benchmarks.evaluate import OVERALL
+from .....benchmarks.compare import Comparison
 from .....rm.errors import UsageError
 from ....runs.finished import changed_case, compare_finished, nothing_shared, open_finished, other_suite, shared_cases
 from ....runs.summaries import SUMMARY, read_heading
 from ....runs.tables import ITEMS, SCORES
 from ...database import outcome, query, table
-from ...figures import PALETTE, layout, plain
-from ...html import STYLE, number, pill, shown
 from ...run_list import stamp
 
 OUTCOMES = ("right", "wrong", "tie", "abstained")
 FLIPS = {"all": "was <> now", "gained": "now = 'right' AND was <> 'right'", "lost": "was = 'right' AND now <> 'right'"}
+CELLS = {f"{was}-{now}": (was, now) for was in OUTCOMES for now in OUTCOMES}
+"""Name of a cell of the table of agreement -> its outcomes."""
+KINDS = (*FLIPS, *CELLS)
 POINTS, SEED = 5_000, 0
 MOST = 100_000  # cases that the page itself draws bootstrap samples of
 
@@ -133,22 +130,28 @@ def _agreement(first: Side, second: Side, *_stamps: tuple) -> Mapping[tuple[str,
 
 
 def flips(first: Side, second: Side, kind: str = "all", page: int = 0, size: int = 20) -> list[Flip]:
-    """Cases with another outcome, the largest change of margin first; `kind` is one of `FLIPS`."""
-    if kind not in FLIPS:
+    """Cases with another outcome, the largest change of margin first; `kind` is one of `FLIPS`, or of `CELLS`."""
+    if kind not in KINDS:
         raise UsageError(f"no flips '{kind}'; there is {', '.join(FLIPS)}")
+    was, now = CELLS.get(kind, ("", ""))
+    passes = FLIPS.get(kind, "was = $was AND now = $now")
     rows = _rows(
         first,
         second,
-        f"""SELECT "case", subset, was, now, first, second FROM ({_BOTH}) WHERE {FLIPS[kind]}
+        f"""SELECT "case", subset, was, now, first, second FROM ({_BOTH}) WHERE {passes}
             ORDER BY abs(second - first) DESC NULLS LAST, place LIMIT $size OFFSET $skip""",
         size=size,
         skip=page * size,
+        was=was,
+        now=now,
     )
     return [Flip(*row) for row in rows]
 
 
 def count_flips(counts: Mapping[tuple[str, str], int], kind: str) -> int:
     """How many `flips` there are, by the agreement."""
+    if kind in CELLS:
+        return counts[CELLS[kind]]
     takes = {
         "all": lambda was, now: was != now,
         "gained": lambda was, now: now == "right" != was,
@@ -180,141 +183,3 @@ def _statistics(first: Side, second: Side, *_stamps: tuple) -> Comparison:
     runs = [open_finished(str(side.folder)) for side in (first, second)]
     sides = [(run, side.scorer) for run, side in zip(runs, (first, second), strict=True)]
     return compare_finished(sides[0], sides[1], shared_cases(*runs))
-
-
-# ---- HTML and figures ----
-
-
-def names(first: Side, second: Side) -> tuple[str, str]:
-    """What both are called: the scorers, with their runs where they have one name."""
-    if first.scorer != second.scorer:
-        return first.scorer, second.scorer
-    return f"{first.id}: {first.scorer}", f"{second.id}: {second.scorer}"
-
-
-def agreement_html(counts: Mapping[tuple[str, str], int], called: tuple[str, str]) -> str:
-    """A row for every outcome at the first, a column for every outcome at the second; more cases, more colour."""
-    total = sum(counts.values())
-    same = sum(number for (was, now), number in counts.items() if was == now)
-    head = "".join(f"<th>{pill(now)}</th>" for now in OUTCOMES)
-    rows = "".join(
-        f"<tr><td>{pill(was)}</td>{''.join(_cell(was, now, counts[was, now], total) for now in OUTCOMES)}</tr>"
-        for was in OUTCOMES
-    )
-    return (
-        f'{STYLE}<div class="rl"><p>{total:,} cases; the same outcome in {same:,} of them, {100 * same / total:.1f} %. '
-        f"Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>.</p>"
-        f'<div class="box scores"><table id="agreement"><thead><tr><th></th>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
-    )
-
-
-def _cell(was: str, now: str, count: int, total: int) -> str:
-    colour = PALETTE[0] if was == now else PALETTE[1]
-    share = round(70 * count / total)
-    style = f"background:color-mix(in srgb, {colour} {share}%, transparent)"
-    return f'<td style="{style}" title="{100 * count / total:.1f} %">{count:,}</td>'
-
-
-def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
-    """A row for every flip, which leads to the case in the judgments of either run."""
-    if not lines:
-        return f'{STYLE}<div class="rl"><p class="faint">No case flipped so.</p></div>'
-    heads = "".join(f"<th>{name}</th>" for name in ("case", "subset", "first", "margin", "second", "margin", "change"))
-    rows = "".join(_flip_html(line, first, second) for line in lines)
-    return (
-        f'{STYLE}<div class="rl"><div class="box scores"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
-    )
-
-
-def _flip_html(line: Flip, first: Side, second: Side) -> str:
-    change = line.second - line.first if line.first is not None and line.second is not None else None
-    cells = [
-        shown(line.subset, 60),
-        _link(first, line.case, line.was),
-        number(line.first),
-        _link(second, line.case, line.now),
-        number(line.second),
-        number(change),
-    ]
-    return f"<tr><td>{shown(line.case, 120)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def _link(side: Side, case: str, outcome: str) -> str:
-    """To the case among the run's judgments."""
-    there = urlencode({"tab": "judgments", "run": side.id, "scorer": side.scorer, "item": case})
-    return f'<a href="?{there.replace("&", "&amp;")}">{pill(outcome)}</a>'
-
-
-def scatter(points: list[Point], called: tuple[str, str]) -> go.Figure:
-    """Both margins of every case; on the dashed lines a side is undecided."""
-    groups = {
-        "both right": (PALETTE[2], [p for p in points if p.first > 0 and p.second > 0]),
-        "only the first right": (PALETTE[1], [p for p in points if p.first > 0 >= p.second]),
-        "only the second right": (PALETTE[0], [p for p in points if p.second > 0 >= p.first]),
-        "neither right": (PALETTE[6], [p for p in points if p.first <= 0 and p.second <= 0]),
-    }
-    figure = go.Figure([_cloud(name, *group) for name, group in groups.items() if group[1]])
-    line = {"color": "rgba(128, 128, 128, 0.8)", "width": 1, "dash": "dash"}
-    figure.add_hline(0, line=line)
-    figure.add_vline(0, line=line)
-    first, second = (f"margin by {name}" for name in called)
-    return layout(figure, x=first, y=second, height=420)
-
-
-def _cloud(name: str, colour: str, some: list[Point]) -> go.Scatter:
-    return go.Scatter(
-        x=[point.first for point in some],
-        y=[point.second for point in some],
-        text=[plain(point.case) for point in some],
-        name=name,
-        mode="markers",
-        marker={"color": colour, "size": 5, "opacity": 0.55},
-        hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}",
-    )
-
-
-def drawn_note(shown_points: int, total: int, seed: int = SEED) -> str:
-    """What the scatter leaves out."""
-    if shown_points == total:
-        return f"{total:,} cases have a margin on both sides."
-    return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {seed}."
-
-
-def statistics_html(comparison: Comparison) -> str:
-    """The verdict, McNemar's test, and second minus first by section and subset with intervals and p."""
-    exact = comparison.discordant
-    return (
-        f'{STYLE}<div class="rl"><p id="verdict">{shown(verdict(comparison))} {comparison.cases:,} cases; '
-        f"{comparison.left_out:,} "
-        f"that one left unscored are out. McNemar's exact test over items: only the first right {exact.only_first:,}, "
-        f"only the second right {exact.only_second:,}, p = {exact.p:.3f}.</p>"
-        f'<div class="box scores"><table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
-        f"{''.join(_change_html(name, change) for name, change in comparison.areas.items())}"
-        '<tr><td colspan="5" class="why faint">subsets, p adjusted by Holm</td></tr>'
-        f"{''.join(_change_html(name, change) for name, change in comparison.subsets.items())}"
-        "</tbody></table></div></div>"
-    )
-
-
-def no_statistics_html(why: str) -> str:
-    """In place of the table."""
-    return f'{STYLE}<div class="rl"><p class="faint">No statistics: {shown(why)}</p></div>'
-
-
-def _heads(comparison: Comparison) -> str:
-    names = ["", f"{shown(comparison.first)}, %", f"{shown(comparison.second)}, %", "difference, points [95 %]", "p"]
-    return f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
-
-
-def _change_html(name: str, change: Change) -> str:
-    """Bold where the interval excludes 0."""
-    value, low, high = (100 * value for value in change.difference)
-    gap = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
-    gap = f"<b>{gap}</b>" if change.difference.real else gap
-    mine = ' class="mine"' if name == OVERALL else ""
-    return (
-        f"<tr{mine}><td>{shown(name)}</td><td>{100 * change.first:.1f}</td><td>{100 * change.second:.1f}</td>"
-        f'<td style="white-space: nowrap">{gap}</td><td>{change.p:.3f}</td></tr>'
-    )

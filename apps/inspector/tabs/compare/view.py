@@ -1,6 +1,7 @@
 """Two scorers beside each other: agreement, flips, margins, and whether the difference is more than noise."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -22,6 +23,7 @@ from ...components import (
     scorers,
 )
 from ...run_list import JUDGED
+from . import figures
 from . import queries as views
 
 SIZE = 20
@@ -56,32 +58,55 @@ def tab(site: Site) -> None:
     sides, outputs = [first, scorer, second, other], [note, matrix, plot, drawn, statistics]
     listed = [page, kind, page_label, flips]
 
-    def chosen(*asked: Any) -> Values:
+    def show(asked: Any, kind: str = "all") -> Values:
         lists, known = _choices(site, asked)
-        return [*lists, *noted(_present, _empty)(site, known)]
+        return [*lists, *noted(_present, _empty)(site, known, kind)]
 
-    def arrive(query: Mapping[str, str], *asked: Any) -> Values:
-        return chosen(*(query.get(name) or value for name, value in zip(NAMES, asked, strict=True)))
+    def chosen(*asked: Any) -> Values:
+        return show(asked)
+
+    def arrive(query: Mapping[str, str], *_lists: Any) -> Values:
+        kind = query.get("flips", "")
+        return show([query.get(name) for name in NAMES], kind if kind in views.KINDS else "all")
 
     everything = [*sides, *outputs, *listed]
     events = [opening(site, "compare", arrive, sides, everything)]
     events += [side.input(chosen, sides, everything, **QUIET) for side in sides]
     for event in events:  # then the statistics, which take longest
-        event.then(None, sides, None, js=address("compare", *NAMES), **QUIET)
+        event.then(None, [*sides, kind], None, js=address("compare", *NAMES, "flips"), **QUIET)
         event.then(lambda *asked: _statistics(site, asked), sides, statistics, **STATISTICS)
     for event, step in ((kind.input, None), (before.click, -1), (after.click, 1)):
-        event(_turn(site, step), [page, kind, *sides], [note, *listed], **QUIET)
+        turned = event(_turn(site, step), [page, kind, *sides], [note, *listed], **QUIET)
+        turned.then(None, [*sides, kind], None, js=address("compare", *NAMES, "flips"), **QUIET)
 
 
 def _choices(site: Site, asked: Any) -> tuple[Values, Values]:
     """Updates of the four lists, and what is chosen in them: what was asked for, where it is there."""
-    lists, chosen = [], []
-    for index, (preferred, scorer) in enumerate((asked[:2], asked[2:])):
-        run = pick(site, preferred, JUDGED, index=index)
-        names, scorer = scorers(site, run, scorer)
-        lists += [run_list(site, run, JUDGED), gr.Dropdown(names, value=scorer)]
-        chosen += [run, scorer]
-    return lists, chosen
+    run = pick(site, asked[0], JUDGED)
+    names, scorer = scorers(site, run, asked[1])
+    with_ = pick(site, asked[2] or _partner(site, run), JUDGED)
+    others, other = scorers(site, with_, asked[3])
+    if (run, scorer) == (with_, other):
+        other = next((name for _, name in others if name != scorer), other)
+    lists = [run_list(site, run, JUDGED), gr.Dropdown(names, value=scorer)]
+    lists += [run_list(site, with_, JUDGED), gr.Dropdown(others, value=other)]
+    return lists, [run, scorer, with_, other]
+
+
+def _partner(site: Site, run: str | None) -> str | None:
+    """Return the first other run of the same benchmark, or the run itself if there is none."""
+    if not run:
+        return None
+    suite = _suite(site.root.find(run, JUDGED))
+    others = (entry for entry in site.root.entries(JUDGED) if entry.id != run)
+    return next((entry.id for entry in others if suite and _suite(entry.path) == suite), run)
+
+
+def _suite(folder: Path) -> str:
+    try:
+        return read_heading(folder).suite
+    except ValueError:
+        return ""
 
 
 def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
@@ -99,18 +124,20 @@ def _empty() -> Values:
     return ["", gr.Plot(visible=False), "", "", 0, gr.Radio(visible=False), "", ""]
 
 
-def _present(site: Site, asked: Any) -> Values:
+def _present(site: Site, asked: Any, kind: str = "all") -> Values:
     """Agreement, margins, the wait for the statistics, and the first page of flips."""
     first, second = _sides(site, asked)
+    if first == second:
+        raise UsageError(f"'{first.scorer}' of run '{first.id}' is on both sides; choose another run or scorer")
     views.check(first, second)
-    counts, called = views.agreement(first, second), views.names(first, second)
+    counts = views.agreement(first, second)
     points, total = views.points(first, second)
     return [
-        views.agreement_html(counts, called),
-        gr.Plot(views.scatter(points, called), visible=True),
-        views.drawn_note(len(points), total),
+        figures.agreement_html(counts, first, second),
+        gr.Plot(figures.scatter(points, first, second), visible=True),
+        figures.drawn_note(len(points), total),
         WAIT,
-        *_page(first, second, counts, "all", 0),
+        *_page(first, second, counts, kind, 0),
     ]
 
 
@@ -121,8 +148,9 @@ def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str]
     lines = views.flips(first, second, kind, page, SIZE)
     start = page * SIZE
     range_text = f"{start + 1:,} to {start + len(lines):,} of {number:,}" if lines else ""
-    choices = [(f"{name} ({views.count_flips(counts, name):,})", name) for name in views.FLIPS]
-    return [page, gr.Radio(choices, value=kind, visible=True), range_text, views.flips_html(lines, first, second)]
+    kinds = dict.fromkeys([*views.FLIPS, kind])
+    choices = [(f"{name.replace('-', ' → ')} ({views.count_flips(counts, name):,})", name) for name in kinds]
+    return [page, gr.Radio(choices, value=kind, visible=True), range_text, figures.flips_html(lines, first, second)]
 
 
 def _turn(site: Site, step: int | None) -> Any:
@@ -143,7 +171,9 @@ def _statistics(site: Site, asked: Any) -> str:
         views.check(first, second)
     except ValueError:
         return ""
+    if first == second:
+        return ""
     try:
-        return views.statistics_html(views.statistics(first, second))
+        return figures.statistics_html(views.statistics(first, second), first, second)
     except ValueError as error:
-        return views.no_statistics_html(str(error))
+        return figures.no_statistics_html(str(error))

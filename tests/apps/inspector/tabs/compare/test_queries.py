@@ -1,26 +1,33 @@
 """Two scorers on the same cases, by hand."""
 
 import json
+from functools import partial
+from pathlib import Path
 
 import pytest
 from rewardlab.apps.inspector.tabs.compare import queries as compare
+from rewardlab.apps.inspector.tabs.compare.figures import (
+    agreement_html,
+    drawn_note,
+    flips_html,
+    names,
+    scatter,
+    statistics_html,
+)
 from rewardlab.apps.inspector.tabs.compare.queries import (
     Point,
     Side,
     agreement,
-    agreement_html,
     check,
     count_flips,
-    drawn_note,
     flips,
-    flips_html,
-    names,
     points,
-    scatter,
     statistics,
-    statistics_html,
 )
 from rewardlab.apps.runs.finished import open_finished
+from rewardlab.benchmarks.compare import Change, Comparison
+from rewardlab.benchmarks.statistics.cluster_bootstrap import Discordant
+from rewardlab.benchmarks.types import Difference
 from rewardlab.rm.errors import DataError, UsageError
 
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
@@ -28,6 +35,9 @@ from tests.apps.inspector.ponds import MODEL, NULL, write_run
 
 BEFORE = [1.0, 2.0, 0.5, 3.0, -1.0, -2.0, -0.5, -4.0]  # right on four of eight
 AFTER = [1.0, 1.0, 0.5, 3.0, 2.0, 2.0, -0.5, -4.0]  # and on two more
+
+
+SIDES = Side("a b", Path("a b"), "<i>rm</i>"), Side("c", Path("c"), "other")
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +130,7 @@ def test_the_scatter_draws_so_many_cases_by_its_seed(ponds):
 
 def test_the_scatter_tells_who_is_right():
     found = [Point("<b>", 1.0, 2.0), Point("b", 1.0, 0.0), Point("c", -1.0, 0.5), Point("d", 0.0, 0.0)]
-    clouds = {cloud.name: cloud for cloud in scatter(found, ("<i>rm</i>", "other")).data}
+    clouds = {cloud.name: cloud for cloud in scatter(found, *SIDES).data}
     assert {name: [*cloud.text] for name, cloud in clouds.items()} == {
         "both right": ["&lt;b&gt;"],
         "only the first right": ["b"],
@@ -129,8 +139,18 @@ def test_the_scatter_tells_who_is_right():
     }
 
 
+def test_a_point_opens_its_case_and_a_cell_lists_its_cases(ponds):
+    (cloud,) = scatter([Point("x 1", 1.0, 2.0)], *SIDES).data
+    assert cloud.meta + cloud.ids[0] == "?tab=judgments&run=a+b&scorer=%3Ci%3Erm%3C%2Fi%3E&item=x 1"
+    html = agreement_html(agreement(*ponds), *ponds)
+    assert html.count("?tab=compare&amp;run=eval&amp;scorer=runs%2Frm&amp;with=eval") == 16
+    assert "&amp;flips=tie-right" in html and [line.case for line in flips(*ponds, "tie-right")] == ["a4"]
+    assert [line.case for line in flips(*ponds, "right-right")] == ["a3", "a6"]
+    assert count_flips(agreement(*ponds), "right-right") == 2
+
+
 def test_axes_are_named_by_their_scorers_as_text():
-    figure = scatter([Point("a", 1.0, 2.0)], ("<i>rm</i>", "other"))
+    figure = scatter([Point("a", 1.0, 2.0)], *SIDES)
     assert figure.layout.xaxis.title.text == "margin by &lt;i&gt;rm&lt;/i&gt;"
     assert figure.layout.yaxis.title.text == "margin by other"
 
@@ -145,8 +165,26 @@ def test_statistics_are_those_of_the_verb(two):
     assert (overall.first, overall.second, overall.difference.value) == (0.5, 0.75, 0.25)
     assert (found.discordant.only_first, found.discordant.only_second, found.discordant.p) == (0, 2, 0.5)
     assert [*found.subsets] == ["a", "b"] and (found.first, found.second) == ("before/rm", "after/rm")
-    html = statistics_html(found)
+    html = statistics_html(found, *two)
     assert "+25.0 [" in html and "only the second right 2, p = 0.500" in html
+
+
+def test_marks_follow_the_adjusted_p_and_its_interval():
+    """Subset b: [+1, +19] alone, and after the adjustment p = 0.08 and an interval with 0."""
+    change = partial(Change, 0.5, 0.6)
+    surely, alone, wider = (Difference(0.1, *ends) for ends in ((0.05, 0.15), (0.01, 0.19), (-0.02, 0.22)))
+    areas = {"overall": change(surely, 0.0001, surely)}
+    subsets = {"a": change(surely, 0.0004, surely), "b": change(alone, 0.08, wider)}
+    html = statistics_html(Comparison("x", "y", 9, 0, areas, subsets, Discordant(0, 40, 2e-12), ()), *SIDES)
+    assert "McNemar" in html and "right 40, p &lt; 0.001" in html and "0.000" not in html
+    assert html.count("<b>+10.0 [+5.0, +15.0]</b>") == 2 and "<td>&lt; 0.001</td>" in html
+    assert ">+10.0 [-2.0, +22.0]</td><td>0.080</td>" in html and "+19.0" not in html
+
+
+def test_intervals_of_subsets_are_wider_than_alone(two):
+    for change in statistics(*two).subsets.values():
+        assert change.adjusted.low <= change.difference.low and change.adjusted.high >= change.difference.high
+    assert any(change.adjusted != change.difference for change in statistics(*two).subsets.values())
 
 
 def test_statistics_follow_the_files(tmp_path):
@@ -239,11 +277,11 @@ def test_names_are_told_apart_by_their_runs(ponds, two):
 
 
 def test_everything_hostile_is_text(ponds):
-    html = agreement_html(agreement(*ponds), names(*ponds)) + flips_html(flips(*ponds), *ponds)
+    html = agreement_html(agreement(*ponds), *ponds) + flips_html(flips(*ponds), *ponds)
     assert "&lt;img src=x onerror" in html and "<img" not in html
 
 
 def test_a_flip_leads_to_its_case(ponds):
     html = flips_html(flips(*ponds), *ponds)
     assert 'href="?tab=judgments&amp;run=eval&amp;scorer=runs%2Frm&amp;item=a7"' in html
-    assert "No case flipped so" in flips_html([], *ponds)
+    assert "No such case" in flips_html([], *ponds)

@@ -70,6 +70,34 @@ def test_a_hostile_scorer_is_text_and_what_does_not_go_together_is_a_sentence(ad
     page.locator("#agreement").wait_for()
 
 
+def test_a_run_is_not_compared_with_itself(address, visit):
+    """`before` is the second run of the list, and the only one that goes with it is the first."""
+    page = visit(address, "?tab=compare&run=before", ready="#agreement")
+    page.wait_for_url("**with=after**")
+    page = visit(address, "?tab=compare&run=other", ready="#agreement")
+    page.wait_for_url("**with=other**")
+    assert query_of(page)["scorer"] != query_of(page)["other"]
+    page = visit(address, "?tab=compare&run=after&with=after", ready="#compare-note p")
+    assert "is on both sides" in page.locator("#compare-note").inner_text()
+
+
+def test_a_cell_lists_its_cases_and_a_point_opens_its_case(address, visit):
+    page = visit(address, "?tab=compare&run=before&with=after", ready="#agreement")
+    page.locator("#agreement tbody tr").nth(1).locator("a").first.click()
+    page.locator("#flip-place", has_text="1 to 8 of 8").wait_for()
+    assert query_of(page)["flips"] == ["wrong-right"]
+    page.get_by_text("lost (").click()
+    page.wait_for_url("**flips=lost")
+    point = page.locator("#margins .scatterlayer .point").first
+    point.wait_for()
+    box = point.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator("#margins .hoverlayer .hovertext").wait_for(state="attached")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**tab=judgments&run=before**item=c**")
+
+
 @pytest.mark.slow
 def test_it_can_be_read_on_a_telephone(address, visit):
     page = visit(address, "?tab=compare&run=before&with=after", width=390, ready="#agreement")

@@ -1,0 +1,169 @@
+"""Tables and figures of a comparison: agreement, changed cases, margins, statistics."""
+
+from collections.abc import Mapping
+from functools import partial
+from html import escape
+from urllib.parse import urlencode
+
+import plotly.graph_objects as go
+
+from .....benchmarks.compare import Change, Comparison, verdict
+from .....benchmarks.evaluate import OVERALL
+from .....benchmarks.statistics.cluster_bootstrap import formatted_p
+from ...figures import PALETTE, layout, opens, plain
+from ...html import STYLE, number, pill, shown
+from ..metrics import SECTION, about, cases_query, header_row, linked
+from .queries import OUTCOMES, SEED, Flip, Point, Side
+
+
+def names(first: Side, second: Side) -> tuple[str, str]:
+    """What both are called: the scorers, with their runs where they have one name."""
+    if first.scorer != second.scorer:
+        return first.scorer, second.scorer
+    return f"{first.id}: {first.scorer}", f"{second.id}: {second.scorer}"
+
+
+def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: Side) -> str:
+    """A row for every outcome at the first, a column for every outcome at the second; more cases, more colour."""
+    total, called = sum(counts.values()), names(first, second)
+    same = sum(number for (was, now), number in counts.items() if was == now)
+    head = "".join(f'<th scope="col">{pill(now)}</th>' for now in OUTCOMES)
+
+    def cell(was: str, now: str) -> str:
+        return _cell(counts[was, now], total, was == now, compare_query(first, second, f"{was}-{now}"))
+
+    rows = "".join(
+        f'<tr><th scope="row">{pill(was)}</th>{"".join(cell(was, now) for now in OUTCOMES)}</tr>' for was in OUTCOMES
+    )
+    return (
+        f'{STYLE}<div class="rl"><p>{total:,} cases; the same outcome in {same:,} of them, {100 * same / total:.1f} %. '
+        f"Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>.</p>"
+        f'<div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def compare_query(first: Side, second: Side, kind: str) -> str:
+    """Return the address of a comparison that lists the cases of one kind."""
+    names_ = {"run": first.id, "scorer": first.scorer, "with": second.id, "other": second.scorer}
+    return "?" + urlencode({"tab": "compare", **names_, "flips": kind})
+
+
+def _cell(count: int, total: int, same: bool, address: str) -> str:
+    style = f"background:color-mix(in srgb, {PALETTE[0 if same else 1]} {round(70 * count / total)}%, transparent)"
+    return f'<td style="{style}">{linked(address, f"{count:,}", f"{100 * count / total:.1f} %; list the cases")}</td>'
+
+
+def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
+    """A row for every case, which leads to the case in the judgments of either run."""
+    if not lines:
+        return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
+    columns = ("case", "subset", "first", about("margin"), "second", about("margin"), about("change"))
+    rows = "".join(_flip_html(line, first, second) for line in lines)
+    return (
+        f'{STYLE}<div class="rl"><div class="box scores"><table><thead>{header_row(columns)}</thead>'
+        f"<tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def _flip_html(line: Flip, first: Side, second: Side) -> str:
+    change = line.second - line.first if line.first is not None and line.second is not None else None
+    cells = [
+        shown(line.subset, 60),
+        _link(first, line.case, line.was),
+        number(line.first),
+        _link(second, line.case, line.now),
+        number(line.second),
+        number(change),
+    ]
+    name, values = shown(line.case, 120), "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><th scope="row">{name}</th>{values}</tr>'
+
+
+def _link(side: Side, case: str, outcome: str) -> str:
+    """To the case among the run's judgments."""
+    return linked(cases_query(side.id, side.scorer, item=case), pill(outcome))
+
+
+def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
+    """Both margins of every case, which a click opens; on the dashed lines a side is undecided."""
+    groups = {
+        "both right": (PALETTE[2], [p for p in points if p.first > 0 and p.second > 0]),
+        "only the first right": (PALETTE[1], [p for p in points if p.first > 0 >= p.second]),
+        "only the second right": (PALETTE[0], [p for p in points if p.second > 0 >= p.first]),
+        "neither right": (PALETTE[6], [p for p in points if p.first <= 0 and p.second <= 0]),
+    }
+    figure = go.Figure([_cloud(name, *group, first) for name, group in groups.items() if group[1]])
+    line = {"color": "rgba(128, 128, 128, 0.8)", "width": 1, "dash": "dash"}
+    figure.add_hline(0, line=line)
+    figure.add_vline(0, line=line)
+    x, y = (f"margin by {name}" for name in names(first, second))
+    return layout(figure, x=x, y=y, height=420)
+
+
+def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
+    return go.Scatter(
+        x=[point.first for point in some],
+        y=[point.second for point in some],
+        text=[plain(point.case) for point in some],
+        name=name,
+        mode="markers",
+        marker={"color": colour, "size": 5, "opacity": 0.55},
+        hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}",
+        **opens(cases_query(side.id, side.scorer, item=""), [point.case for point in some]),
+    )
+
+
+def drawn_note(shown_points: int, total: int, seed: int = SEED) -> str:
+    """What the scatter leaves out."""
+    if shown_points == total:
+        return f"{total:,} cases have a margin on both sides."
+    return f"{shown_points:,} of the {total:,} cases with two margins are drawn, chosen with seed {seed}."
+
+
+def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
+    """The verdict, McNemar's test, and second minus first by section and subset with intervals and p."""
+    exact, subsets = comparison.discordant, comparison.subsets
+    row = partial(_change_html, first, second)
+    adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
+    mcnemar = about("McNemar", "McNemar's exact test over items")
+    return (
+        f'{STYLE}<div class="rl"><p id="verdict">{shown(verdict(comparison))} {comparison.cases:,} cases; '
+        f"{comparison.left_out:,} that one left unscored are out. {mcnemar}: only the first right "
+        f"{exact.only_first:,}, only the second right {exact.only_second:,}, p {escape(formatted_p(exact.p))}.</p>"
+        f'<div class="box scores"><table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
+        f"{''.join(row(name, change, **_filter(name)) for name, change in comparison.areas.items())}"
+        f'</tbody><tbody><tr><th scope="rowgroup" colspan="5" class="why faint">{adjusted}</th></tr>'
+        f"{''.join(row(name, change, subset=name) for name, change in subsets.items())}"
+        "</tbody></table></div></div>"
+    )
+
+
+def _filter(area: str) -> dict[str, str]:
+    return {} if area == OVERALL else {"subset": f"{SECTION}{area}"}
+
+
+def no_statistics_html(why: str) -> str:
+    """In place of the table."""
+    return f'{STYLE}<div class="rl"><p class="faint">No statistics: {shown(why)}</p></div>'
+
+
+def _heads(comparison: Comparison) -> str:
+    scorers = [f"{shown(name)}, %" for name in (comparison.first, comparison.second)]
+    return header_row(["", *scorers, about("difference"), about("p")])
+
+
+def _change_html(first: Side, second: Side, name: str, change: Change, **filters: str) -> str:
+    """Bold where the difference is significant, after the adjustment where there is one."""
+    value, low, high = (100 * value for value in change.adjusted)
+    gap = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    gap = f"<b>{gap}</b>" if change.significant else gap
+    mine = ' class="mine"' if name == OVERALL else ""
+    shares = (
+        linked(cases_query(side.id, side.scorer, **filters), f"{100 * share:.1f}")
+        for side, share in ((first, change.first), (second, change.second))
+    )
+    return (
+        f'<tr{mine}><th scope="row">{shown(name)}</th>{"".join(f"<td>{share}</td>" for share in shares)}'
+        f'<td style="white-space: nowrap">{gap}</td><td>{escape(formatted_p(change.p).strip("= "))}</td></tr>'
+    )

@@ -1,0 +1,71 @@
+"""Definitions of the metrics that the tabs show, and links from a number to the cases behind it."""
+
+from collections.abc import Sequence
+from html import escape
+from urllib.parse import urlencode
+
+METRICS = {
+    "overall": "Accuracy over the benchmark as its authors aggregate it: the share of cases in which the model scores "
+    "the right response highest.",
+    "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
+    "accuracy": "Share of cases in which the right response has the highest score, with its 95 % interval.",
+    "cases": "Number of cases in this area.",
+    "role": "model: evaluated; reference: knows the truth, or another model to compare with; baseline: never reads the "
+    "prompt.",
+    "scored": "Cases for which the scorer gave scores.",
+    "ties": "Cases in which two responses have the same score. A tie is not right.",
+    "unscored": "Abstentions: cases for which the scorer gave no score. They are counted, and not in the accuracy.",
+    "difference": "Accuracy of the second minus that of the first on the same cases, in points, with its interval from "
+    "paired bootstrap samples of whole prompts. Bold: significant.",
+    "p": "Two-sided p-value of the difference from the paired bootstrap; of subsets adjusted by Holm's method.",
+    "McNemar": "Exact test whether cases that only one of the two gets right fall evenly on both. It assumes that "
+    "cases are independent of each other.",
+    "margin": "Lowest score of a right response minus highest score of a wrong one: above 0 is right, 0 a tie.",
+    "change": "Margin of the second minus margin of the first.",
+    "calibration error": "Mean distance between the probability that margins claim, σ(|margin|), and the share that is "
+    "right, over ten bins of the claim. 0 is best.",
+    "context sensitivity": "How much the next-token probabilities vary with the context, summed over the vocabulary. "
+    "Far below the base model's, the guide hardly reads its context.",
+    "entropy": "Mean entropy of the next token, in nats. High: undecided; near 0: always the same text.",
+    "length correlation": "Correlation of the difference in reward with the difference in length in tokens. Near 1 or "
+    "-1, the reward measures little but length.",
+    "accuracy without length": "Accuracy after the part of the reward that length explains is taken out.",
+    "pairs": "Pairs with a preference for the objective.",
+    "reward": "Mean over completions of the weighted sum of rewards that the policy is trained on.",
+    "components": "Mean over completions of each reward before weighting. Dashed: only watched, not trained on.",
+    "proxy and gold": "The reward trained on beside rewards that are only watched. Where they part, the reward is "
+    "over-optimised.",
+    "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
+    "standard error.",
+    "length": "Mean number of tokens of a completion.",
+    "advantage": "How much better a completion is than its baseline, after all transforms; mean over its tokens.",
+    "trained on": "Weighted sum of the rewards after the last transform.",
+}
+"""Metric -> its definition, shown as a tooltip."""
+SECTION = "section:"
+"""Prefix of the filter `subset` of the tab of judgments that asks for all subsets of a section."""
+
+
+def about(name: str, label: str = "") -> str:
+    """Return a metric's name with its definition as a tooltip."""
+    return f'<abbr title="{escape(METRICS[name])}">{escape(label or name)}</abbr>'
+
+
+def header_row(names: Sequence[str]) -> str:
+    """Return the row of a table's head, from names as HTML."""
+    return "<tr>" + "".join(f'<th scope="col">{name}</th>' for name in names) + "</tr>"
+
+
+def cases_query(run: str, scorer: str, **filters: str) -> str:
+    """Return the address of a run's cases under a filter of the tab of judgments.
+
+    >>> cases_query("a/b", "rm", subset="x & y")
+    '?tab=judgments&run=a%2Fb&scorer=rm&subset=x+%26+y'
+    """
+    return "?" + urlencode({"tab": "judgments", "run": run, "scorer": scorer, **filters})
+
+
+def linked(address: str, content: str, title: str = "") -> str:
+    """Return HTML as a link, with a tooltip."""
+    tooltip = f' title="{escape(title)}"' if title else ""
+    return f'<a href="{escape(address)}"{tooltip}>{content}</a>'

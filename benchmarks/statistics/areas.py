@@ -1,0 +1,49 @@
+"""Areas of a suite's report: overall, sections and subsets, and which subsets an area's figure depends on."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..types import Suite
+from .cluster_bootstrap import Cells
+
+OVERALL = "overall"
+SUBSET = "subset:"
+"""Prefix of the areas that are single subsets."""
+
+
+def is_section(area: str) -> bool:
+    """Return whether an area is neither a subset nor the whole suite."""
+    return area != OVERALL and not area.startswith(SUBSET)
+
+
+def figures_by_area(suite: Suite, cells: Cells) -> dict[str, np.ndarray]:
+    """Return the figure of every area: each subset's mean, and what the suite's authors compute."""
+    return {f"{SUBSET}{name}": cells.mean([name]) for name in cells.subsets} | suite.add_up(cells)
+
+
+def area_members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
+    """Return the subsets of each area, found as those whose figure changes the area's figure."""
+    # a probe instead of a declaration: `add_up` is the authors' formula and does not state its subsets
+    known_areas = {area: np.nan_to_num(value) for area, value in figures_by_area(suite, _marked(cells)).items()}
+    members: dict[str, list[str]] = {area: [] for area in known_areas}
+    for index, name in enumerate(cells.subsets):
+        for area, value in figures_by_area(suite, _marked(cells, index)).items():
+            if not np.isclose(np.nan_to_num(value), known_areas[area], rtol=0, atol=1e-12):
+                members[area].append(name)
+    return members
+
+
+def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]]:
+    """Return the subsets of each section, in the given order."""
+    shape = len(subsets), len(suite.measures)
+    cells = Cells(tuple(subsets), suite.measures, np.zeros(shape), np.ones(shape))
+    return {area: names for area, names in area_members(suite, cells).items() if is_section(area)}
+
+
+def _marked(cells: Cells, index: int | None = None) -> Cells:
+    """Return the same counts with every figure set to 0, except 1 in the subset at `index`."""
+    total = np.zeros_like(cells.total)
+    if index is not None:
+        total[index] = cells.count[index]
+    return cells._replace(total=total)
