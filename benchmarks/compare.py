@@ -21,6 +21,7 @@ from .statistics.cluster_bootstrap import (
     items_to_see,
     mcnemar,
     percentile_interval,
+    unrejected_interval,
 )
 from .types import Difference, Suite
 
@@ -110,9 +111,10 @@ def _changes(a: Figures, b: Figures, names: Sequence[str]) -> tuple[dict[str, Ch
     """Return b minus a overall and by section, and by subset with p and interval as Holm's method tests them."""
     drawn = {area: b.samples[area] - a.samples[area] for area in a.observed}
 
-    def change(area: str, p: float, level: float = LEVEL) -> Change:
+    def change(area: str, p: float, level: float | None = None) -> Change:
         gap = b.observed[area] - a.observed[area]
-        difference, adjusted = (Difference(gap, *percentile_interval(drawn[area], at)) for at in (LEVEL, level))
+        difference = Difference(gap, *percentile_interval(drawn[area]))
+        adjusted = Difference(gap, *unrejected_interval(drawn[area], level)) if level else difference
         return Change(a.observed[area], b.observed[area], difference, float(p), adjusted)
 
     areas = {area: change(area, bootstrap_p(drawn[area])) for area in drawn if not area.startswith("subset:")}

@@ -1,5 +1,6 @@
 """Style of figures: colours, axis titles, and escaped names."""
 
+import textwrap
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -59,11 +60,18 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
     return figure
 
 
-def titled(figure: go.Figure, title: str) -> go.Figure:
-    """With a title of its own, for figures that are next to each other."""
-    title_options = {"x": 0, "xanchor": "left", "yref": "container", "y": 1, "yanchor": "top", "pad": {"l": 8, "t": 8}}
-    figure.update_layout(title={"text": plain(title), "font": {"size": 13}, **title_options})
-    return figure.update_layout(margin={"t": 56 if len(figure.data) > 1 else 36})
+def titled(figure: go.Figure, title: str, definition: str = "") -> go.Figure:
+    """With a title of its own, for figures that are next to each other, and what is drawn as its tooltip."""
+    legend = len(figure.data) > 1
+    figure.add_annotation(
+        text=f"<b>{plain(title)}</b>",
+        hovertext="<br>".join(textwrap.wrap(definition, 60)),
+        hoverlabel={"bgcolor": "#1f2937", "bordercolor": "#1f2937", "font": {"color": "white", "family": FONT}},
+        showarrow=False,
+        **{"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": 1, "yanchor": "bottom"},
+        yshift=28 if legend else 6,
+    )
+    return figure.update_layout(margin={"t": 60 if legend else 36})
 
 
 def plain(text: str, longest: int = 60) -> str:

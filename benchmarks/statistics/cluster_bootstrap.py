@@ -195,6 +195,18 @@ def bootstrap_p(samples: np.ndarray) -> float:
     return float(min(1.0, 2 * (tail + 1) / (len(known) + 1)))
 
 
+def unrejected_interval(samples: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
+    """Return the differences that `bootstrap_p` does not reject at 1 - level: it leaves 0 out where p < 1 - level.
+
+    Too few samples for the level give their extremes.
+    """
+    known = np.sort(samples[~np.isnan(samples)])
+    if not len(known):
+        return float("nan"), float("nan")
+    beyond = max(int(np.ceil((1 - level) / 2 * (len(known) + 1))) - 2, 0)
+    return float(known[beyond]), float(known[-1 - beyond])
+
+
 def holm(p: np.ndarray) -> np.ndarray:
     """Return Holm's adjusted p-values [T], which bound the chance of any false positive among T tests (Holm 1979).
 

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
@@ -64,7 +64,8 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         )
         write_evaluation(evaluation, work)
         contracts = {model.name: model.contract for model in models}
-        write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, contracts=contracts)
+        facts = {"contracts": contracts} | _guides(models, config.model)
+        write_manifest(work, data=sources, seed=config.seed, started=started, suite=suite.name, **facts)
         shutil.rmtree(work / PROGRESS, ignore_errors=True)
         (work / LEADER).unlink()
     log_report(markdown(evaluation.report))
@@ -85,15 +86,26 @@ def _open_suite(config: EvalConfig, options: Mapping[str, Any]) -> Suite:
     return function(on_bad_row=config.on_bad_row, **options)
 
 
+def _guide(source: str) -> dict[str, Any]:
+    """Return the diagnostics of a guide when its training ended; empty for any other model."""
+    try:
+        guide = from_json((Path(source) / MANIFEST).read_text(encoding="utf-8"))["guide"]
+        return dict(guide) if guide["collapsed"] is not None else {}
+    except UNREADABLE:  # no manifest of ours, or that of a model without a monitor
+        return {}
+
+
+def _guides(models: Sequence[RewardScorer], sources: Sequence[str]) -> dict[str, Any]:
+    """Return the diagnostics of the guides among the models (references follow them) for the manifest."""
+    named = {model.name: _guide(source) for model, source in zip(models, sources, strict=False)}
+    guides = {name: guide for name, guide in named.items() if guide}
+    return {"guides": guides} if guides else {}
+
+
 def _guide_notes(source: str) -> list[str]:
     """Return a note if a guide had collapsed when its training ended."""
-    manifest = Path(source) / MANIFEST
-    try:
-        collapsed = from_json(manifest.read_text(encoding="utf-8"))["guide"]["collapsed"]
-    except UNREADABLE:  # no manifest of ours, or that of a model without a monitor
-        return []
-    named = ", ".join(collapsed)
-    return [f"{source}: the guide has collapsed at {named}; it hardly reads its context there."] if collapsed else []
+    named = ", ".join(_guide(source).get("collapsed", []))
+    return [f"{source}: the guide has collapsed at {named}; it hardly reads its context there."] if named else []
 
 
 def _open_models(config: EvalConfig) -> list[RewardScorer]:

@@ -24,6 +24,8 @@ METRICS = {
     "change": "Margin of the second minus margin of the first.",
     "calibration error": "Mean distance between the probability that margins claim, σ(|margin|), and the share that is "
     "right, over ten bins of the claim. 0 is best.",
+    "score against length": "Mean score of responses of like length over all prompts, with its standard error. A "
+    "larger point stands for more responses.",
     "context sensitivity": "How much the next-token probabilities vary with the context, summed over the vocabulary. "
     "Far below the base model's, the guide hardly reads its context.",
     "entropy": "Mean entropy of the next token, in nats. High: undecided; near 0: always the same text.",

@@ -47,3 +47,19 @@ def again(visit: Any, page: Any, **options: Any) -> Any:
     """A fresh browser at the address that this page has come to; to reload it would cut off what is under way."""
     address, _, query = page.url.partition("?")
     return visit(address, f"?{query}", **options)
+
+
+def clicked_link(page: Any, element: Any) -> str:
+    """Click in the middle of a figure's element and return the address that this would open, without going there."""
+    page.evaluate("""() => document.addEventListener("click", event => {
+        const link = event.target.closest("a");
+        if (link) {event.preventDefault(); window.opened = link.getAttribute("href")}
+    }, true)""")
+    element.wait_for()
+    element.scroll_into_view_if_needed()
+    box = element.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".hoverlayer .hovertext").first.wait_for(state="attached")
+    page.mouse.down()
+    page.mouse.up()
+    return page.wait_for_function("window.opened").json_value()

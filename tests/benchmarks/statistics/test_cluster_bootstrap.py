@@ -15,6 +15,7 @@ from rewardlab.benchmarks.statistics.cluster_bootstrap import (
     reliability,
     t_interval,
     tied_groups,
+    unrejected_interval,
 )
 from rewardlab.benchmarks.types import Difference
 from scipy import stats
@@ -127,6 +128,19 @@ def test_the_levels_of_adjusted_intervals_are_those_of_holms_tests():
 def test_what_holm_rejects_is_rejected_at_its_level(seed):
     p = np.random.default_rng(seed).random(8) ** 3
     assert (p < 1 - holm_levels(p))[holm(p) < 0.05].all()
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.98])
+@pytest.mark.parametrize("below", range(8))
+def test_the_unrejected_interval_leaves_out_zero_where_p_is_below_its_level(below, level):
+    samples = np.concatenate([-np.arange(1, below + 1), np.arange(1, 200 - below), [np.nan]])
+    low, high = unrejected_interval(samples, level)
+    assert (low > 0) == (bootstrap_p(samples) < 1 - level) and (-high, -low) == unrejected_interval(-samples, level)
+
+
+def test_too_few_samples_for_a_level_give_their_extremes():
+    assert unrejected_interval(np.array([0.5, 0.25, 0.75]), 0.999) == (0.25, 0.75)
+    assert all(map(math.isnan, unrejected_interval(np.array([np.nan]))))
 
 
 def plain_holm(p: list[float]) -> list[float]:

@@ -37,7 +37,7 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
     )
     return (
         f'{STYLE}<div class="rl"><p>{total:,} cases; the same outcome in {same:,} of them, {100 * same / total:.1f} %. '
-        f"Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>.</p>"
+        f"Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>. A number lists its cases.</p>"
         f'<div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div></div>"
     )

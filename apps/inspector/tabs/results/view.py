@@ -22,7 +22,9 @@ from ...components import (
 )
 from ...run_list import JUDGED
 from ..studies.queries import read_figures, read_text, safe_markdown
-from . import queries as views
+from . import figures, queries
+from .areas import areas_html, scores_html
+from .guides import guides_html, read_guides
 
 Values = list[Any]
 
@@ -31,26 +33,25 @@ def tab(site: Site) -> None:
     """One run, and one of its scorers for what is shown of a single one."""
     with gr.Row():
         run = chooser(site, JUDGED, scale=3)
-        scorer = filled_list("Scorer, for calibration and length", scale=2)
+        scorer = filled_list("Scorer, for areas and figures", scale=2)
     note = gr.HTML(elem_id="benchmarks-note", apply_default_css=False, visible=False)
-    facts = gr.HTML(elem_id="facts", apply_default_css=False)
+    scores = gr.HTML(elem_id="facts", apply_default_css=False)
+    areas = gr.HTML(elem_id="areas", apply_default_css=False)
+    guides = gr.HTML(elem_id="guides", apply_default_css=False)
     with gr.Row():
         with gr.Column(min_width=320):
-            sections = gr.Plot(show_label=False, elem_id="sections")
-            styles = gr.HTML(elem_id="style-matrix", apply_default_css=False)
             calibration = gr.Plot(show_label=False, elem_id="calibration")
             claims = gr.HTML(apply_default_css=False)
+        with gr.Column(min_width=320):
             lengths = gr.Plot(show_label=False, elem_id="lengths")
             slopes = gr.HTML(elem_id="slopes", apply_default_css=False)
-        with gr.Column(min_width=320):
-            subsets = gr.Plot(show_label=False, elem_id="subsets")
-            left_out = gr.Markdown(elem_classes="hint")
+    styles = gr.HTML(elem_id="style-matrix", apply_default_css=False)
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="run-report")
 
     chosen = [run, scorer]
-    of_run = [note, facts, sections, subsets, left_out, report]
-    of_scorer = [styles, calibration, claims, lengths, slopes]
+    of_run = [note, scores, guides, report]
+    of_scorer = [areas, styles, calibration, claims, lengths, slopes]
 
     def arrive(query: Mapping[str, str], *asked: Any) -> Values:
         return _open(site, query.get("run") or asked[0], query.get("scorer") or asked[1])
@@ -59,7 +60,7 @@ def tab(site: Site) -> None:
         return _open(site, *asked)[1:]
 
     def another(*asked: Any) -> Values:
-        return noted(_of_scorer, lambda: _empty()[5:])(site, *asked)
+        return noted(_of_scorer, lambda: _empty()[3:])(site, *asked)
 
     outputs = [scorer, *of_run, *of_scorer]
     opened = opening(site, "benchmarks", arrive, chosen, [run, *outputs])
@@ -78,7 +79,7 @@ def _open(site: Site, run: str | None, scorer: str | None) -> Values:
 
 def _empty() -> Values:
     """In place of everything behind the note."""
-    return ["", *[gr.Plot(visible=False)] * 2, "", "", "", gr.Plot(visible=False), "", gr.Plot(visible=False), ""]
+    return ["", "", "", "", "", gr.Plot(visible=False), "", gr.Plot(visible=False), ""]
 
 
 def _present(site: Site, run: str | None, scorer: str | None) -> Values:
@@ -86,28 +87,27 @@ def _present(site: Site, run: str | None, scorer: str | None) -> Values:
         raise UsageError(NO_JUDGMENTS)
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
-    largest, left_out = views.subsets_of(report)
-    text = safe_markdown(read_text(folder), read_figures(folder).found)
     return [
-        views.facts_html(report),
-        gr.Plot(views.bars(report, views.figures_of(report), "Sections"), visible=True),
-        gr.Plot(views.bars(report, largest, "Subsets (cases)", sizes=True), visible=True),
-        f"The largest {len(report.sizes) - left_out} subsets; {left_out} more are in the report." if left_out else "",
-        text,
+        scores_html(report, run),
+        guides_html(read_guides(folder)),
+        safe_markdown(read_text(folder), read_figures(folder).found),
         *_of_scorer(site, run, scorer or report.rows[0].scorer),
     ]
 
 
 def _of_scorer(site: Site, run: str, scorer: str) -> Values:
-    """Styles, calibration and length of one scorer."""
+    """Areas, styles, calibration and length of one scorer."""
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
-    matrix = views.style_matrix(folder, report.suite, scorer)
-    margins, lengths = views.margins_of(folder, scorer), views.lengths_of(folder, scorer)
+    row = queries.row_of(report, scorer)
+    matrix = queries.style_matrix(folder, report.suite, scorer)
+    margins, lengths = queries.margins_of(folder, scorer), queries.lengths_of(folder, scorer)
+    hidden = gr.Plot(visible=False)
     return [
-        "" if matrix is None else views.matrix_html(matrix),
-        gr.Plot(views.calibration(margins), visible=True) if len(margins) else gr.Plot(visible=False),
-        views.calibration_html(margins),
-        gr.Plot(views.length_figure(lengths), visible=True) if lengths.answers else gr.Plot(visible=False),
-        views.length_html(views.row_of(report, scorer), lengths),
+        areas_html(report, run, scorer),
+        "" if matrix is None else figures.matrix_html(matrix),
+        gr.Plot(figures.calibration(margins, run, scorer), visible=True) if len(margins) else hidden,
+        figures.calibration_html(margins),
+        gr.Plot(figures.length_figure(lengths), visible=True) if lengths.answers else hidden,
+        figures.length_html(row, lengths),
     ]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ....settings.specs import named
 from ...figures import PALETTE, layout, plain, titled
 from ...html import STYLE, number, shown
 from ...run_list import stamp
+from ..metrics import METRICS
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 MOST_LINES, MOST_POINTS = 8, 2_000
@@ -119,6 +121,7 @@ class Panel(NamedTuple):
     lines: tuple[Line, ...]
     error: str = ""
     """The column with the first line's standard error."""
+    definition: str = ""
 
 
 def components(steps: Steps) -> list[str]:
@@ -137,17 +140,19 @@ def panels(steps: Steps, sources: Sources) -> dict[str, Panel]:
     means = tuple(Line(f"rewards/{name}/mean", name, sources.watches(name)) for name in names)
     gold = tuple(line for line in means if line.watched)
     all_panels = {
-        "reward": Panel("Reward trained on", "mean of answers", (Line("reward", "reward"),)),
-        "components": Panel("Reward components", "mean of answers", means),
+        "reward": Panel("Reward trained on", "mean over completions", (Line("reward", "reward"),)),
+        "components": Panel("Reward components", "mean over completions", means),
         "proxy and gold": Panel(
-            "Proxy and gold", "mean of answers", (Line("reward", "trained on"), *gold) if gold else ()
+            "Proxy and gold", "mean over completions", (Line("reward", "trained on"), *gold) if gold else ()
         ),
-        "KL": Panel("KL to the reference", "nats an answer", (Line("watch/kl", "KL"),), "watch/kl_stderr"),
-        "length": Panel("Length of answers", "tokens", (Line("watch/length", "length"),)),
-        "entropy": Panel("Entropy", "nats a token", (Line("entropy", "entropy"),)),
+        "KL": Panel("KL to the reference policy", "nats per completion", (Line("watch/kl", "KL"),), "watch/kl_stderr"),
+        "length": Panel("Length of completions", "tokens", (Line("watch/length", "length"),)),
+        "entropy": Panel("Entropy", "nats per token", (Line("entropy", "entropy"),)),
     }
     return {
-        name: panel for name, panel in all_panels.items() if any(_known(steps, line.column) for line in panel.lines)
+        name: panel._replace(definition=METRICS[name])
+        for name, panel in all_panels.items()
+        if any(_known(steps, line.column) for line in panel.lines)
     }
 
 
@@ -162,7 +167,8 @@ def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
         x, y = series(steps, line.column)
         colour, every = PALETTE[index % len(PALETTE)], _every(len(x))
         if panel.error and index == 0 and window == 1:
-            figure.add_trace(_band(steps[::every], line.column, panel.error, colour))
+            rows = [row for row in steps if {"step", line.column} <= row.keys()]
+            figure.add_trace(_band(rows[::every], line.column, panel.error, colour))
         name = f"{line.name} (watched)" if line.watched else line.name
         name = name if every == 1 else f"{name}, 1 step of {every}"
         figure.add_trace(_trace(x[::every], smoothed(y, window)[::every], name, colour, DASHES[line.watched]))
@@ -170,7 +176,7 @@ def over_steps(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
     left_out = len(panel.lines) - MOST_LINES
     title = f"{panel.title} ({left_out} more not drawn)" if left_out > 0 else panel.title
     layout(figure, x="step" if window == 1 else f"step; mean of {window} steps", y=panel.unit, height=260)
-    return titled(figure, title)
+    return titled(figure, title, panel.definition)
 
 
 def _every(number: int) -> int:
@@ -191,18 +197,19 @@ def _trace(x: Sequence[float], y: Sequence[float], name: str, colour: str, dash:
     )
 
 
-def _band(steps: Steps, column: str, error: str, colour: str) -> go.Scatter:
-    """The mean plus and minus its standard error."""
-    rows = [(row["step"], row[column], row[error]) for row in steps if {column, error, "step"} <= row.keys()]
-    x = [step for step, _, _ in rows]
-    y = [mean + e for _, mean, e in rows] + [mean - e for _, mean, e in reversed(rows)]
+def _band(rows: Steps, column: str, error: str, colour: str) -> go.Scatter:
+    """The mean plus and minus its standard error; steps without an error interrupt the band."""
+    ends: list[tuple[float | None, float | None]] = []
+    for piece in (list(rows) for known, rows in groupby(rows, lambda row: error in row) if known):
+        ends += [(row["step"], row[column] + sign * row[error]) for sign in (1, -1) for row in piece[::sign]]
+        ends.append((None, None))
     return go.Scatter(
-        x=x + x[::-1],
-        y=y,
+        x=[step for step, _ in ends[:-1]],
+        y=[end for _, end in ends[:-1]],
         fill="toself",
         fillcolor=colour,
         opacity=0.2,
-        line={"width": 0},
+        line={"width": 1, "color": colour},
         mode="lines",
         hoverinfo="skip",
         showlegend=False,
@@ -216,7 +223,8 @@ def over_kl(steps: Steps, panel: Panel, window: int = 1) -> go.Figure:
         x, y = (smoothed(values, window) for values in series(steps, line.column, "watch/kl"))
         trace = _trace(x, y, line.name, PALETTE[index % len(PALETTE)], DASHES[0])
         figure.add_trace(trace.update(mode="markers", marker={"size": 6, "symbol": SYMBOLS[line.watched]}))
-    return titled(layout(figure, x="KL to the reference, nats an answer", y=panel.unit, height=260), panel.title)
+    layout(figure, x="KL, nats per completion", y=panel.unit, height=260)
+    return titled(figure, f"{panel.title} over KL", panel.definition)
 
 
 def columns(steps: Steps) -> list[str]:

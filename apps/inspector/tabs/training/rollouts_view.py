@@ -14,6 +14,7 @@ from .queries import read_sources
 from .waterfall import no_waterfall_html, waterfall, waterfall_figure, waterfall_html
 
 SIZE = 10
+TEXT_COLUMNS, NUMBER_WIDTH = 2, 9  # prompt and completion; per cent of the table
 NONE = "No answers were kept: `rewardlab rl --rollout_steps N` keeps those of every Nth step."
 Values = list[Any]
 
@@ -154,8 +155,11 @@ def _present(site: Site, run: str, step: float, index: int, colour: str | None) 
 
 
 def _widths(columns: int) -> list[str]:
-    """Most for the texts; on a narrow screen every column keeps its width and the table scrolls."""
-    return ["170px", "420px", *["95px"] * (columns - 2)]
+    """All of the table's width: numbers as they need, at most half of it; a prompt gets a third of the rest."""
+    numbers = columns - TEXT_COLUMNS
+    each = min(NUMBER_WIDTH, 50 // max(1, numbers))
+    rest = 100 - each * numbers
+    return [f"{rest // 3}%", f"{rest - rest // 3}%", *[f"{each}%"] * numbers]
 
 
 def _tokens(folder: Any, chosen: views.Rollout, colour: str | None) -> Values:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from rewardlab.apps.inspector.run_list import stamp
+from rewardlab.apps.inspector.tabs.metrics import METRICS
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training.queries import (
     Line,
@@ -40,6 +41,7 @@ from rewardlab.apps.inspector.tabs.training.rollouts import (
     token_texts,
     total,
 )
+from rewardlab.apps.inspector.tabs.training.rollouts_view import _widths
 from rewardlab.apps.inspector.tabs.training.waterfall import RELATIVE, TOTAL, waterfall, waterfall_figure
 from rewardlab.rm.errors import DataError, UsageError
 
@@ -142,6 +144,29 @@ def test_the_kl_has_its_standard_error_unless_it_is_smoothed():
     assert [*alone.y] == [0.25, 0.375]
 
 
+def test_steps_without_a_standard_error_interrupt_the_band():
+    """Steps 1 and 2 have one, 3 has none, 4 has one, 5 has no KL at all."""
+    log = [logged(step) for step in range(1, 6)]
+    del log[2]["watch/kl_stderr"], log[4]["watch/kl"], log[4]["watch/kl_stderr"]
+    band, kl = over_steps(log, panels(log, SOURCES)["KL"]).data
+    assert [*band.x] == [1, 2, 2, 1, None, 4, 4] and [*band.y] == [0.375, 0.625, 0.375, 0.125, None, 1.125, 0.875]
+    assert [*kl.x] == [1, 2, 3, 4]
+
+
+def test_a_kl_of_some_steps_keeps_its_band_in_a_long_log(monkeypatch):
+    """Every second of 8 steps has a KL: 4 points, of which half are drawn, as of the line."""
+    monkeypatch.setattr(training, "MOST_POINTS", 2)
+    log = [logged(step) if step % 2 else {"step": step, "reward": 0.0} for step in range(1, 9)]
+    band, kl = over_steps(log, panels(log, SOURCES)["KL"]).data
+    assert [*band.x] == [1, 5, 5, 1] and [*kl.x] == [1, 5]
+
+
+def test_a_figure_has_its_definition_as_a_tooltip():
+    for name, panel in panels(LOG, SOURCES).items():
+        (title,) = over_steps(LOG, panel).layout.annotations
+        assert title.text == f"<b>{panel.title}</b>" and title.hovertext.replace("<br>", " ") == METRICS[name]
+
+
 def test_proxy_and_gold_stand_against_the_kl():
     proxy, gold = over_kl(LOG, panels(LOG, SOURCES)["proxy and gold"]).data
     assert [*proxy.x] == [0.25, 0.5, 0.75, 1.0] == [*gold.x] and [*gold.y] == [0.9, 0.8, 0.7, 0.6]
@@ -229,6 +254,12 @@ def test_damaged_answers_are_told_and_the_other_steps_can_be_read(tmp_path):
     with pytest.raises(DataError, match=r"step-000002.parquet is damaged .*the other steps can still"):
         number_of(folder, 2)
     assert number_of(folder, 4) == 3
+
+
+@pytest.mark.parametrize("columns", [4, 6, 8, 14, 30])
+def test_the_table_of_completions_fills_its_width(columns):
+    widths = [int(width.removesuffix("%")) for width in _widths(columns)]
+    assert len(widths) == columns and sum(widths) == 100 and min(widths) > 0 and widths[1] >= widths[0] > 15
 
 
 # ---- tokens ----

@@ -1,0 +1,215 @@
+"""Accuracy by section and subset: numbers with heat shading, and dots with intervals on one axis from 0 to 100."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from .....benchmarks.evaluate import ALL, OVERALL
+from .....benchmarks.statistics.areas import section_members
+from .....benchmarks.types import Interval, Report, Row
+from ....runs.finished import open_suite
+from ....runs.summaries import areas
+from ...figures import PALETTE
+from ...html import HIDDEN, STYLE, shown
+from ..metrics import SECTION, about, cases_query, header_row, linked
+
+MOST_SUBSETS, MOST_LANES = 200, 6
+COLOURS = [colour for colour in PALETTE if colour != "#999999"]
+AXIS = """<style>
+.rl .areas {min-width: 34rem}
+.rl .areas :is(th, td) {padding-block: 0}
+.rl .areas tbody tr {height: calc(16px + 10px * var(--lanes))}
+.rl .areas tbody tr:is(.overall, .section) > * {font-weight: 600; background: var(--soft)}
+.rl .areas tr.subset th {padding-left: 28px}
+.rl .areas .axis {width: 55%; min-width: 200px; position: relative; padding-inline: 10px}
+.rl .areas td.axis {height: 1px}
+.rl .areas .track {display: block; position: relative; height: 100%; min-height: 26px; background-image:
+    repeating-linear-gradient(to right, var(--line) 0 1px, transparent 1px 25%); border-right: 1px solid var(--line)}
+.rl .areas thead .track {background: none; border: 0}
+.rl .areas thead .track span {position: absolute; top: 50%; transform: translate(-50%, -50%); font-weight: 400}
+.rl .areas .range {position: absolute; height: 10px; transform: translateY(-50%); min-width: 1px}
+.rl .areas .range::before {content: ""; position: absolute; inset: 4px 0; background: var(--colour)}
+.rl .areas .range b, .rl .key i {width: 10px; height: 10px; border-radius: 50%; background: var(--colour)}
+.rl .areas .range b {position: absolute; left: calc(var(--at) - 5px)}
+.rl .areas .tick {position: absolute; top: 3px; bottom: 3px; border-inline: 3px solid transparent; width: 8px;
+    margin-left: -4px; background: currentColor; background-clip: padding-box; opacity: .55}
+.rl .areas a:focus-visible {outline: 2px solid currentColor; outline-offset: 2px}
+.rl .key {display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 8px 0}
+.rl .key span {display: inline-flex; align-items: center; gap: 6px; overflow-wrap: anywhere}
+.rl .key i.baseline {width: 2px; height: 14px; border-radius: 0; background: currentColor; opacity: .55}
+.rl .heat small {display: block}
+.rl .heat :is(td, th) {white-space: nowrap}
+</style>"""
+
+
+class Area(NamedTuple):
+    """Overall, a section or a subset, with its number of cases."""
+
+    kind: str
+    name: str
+    cases: int
+
+    def filters(self) -> dict[str, str]:
+        """Return the filter of the tab of judgments that passes the area's cases."""
+        return {"overall": {}, "section": {"subset": f"{SECTION}{self.name}"}}.get(self.kind, {"subset": self.name})
+
+    def interval(self, row: Row) -> Interval:
+        """Return a scorer's accuracy in this area."""
+        return row.subsets[self.name] if self.kind == "subset" else areas(row)[self.name]
+
+
+# ---- grouping ----
+
+
+def members_of(report: Report, subsets: Sequence[str]) -> dict[str, list[str]]:
+    """Return section -> its subsets; none for a benchmark that is not installed, or is a function of somebody's."""
+    try:
+        members = section_members(open_suite(report.suite), subsets)
+    except ValueError:
+        return {}
+    return {section: names for section, names in members.items() if section in report.rows[0].sections}
+
+
+def grouped(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
+    """Return overall and every section followed by its subsets, and how many subsets are left out as the smallest.
+
+    A subset of several sections stands below the one with the fewest subsets. One that is all of a section of the same
+    name is shown by it.
+    """
+    largest = sorted(report.sizes, key=lambda name: (-report.sizes[name], name))[:most]
+    subsets = [name for name in sorted(largest) if report.sizes.keys() != {ALL}]
+    members = members_of(report, subsets)
+    homes = {
+        name: min(
+            (section for section in members if name in members[section]), key=lambda s: len(members[s]), default=""
+        )
+        for name in subsets
+    }
+    listed = [Area("overall", OVERALL, report.cases), *_subsets(report, homes, "")]
+    sections = sorted(report.rows[0].sections, key=lambda section: section in homes.values())
+    for section in sections:
+        below = _subsets(report, homes, section)
+        size = sum(report.sizes[name] for name in members.get(section, ()))
+        listed += [Area("section", section, size), *(area for area in below if area.name != section or len(below) > 1)]
+    return listed, len(report.sizes) - len(largest)
+
+
+def _subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Area]:
+    return [Area("subset", name, report.sizes[name]) for name, home in homes.items() if home == section]
+
+
+# ---- numbers ----
+
+
+def scores_html(report: Report, run: str) -> str:
+    """Return a row for every scorer with overall, sections and counts, and what the baselines say below it."""
+    sections = [*report.rows[0].sections]
+    heads = [about("role"), about("overall", "overall, %"), *(about("section", name) for name in sections)]
+    heads += [about(name) for name in ("scored", "ties", "unscored")]
+    rows = "".join(_scorer_html(row, run) for row in report.rows)
+    notes = "".join(f"<li>{shown(note)}</li>" for note in (*report.notes, *report.findings))
+    details = f'<details style="margin: 8px 0"><summary>What the baselines say</summary><ul>{notes}</ul></details>'
+    return (
+        f'{STYLE}{AXIS}<div class="rl"><p><b>{shown(report.suite)}</b>, version {shown(str(report.version))}: '
+        f"{report.cases:,} cases over {report.clusters:,} prompts; 95 % intervals from {report.samples:,} bootstrap "
+        f'samples of whole prompts. A number opens its cases.</p><div class="box scores"><table class="heat">'
+        f"<thead>{header_row(['scorer', *heads])}</thead><tbody>{rows}</tbody></table></div>{details if notes else ''}"
+        "</div>"
+    )
+
+
+def _scorer_html(row: Row, run: str) -> str:
+    filters = {name: Area("overall" if name == OVERALL else "section", name, 0).filters() for name in areas(row)}
+    shares = "".join(
+        share_html(interval.value, cases_query(run, row.scorer, **filters[name]), _ends(interval))
+        for name, interval in areas(row).items()
+    )
+    counts = {"all": row.scored, "tie": row.ties, "abstained": row.unscored}
+    numbers = "".join(
+        f"<td>{linked(cases_query(run, row.scorer, outcome=outcome), f'{count:,}')}</td>"
+        for outcome, count in counts.items()
+    )
+    return f'<tr><th scope="row">{shown(row.scorer)}</th><td>{shown(row.role)}</td>{shares}{numbers}</tr>'
+
+
+def share_html(share: float, address: str = "", small: str = "") -> str:
+    """Return a share in per cent as a cell, with the more colour the further it is from one half."""
+    if share != share:
+        return "<td>–</td>"
+    text = f"{100 * share:.1f}"
+    content = f"{text}<small>{small}</small>" if small else text
+    colour, strength = PALETTE[0 if share >= 0.5 else 1], round(140 * abs(share - 0.5))
+    style = f"background:color-mix(in srgb, {colour} {strength}%, transparent)"
+    return f'<td style="{style}">{linked(address, content) if address else content}</td>'
+
+
+def _ends(interval: Interval) -> str:
+    return "" if interval.low != interval.low else f"[{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+# ---- dots and intervals ----
+
+
+def areas_html(report: Report, run: str, scorer: str) -> str:
+    """Return a row for every area: a dot with its interval for each model, and a thin tick for each baseline."""
+    listed, left_out = grouped(report)
+    rows = sorted((row for row in report.rows if row.role != "baseline"), key=lambda row: row.scorer != scorer)
+    lanes = {row.scorer: colour for row, colour in zip(rows[:MOST_LANES], COLOURS, strict=False)}
+    chosen = next(row for row in report.rows if row.scorer == scorer)
+    body = "".join(_area_html(area, report, run, chosen, lanes) for area in listed)
+    axis = "".join(f'<span style="left:{at}%">{at}</span>' for at in (0, 25, 50, 75, 100))
+    heads = f'<th scope="col">area</th><th scope="col">{about("cases")}</th>'
+    heads += f'<th class="axis" aria-label="axis"><span class="track">{axis}</span></th>'
+    heads += f'<th scope="col">{about("accuracy", "accuracy, %")}</th>'
+    notes = [f"the {left_out:,} smallest subsets are in the report only"] if left_out else []
+    notes += [f"{len(rows) - len(lanes):,} more models are in the table only"] if len(rows) > len(lanes) else []
+    return (
+        f'{STYLE}{AXIS}<div class="rl">{_key(lanes)}<div class="box scores"><table class="areas" '
+        f'style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        f'<p class="faint">Accuracy of {shown(scorer)}. {"; ".join(notes)}</p></div>'
+    )
+
+
+def _key(lanes: Mapping[str, str]) -> str:
+    models = "".join(f'<span><i style="--colour:{colour}"></i>{shown(name)}</span>' for name, colour in lanes.items())
+    return f'<div class="key">{models}<span><i class="baseline"></i>baseline</span></div>'
+
+
+def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
+    interval = area.interval(chosen)
+    number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} {_ends(interval)}"
+    address = cases_query(run, chosen.scorer, **area.filters())
+    name = linked(address, shown(area.name or "(none)", 60))
+    marks = "".join(_tick(area, row, run) for row in report.rows if row.role == "baseline")
+    rows = {row.scorer: row for row in report.rows}
+    for lane, (scorer, colour) in enumerate(lanes.items()):
+        marks += _range(area, rows[scorer], run, colour, 100 * (lane + 0.5) / len(lanes))
+    cases = f"{area.cases:,}" if area.cases else ""
+    return (
+        f'<tr class="{area.kind}"><th scope="row">{name}</th><td>{cases}</td><td class="axis"><span class="track">'
+        f'{marks}</span></td><td style="white-space: nowrap">{linked(address, number)}</td></tr>'
+    )
+
+
+def _tick(area: Area, row: Row, run: str) -> str:
+    interval = area.interval(row)
+    if interval.value != interval.value:
+        return ""
+    return _mark("tick", area, row, run, f"left:{100 * interval.value:.2f}%", ' tabindex="-1"')
+
+
+def _range(area: Area, row: Row, run: str, colour: str, top: float) -> str:
+    value, low, high = area.interval(row)
+    if value != value:
+        return ""
+    low, high = (value, value) if low != low else (low, high)
+    at = 100 * (value - low) / (high - low) if high > low else 0.0
+    place = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%;top:{top:.1f}%;--at:{at:.1f}%;--colour:{colour}"
+    return _mark("range", area, row, run, place)
+
+
+def _mark(kind: str, area: Area, row: Row, run: str, style: str, more: str = "") -> str:
+    interval = area.interval(row)
+    label = escape(f"{HIDDEN.sub('', row.scorer)[:80]}: {100 * interval.value:.1f} {_ends(interval)}".strip())
+    address = escape(cases_query(run, row.scorer, **area.filters()))
+    return f'<a class="{kind}" href="{address}" title="{label}" aria-label="{label}" style="{style}"{more}><b></b></a>'

@@ -1,0 +1,149 @@
+"""Figures and tables of one scorer: style matrix, calibration, score against length."""
+
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+
+from .....benchmarks.statistics.cluster_bootstrap import reliability
+from .....benchmarks.suites import rm_bench
+from .....benchmarks.types import Row
+from ...figures import PALETTE, layout, opens, titled
+from ...html import STYLE
+from ..metrics import METRICS, about, cases_query, header_row
+from .areas import share_html
+from .queries import Lengths
+
+BINS = 10
+
+
+def matrix_html(matrix: np.ndarray) -> str:
+    """Rows: the style of the right response. Columns: the style of the wrong one. More colour: better than chance."""
+    head = header_row(["", *(f"wrong: {name}" for name in rm_bench.STYLES)])
+    rows = "".join(
+        f'<tr><th scope="row">right: {name}</th>{"".join(map(share_html, line))}</tr>'
+        for name, line in zip(rm_bench.STYLES, matrix, strict=True)
+    )
+    levels = {name: float(np.mean([matrix[cell] for cell in cells])) for name, cells in rm_bench.LEVELS.items()}
+    text = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
+    return (
+        f'{STYLE}<div class="rl"><p>How often, in %, the right response in one style beats the wrong one in another: '
+        f'{text} (hard: the plainer right response against the fancier wrong one).</p><div class="box scores">'
+        f'<table id="styles"><thead>{head}</thead><tbody>{rows}</tbody></table></div></div>'
+    )
+
+
+def calibration(margins: np.ndarray, run: str, scorer: str) -> go.Figure:
+    """Accuracy against the confidence that margins claim; on the diagonal claims hold, the area is the number of cases.
+
+    A point opens the wrong cases with a claim up to the end of its bin, the highest claim first.
+    `benchmarks.statistics.cluster_bootstrap.reliability` has the formula and its source.
+    """
+    bins, _ = reliability(margins, BINS)
+    figure = go.Figure(
+        go.Scatter(
+            x=[bin_.confidence for bin_ in bins],
+            y=[bin_.accuracy for bin_ in bins],
+            customdata=[bin_.count for bin_ in bins],
+            mode="markers",
+            cliponaxis=False,
+            marker={
+                "size": [8 + 30 * (bin_.count / len(margins)) ** 0.5 for bin_ in bins],
+                "color": PALETTE[0],
+                "opacity": 0.8,
+            },
+            hovertemplate="claimed %{x:.3f}, right %{y:.3f}, %{customdata:,} cases<extra></extra>",
+            **opens(
+                cases_query(run, scorer, outcome="wrong", order="worst", margin=""),
+                [largest_margin(bin_.confidence) for bin_ in bins],
+            ),
+        )
+    )
+    figure.add_shape(type="line", x0=0.5, y0=0.5, x1=1, y1=1, line={"color": "#808080", "width": 1, "dash": "dash"})
+    figure.update_xaxes(range=[0.48, 1.02])
+    figure.update_yaxes(range=[-0.02, 1.02])
+    return titled(
+        layout(figure, x="claimed P(right) = σ(|margin|)", y="share right", height=360),
+        "Calibration",
+        METRICS["calibration error"],
+    )
+
+
+def largest_margin(confidence: float, bins: int = BINS) -> str:
+    """Return the largest |margin| in the bin of a claimed confidence, with six digits; the last bin has none.
+
+    >>> largest_margin(0.72), largest_margin(0.99)
+    ('1.09861', '')
+    """
+    end = 0.5 + (math.floor((confidence - 0.5) * 2 * bins) + 1) / (2 * bins)
+    return f"{math.log(end / (1 - end)):.6g}" if end < 1 - 1e-9 else ""
+
+
+def calibration_html(margins: np.ndarray) -> str:
+    """The expected calibration error, and what it is over."""
+    if not len(margins):
+        return f'{STYLE}<div class="rl"><p class="faint">This scorer judged no case.</p></div>'
+    error = about("calibration error", "Expected calibration error")
+    return (
+        f'{STYLE}<div class="rl"><p>{error} {reliability(margins)[1]:.3f} over {len(margins):,} '
+        "cases. A larger point stands for more cases.</p></div>"
+    )
+
+
+def length_figure(lengths: Lengths) -> go.Figure:
+    """Mean score by length with its standard error; the area is the number of answers."""
+    x, y, errors, counts = (list(column) for column in zip(*lengths.bins, strict=True))
+    figure = go.Figure(
+        go.Scatter(
+            x=x,
+            y=y,
+            error_y={"array": errors, "thickness": 1, "width": 2, "color": "#808080"},
+            customdata=counts,
+            mode="markers+lines",
+            line={"color": PALETTE[0], "width": 1},
+            marker={"size": [7 + 24 * (count / lengths.answers) ** 0.5 for count in counts], "color": PALETTE[0]},
+            hovertemplate="%{x:.0f} characters: %{y:.4g}, %{customdata:,} responses<extra></extra>",
+        )
+    )
+    ticks = length_ticks(min(x), max(x))
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
+    layout(figure, x="length of the response, characters", y="mean score ± standard error", height=360)
+    return titled(figure, "Score against length", METRICS["score against length"])
+
+
+def length_ticks(low: float, high: float) -> list[int]:
+    """Return 1, 2, 5, 10, 20 ... around two lengths; only powers of ten where they are far apart.
+
+    >>> length_ticks(30, 700), length_ticks(1, 100_000)
+    ([20, 50, 100, 200, 500, 1000], [1, 10, 100, 1000, 10000, 100000])
+    """
+    digits = (1, 2, 5) if high < 1000 * low else (1,)
+    ticks = [digit * 10**power for power in range(math.ceil(math.log10(max(high, 1))) + 2) for digit in digits]
+    first = max((index for index, tick in enumerate(ticks) if tick <= low), default=0)
+    last = next(index for index, tick in enumerate(ticks) if tick >= high)
+    return ticks[first : last + 1]
+
+
+def length_html(row: Row, lengths: Lengths) -> str:
+    """The slope over all answers, and within pairs where the report has it."""
+    style = row.style
+    pairs = style.get("pairs", 0)
+    within = (
+        f" Within the {pairs:,.0f} plain pairs, where the prompt is the same: {_slope(style['length_slope'])} standard "
+        f"deviations a doubling; accuracy over pairs of like length {_percent(style['matched'])}, balanced over longer "
+        f"and shorter right responses {_percent(style['balanced'])}."
+        if pairs and "length_slope" in style
+        else ""
+    )
+    return (
+        f'{STYLE}<div class="rl"><p>Over all responses to all prompts the score changes by {_slope(lengths.slope)} '
+        f"(its own unit) a doubling of length.{within}</p></div>"
+    )
+
+
+def _slope(value: float) -> str:
+    return "–" if value != value else f"{value:+.3g}"
+
+
+def _percent(share: float) -> str:
+    return "–" if share != share else f"{100 * share:.1f} %"

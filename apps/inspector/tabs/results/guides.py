@@ -1,0 +1,71 @@
+"""Diagnostics of the guides among the evaluated models, as `rewardlab eval` copied them from the models' manifests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .....rm.errors import UNREADABLE
+from .....rm.io.checked_files import from_json
+from ....runs.run_folder import MANIFEST
+from ...html import STYLE, number, pill, shown
+from ..metrics import about, header_row
+
+MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length", "pairs")
+
+
+class Guide(NamedTuple):
+    """Measures of a guide when its training ended."""
+
+    base: float | None
+    """Context sensitivity of the base model."""
+    objectives: Mapping[str, Mapping[str, float | None]]
+    """Objective -> measure -> value with all weight on it."""
+    collapsed: tuple[str, ...]
+
+
+def read_guides(folder: Path) -> dict[str, Guide]:
+    """Return evaluated model -> its measures; none for a run without guides, or with a manifest that is damaged."""
+    try:
+        stored = from_json((folder / MANIFEST).read_text(encoding="utf-8"))["guides"]
+        return {str(name): _guide(guide) for name, guide in stored.items()}
+    except UNREADABLE:
+        return {}
+
+
+def _guide(stored: Mapping[str, Any]) -> Guide:
+    objectives = {
+        str(name): {measure: _number(values.get(measure)) for measure in MEASURES}
+        for name, values in stored["objectives"].items()
+    }
+    return Guide(_number(stored["base_context_sensitivity"]), objectives, tuple(map(str, stored["collapsed"])))
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def guides_html(guides: Mapping[str, Guide]) -> str:
+    """Return a table of every guide; nothing without guides."""
+    return "".join(_guide_html(name, guide) for name, guide in guides.items())
+
+
+def _guide_html(name: str, guide: Guide) -> str:
+    names = [measure.replace("_", " ") for measure in MEASURES]
+    rows = "".join(
+        f'<tr><th scope="row">{shown(objective)} {pill("collapsed") if objective in guide.collapsed else ""}</th>'
+        + "".join(f"<td>{_text(measure, value)}</td>" for measure, value in values.items())
+        + "</tr>"
+        for objective, values in guide.objectives.items()
+    )
+    return (
+        f'{STYLE}<div class="rl"><p>Guide <b>{shown(name)}</b> at the end of its training, with all weight on one '
+        f"objective. Context sensitivity of its base model: {_text('', guide.base)}.</p>"
+        f'<div class="box scores"><table class="guide"><thead>{header_row(["objective", *map(about, names)])}</thead>'
+        f"<tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def _text(measure: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return number(value) if measure == "pairs" else f"{value:.2f}"
