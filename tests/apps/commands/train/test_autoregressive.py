@@ -95,6 +95,7 @@ def test_a_collapse_is_told_in_training_in_the_card_and_in_an_evaluation(world, 
     asked = ["eval", "--model", str(tmp_path / "arm"), "--data", str(world / "test.jsonl"), "--samples", "50"]
     assert main([*asked, "--objective", "harmless", "--output", str(tmp_path / "eval")]) == 0
     assert "the guide has collapsed at helpful, harmless" in (tmp_path / "eval" / "report.md").read_text()
+    assert json.loads((tmp_path / "eval" / "manifest.json").read_text())["guides"] == {"arm": guide}
     assert main(["card", "--model", str(tmp_path / "arm")]) == 0
     card = (tmp_path / "arm" / "README.md").read_text()
     assert "## Guide diagnostics" in card and "**The guide has collapsed at helpful, harmless**" in card

@@ -2,28 +2,35 @@
 
 import json
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.inspector.tabs.results.queries import (
-    bars,
+from rewardlab.apps.inspector.tabs.results.areas import areas_html, grouped, scores_html
+from rewardlab.apps.inspector.tabs.results.figures import (
     calibration,
     calibration_html,
-    facts_html,
-    figures_of,
     length_figure,
     length_html,
+    matrix_html,
+)
+from rewardlab.apps.inspector.tabs.results.guides import guides_html, read_guides
+from rewardlab.apps.inspector.tabs.results.queries import (
+    LengthBin,
+    Lengths,
     lengths_of,
     margins_of,
-    matrix_html,
     row_of,
     style_matrix,
-    subsets_of,
 )
 from rewardlab.apps.runs.summaries import read_heading, read_report
+from rewardlab.benchmarks.evaluate import evaluate
+from rewardlab.benchmarks.scorers import StoredScores
 from rewardlab.judges.types import Case
 from rewardlab.rm.errors import DataError, UsageError
+from rewardlab.rm.registry import load
 from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
@@ -95,36 +102,125 @@ def test_a_run_that_is_not_finished_is_told(tmp_path):
         read_report(tmp_path)
 
 
-# ---- bars ----
+# ---- areas ----
 
 
-def test_bars_have_their_values_and_intervals_in_per_cent(run):
+def sectioned(suite, sizes, *, models=("rm",)):
+    """Report of models that are right on all pairs of these subsets."""
+    cases = [
+        Case(f"{name}-{k}", user_turn(f"{name} {k}"), ("a", "b"), (0,), name)
+        for name, n in sizes.items()
+        for k in range(n)
+    ]
+    scorers = [StoredScores(name, {case.id: (1.0, 0.0) for case in cases}) for name in models]
+    found = evaluate(load("benchmarks.suites", suite)(), cases, scorers, samples=20)
+    return found.report
+
+
+def test_subsets_stand_below_their_section():
+    report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1, "math-prm": 3, "mt-bench-easy": 1})
+    listed, left_out = grouped(report)
+    assert left_out == 0 and [(area.kind, area.name, area.cases) for area in listed] == [
+        ("overall", "overall", 7),
+        ("section", "Chat", 2),
+        ("subset", "alpacaeval-easy", 1),
+        ("subset", "mt-bench-easy", 1),
+        ("section", "Reasoning", 5),
+        ("subset", "hep-go", 2),
+        ("subset", "math-prm", 3),
+    ]
+
+
+def test_a_section_of_one_subset_of_its_name_is_a_single_row():
+    report = sectioned("rewardbench2", {"Math": 2, "Safety": 1})
+    assert [(area.kind, area.name) for area in grouped(report)[0]] == [
+        ("overall", "overall"),
+        ("section", "Math"),
+        ("section", "Safety"),
+    ]
+
+
+def test_a_subset_of_several_sections_stands_below_the_smallest(tmp_path):
+    """RM-Bench's levels hold every subset, its domains a few."""
+    cases = [
+        Case(f"c{k}", user_turn(f"q{k}"), tuple("abcdef"), (0, 1, 2), name, sets=(3, 3))
+        for k, name in enumerate(("chat", "safety-refuse", "safety-response"))
+    ]
+    folder = write_evaluation(
+        tmp_path / "styles", cases, {"rm": {f"c{k}": (5.0, 9.0, 9.0, 1.0, 2.0, 7.0) for k in range(3)}}
+    )
+    names = [area.name for area in grouped(read_report(folder))[0]]
+    assert names == ["overall", "hard", "normal", "easy", "chat", "safety", "safety-refuse", "safety-response"]
+
+
+def test_a_benchmark_that_is_nobodys_has_subsets_without_sections(run):
+    report = replace(read_report(run), suite="my.code:suite")
+    assert [area.name for area in grouped(report)[0]] == ["overall", "a", "b"]
+
+
+def test_only_the_smallest_subsets_are_left_out(run):
+    listed, left_out = grouped(read_report(run), 1)
+    assert [area.name for area in listed] == ["overall", "a"] and left_out == 1
+
+
+def test_the_table_has_sections_and_every_number_opens_its_cases():
+    report = sectioned("rewardbench", {"hep-go": 2, "alpacaeval-easy": 1}, models=("rm", HOSTILE))
+    html = scores_html(report, "all/eval")
+    assert [*re.findall(r">([^<]+)</abbr>", html)][2:4] == ["Chat", "Reasoning"]
+    assert html.count('<th scope="row">') == 2 and "&lt;b&gt;shortest" in html and "<b>shortest" not in html
+    section = "?tab=judgments&amp;run=all%2Feval&amp;scorer=rm&amp;subset=section%3AChat"
+    assert section in html and "scorer=rm&amp;outcome=tie" in html and "scorer=rm&amp;outcome=abstained" in html
+
+
+def test_every_area_has_a_dot_with_its_interval_and_thin_ticks_on_one_axis(run):
+    """The model is right on 1 of 3 in subset b, the baseline on none."""
     report = read_report(run)
-    shares, left_out = subsets_of(report)
-    model, null = bars(report, shares, "Subsets", sizes=True).data
-    assert left_out == 0 and [*model.x] == pytest.approx([100.0, 100 / 3]) and [*null.x] == [0.0, 0.0]
-    low, high = 100 * np.array(report.rows[0].subsets["b"][1:])
-    assert model.error_x.arrayminus[1] == pytest.approx(100 / 3 - low)
-    assert model.error_x.array[1] == pytest.approx(high - 100 / 3)
-    assert null.name == "&lt;b&gt;shortest&lt;/b&gt; (baseline)" and null.marker.color != model.marker.color
+    html = areas_html(report, "eval", "rm")
+    value, low, high = report.rows[0].subsets["b"]
+    at, width = 100 * (value - low) / (high - low), 100 * (high - low)
+    place = f"left:{100 * low:.2f}%;width:{width:.2f}%;top:50.0%;--at:{at:.1f}%"
+    assert place in html and html.count('class="range"') == html.count('class="tick"') == 3
+    assert html.count('style="left:0.00%" tabindex="-1"') == 3 and "&lt;b&gt;shortest&lt;/b&gt;: 0.0 [" in html
+    assert f"33.3 [{100 * low:.1f}, {100 * high:.1f}]</a>" in html and "<b>shortest" not in html
+    assert html.count("?tab=judgments&amp;run=eval&amp;scorer=rm&amp;subset=b") == 3
+    assert [*re.findall(r'<span style="left:(\d+)%">\1</span>', html)] == ["0", "25", "50", "75", "100"]
 
 
-def test_the_axis_names_areas_with_their_cases(run):
-    report = read_report(run)
-    figure = bars(report, subsets_of(report)[0], "Subsets", sizes=True)
-    assert [*figure.layout.yaxis.ticktext] == ["a (3)", "b (3)"]
-    assert [*bars(report, figures_of(report), "Sections").layout.yaxis.ticktext] == ["overall"]
-
-
-def test_only_the_largest_subsets_are_drawn_and_the_others_counted(run):
-    shares, left_out = subsets_of(read_report(run), most=1)
-    assert [*shares["rm"]] == ["a"] and left_out == 1
+def test_an_area_without_a_figure_is_a_dash(tmp_path):
+    folder = write_evaluation(tmp_path / "eval", pairs(2), {"rm": margins([None, None])})
+    html = areas_html(read_report(folder), "eval", "rm")
+    assert "nan" not in html and 'class="range"' not in html and ">–</a>" in html
+    assert "nan" not in scores_html(read_report(folder), "eval")
 
 
 def test_facts_name_everybody_as_text(run):
-    html = facts_html(read_report(run))
-    assert "6 cases over 6 prompts" in html and "60.0 [" in html
+    html = scores_html(read_report(run), "eval")
+    assert "6 cases over 6 prompts" in html and "60.0<small>[" in html
     assert "&lt;b&gt;shortest" in html and "<b>shortest" not in html
+
+
+# ---- guides ----
+
+MEASURES = {"context_sensitivity": 0.25, "entropy": 2.0, "length_correlation": None, "accuracy": 0.75, "pairs": 40}
+
+
+def test_a_guide_is_a_table_of_its_measures(tmp_path):
+    guide = {
+        "base_context_sensitivity": 1.5,
+        "objectives": {"<b>kind": MEASURES, "safe": MEASURES},
+        "collapsed": ["safe"],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps({"guides": {"<i>arm": guide}}))
+    html = guides_html(read_guides(tmp_path))
+    assert "&lt;i&gt;arm" in html and "&lt;b&gt;kind" in html and "base model: 1.50" in html
+    assert "<td>0.25</td><td>2.00</td><td>–</td><td>0.75</td><td>–</td><td>40</td>" in html
+    assert html.count(">collapsed</span>") == 1 and html.count("<abbr title=") == 6
+
+
+@pytest.mark.parametrize("text", ["{}", "", "[]", '{"guides": 3}', '{"guides": {"a": {"objectives": []}}}'])
+def test_a_run_without_guides_or_with_damaged_ones_has_no_table(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    assert guides_html(read_guides(tmp_path)) == "" == guides_html(read_guides(tmp_path / "gone"))
 
 
 # ---- RM-Bench ----
@@ -157,12 +253,15 @@ def test_calibration_is_accuracy_against_the_claimed_confidence(run):
     """σ(0.5), σ(1) twice, σ(2), σ(3): bins of width 0.05 from 0.5; the two at σ(1) are right once."""
     margins = margins_of(run, "rm")
     assert sorted(margins) == [-3.0, -1.0, 0.5, 1.0, 2.0]
-    points = calibration(margins).data[0]
+    points = calibration(margins, "eval", "rm").data[0]
     sigma = [1 / (1 + math.exp(-value)) for value in (0.5, 1.0, 2.0, 3.0)]
     assert [*points.x] == pytest.approx(sigma) and [*points.y] == [1.0, 0.5, 1.0, 0.0]
     assert [*points.customdata] == [1, 2, 1, 1]
+    assert points.meta.startswith("?tab=judgments&run=eval&scorer=rm&outcome=wrong&order=worst&margin=")
+    ends = [math.log(p / (1 - p)) for p in (0.65, 0.75, 0.9)]
+    assert [float(id) for id in points.ids if id] == pytest.approx(ends, abs=1e-5) and points.ids[-1] == ""
     gaps = [1 - sigma[0], 2 * (sigma[1] - 0.5), 1 - sigma[2], sigma[3]]
-    assert f"error {sum(gaps) / 5:.3f} over 5 cases" in calibration_html(margins)
+    assert f"</abbr> {sum(gaps) / 5:.3f} over 5 cases" in calibration_html(margins)
     assert "judged no case" in calibration_html(np.array([]))
 
 
@@ -176,6 +275,16 @@ def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
     assert [*length_figure(found).data[0].y] == [2.0, 6.0]
     told = length_html(row_of(read_report(folder), "rm"), found)
     assert "changes by +4 (its own unit) a doubling" in told and "Within the 2 plain pairs" in told
+
+
+@pytest.mark.parametrize("low", [1, 2.5, 30, 4000])
+@pytest.mark.parametrize("ratio", [1, 1.5, 40, 3000])
+def test_the_axis_of_lengths_has_whole_numbers_around_the_data(low, ratio):
+    """The labels once were 2, 5, 100: the digits of 20 and 50 alone."""
+    lengths = Lengths([LengthBin(low, 0.0, 0.0, 1), LengthBin(low * ratio, 0.0, 0.0, 1)], 0.0, 2)
+    axis = length_figure(lengths).layout.xaxis
+    assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
+    assert axis.tickvals[0] <= low and axis.tickvals[-1] >= low * ratio and len(axis.tickvals) <= 12
 
 
 def test_a_run_without_stored_lengths_has_the_same_figures(tmp_path):

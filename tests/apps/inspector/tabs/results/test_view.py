@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.apps.inspector.acts import clicked_link
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
 from tests.apps.inspector.ponds import write_run
 from tests.conftest import ROOT
@@ -21,16 +22,49 @@ def address(tmp_path_factory, served) -> str:
     return served(folder)
 
 
-def test_figures_of_a_run_and_of_one_of_its_scorers(address, visit):
+def test_a_run_and_one_of_its_scorers(address, visit):
     page = visit(address, "?tab=benchmarks&run=eval", ready="#facts table")
-    for figure, bars in (("sections", 2), ("subsets", 4)):
-        page.locator(f"#{figure} .barlayer .point").nth(bars - 1).wait_for(state="attached")
-        assert page.locator(f"#{figure} .barlayer .point").count() == bars
+    rows = page.locator("#areas tbody tr")
+    assert [row.split()[0] for row in rows.all_inner_texts()] == ["overall", "a", "b"]
+    dots, track = page.locator("#areas .range b"), page.locator("#areas td .track").first
+    for row, share in enumerate((0.6, 1.0, 1 / 3)):
+        dot, axis = dots.nth(row).bounding_box(), track.bounding_box()
+        assert (dot["x"] + dot["width"] / 2 - axis["x"]) / axis["width"] == pytest.approx(share, abs=0.01)
     page.get_by_text("over 5 cases").wait_for()
-    page.get_by_label("Scorer, for calibration and length").click()
+    page.get_by_label("Scorer, for areas and figures").click()
     page.get_by_role("option", name="shortest (baseline)").click()
     page.get_by_text("over 6 cases").wait_for()
     page.wait_for_url("**scorer=shortest**")
+
+
+CONTRAST = """() => {
+    const channels = text => text.match(/[\\d.]+/g).map(Number);
+    const luminance = text => channels(text).slice(0, 3).map(c => c / 255)
+        .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, c, index) => sum + c * [0.2126, 0.7152, 0.0722][index], 0);
+    const behind = element => {
+        const colour = getComputedStyle(element).backgroundColor;
+        return (channels(colour)[3] ?? 1) ? colour : behind(element.parentElement);
+    };
+    return [...document.querySelectorAll("#calibration text, #lengths text")].filter(e => e.textContent).map(text => {
+        const style = getComputedStyle(text), shades = [style.fill, behind(text.closest(".js-plotly-plot"))];
+        const [low, high] = shades.map(luminance).sort((a, b) => a - b);
+        return {text: text.textContent, font: style.fontFamily, contrast: (high + 0.05) / (low + 0.05)};
+    });
+}"""
+"""JavaScript: every text of the figures with its font, and its contrast as WCAG 2.2 defines it."""
+
+
+def test_texts_of_figures_have_the_page_s_font_and_contrast_and_points_open_their_cases(address, visit):
+    for theme in ("light", "dark"):
+        page = visit(address, f"?tab=benchmarks&run=eval&__theme={theme}", ready="#calibration .point")
+        page.locator("#lengths .point").first.wait_for()
+        texts = page.evaluate(CONTRAST)
+        assert {"Calibration", "Score against length", "share right"} <= {text["text"] for text in texts}
+        assert all("Source Sans Pro" in text["font"] for text in texts)
+        assert min(text["contrast"] for text in texts) >= 4.5
+    link = clicked_link(page, page.locator("#calibration .point").first)
+    assert link.startswith("?tab=judgments&run=eval&scorer=rm&outcome=wrong&order=worst&margin=")
 
 
 def test_the_report_s_html_stays_inert(address, visit):
@@ -50,7 +84,7 @@ def test_a_run_of_an_older_version_is_a_sentence_and_the_page_goes_on(address, v
     page.get_by_label("Run").last.click()
     page.get_by_role("option", name="eval").click()
     page.locator("#facts table").wait_for()
-    page.locator("#sections .barlayer .point").first.wait_for(state="attached")
+    page.locator("#areas .range").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
