@@ -6,7 +6,8 @@ from html import escape
 STYLE = """<style>
 .rl {--line: color-mix(in srgb, currentColor 18%, transparent);
      --soft: color-mix(in srgb, currentColor 5%, transparent);
-     --right: #16a34a; --wrong: #dc2626; --other: #b45309; font-size: 14px; line-height: 1.5}
+     --right: #15803d; --wrong: #b91c1c; --other: #a14a07; font-size: 14px; line-height: 1.5}
+.dark .rl {--right: #4ade80; --wrong: #fca5a5; --other: #fbbf24}
 .rl * {box-sizing: border-box}
 .rl h1 {font-size: 22px; font-weight: 600; margin: 0; overflow-wrap: anywhere}
 .rl.heading {display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: baseline}
@@ -28,7 +29,7 @@ STYLE = """<style>
 .rl .scores {overflow-x: auto}
 .rl table {border-collapse: collapse; width: 100%; margin: 0; font-variant-numeric: tabular-nums}
 .rl th, .rl td {padding: 5px 14px; text-align: right; border: 0; border-bottom: 1px solid var(--line)}
-.rl tr:last-child td {border-bottom: 0}
+.rl tbody:last-child tr:last-child > * {border-bottom: 0}
 .rl tbody th {font-weight: 400}
 .rl abbr {text-decoration: underline dotted; text-underline-offset: 3px; cursor: help}
 .rl table a {color: inherit; text-decoration: none}

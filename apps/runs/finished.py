@@ -7,6 +7,7 @@ from typing import Any
 
 from ...benchmarks.compare import Comparison, compare
 from ...benchmarks.report import current_summary
+from ...benchmarks.statistics.areas import section_members
 from ...benchmarks.statistics.cluster_bootstrap import INTERVALS
 from ...benchmarks.types import Suite
 from ...judges.types import Case, Judgment
@@ -17,6 +18,8 @@ from .tables import read_items, read_judgments
 
 MOST_SAMPLES = 100_000
 """Largest number of bootstrap samples accepted from a stored summary."""
+MOST_SUBSETS = 500
+"""Largest number of subsets whose sections are looked up."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,16 @@ def open_suite(name: str) -> Suite:
     if ":" in name:
         raise UsageError(f"'{name}' is no name of a suite")
     return load("benchmarks.suites", name)()
+
+
+def sections_of(suite: str, subsets: Sequence[str]) -> dict[str, list[str]]:
+    """Return section -> its subsets; none for a suite that is not known here, or has more subsets than any of ours."""
+    if len(subsets) > MOST_SUBSETS:
+        return {}
+    try:
+        return section_members(open_suite(suite), subsets)
+    except ValueError:
+        return {}
 
 
 # ---- two runs ----

@@ -36,9 +36,16 @@ def area_members(suite: Suite, cells: Cells) -> dict[str, list[str]]:
 
 def section_members(suite: Suite, subsets: Sequence[str]) -> dict[str, list[str]]:
     """Return the subsets of each section, in the given order."""
-    shape = len(subsets), len(suite.measures)
-    cells = Cells(tuple(subsets), suite.measures, np.zeros(shape), np.ones(shape))
-    return {area: names for area, names in area_members(suite, cells).items() if is_section(area)}
+    number = len(subsets)
+    total = np.zeros((number + 1, number, len(suite.measures)))  # a probe for each subset, and one of nothing
+    total[range(number), range(number)] = 1
+    figures = suite.add_up(Cells(tuple(subsets), suite.measures, total, np.ones_like(total)))
+    members = {}
+    for area in filter(is_section, figures):
+        values = np.nan_to_num(np.broadcast_to(figures[area], number + 1))
+        moved = ~np.isclose(values[:-1], values[-1], rtol=0, atol=1e-12)
+        members[area] = [name for name, moves in zip(subsets, moved, strict=True) if moves]
+    return members
 
 
 def _marked(cells: Cells, index: int | None = None) -> Cells:

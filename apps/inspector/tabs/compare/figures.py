@@ -108,7 +108,7 @@ def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
         text=[plain(point.case) for point in some],
         name=name,
         mode="markers",
-        marker={"color": colour, "size": 5, "opacity": 0.55},
+        marker={"color": colour, "size": 6, "opacity": 0.7},
         hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}",
         **opens(cases_query(side.id, side.scorer, item=""), [point.case for point in some]),
     )

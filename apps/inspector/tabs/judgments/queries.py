@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .....benchmarks.types import Interval
 from .....rm.errors import UNREADABLE, DataError, UsageError
+from ....runs.finished import sections_of
 from ....runs.summaries import SUMMARY, read_heading, read_report
 from ....runs.tables import ITEMS, SCORES
 from ...database import WAY_OUT
@@ -51,7 +52,8 @@ class Filter:
 
     scorer: str
     outcome: str = "all"
-    subset: str | None = None
+    subset: str | Sequence[str] | None = None
+    """One subset, or those of a section."""
     max_margin: float | None = None
     search: str = ""
     gap: float | None = None
@@ -134,7 +136,7 @@ def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
     """A query for what passes: place, margin, outcome, line, and the gap if it is asked for."""
     conditions = ["($outcome::VARCHAR = 'all' OR outcome = $outcome)"]
     if filter.subset is not None:
-        conditions.append("place IN (SELECT place FROM cases WHERE subset = $subset)")
+        conditions.append("place IN (SELECT place FROM cases WHERE list_contains($subset::VARCHAR[], subset))")
     if filter.max_margin is not None:
         conditions.append("abs(margin) <= $max_margin")
     if search := filter.search.strip():
@@ -157,12 +159,20 @@ def _ordered(tables: Index, filter: Filter, order: str) -> tuple[str, str]:
 
 
 def _values(filter: Filter) -> dict[str, Any]:
-    return {**vars(filter), "among": list(filter.among or ())}
+    subsets = [filter.subset] if isinstance(filter.subset, str) else list(filter.subset or ())
+    return {**vars(filter), "subset": subsets, "among": list(filter.among or ())}
 
 
 def subsets(run: Run) -> dict[str, int]:
     """Subset -> its number of cases, by name."""
     return dict(index(run.folder).query("SELECT subset, count(*) FROM cases GROUP BY subset ORDER BY subset"))
+
+
+def sections(run: Run) -> dict[str, list[str]]:
+    """Section -> its subsets, for the sections that are neither all of the benchmark nor a subset of their name."""
+    names = [*subsets(run)]
+    members = sections_of(run.suite, names)
+    return {name: below for name, below in members.items() if below != [name] and 0 < len(below) < len(names)}
 
 
 def outcomes(run: Run, filter: Filter) -> dict[str, int]:

@@ -11,6 +11,7 @@ from ...html import note_html
 from ...html import shown as shown_text
 from ...run_list import JUDGED
 from ...style import KEYS
+from ..metrics import SECTION
 from . import annotations
 from . import export_view as exporting
 from . import queries as views
@@ -106,8 +107,9 @@ def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[A
         entry = site.root.entry(run, JUDGED)
         opened = views.open_run(entry.path)
         subsets = _subsets(opened)
-        known = asked.subset in [value for _, value in subsets]
-        asked = asked._replace(subset=asked.subset if known else EVERY)
+        values = [value for _, value in subsets]
+        asked_names = (asked.subset, (asked.subset or "").removeprefix(SECTION))  # a section may be a subset
+        asked = asked._replace(subset=next((name for name in asked_names if name in values), EVERY))
         position = _position(opened, asked, query.get("item"), marks)
         shown = Shown(*_show(opened, asked, position, marks, diff, growing=entry.growing))
         shown = shown._replace(outcome=gr.Radio(shown.outcome.choices, value=asked.outcome))
@@ -141,7 +143,9 @@ def _state_from_query(site: Site, query: dict[str, str]) -> Asked:
 def _subsets(run: views.Run) -> list[tuple[str, str]]:
     counts = views.subsets(run)
     named = [(f"{name or UNNAMED} ({n:,})", name or UNNAMED) for name, n in counts.items()]
-    return [(f"all ({sum(counts.values()):,})", EVERY), *named]
+    sizes = {name: sum(counts[subset] for subset in below) for name, below in views.sections(run).items()}
+    sections = [(f"section {name} ({n:,})", f"{SECTION}{name}") for name, n in sizes.items()]
+    return [(f"all ({sum(counts.values()):,})", EVERY), *sections, *named]
 
 
 def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> int:
@@ -218,12 +222,15 @@ def _exported(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter
 
 
 def _filter(run: views.Run, asked: Asked, marks: Marks) -> views.Filter:
+    subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset)
+    if isinstance(subset, str) and subset.startswith(SECTION):
+        subset = views.sections(run).get(subset.removeprefix(SECTION)) or subset
     among = [set(marks.get(str(asked.run), []))] if "marked" in asked.only else []
     among += [{annotation.case for annotation in annotations.read(run.folder)}] if "annotated" in asked.only else []
     return views.Filter(
         str(asked.scorer),
         asked.outcome,
-        {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset),
+        subset,
         _number("largest |margin|", asked.margin),
         asked.search,
         _number("length gap", asked.gap),

@@ -1,13 +1,12 @@
 """Accuracy by section and subset: numbers with heat shading, and dots with intervals on one axis from 0 to 100."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import NamedTuple
 
 from .....benchmarks.evaluate import ALL, OVERALL
-from .....benchmarks.statistics.areas import section_members
 from .....benchmarks.types import Interval, Report, Row
-from ....runs.finished import open_suite
+from ....runs.finished import sections_of
 from ....runs.summaries import areas
 from ...figures import PALETTE
 from ...html import HIDDEN, STYLE, shown
@@ -37,8 +36,17 @@ AXIS = """<style>
 .rl .key {display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 8px 0}
 .rl .key span {display: inline-flex; align-items: center; gap: 6px; overflow-wrap: anywhere}
 .rl .key i.baseline {width: 2px; height: 14px; border-radius: 0; background: currentColor; opacity: .55}
+.rl .areas small {font-size: inherit}
 .rl .heat small {display: block}
 .rl .heat :is(td, th) {white-space: nowrap}
+@media (max-width: 700px) {
+    .rl .areas {min-width: 0}
+    .rl .areas :is(th, td) {padding-inline: 6px}
+    .rl .areas :is(th, td):nth-child(2), .rl .areas small {display: none}
+    .rl .areas tr > th:first-child {width: 6.5rem; min-width: 6.5rem}
+    .rl .areas tr.subset th {padding-left: 14px}
+    .rl .areas .axis {min-width: 110px}
+}
 </style>"""
 
 
@@ -61,15 +69,6 @@ class Area(NamedTuple):
 # ---- grouping ----
 
 
-def members_of(report: Report, subsets: Sequence[str]) -> dict[str, list[str]]:
-    """Return section -> its subsets; none for a benchmark that is not installed, or is a function of somebody's."""
-    try:
-        members = section_members(open_suite(report.suite), subsets)
-    except ValueError:
-        return {}
-    return {section: names for section, names in members.items() if section in report.rows[0].sections}
-
-
 def grouped(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
     """Return overall and every section followed by its subsets, and how many subsets are left out as the smallest.
 
@@ -78,7 +77,8 @@ def grouped(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
     """
     largest = sorted(report.sizes, key=lambda name: (-report.sizes[name], name))[:most]
     subsets = [name for name in sorted(largest) if report.sizes.keys() != {ALL}]
-    members = members_of(report, subsets)
+    sections = report.rows[0].sections
+    members = {name: below for name, below in sections_of(report.suite, subsets).items() if name in sections}
     homes = {
         name: min(
             (section for section in members if name in members[section]), key=lambda s: len(members[s]), default=""
@@ -86,8 +86,7 @@ def grouped(report: Report, most: int = MOST_SUBSETS) -> tuple[list[Area], int]:
         for name in subsets
     }
     listed = [Area("overall", OVERALL, report.cases), *_subsets(report, homes, "")]
-    sections = sorted(report.rows[0].sections, key=lambda section: section in homes.values())
-    for section in sections:
+    for section in sorted(sections, key=lambda section: section in homes.values()):
         below = _subsets(report, homes, section)
         size = sum(report.sizes[name] for name in members.get(section, ()))
         listed += [Area("section", section, size), *(area for area in below if area.name != section or len(below) > 1)]
@@ -177,7 +176,7 @@ def _key(lanes: Mapping[str, str]) -> str:
 
 def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping[str, str]) -> str:
     interval = area.interval(chosen)
-    number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} {_ends(interval)}"
+    number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} <small>{_ends(interval)}</small>"
     address = cases_query(run, chosen.scorer, **area.filters())
     name = linked(address, shown(area.name or "(none)", 60))
     marks = "".join(_tick(area, row, run) for row in report.rows if row.role == "baseline")

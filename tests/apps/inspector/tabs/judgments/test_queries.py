@@ -136,6 +136,8 @@ def test_what_eval_writes_can_be_opened(tmp_path):
         (Filter(NULL, "wrong"), ""),
         (Filter(MODEL, subset="chat"), "a1 a2 a6"),
         (Filter(MODEL, "wrong", subset="chat"), "a1 a2"),
+        (Filter(MODEL, "wrong", subset=["chat", "hard"]), "a1 a2 a7"),
+        (Filter(MODEL, subset=[]), ""),
         (Filter(MODEL, subset="chat' OR '1'='1"), ""),
         (Filter(MODEL, max_margin=0.125), "a2 a4 a6"),
         (Filter(MODEL, max_margin=0), "a4"),

@@ -181,7 +181,7 @@ def test_every_area_has_a_dot_with_its_interval_and_thin_ticks_on_one_axis(run):
     place = f"left:{100 * low:.2f}%;width:{width:.2f}%;top:50.0%;--at:{at:.1f}%"
     assert place in html and html.count('class="range"') == html.count('class="tick"') == 3
     assert html.count('style="left:0.00%" tabindex="-1"') == 3 and "&lt;b&gt;shortest&lt;/b&gt;: 0.0 [" in html
-    assert f"33.3 [{100 * low:.1f}, {100 * high:.1f}]</a>" in html and "<b>shortest" not in html
+    assert f"33.3 <small>[{100 * low:.1f}, {100 * high:.1f}]</small></a>" in html and "<b>shortest" not in html
     assert html.count("?tab=judgments&amp;run=eval&amp;scorer=rm&amp;subset=b") == 3
     assert [*re.findall(r'<span style="left:(\d+)%">\1</span>', html)] == ["0", "25", "50", "75", "100"]
 
