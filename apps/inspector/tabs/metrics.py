@@ -40,8 +40,6 @@ METRICS = {
     "KL": "Divergence of the policy from the reference policy, in nats per completion. Shaded: plus and minus one "
     "standard error.",
     "length": "Mean number of tokens of a completion.",
-    "advantage": "How much better a completion is than its baseline, after all transforms; mean over its tokens.",
-    "trained on": "Weighted sum of the rewards after the last transform.",
 }
 """Metric -> its definition, shown as a tooltip."""
 SECTION = "section:"
