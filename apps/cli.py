@@ -102,11 +102,13 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     function = named(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
         named("..rm.backbones.loading:hide_loading_bars")()
+    code = 1
     try:
-        return function(*settings)
+        code = function(*settings)
+        return code
     finally:
         if "WORLD_SIZE" in os.environ:
-            named(".runs.processes:leave")()
+            named(".runs.processes:leave")(finished=not code)
 
 
 def _help(name: str, verb: Verb, words: list[str]) -> None:

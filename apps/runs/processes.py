@@ -41,9 +41,15 @@ def settle_devices() -> None:
             os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 
 
-def leave() -> None:
-    """Destroy the process group explicitly; leaving it to the interpreter's exit may abort the process."""
+def leave(finished: bool) -> None:
+    """Destroy the process group explicitly, because leaving it to the interpreter's exit may abort the process.
+
+    A process that has finished waits for the others first: a group that is destroyed while another process still uses
+    it may abort too. One that failed does not wait; the launcher stops the others when it exits.
+    """
     if torch.distributed.is_initialized():
+        if finished:
+            torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 

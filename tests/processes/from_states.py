@@ -36,10 +36,10 @@ def replayed(folder: Path):
 
 
 if __name__ == "__main__":
-    leave, processes.leave = processes.leave, lambda: None
+    leave, processes.leave = processes.leave, lambda finished: None
     for run in json.loads(Path(sys.argv[1]).read_text()):
         training._rollouts = lambda *_, folder=Path(run["run"]) / "rollouts": replayed(folder)
         with with_callback(TakeStates, Path(run["states"]), Path(run["own"])):
             if code := main(run["words"]):
                 sys.exit(code)
-    leave()
+    leave(finished=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
+from rewardlab.apps.runs.processes import leave
 from rewardlab.kernels.policy_loss import ClipRule, policy_loss
 from rewardlab.policy.composition.completion_losses import completion_loss_inputs
 from rewardlab.policy.composition.rows import bounds_of_rows
@@ -287,5 +288,5 @@ if __name__ == "__main__":
     states_read_alike(mesh)
     saved_whole(Path(sys.argv[1]), mesh)
     adapter_saved_whole(Path(sys.argv[1]), mesh)
-    distributed.destroy_process_group()
+    leave(finished=True)
     sys.exit(max(worst.values()) > 1e-5)
