@@ -16,7 +16,8 @@ from rewardlab.apps.inspector.tabs.judgments.explanation.criteria import grounds
 from rewardlab.apps.inspector.tabs.judgments.explanation.rescore import read_settings
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, cells, open_run, outcomes, page, subsets
 from rewardlab.apps.inspector.tabs.playground import decoded as answers
-from rewardlab.apps.inspector.tabs.results.queries import facts_html, lengths_of, margins_of
+from rewardlab.apps.inspector.tabs.results.areas import areas_html, scores_html
+from rewardlab.apps.inspector.tabs.results.queries import lengths_of, margins_of
 from rewardlab.apps.inspector.tabs.studies.queries import figures_html, read_figures, read_text, safe_markdown
 from rewardlab.apps.inspector.tabs.training import queries as training
 from rewardlab.apps.inspector.tabs.training import rollouts, waterfall
@@ -103,7 +104,9 @@ def _look(path: Path) -> None:
         margins_of(folder, scorer.name)
         lengths_of(folder, scorer.name)
     subsets(run)
-    facts_html(read_report(folder))
+    report = read_report(folder)
+    scores_html(report, "run")
+    areas_html(report, "run", report.rows[0].scorer)
 
 
 def _report(path: Path) -> None:

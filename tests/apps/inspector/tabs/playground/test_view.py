@@ -55,11 +55,13 @@ def press(page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
-def press_until(page, button, status: str) -> None:
-    """Press a button until the status says so: a number that was just filled may reach the server after a press."""
+def press_until(page, button, status: str, **numbers: float) -> None:
+    """Fill the numbers and press a button until the status says so: the page may fill a number anew at the same time."""
     from playwright.sync_api import TimeoutError as NotYet
 
     for attempt in range(PATIENCE // 20):
+        for label, value in numbers.items():
+            set_number(page, label, value)
         button.click()
         try:
             page.locator("#status", has_text=status).wait_for(timeout=20_000)
@@ -111,8 +113,7 @@ def test_a_sweep_is_a_figure_and_its_axes_can_be_chosen(visit, address):
     page.locator("#prompt textarea").fill(PROMPT)
     set_number(page, "Longest answer (tokens)", 4)
     page.get_by_text("Sweep", exact=True).first.click()
-    set_number(page, "Steps", 3)
-    press_until(page, page.locator("button", has_text="Sweep").last, "3 answers,")
+    press_until(page, page.locator("button", has_text="Sweep").last, "3 answers,", Steps=3)
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
     page.locator("#sweep .js-plotly-plot").wait_for(timeout=PLOTLY)
     page.locator("#sweep", has_text="words · reward").wait_for()
