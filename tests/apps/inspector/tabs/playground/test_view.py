@@ -56,7 +56,7 @@ def press(page, name: str) -> None:
 
 
 def press_until(page, button, status: str, **numbers: float) -> None:
-    """Fill the numbers and press a button until the status says so: the page may fill a number anew at the same time."""
+    """Fill the numbers and press a button until the status says so: the page may fill a number itself."""
     from playwright.sync_api import TimeoutError as NotYet
 
     for attempt in range(PATIENCE // 20):
