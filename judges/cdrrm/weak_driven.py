@@ -16,26 +16,28 @@ IGNORED = -100  # the label of a token that is not learnt, as in Transformers
 
 
 def mixed_cross_entropy(
-    strong: Float[Tensor, "N L V"], weak: Float[Tensor, "N L V"], labels: Int[Tensor, "N L"], share: float
-) -> Float[Tensor, "N M"]:
-    """Return the loss of every token but the first in nats, 0 where the label is `IGNORED`.
+    strong: Float[Tensor, "T V"], weak: Float[Tensor, "T V"], targets: Int[Tensor, " T"], share: float
+) -> Float[Tensor, " T"]:
+    """Return the loss of every token in nats, 0 where the target is `IGNORED`; logits are those that predict it.
 
-    z_mix = λ z_strong + (1 - λ) stop_gradient(z_weak),   L_t = -log softmax(z_mix,t-1)[y_t]
+    z_mix = λ z_strong + (1 - λ) stop_gradient(z_weak),   L_t = -log softmax(z_mix,t)[y_t]
     dL_t / dz_strong = λ (softmax(z_mix) - onehot(y_t))             WMSS 2026, arXiv:2602.08222
 
     λ = `share`; the paper's is 0.5 (best 0.42 to 0.48), and 1 is plain cross-entropy. A token of which the strong model
     is sure, and the weak one is not, gets gradient again.
     """
-    mixed = share * strong[:, :-1].float() + (1 - share) * weak[:, :-1].detach().float()
-    return cross_entropy(mixed.transpose(1, 2), labels[:, 1:], ignore_index=IGNORED, reduction="none")
+    mixed = share * strong.float() + (1 - share) * weak.detach().float()
+    return cross_entropy(mixed, targets, ignore_index=IGNORED, reduction="none")
 
 
 def mixed_loss(
     outputs: Any, labels: Tensor, weak: Tensor, share: float, num_items_in_batch: Tensor | int | None = None
 ) -> Tensor:
     """Return the sum of `mixed_cross_entropy` over the number of learnt tokens, of the whole step where it is known."""
-    losses = mixed_cross_entropy(outputs.logits, weak, labels, share)
-    number = (labels[:, 1:] != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+    strong, weak = (logits[:, :-1].flatten(0, 1) for logits in (outputs.logits, weak))
+    targets = labels[:, 1:].flatten()
+    losses = mixed_cross_entropy(strong, weak, targets, share)
+    number = (targets != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
     return losses.sum() / torch.as_tensor(number, device=losses.device).clamp_min(1)
 
 

@@ -26,7 +26,7 @@ def gdpo(weights: Sequence[float] | None = None, *, epsilon: float = 1e-4) -> Ad
         missing = rewards.isnan().any(1)
         parts = [groups(component.masked_fill(missing, torch.nan), rollout.group) for component in rewards.unbind(1)]
         terms = [
-            weight * (component - part.mean) / (part.variance.sqrt() + epsilon)
+            weight * part.standardised(component, epsilon)
             for weight, component, part in zip(w, rewards.unbind(1), parts, strict=True)
         ]
         total, valid = torch.stack(terms).sum(0), parts[0].valid

@@ -45,9 +45,7 @@ def gigpo(*, omega: float = 1.0, gamma: float = 1.0, epsilon: float = 1e-4) -> A
 def against(values: Float[Tensor, " M"], key: Int[Tensor, " M"], epsilon: float) -> Float[Tensor, " M"]:
     """(x - mean) / (std + ε) over the values with the same key; 0 if there is no other."""
     statistics = groups(values, key)
-    return masked_advantages(
-        (values - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, values
-    )
+    return masked_advantages(statistics.standardised(values, epsilon), statistics.valid, values)
 
 
 def states(tokens: Int[Tensor, "N L"], response: Bool[Tensor, "N L"], group: Int[Tensor, " N"]) -> Int[Tensor, "N L"]:

@@ -16,8 +16,6 @@ def grpo(*, epsilon: float = 1e-4) -> AdvantageEstimator:
 
     def estimate(rewards: Float[Tensor, " N"], rollout: Rollout) -> Float[Tensor, " N"]:
         statistics = groups(rewards, rollout.group)
-        return masked_advantages(
-            (rewards - statistics.mean) / (statistics.variance.sqrt() + epsilon), statistics.valid, rewards
-        )
+        return masked_advantages(statistics.standardised(rewards, epsilon), statistics.valid, rewards)
 
     return estimate

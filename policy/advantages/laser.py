@@ -44,9 +44,7 @@ def laser(
         s = self_reward(self_rewards, beta, reference).clamp(0, 1)
         s = torch.where(rollout.finished | missing, s, 0)
         of_r, of_s = groups(r, rollout.group), groups(s, rollout.group)
-        z, self_advantage = (
-            (reward - part.mean) / (part.variance.sqrt() + epsilon) for reward, part in ((r, of_r), (s, of_s))
-        )
+        z, self_advantage = (part.standardised(reward, epsilon) for reward, part in ((r, of_r), (s, of_s)))
         self_advantage = torch.where(of_s.variance.sqrt() > spread, self_advantage, z)
         return masked_advantages(shares[0] * z + shares[1] * self_advantage, of_r.valid, rewards)
 

@@ -19,6 +19,12 @@ class Groups(NamedTuple):
     variance: Float[Tensor, " N"]
     """Σ (r - mean)² / (number - 1); exactly 0 if all rewards are equal."""
 
+    def standardised(self, rewards: Float[Tensor, " N"], epsilon: float) -> Float[Tensor, " N"]:
+        """(r - mean) / (std + ε); exactly 0 in groups of equal rewards, also for ε = 0."""
+        return torch.where(
+            self.variance > 0, (rewards - self.mean) / (self.variance.sqrt() + epsilon), rewards - self.mean
+        )
+
 
 def groups(rewards: Float[Tensor, " N"], group: Int[Tensor, " N"]) -> Groups:
     """Compute group statistics; NaN rewards have no effect, infinite ones raise `ValueError`."""

@@ -53,6 +53,7 @@ def cbs(
         return held | {"uses": uses.tolist()}, again if rows else None
 
     replay.remembers = batches  # type: ignore[attr-defined]
+    replay.reads = ("entropy",)  # type: ignore[attr-defined]
     return replay
 
 

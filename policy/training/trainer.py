@@ -1,6 +1,5 @@
 """Policy trainer: TRL's GRPOTrainer with our rewards, formulas, critic and checkpoints; sampling stays TRL's."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import use_adapter
 
-from ...kernels.policy_loss import ClipRule, PolicyLoss, policy_loss
+from ...kernels.policy_loss import ClipRule, PolicyLoss
 from ...rm.backbones.tokenization import Encoder, describe_tokenizer
 from ...rm.contract.scoring_contract import ScoringContract
 from ...rm.data.conversation_split import as_prompt
@@ -25,8 +24,9 @@ from ..composition.algorithm import Algorithm
 from ..composition.check import RunInputs, check_composition
 from ..composition.completion_gradients import attach_slopes, completions_of
 from ..composition.completion_losses import compares_completions, completion_loss
-from ..composition.rows import behind, bounds_of_rows, last_token
+from ..composition.rows import behind, last_token
 from ..composition.token_losses import TokenLoss
+from ..composition.token_objective import token_objective
 from ..rewards.sources import RewardSources
 from ..types import Cycle, Replay, Rewards, Rollout
 from .arguments import PolicyArguments
@@ -40,8 +40,6 @@ from .replay_buffer import Batch, ReplayBuffer
 from .rollout_files import write_rollouts
 from .step_callback import AroundSteps
 from .step_inputs import later, log_step, loss_inputs, writers_of
-
-UNBOUNDED = ClipRule((0.0, math.inf), (0.0, math.inf))
 
 
 class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
@@ -304,25 +302,17 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         weights, importance = inputs["weights"], inputs.get("importance_sampling_ratio", 1.0)
         old = inputs.get("old_per_token_logps")
         old = read.logprob.detach() if old is None else old
-        base, penalty = inputs.get("base"), algorithm.penalty
-        clips = isinstance(algorithm.rule, ClipRule)
-        loss = policy_loss(
-            read.logprob.flatten(),
-            old.flatten(),
-            (inputs["advantages"] * importance * clips).flatten(),  # the weights also scale the KL
-            weights.flatten(),
-            bounds_of_rows(read.logprob),
-            rule=algorithm.rule if clips else UNBOUNDED,
-            mask=rows.response.flatten(),
-            base=None if base is None else base.flatten(),
-            beta=penalty.beta if penalty.place == "loss" else 0.0,
-            kl=penalty.kind if penalty.place == "loss" else "k1",
-            corrected=penalty.corrected and penalty.place == "loss",
+        loss = token_objective(
+            algorithm,
+            read.logprob,
+            old,
+            inputs["advantages"],
+            weights,
+            rows.response,
+            base=inputs.get("base"),
+            importance=importance,
         )
-        if isinstance(algorithm.rule, TokenLoss):
-            of_rule = algorithm.rule.total(read.logprob, old, inputs["advantages"], weights * importance, rows.response)
-            loss = loss._replace(total=loss.total + of_rule)
-        elif not clips:
+        if not isinstance(algorithm.rule, ClipRule | TokenLoss):
             completions = completions_of(self, read.logprob, rows, weights * importance, inputs)
             of_rule = completion_loss(algorithm.rule, completions, (weights * importance).sum(1), inputs)
             loss = loss._replace(total=loss.total + of_rule)
@@ -334,7 +324,9 @@ class PolicyTrainer(GRPOTrainer, FaultTolerantTrainer):
         if self.sources.learners and self.sources.reads_states and self.model.training:
             states = own_states(read.states.detach(), rows)
             self._states |= dict(zip(inputs["row"].tolist(), states, strict=True))
-        self.live |= bool((inputs["advantages"] * weights).any()) or penalty.beta != 0 or algorithm.entropy != 0
+        self.live |= (
+            bool((inputs["advantages"] * weights).any()) or algorithm.penalty.beta != 0 or algorithm.entropy != 0
+        )
         return loss.total - (algorithm.entropy * (weights * read.entropy).sum() if algorithm.entropy else 0.0)
 
     def _learn_values(self, learner: CriticLearner, read: Reading, rows: CompletionBatch, inputs: Batch) -> None:

@@ -385,3 +385,16 @@ def head_outputs(
     finally:
         hook.remove()
     return everywhere[0]
+
+
+def head_inputs(model: nn.Module, **inputs: Tensor) -> Float[Tensor, "N L D"]:
+    """Return the hidden states that a decoder's head reads, at every position of the model's `inputs`."""
+    head = decoder_head(model)
+    assert head is not None
+    given: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
+    try:
+        model(**inputs, use_cache=False)
+    finally:
+        hook.remove()
+    return given[0]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from .loading import decoder_head, embedding_rows
+from .loading import decoder_head, embedding_rows, head_inputs
 
 NAME = "rewardlab_packed"
 LEAST = 16
@@ -234,7 +234,7 @@ def _states(model: Any, packed: Packed) -> Float[Tensor, "T D"]:
     """Return the head's input for a packed row; raise ValueError unless every layer used packed attention."""
     token = _PACKED.set(packed)
     try:
-        states = _head_inputs(model, input_ids=packed.tokens, position_ids=packed.positions)[0]
+        states = head_inputs(model, input_ids=packed.tokens, position_ids=packed.positions)[0]
     finally:
         _PACKED.reset(token)
     layers = model.config.get_text_config().num_hidden_layers
@@ -243,18 +243,6 @@ def _states(model: Any, packed: Packed) -> Float[Tensor, "T D"]:
             f"{packed.layers} of {layers} layers attended to the packed row; the others read it as one text"
         )
     return states
-
-
-def _head_inputs(model: Any, **inputs: Tensor) -> Float[Tensor, "N L D"]:
-    head = decoder_head(model)
-    assert head is not None
-    given: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _module, arguments: given.append(arguments[0]))
-    try:
-        model(**inputs, use_cache=False)
-    finally:
-        hook.remove()
-    return given[0]
 
 
 # ---- supported models ----
@@ -316,7 +304,7 @@ def _takes(model: Any) -> bool:
     a, b, c, d, e, f = torch.linspace(0, embedding_rows(model) - 1, 6).long().tolist()
     rows = [[b, c, d], [b, c, e, f], [d, a]]
     tokens = [torch.tensor([row], device=device) for row in rows]
-    alone = [_head_inputs(model, input_ids=token, attention_mask=torch.ones_like(token))[0, -1] for token in tokens]
+    alone = [head_inputs(model, input_ids=token, attention_mask=torch.ones_like(token))[0, -1] for token in tokens]
     packed = Packed(rows, device, least=2)
     try:
         with packed_attention(model):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from scipy.special import expit, softmax
 
-from ..backbones.loading import decoder_head, head_outputs
+from ..backbones.loading import decoder_head, head_inputs, head_outputs
 from ..backbones.tokenization import edge_tokens
 from ..types import Example
 from .scoring_contract import PLAIN_TEMPLATE
@@ -74,6 +74,10 @@ def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
     """Describe scores that are a linear function of ours; empty if they are not."""
     if len(ours) < 4 or np.ptp(ours[:, 0]) == 0:
         return ""
+    shifts = (theirs - ours).mean(0)
+    if np.abs(theirs - ours - shifts).max() <= SCALED * np.abs(theirs - ours).max():
+        constants = ", ".join(f"{shift:.4g}" for shift in shifts)
+        return f"{constants} added to every score, as by a head with a bias that the weights do not hold"
     factor, shift = np.polyfit(ours[:, 0], theirs[:, 0], 1)
     left = np.abs(theirs - (factor * ours + shift)).max()
     return f"scores times {factor:.4g} plus {shift:.4g}" if left <= SCALED * np.abs(theirs - ours).max() else ""
@@ -82,8 +86,9 @@ def _affine(ours: np.ndarray, theirs: np.ndarray) -> str:
 def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names of faults, and the scores [N, K] that our model gives with each."""
     yield "sigmoid activation", expit(ours)
-    if ours.shape[1] > 1:
-        yield "softmax activation", softmax(ours, axis=1)
+    single = ours.shape[1] == 1
+    yield "softmax activation" + (" (of a single score, which is always 1)" if single else ""), softmax(ours, axis=1)
+    yield "L2 normalisation of the scores", normalised(ours)
     if not (hasattr(model, "encoder") and hasattr(model, "score")):
         return
     right = [encoded.ids for encoded in model.encoder.encode_all(examples)]
@@ -94,6 +99,7 @@ def faults(model: Any, examples: Sequence[Example], ours: np.ndarray) -> Iterato
         if (bias := getattr(decoder_head(model.model), "bias", None)) is not None:
             yield "head without its bias", ours - bias.detach().double().cpu().numpy()
         yield from _poolings(model, right)
+        yield "L2 normalisation before the head", _normalised_before_head(model, right)
         yield from _padding_read(model, right)
 
 
@@ -155,6 +161,34 @@ def _poolings(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:
     yield "wrong pooling (first token)", np.stack([row[0] for row in rows])
     yield "wrong pooling (last token but one)", np.stack([row[max(len(row) - 2, 0)] for row in rows])
     yield "wrong pooling (sum)", np.stack([row.sum(0) for row in rows])
+
+
+def normalised(rows: np.ndarray) -> np.ndarray:
+    """Return rows [N, K] divided by their Euclidean norm, as embedding endpoints do; a row of zeros stays as it is."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1)
+
+
+def _normalised_before_head(model: Any, right: Ids) -> np.ndarray:
+    """Return scores [N, K] of hidden states of length 1: w · h / |h|, as a pooler of embeddings passes them on."""
+    head = decoder_head(model.model)
+    assert head is not None
+
+    def scores(ids: list[int]) -> torch.Tensor:
+        tokens, attention = _row(model, ids)
+        states = head_inputs(model.model, input_ids=tokens, attention_mask=attention.long())
+        return head(torch.nn.functional.normalize(states[:, -1], dim=-1))
+
+    return np.concatenate([run(model, lambda row=ids: scores(row)) for ids in right])
+
+
+def wrong_shape(model: Any, theirs: Scored, ours: np.ndarray) -> str:
+    """Describe scores of another shape than ours [N, K]; hidden states are recognised by their width."""
+    config = getattr(getattr(model, "model", None), "config", None)
+    width = getattr(config.get_text_config(), "hidden_size", None) if config is not None else None
+    if theirs.scores.shape == (len(ours), width):
+        return f"hidden states of width {width}: the head was not applied, as by a server of embeddings"
+    return theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
 
 
 def _padding_read(model: Any, right: Ids) -> Iterator[tuple[str, np.ndarray]]:

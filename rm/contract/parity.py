@@ -12,7 +12,7 @@ from ..backbones.loading import folded
 from ..backbones.tokenization import pad
 from ..errors import DataError
 from ..types import Example, Message, RewardModel, user_turn
-from .known_faults import Scored, culprit, device_of, edge_id, first_token, run
+from .known_faults import Scored, culprit, device_of, edge_id, first_token, run, wrong_shape
 
 HALF = 2e-2
 """Largest allowed difference in half precision, in standard deviations of the scores."""
@@ -80,8 +80,7 @@ def compared(
 ) -> Parity:
     """Compare one backend's scores with `ours` [N, K], and name the cause if they differ."""
     if theirs.scores.shape != ours.shape:
-        because = theirs.because or f"scores of shape {theirs.scores.shape}, where the model gives {ours.shape}"
-        theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, because)
+        theirs = Scored(np.full_like(ours, np.nan), theirs.tokens, wrong_shape(model, theirs, ours))
     gaps = np.nan_to_num(np.abs(theirs.scores - ours), nan=np.inf)
     result = Parity(
         way,

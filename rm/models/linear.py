@@ -8,7 +8,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 
 from ..contract.scoring_contract import ScoringContract, load_contract
 from ..errors import UNREADABLE, DataError, UsageError
@@ -17,7 +17,7 @@ from ..types import OVERALL, Example, PreferencePair
 from ._pairwise_logistic import pairwise_logistic
 
 VOCABULARY, WEIGHTS = "vocabulary.json", "linear.safetensors"
-GRAMS = (1, 2)
+GRAMS, LEAST_DOCUMENTS = (1, 2), 2
 
 
 class LinearRewardModel:
@@ -33,10 +33,7 @@ class LinearRewardModel:
         try:
             self.vectorizer.fit([completion for pair in pairs for completion in (pair.chosen, pair.rejected)])
         except ValueError as error:
-            raise DataError(
-                f"the completions of {len(pairs)} pairs share no word of two letters or more, so there is nothing to "
-                "learn from words; give more pairs, or train another kind"
-            ) from error
+            raise _no_words(len(pairs)) from error
         chosen, rejected = ([getattr(pair, side) for pair in pairs] for side in ("chosen", "rejected"))
         wins = np.array([pair.chance(objective) for pair in pairs])
         self.weights = pairwise_logistic(self._features(chosen) - self._features(rejected), wins, C=C)
@@ -49,8 +46,7 @@ class LinearRewardModel:
         return (self._features([example.completion for example in examples]) @ self.weights)[:, None]
 
     def _features(self, completions: Sequence[str]) -> sparse.csr_matrix:
-        length = np.log1p([len(completion) for completion in completions])[:, None]
-        return sparse.csr_matrix(sparse.hstack([self.vectorizer.transform(completions), length]))
+        return _with_length(self.vectorizer.transform(completions), _log_lengths(completions))
 
     def save(self, folder: Path) -> None:
         """Save the vocabulary as JSON, the weights as safetensors, and the contract."""
@@ -61,10 +57,60 @@ class LinearRewardModel:
         self.contract.save(folder)
 
 
+class CountedCompletions:
+    """Completions whose words are counted once, for linear reward models that are fitted on several parts of them."""
+
+    def __init__(self, completions: Sequence[str]):
+        unique = {completion: row for row, completion in enumerate(dict.fromkeys(completions))}
+        self._row = np.array([unique[completion] for completion in completions])
+        self._lengths = _log_lengths(list(unique))
+        try:
+            self._counts = sparse.csr_matrix(CountVectorizer(ngram_range=GRAMS, dtype=np.float64).fit_transform(unique))
+        except ValueError:  # no completion has a word
+            self._counts = sparse.csr_matrix((len(unique), 0))
+        self._counts.sort_indices()  # the order in which `linear()` adds
+
+    def fit_and_rate(self, pairs: np.ndarray, rated: np.ndarray, *, C: float = 0.3) -> np.ndarray:
+        """Fit on pairs [B, 2] of indices (chosen, rejected); return the rewards [N] of the completions `rated`.
+
+        Equal to `linear().fit(pairs, C=C).rate(rated)`.
+        """
+        rows = self._row[pairs]
+        features = self._features(np.bincount(rows.ravel(), minlength=len(self._lengths)))
+        weights = pairwise_logistic(features[rows[:, 0]] - features[rows[:, 1]], np.ones(len(rows)), C=C)
+        return features[self._row[rated]] @ weights
+
+    def _features(self, uses: np.ndarray) -> sparse.csr_matrix:
+        """TF-IDF and length of every completion; vocabulary and idf are of those used, each as often as it is."""
+        counts = self._counts
+        documents = counts.astype(bool).T @ uses
+        known = np.flatnonzero(documents >= LEAST_DOCUMENTS)
+        if not len(known):
+            raise _no_words(int(uses.sum()) // 2)
+        transformer = TfidfTransformer(sublinear_tf=True)
+        transformer.idf_ = np.log((1 + uses.sum()) / (1 + documents[known])) + 1
+        return _with_length(transformer.transform(counts[:, known]), self._lengths)
+
+
+def _log_lengths(completions: Sequence[str]) -> np.ndarray:
+    return np.log1p([len(completion) for completion in completions])
+
+
+def _with_length(words: sparse.csr_matrix, log_lengths: np.ndarray) -> sparse.csr_matrix:
+    return sparse.csr_matrix(sparse.hstack([words, log_lengths[:, None]]))
+
+
+def _no_words(pairs: int) -> DataError:
+    return DataError(
+        f"the completions of {pairs} pairs share no word of two letters or more, so there is nothing to "
+        "learn from words; give more pairs, or train another kind"
+    )
+
+
 def linear(source: str | None = None) -> LinearRewardModel:
     """Create an unfitted linear reward model, or load the one in a folder."""
     if source is None:
-        return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=2, sublinear_tf=True))
+        return LinearRewardModel(TfidfVectorizer(ngram_range=GRAMS, min_df=LEAST_DOCUMENTS, sublinear_tf=True))
     folder = Path(source)
     load_contract(folder)
     try:

@@ -78,7 +78,7 @@ class R2MRewardModel:
         cls, body: ScalarRewardModel, policy_width: int, width: int, *, zero_out: bool = False, seed: int = 0
     ) -> "R2MRewardModel":
         """Create the model on a trained reward model: its linear head is copied, the attention is untrained."""
-        return cls(body, R2MHead(_linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
+        return cls(body, R2MHead(linear_head(body), policy_width, width, zero_out=zero_out, seed=seed))
 
     def rate(self, examples: Sequence[Example], states: Sequence[Float[Tensor, "S P"]] | None = None) -> np.ndarray:
         """Return rewards [N, K] in float64, given the policy's last hidden states of prompt and completion."""
@@ -115,7 +115,7 @@ def r2m(source: str, **options: Any) -> R2MRewardModel:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
             omega = float(file.metadata()["omega"])
         policy_width, width = weights["W_k"].shape
-        head = R2MHead(_linear_head(body), policy_width, width)
+        head = R2MHead(linear_head(body), policy_width, width)
         head.load_state_dict(weights)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(
@@ -127,7 +127,7 @@ def r2m(source: str, **options: Any) -> R2MRewardModel:
     return model
 
 
-def _linear_head(body: ScalarRewardModel) -> nn.Linear:
+def linear_head(body: ScalarRewardModel) -> nn.Linear:
     """Return a float32 copy of a decoder's head."""
     head: Any = decoder_head(body.model)
     if not isinstance(weight := getattr(head, "weight", None), Tensor) or weight.dim() != 2:

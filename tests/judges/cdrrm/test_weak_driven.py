@@ -20,32 +20,42 @@ from trl import SFTConfig, SFTTrainer
 
 def test_loss_and_gradient_by_hand():
     """(0, 0) / 2 + (0, ln 9) / 2 = (0, ln 3): 1/4 for token 0, so a loss of ln 4 and (1/4 - 1, 3/4) / 2 as gradient."""
-    strong = torch.zeros(1, 2, 2, requires_grad=True)
-    weak = torch.tensor([[[0.0, math.log(9)], [5.0, 5.0]]], requires_grad=True)
-    loss = mixed_cross_entropy(strong, weak, torch.tensor([[1, 0]]), 0.5)
-    assert loss.tolist() == [[pytest.approx(math.log(4))]]
+    strong = torch.zeros(2, 2, requires_grad=True)
+    weak = torch.tensor([[0.0, math.log(9)], [5.0, 5.0]], requires_grad=True)
+    loss = mixed_cross_entropy(strong, weak, torch.tensor([0, IGNORED]), 0.5)
+    assert loss.tolist() == [pytest.approx(math.log(4)), 0.0]
     loss.sum().backward()
     assert strong.grad is not None and weak.grad is None
-    assert strong.grad[0].tolist() == [pytest.approx([-0.375, 0.375]), [0.0, 0.0]]
+    assert strong.grad.tolist() == [pytest.approx([-0.375, 0.375]), [0.0, 0.0]]
 
 
 def test_without_a_share_of_the_weak_model_it_is_cross_entropy():
-    strong, weak = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0))
-    labels = torch.tensor([[1, 2, IGNORED, 4, 5], [0, IGNORED, IGNORED, 6, 3], [0, 0, 0, 0, 0]])
-    plain = cross_entropy(strong[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="none").view(3, 4)
-    torch.testing.assert_close(mixed_cross_entropy(strong, weak, labels, 1.0), plain)
-    assert (plain[labels[:, 1:] == IGNORED] == 0).all()
+    strong, weak = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([1, 2, IGNORED, 4, 5])
+    plain = cross_entropy(strong, targets, reduction="none")
+    torch.testing.assert_close(mixed_cross_entropy(strong, weak, targets, 1.0), plain)
+    assert plain[2] == 0
 
 
 def test_a_solved_token_gets_gradient_again():
     """The strong model is sure by 20 nats and the weak one knows nothing: e^-20 against e^-10 / 2 of gradient."""
-    strong = torch.tensor([[[20.0, 0.0], [0.0, 0.0]]], requires_grad=True)
+    strong = torch.tensor([[20.0, 0.0]], requires_grad=True)
     found = {}
     for share in (1.0, 0.5):
-        loss = mixed_cross_entropy(strong, torch.zeros(1, 2, 2), torch.tensor([[0, 0]]), share).sum()
-        found[share] = torch.autograd.grad(loss, strong)[0][0, 0, 1].item()
+        loss = mixed_cross_entropy(strong, torch.zeros(1, 2), torch.tensor([0]), share).sum()
+        found[share] = torch.autograd.grad(loss, strong)[0][0, 1].item()
     assert found[1.0] == pytest.approx(math.exp(-20), rel=1e-3)
     assert found[0.5] == pytest.approx(math.exp(-10) / 2, rel=1e-3)
+
+
+def test_at_the_minimum_the_model_is_extrapolated_away_from_the_weak_one():
+    """Texts with p = (0.9, 0.1) and a weak model of (0.5, 0.5), λ = 1/2: the loss is least at p² / p_weak, 81 to 1."""
+    texts, weak = torch.tensor([0.9, 0.1]), torch.full((2, 2), math.log(0.5))
+    strong = torch.tensor([math.log(81), 0.0], requires_grad=True)
+    loss = (texts * mixed_cross_entropy(strong.expand(2, 2), weak, torch.tensor([0, 1]), 0.5)).sum()
+    loss.backward()
+    assert strong.grad is not None and strong.grad.tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert loss.item() == pytest.approx(-0.9 * math.log(0.9) - 0.1 * math.log(0.1))
 
 
 def test_the_reduction_is_over_learnt_tokens_of_the_step():

@@ -26,8 +26,8 @@ VERDICTS = {"debiased", "noise_forward"}
 UNCENTRED = {"fixed_baseline", "noise_forward"}
 
 
-def made(name: str):
-    return load("policy.advantages", name)(**SETTINGS.get(name, {}))
+def made(name: str, **settings):
+    return load("policy.advantages", name)(**SETTINGS.get(name, {}) | settings)
 
 
 def rollout(lengths=LENGTHS, group=GROUP, prompt: int = 2, width: int = 8, **fields) -> Rollout:
@@ -215,6 +215,13 @@ def test_equal_rewards_are_worth_exactly_nothing(name, dtype):
     value = 1.0 if name in VERDICTS else -23.1
     rewards = torch.full((12, COMPONENTS[name]) if name in COMPONENTS else (12,), value, dtype=dtype)
     assert not made(name)(rewards, batch).any()
+
+
+@pytest.mark.parametrize("name", ["grpo", "gdpo", "gigpo", "laser"])
+def test_equal_rewards_are_worth_exactly_nothing_without_an_epsilon(name):
+    batch, columns = rollout((3,) * 12, (0,) * 12), COMPONENTS.get(name)
+    estimated = made(name, epsilon=0.0)(torch.full((12, columns) if columns else (12,), -23.1), batch)
+    assert not estimated.any()
 
 
 @pytest.mark.parametrize("name", sorted({*ESTIMATORS} - {"are", "dacr", "gae", "reinforce_pp", "lite_ppo", "gdpo"}))

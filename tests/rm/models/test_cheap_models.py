@@ -7,7 +7,7 @@ from rewardlab.rm.contract.golden_scores import load_reward_model
 from rewardlab.rm.errors import DataError, UsageError
 from rewardlab.rm.models._pairwise_logistic import pairwise_logistic
 from rewardlab.rm.models.embedding import Embedder, embedding
-from rewardlab.rm.models.linear import linear
+from rewardlab.rm.models.linear import CountedCompletions, linear
 from rewardlab.rm.types import Example, PreferencePair, user_turn
 from scipy import optimize, sparse
 from tokenizers import BertWordPieceTokenizer
@@ -53,6 +53,22 @@ def test_ties_alone_give_no_preference_and_unlabelled_pairs_do_not_count():
 
 
 # ---- linear ----
+
+
+def test_counted_completions_are_rated_as_by_a_model_that_counts_them_itself():
+    """A completion in several pairs counts several times: `stone` is known from one that two pairs hold."""
+    completions = ["kind river", "rude river", "", "stone", "rude cloud", "kind river"]
+    pairs, rated = np.array([[0, 1], [3, 4], [3, 2], [5, 4], [0, 2]]), np.array([5, 3, 2, 1])
+    fitted = linear().fit([pair(str(k), *(completions[index] for index in one)) for k, one in enumerate(pairs)])
+    expected = fitted.rate([Example(user_turn("q"), completions[index]) for index in rated])[:, 0]
+    assert set(fitted.vectorizer.vocabulary_) == {"kind", "river", "kind river", "rude", "cloud", "rude cloud", "stone"}
+    assert CountedCompletions(completions).fit_and_rate(pairs, rated) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("completions", [["", "!"], ["stone", "river"]])
+def test_counted_completions_without_a_common_word_are_refused(completions):
+    with pytest.raises(DataError, match="the completions of 1 pairs share no word"):
+        CountedCompletions(completions).fit_and_rate(np.array([[0, 1]]), np.array([0]))
 
 
 def test_the_linear_model_learns_a_word_and_forgets_nothing_on_disk(tmp_path):
