@@ -102,13 +102,14 @@ def _run(name: str, verb: Verb, words: list[str]) -> Any:
     function = named(f".{verb.function}")
     if "transformers" in sys.modules:  # verbs without models do not pay for its import
         named("..rm.backbones.loading:hide_loading_bars")()
-    code = 1
+    finished = False
     try:
-        code = function(*settings)
-        return code
+        result = function(*settings)
+        finished = True
+        return result
     finally:
         if "WORLD_SIZE" in os.environ:
-            named(".runs.processes:leave")(finished=not code)
+            named(".runs.processes:leave")(finished)
 
 
 def _help(name: str, verb: Verb, words: list[str]) -> None:

@@ -17,7 +17,7 @@ DATA = "data"
 
 
 def judge(
-    *, run: RunFacts, kind: str = "pointwise", reference: str = "", replies: str = "", **settings: Any
+    *, run: RunFacts | None, kind: str = "pointwise", reference: str = "", replies: str = "", **settings: Any
 ) -> JudgeReward:
     """A kind of judges/kinds as a reward: a score of each answer alone, or a tournament within the answers to a prompt.
 
@@ -28,7 +28,9 @@ def judge(
     shown. An abstention is a missing reward. With a folder `replies`, which several judges may share, a run that goes
     on asks nothing twice, and what the replies there have cost counts towards max_cost.
     """
-    references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference else {}
+    if reference and run is None:
+        raise UsageError("reference names a column of a run's prompts, and there is no run here; leave it out")
+    references = run.one_by_prompt(lambda row: str(column(row, reference))) if reference and run else {}
     return JudgeReward(_opened(run, kind, replies, **settings), references)
 
 

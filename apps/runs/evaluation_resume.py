@@ -12,6 +12,14 @@ from .processes import Process, wait_for
 from .run_folder import replace_text
 
 CHUNK = 256
+PROGRESS, PLAN = "progress", "plan.json"
+"""Folder of the chunks in an unfinished run, and the file in it with the numbers of cases and scorers."""
+
+
+def write_plan(folder: Path, cases: int, scorers: int) -> None:
+    """Write how much an evaluation has to judge, from which its progress is computed."""
+    (folder / PROGRESS).mkdir(exist_ok=True)
+    replace_text(folder / PROGRESS / PLAN, json.dumps({"cases": cases, "scorers": scorers}))
 
 
 class ResumableScorer:

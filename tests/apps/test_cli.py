@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from rewardlab.apps.cli import VERBS, main
+from rewardlab.apps.runs import processes
 from rewardlab.apps.summary import summary_lines
 from rewardlab.rm.registry import names
 
@@ -168,6 +169,16 @@ def test_usage_errors_exit_2_with_a_way_out(pairs, model, tmp_path, capsys):
         code, text = refused(words, capsys)
         assert code == 2 and says in text, (words, text)
     assert not (tmp_path / "new").exists() and not (tmp_path / "new.partial").exists()
+
+
+def test_a_process_waits_for_the_others_only_if_its_verb_ended_without_an_error(pairs, tmp_path, monkeypatch):
+    left = []
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(processes, "leave", lambda finished: left.append(finished))
+    train = ["train", "--kind", "linear", "--output", str(tmp_path / "linear"), "--data"]
+    (tmp_path / "damaged.jsonl").write_text("{\n")
+    assert main([*train, str(tmp_path / "damaged.jsonl")]) == 3 and left == [False]
+    assert main([*train, str(pairs)]) == 0 and left == [False, True]
 
 
 def test_a_yaml_file_with_an_unknown_setting_or_no_mapping(tmp_path, capsys):

@@ -10,7 +10,7 @@ from rewardlab.apps.cli import main
 from rewardlab.apps.commands.parity.vllm import chat_body
 from rewardlab.apps.commands.rl.prompts import load_prompts
 from rewardlab.apps.commands.serve.settings import ServeConfig
-from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
+from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.export import export
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run
@@ -117,7 +117,7 @@ def test_the_inspector_shows_and_exports_the_call(folder, pairs, tmp_path):
     run = open_run(folder / "eval")
     shown = item(run, run.scorers[0].name, "0")
     assert shown.answers == (pairs[0].chosen, pairs[0].rejected) and shown.messages == pairs[0].prompt
-    page = item_html(shown)
+    page = case_html(shown)
     assert html.escape('{"name": "get_weather", "arguments": {"city": "Paris"}}') in page and "<tool_call>" not in page
     assert html.escape('"description": "Weather of a city"') in page
     assert [case.answers for case in read_items(folder / "eval")] == [(pair.chosen, pair.rejected) for pair in pairs]

@@ -15,7 +15,7 @@ FOLDER = "benchmarks.speed"
 
 def overview() -> str:
     """A line for each script; none of them is run, for some need what a machine may lack."""
-    return "\n".join(f"  {name:<12}{_about(name).partition(chr(10))[0]}" for name in names(FOLDER))
+    return "\n".join(f"  {name:<16}{_about(name).partition(chr(10))[0]}" for name in names(FOLDER))
 
 
 def _about(name: str) -> str:

@@ -20,14 +20,11 @@ from ....rm.errors import UNREADABLE, UsageError
 from ....rm.io.checked_files import from_json
 from ....rm.registry import load
 from ...runs.evaluation_files import write_evaluation
-from ...runs.evaluation_resume import ResumableScorer
+from ...runs.evaluation_resume import PROGRESS, ResumableScorer, write_plan
 from ...runs.processes import LEADER, Process, announce, join, process
 from ...runs.run_folder import MANIFEST, data_hash, log, log_report, partial_folder, run_folder, trust, write_manifest
 from ...serving.open_model import is_served, open_served
 from .settings import EvalConfig
-
-PROGRESS = "progress"
-
 
 # ---- evaluate ----
 
@@ -50,6 +47,7 @@ def run_eval(config: EvalConfig) -> dict[str, Any]:
         announce(work, here)
         cases, notes = suite.cases(sources)
         models = _open_models(config)
+        write_plan(work, len(cases), len(models))
         stored = [load_stored(source, suite, cases) for source in config.scores]
         notes += [note for scores in stored for note in scores.notes(cases)]
         notes += [note for source in config.model for note in _guide_notes(source)]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ....rm.contract.golden_scores import GOLDEN, load_reward_model, read_golden
 from ....rm.contract.known_faults import Scored
 from ....rm.contract.parity import Parity, Way, edge_cases, other_precision, own_ways, parity
+from ....rm.contract.scoring_contract import ScoringContract
 from ....rm.data.pairs import load_examples
 from ....rm.errors import CheckFailed
 from ....rm.types import Example
@@ -14,6 +15,8 @@ from ...runs.run_folder import log, log_report, log_rows, replace_file, replace_
 from .loaders import adapter, checkpoint, cut_plainly, fresh_process, other_model
 from .report import as_json, junit, markdown, sentence, verdict
 from .settings import Against, ParityConfig
+from .sglang import PROBABILITIES, sglang
+from .steps import step_parities
 from .vllm import served, vllm
 
 
@@ -28,6 +31,8 @@ class Group(NamedTuple):
 
 def run_parity(config: ParityConfig) -> dict[str, Any]:
     """Every way beside the model's own scores; the reports are written, then a way that differs fails the check."""
+    if config.step_token is not None:
+        return _report(config, *step_parities(config, _data_examples(config)))
     model = load_reward_model(config.model, check=False, **trust(config))
     golden = _golden(config.model)
     examples, notes = _conversations(config, model, golden)
@@ -36,14 +41,18 @@ def run_parity(config: ParityConfig) -> dict[str, Any]:
     results: list[Parity] = []
     for group in groups:
         half = [*precision, *(group.ways if config.half and group.theirs else ())]
-        for parity_result in parity(
-            model, group.examples, group.ways, half=half, report_only=() if config.half else [*precision]
-        ):
-            log(f"{verdict(parity_result):>6}  {sentence(parity_result)}")
-            results.append(parity_result)
-    notes += left_out
-    text = markdown(config.model, model.contract, results, notes)
-    facts = as_json(config.model, model.contract, results, notes)
+        reported = [PROBABILITIES, *(() if config.half else precision)]
+        for result in parity(model, group.examples, group.ways, half=half, report_only=reported):
+            log(f"{verdict(result):>6}  {sentence(result)}")
+            results.append(result)
+    return _report(config, model.contract, results, notes + left_out)
+
+
+def _report(
+    config: ParityConfig, contract: ScoringContract, results: Sequence[Parity], notes: Sequence[str]
+) -> dict[str, Any]:
+    text = markdown(config.model, contract, results, notes)
+    facts = as_json(config.model, contract, results, notes)
     _write(config, text, facts, results)
     log_report(f"\n{text}")
     if failed := [result for result in results if not result.passed]:
@@ -58,15 +67,19 @@ def _golden(source: str) -> tuple[list[Example], Any]:
 
 def _conversations(config: ParityConfig, model: Any, golden: tuple[list[Example], Any]) -> tuple[list[Example], list]:
     """Golden ones, those of --data, and edge cases of kinds that are missing; how many of each."""
-    given: list[Example] = []
-    if config.data:
-        named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
-        log_rows("data", rows)
-        given = [example for _, example in named]
+    given = _data_examples(config)
     edges = edge_cases(model, [*golden[0], *given])
     examples = [*golden[0], *given, *edges]
     counts = f"{len(golden[0])} golden conversations, {len(given)} of --data, {len(edges)} edge cases made for the rest"
     return examples, [counts + "."]
+
+
+def _data_examples(config: ParityConfig) -> list[Example]:
+    if not config.data:
+        return []
+    named, rows = load_examples(config.data, on_bad_row=config.on_bad_row)
+    log_rows("data", rows)
+    return [example for _, example in named]
 
 
 def _groups(
@@ -101,6 +114,12 @@ def _against(
     if asked.kind == "vllm":
         by_ids, by_messages = vllm(asked.target, model)
         return [Group(examples, by_ids, True), Group(plain, by_messages, True)]
+    if asked.kind == "sglang":
+        by_ids, by_text = sglang(asked.target, model)
+        lengths = [encoded.length for encoded in model.encoder.encode_all(examples)]
+        limit = model.contract.max_length or max(lengths)
+        short = [example for example, length in zip(examples, lengths, strict=True) if length <= limit]
+        return [Group(examples, by_ids, True), Group(short, by_text, True)]
     if asked.kind == "http":
         return [Group(examples, served(asked.target, config.token), True)]
     return [Group(examples, other_model(asked.target, **options), True)]

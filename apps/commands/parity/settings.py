@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from ....rm.errors import UsageError
 from ...settings.fields import as_list, given, setting
 
-SERVERS = ("vllm", "http")
+SERVERS = ("vllm", "sglang", "http")
 NATIVE_WAYS = ("checkpoint", "adapter")
 
 
@@ -23,8 +23,8 @@ class ParityConfig:
 
     model: str = setting("Model folder or Hub id; can be given as a positional argument.", default="")
     against: list[str] = setting(
-        "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, http URL "
-        "(rewardlab serve), or another model's folder; separate several with spaces.",
+        "checkpoint (the folder through plain Transformers), adapter (plain PEFT, merged and not), vllm URL, "
+        "sglang URL, http URL (rewardlab serve), or another model's folder; separate several with spaces.",
         default_factory=list,
     )
     data: list[str] = setting(
@@ -32,6 +32,16 @@ class ParityConfig:
     )
     output: str | None = setting("Write the report to this .md, and its numbers to a .json beside it.", default=None)
     junit: str | None = setting("Write one JUnit test case per target to this .xml.", default=None)
+    step_token: str | None = setting(
+        "Token after each step: the model is a process reward model, and --against vllm URL compares the scores of the "
+        "steps of --data.",
+        default=None,
+    )
+    step_labels: list[str] = setting(
+        "Tokens that a causal language model predicts at a step, such as + and -; without them the model is a token "
+        "classifier.",
+        default_factory=list,
+    )
     half: bool = setting(
         "The targets compute in half precision: the tolerance is 2e-2 standard deviations instead of 1e-4. The "
         "scores of the model itself in half precision must then be within it too.",
@@ -44,6 +54,7 @@ class ParityConfig:
 
     def __post_init__(self):
         self.against, self.data = as_list(self.against), as_list(self.data)
+        self.step_labels = as_list(self.step_labels)
 
     @property
     def asked(self) -> list[Against]:
@@ -54,9 +65,23 @@ class ParityConfig:
         """Raise a `UsageError` if a setting is missing or contradicts another."""
         given("model", self.model)
         parse_against(self.against)
+        self._validate_steps()
         for name, end in (("output", ".md"), ("junit", ".xml")):
             if (value := getattr(self, name)) and not value.endswith(end):
                 raise UsageError(f"--{name} ends with {end}, got '{value}'")
+
+    def _validate_steps(self) -> None:
+        if self.step_token is None:
+            if self.step_labels:
+                raise UsageError("--step_labels are for a process reward model; give its --step_token too")
+            return
+        if not self.asked or {asked.kind for asked in self.asked} != {"vllm"}:
+            raise UsageError(
+                "--step_token compares with --against vllm URL, whose token_classify returns a score per token; "
+                "the other targets document none"
+            )
+        if not self.data:
+            raise UsageError("--step_token takes conversations with step tokens from --data; give them")
 
 
 def parse_against(words: list[str]) -> list[Against]:
@@ -75,7 +100,7 @@ def parse_against(words: list[str]) -> list[Against]:
                 raise UsageError(f"--against {word} takes an address such as http://127.0.0.1:8000, got '{address}'")
             parsed.append(Against(word, address))
         elif word.startswith(("http://", "https://")):
-            raise UsageError(f"--against {word}: say what answers there, vllm {word} or http {word}")
+            raise UsageError(f"--against {word}: say what answers there, vllm {word}, sglang {word} or http {word}")
         else:
             parsed.append(Against(word) if word in NATIVE_WAYS else Against("model", word))
     return parsed

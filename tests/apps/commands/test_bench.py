@@ -27,7 +27,7 @@ def test_the_overview_runs_no_script(without):
     lines = benching.overview().splitlines()
     assert [line.split()[0] for line in lines] == benching.names(benching.FOLDER)
     shown = "Time, memory and error of every kernel, compared with other libraries: `rewardlab bench kernels`."
-    assert f"  kernels     {shown}" in lines
+    assert f"kernels {shown}" in [" ".join(line.split()) for line in lines]
 
 
 def test_a_missing_package_is_named_with_what_to_install(without):

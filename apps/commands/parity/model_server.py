@@ -1,0 +1,83 @@
+"""HTTP requests to an inference server of another program, as vLLM's and SGLang's."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from ....rm.errors import DataError
+from ....rm.types import Example, Message, tools_of
+from ...serving.access import LOCAL
+
+EACH = 64
+"""Maximum number of conversations in a request."""
+Row = TypeVar("Row")
+
+
+class ModelServer:
+    """A server with one model; a subclass names the program, its variable with the key, and how it is started."""
+
+    program, key_variable, start = "server", "", ""
+
+    def __init__(self, url: str):
+        self.url = url.rstrip("/").removesuffix("/v1")
+        key = os.environ.get(self.key_variable)
+        self.http = httpx.Client(
+            timeout=300.0,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            trust_env=urlsplit(url).hostname not in LOCAL,
+        )
+        self.name = self.request("GET", "/v1/models")["data"][0]["id"]
+
+    def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the JSON of a response; raise a `DataError` for any other response."""
+        try:
+            reply = self.http.request(method, f"{self.url}{path}", json=body)
+            reply.raise_for_status()
+            return reply.json()
+        except httpx.HTTPStatusError as error:
+            raise DataError(f"{self.url}{path}: {error.response.status_code} {error.response.text[:300]}") from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise DataError(
+                f"{self.url}{path}: no answer ({error}); is {self.program} up, with {self.start}?"
+            ) from error
+
+    def post(self, path: str, **body: Any) -> Any:
+        """Return the JSON of a POST request that names the model."""
+        return self.request("POST", path, {"model": self.name, **body})
+
+
+def batches(rows: Sequence[Row], size: int = EACH) -> Iterator[Sequence[Row]]:
+    """Yield consecutive parts of at most `size` rows."""
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def by_index(data: Sequence[dict[str, Any]], field: str) -> list[Any]:
+    """Return a field of every entry of a response, in the order of `index`."""
+    return [entry[field] for entry in sorted(data, key=lambda entry: entry["index"])]
+
+
+def all_or_none(rows: Sequence[list[int] | None], change: Callable[[list[int]], list[int]]) -> list[list[int]] | None:
+    """Return `change` of every row of token ids; None if the server does not report one of them."""
+    known = [change(row) for row in rows if row is not None]
+    return known if len(known) == len(rows) else None
+
+
+def chat_body(example: Example) -> dict[str, Any]:
+    """Messages and tools as OpenAI's protocol has them: the arguments of a call are JSON text."""
+    body: dict[str, Any] = {"messages": [_chat_message(turn) for turn in example.turns]}
+    return body | ({"tools": tools} if (tools := tools_of(example.prompt)) else {})
+
+
+def _chat_message(turn: Message) -> dict[str, Any]:
+    plain: dict[str, Any] = {key: value for key, value in turn.items() if key not in ("tools", "tool_calls")}
+    calls = [call | {"function": _as_text(call["function"])} for call in turn.get("tool_calls", ())]
+    return plain | ({"tool_calls": calls} if calls else {})
+
+
+def _as_text(function: dict[str, Any]) -> dict[str, Any]:
+    arguments = function["arguments"]
+    return function | {"arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}

@@ -1,0 +1,163 @@
+"""Step scores of process reward models beside a stand-in of vLLM's /pooling with token_classify.
+
+The stand-in answers as vLLM's documentation describes; no server was run with a process reward model.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from rewardlab.rm.backbones.loading import small_config, small_tokenizer
+from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
+
+from tests.json_server import JsonHandler, running
+
+STEP = "<step>"
+TEXTS = [f"roba kano {STEP} mino {STEP} suba roba roba {STEP}", f"kano {STEP} mino suba {STEP}", f"suba mino {STEP}"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a tokenizer and random weights of the given class, and conversations with step tokens."""
+
+    def save(auto):
+        tokenizer = small_tokenizer([text.replace(STEP, "") for text in TEXTS] * 5, 300)
+        tokenizer.add_special_tokens({"additional_special_tokens": [STEP]})
+        config = small_config(tokenizer, hidden=32, layers=2, heads=2)
+        config.num_labels = 2
+        torch.manual_seed(0)
+        model = auto.from_config(config)
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight, std=0.3) if weight.dim() > 1 else None
+        for part in (model, tokenizer):
+            part.save_pretrained(tmp_path / "prm")
+        rows = ({"prompt": "roba", "completion": text} for text in TEXTS)
+        (tmp_path / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return model.eval(), tokenizer, tmp_path / "prm"
+
+    return save
+
+
+Pooled = Callable[[torch.Tensor, torch.Tensor, bool], torch.Tensor]
+"""Logits [L, C], mask of the step tokens [L] and whether to activate -> the rows of the response."""
+
+
+def as_vllm(logits, steps, activate):
+    rows = logits[steps]
+    return rows.softmax(-1) if activate else rows
+
+
+@contextmanager
+def pooling_server(model, step_id: int, pooled: Pooled, labels=slice(None)) -> Iterator[str]:
+    class StandIn(JsonHandler):
+        def do_GET(self):
+            self.reply({"data": [{"id": "prm"}]})
+
+        def do_POST(self):
+            asked = self.asked()
+            assert self.path == "/pooling" and asked["task"] == "token_classify" and asked["model"] == "prm"
+            data = []
+            for index, ids in enumerate(asked["input"]):
+                with torch.no_grad():
+                    logits = model(input_ids=torch.tensor([ids])).logits[0][:, labels]
+                steps = torch.tensor(ids) == step_id
+                rows = pooled(logits, steps, asked.get("use_activation", True))
+                data.append({"index": index, "object": "pooling", "data": rows.tolist()})
+            self.reply({"object": "list", "model": "prm", "data": data[::-1]})
+
+    with running(StandIn) as url:
+        yield url
+
+
+def words(folder, url, *more):
+    return [folder, "--against", "vllm", url, "--step_token", STEP, "--data", folder.parent / "steps.jsonl", *more]
+
+
+@pytest.mark.parametrize("pooled", [as_vllm, lambda logits, _, activate: logits.softmax(-1) if activate else logits])
+def test_the_same_scores_of_steps_or_of_every_token(pooled, folder, run_parity):
+    """vLLM's pooling STEP returns the step tokens, its pooling ALL every token."""
+    model, tokenizer, path = folder(AutoModelForTokenClassification)
+    with pooling_server(model, tokenizer.convert_tokens_to_ids(STEP), pooled) as url:
+        run = run_parity(*words(path, url))
+    assert run.code == 0 and run.verdicts("vLLM") == {
+        "vLLM, token_classify": "same",
+        "vLLM, token_classify, as it activates": "same",
+    }
+    assert {way["conversations"] for way in run.ways.values()} == {6}  # steps: three, two and one
+
+
+def test_labels_of_a_causal_language_model(folder, run_parity):
+    model, tokenizer, path = folder(AutoModelForCausalLM)
+    labels = ["roba", "kano"]
+    ids = [tokenizer(label, add_special_tokens=False).input_ids for label in labels]
+    tokens = [tokenizer.convert_ids_to_tokens(some[0]) for some in ids]
+    columns = [some[0] for some in ids]
+    with pooling_server(model, tokenizer.convert_tokens_to_ids(STEP), as_vllm, columns) as url:
+        run = run_parity(*words(path, url, "--step_labels", *tokens))
+    assert run.code == 0, run.last_line
+
+
+FAULTS: dict[str, tuple[Pooled, str]] = {
+    "labels in the opposite order": (lambda *given: as_vllm(*given).flip(-1), "both"),
+    "read one token before the step token": (
+        lambda logits, steps, activate: as_vllm(logits, steps.roll(-1), activate),
+        "both",
+    ),
+    "no activation: logits, not probabilities": (lambda logits, steps, _: logits[steps], "activated"),
+    "activation applied twice": (
+        lambda logits, steps, activate: as_vllm(logits, steps, activate).softmax(-1) if activate else logits[steps],
+        "activated",
+    ),
+    "sigmoid instead of softmax": (
+        lambda logits, steps, activate: logits[steps].sigmoid() if activate else logits[steps],
+        "activated",
+    ),
+    "activated: probabilities, not logits": (lambda logits, steps, _: logits[steps].softmax(-1), "raw"),
+}
+RAW, ACTIVATED = "vLLM, token_classify", "vLLM, token_classify, as it activates"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_server_is_named(fault, folder, run_parity):
+    model, tokenizer, path = folder(AutoModelForTokenClassification)
+    pooled, where = FAULTS[fault]
+    with pooling_server(model, tokenizer.convert_tokens_to_ids(STEP), pooled) as url:
+        run = run_parity(*words(path, url))
+    assert run.code == 5
+    expected = {RAW: {"raw": fault, "both": fault}, ACTIVATED: {"activated": fault, "both": fault}}
+    assert {name: way["culprit"] for name, way in run.ways.items()} == {
+        name: faults.get(where, "") for name, faults in expected.items()
+    }
+
+
+def test_a_missing_step_is_counted(folder, run_parity):
+    model, tokenizer, path = folder(AutoModelForTokenClassification)
+    with pooling_server(
+        model, tokenizer.convert_tokens_to_ids(STEP), lambda *given: as_vllm(*given)[:-1] if len(given[0]) else 0
+    ) as url:
+        run = run_parity(*words(path, url))
+    assert run.code == 5 and run.ways[RAW]["culprit"].startswith("conversation 1: 2 rows, where the conversation has ")
+    assert run.ways[RAW]["culprit"].endswith("and 3 steps")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (["--against", "sglang", "http://127.0.0.1:9"], "--step_token compares with --against vllm URL"),
+        (["--step_token", "roba kano"], "--step_token roba kano: "),
+        (["--step_token", "suba"], "no token "),
+    ],
+)
+def test_what_cannot_be_compared_is_a_sentence(change, sentence, folder, run_parity):
+    *_, path = folder(AutoModelForTokenClassification)
+    (path.parent / "steps.jsonl").write_text(json.dumps({"prompt": "roba", "completion": "kano"}) + "\n")
+    run = run_parity(*words(path, "http://127.0.0.1:9", *change))
+    assert run.code in (2, 3) and sentence in run.last_line
+
+
+def test_weights_without_a_head_are_refused(folder, run_parity):
+    *_, path = folder(AutoModelForCausalLM)
+    run = run_parity(*words(path, "http://127.0.0.1:9"))
+    assert run.code == 3 and "the weights lack score" in run.last_line

@@ -1,0 +1,125 @@
+"""Adapters for SkyRL, inspect_ai and verifiers: with the installed library, and with a stand-in of its interface."""
+
+import asyncio
+import math
+from types import SimpleNamespace
+
+import pytest
+from rewardlab.apps.serving.process import serving
+from rewardlab.rm.types import Example, user_turn
+
+from tests.rm.spread_models import make
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A model and the address of its server."""
+    model = make()
+    with serving(model) as url:
+        yield model, url
+
+
+def rated(model, prompt, text):
+    return pytest.approx(model.rate([Example(prompt, text)])[0, 0], abs=1e-5)
+
+
+# ---- SkyRL ----
+
+
+def test_skyrls_environment_gives_the_models_reward_and_ends(adapter, served):
+    model, url = served
+    adapter("skyrl_env", "skyrl_gym")
+    import skyrl_gym
+
+    environment = skyrl_gym.make("rewardlab", env_config={}, extras={"reward_spec": {"url": url}, "max_turns": 1})
+    prompt = [{"role": "user", "content": "kano"}]
+    assert environment.init(prompt) == (prompt, {})
+    step = environment.step("roba mino")
+    assert step["reward"] == rated(model, user_turn("kano"), "roba mino")
+    assert step["done"] is True and step["observations"] == []
+
+
+# ---- inspect_ai ----
+
+
+def sample(completion: str):
+    """The part of a TaskState that a scorer reads."""
+    turns = [SimpleNamespace(role="user", text="question"), SimpleNamespace(role="assistant", text=completion)]
+    return SimpleNamespace(messages=turns, output=SimpleNamespace(completion=completion))
+
+
+def test_inspects_scorer_is_the_judge_and_an_abstention_is_unscored(adapter, judge_settings):
+    scorers = adapter("inspect_scorer", "inspect_ai")
+    score = scorers.judged(**judge_settings)
+
+    async def scores():
+        return await asyncio.gather(*(score(sample(text), None) for text in ("abc", "abcdef", "garbled")))
+
+    first, second, absent = asyncio.run(scores())
+    assert (first.value, second.value) == (3.0, 6.0) and first.answer == "abc"
+    assert math.isnan(absent.value) and absent.explanation == "the judge abstained"
+
+
+def test_inspects_scorer_is_the_reward_model(adapter, served):
+    model, url = served
+    score = adapter("inspect_scorer", "inspect_ai").rewarded(url=url)
+    assert asyncio.run(score(sample("roba"), None)).value == rated(model, user_turn("question"), "roba")
+
+
+def test_an_evaluation_of_inspect_leaves_abstentions_out(adapter, judge_settings, tmp_path):
+    scorers = adapter("inspect_scorer", "inspect_ai")
+    import inspect_ai
+
+    if not hasattr(inspect_ai, "eval"):
+        pytest.skip("the stand-in of inspect_ai runs no evaluation; `make lane-peers` runs this test with the library")
+    from inspect_ai.dataset import Sample
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.solver import solver
+
+    @solver
+    def completes():
+        async def solve(state, generate):  # a model would count tokens, with a vocabulary from the network
+            state.output = ModelOutput.from_content("mockllm/model", state.metadata["completion"])
+            state.messages.append(state.output.message)
+            return state
+
+        return solve
+
+    samples = [Sample(input="question", metadata={"completion": text}) for text in ("abc", "garbled", "abcdef")]
+    task = inspect_ai.Task(dataset=samples, solver=completes(), scorer=scorers.judged(**judge_settings))
+    (log,) = inspect_ai.eval(task, model="mockllm/model", log_dir=str(tmp_path), display="none")
+    assert log.status == "success" and log.results is not None, log.error
+    (scored,) = log.results.scores
+    assert scored.metrics["mean"].value == pytest.approx(4.5) and scored.unscored_samples == 1
+
+
+# ---- verifiers ----
+
+
+def task_and_trace(reply: str):
+    """The parts of a task and its trace that a judge reads."""
+    return SimpleNamespace(prompt_text="question", system_prompt=None), SimpleNamespace(last_reply=reply)
+
+
+def test_verifiers_judge_scores_the_last_reply_and_an_abstention_raises(adapter, judge_settings):
+    judges = adapter("verifiers_judge", "verifiers")
+    judge = judges.RewardlabJudge(judges.RewardlabJudgeConfig(id="rewardlab", settings=judge_settings))
+    assert asyncio.run(judge.score(*task_and_trace("abcd"))) == 4.0
+    with pytest.raises(ValueError, match="abstained"):
+        asyncio.run(judge.score(*task_and_trace("garbled")))
+
+
+def test_verifiers_judge_may_be_a_reward_model(adapter, served):
+    model, url = served
+    judges = adapter("verifiers_judge", "verifiers")
+    judge = judges.RewardlabJudge(judges.RewardlabJudgeConfig(id="rewardlab", url=url))
+    assert asyncio.run(judge.score(*task_and_trace("roba"))) == rated(model, user_turn("question"), "roba")
+
+
+def test_verifiers_loads_the_judge_from_a_module_of_one_line(adapter, tmp_path, monkeypatch):
+    judges = adapter("verifiers_judge", "verifiers")
+    loaders = pytest.importorskip("verifiers.v1.utils.loaders", reason="the stand-in of verifiers loads no plug-ins")
+    (tmp_path / "rewardlab_judge.py").write_text(f"from {judges.__name__} import RewardlabJudge, __all__\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = loaders.judge_config_type("rewardlab_judge")(id="rewardlab_judge", url="http://127.0.0.1:9")
+    assert isinstance(loaders.load_judge(config), judges.RewardlabJudge) and config.url == "http://127.0.0.1:9"

@@ -1,0 +1,1 @@
+"""The part of inspect_ai that our scorers use."""

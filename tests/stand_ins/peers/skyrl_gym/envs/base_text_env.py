@@ -1,0 +1,7 @@
+"""Environments of texts."""
+
+BaseTextEnvStepOutput = dict
+
+
+class BaseTextEnv:
+    """The base class."""

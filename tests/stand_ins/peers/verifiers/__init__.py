@@ -1,0 +1,1 @@
+"""The part of verifiers that our judge uses."""
