@@ -2,8 +2,10 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import islice
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import gradio as gr
@@ -13,14 +15,46 @@ from ..commands.inspect.settings import InspectConfig
 from ..runs.summaries import read_heading
 from .html import note_html
 from .models import Models
-from .run_list import JUDGED, Root
+from .run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, is_whole
 
 P = ParamSpec("P")
 R = TypeVar("R")
-NO_JUDGMENTS = "No run with judgments here yet: `rewardlab eval` and `rewardlab judge` write one with `--output`."
+WORLD = "rewardlab world --output world"
+EMPTY = {
+    JUDGED: (
+        "No run with judgments is here yet. These commands write one:",
+        WORLD,
+        "rewardlab eval --model rewardlab.benchmarks.worlds.garden:gold --data world/test.jsonl --output {folder}/eval",
+    ),
+    TRAINED: (
+        "No training of a policy is here yet. These commands write one:",
+        WORLD,
+        "rewardlab train --kind linear --data world/train.jsonl --output {folder}/rm",
+        "rewardlab rl --model world/policy --data world/train.jsonl --reward rm={folder}/rm --max_steps 20 "
+        "--max_completion_length 16 --rollout_steps 5 --output {folder}/policy",
+    ),
+    STUDY: ("No study is here yet. This command writes one:", "rewardlab study uniarm --output {folder}/uniarm"),
+    ANSWERS: (
+        "No decoded file is here yet. This command writes one:",
+        "rewardlab decode --base MODEL --arm GUIDE --data PROMPTS --sweep 11 --output {folder}/completions.jsonl",
+    ),
+}
+"""Kind of run -> a sentence for a folder without one, and commands."""
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_id": "in turn"}
+DIMMED: dict[str, Any] = QUIET | {"show_progress": "minimal"}
+"""Of events of a reader that fill much of a tab: what is replaced is dimmed meanwhile."""
 SLOW: dict[str, Any] = {"show_progress": "minimal", "api_visibility": "private", "concurrency_id": "models"}
 """Of events that ask a model: one at a time, and readers do not wait for them."""
+ALL = 1_000_000
+"""Choices of a list that are shown: Gradio 6.31 takes None for its default of 100."""
+LISTS = """() => {
+    if (window.rewardlabLists) return;
+    window.rewardlabLists = true;
+    document.addEventListener("keydown", event => {
+        if (event.key === "Tab" && event.target.matches?.("[role=listbox], [role=combobox]")) event.stopPropagation();
+    }, true);
+}"""
+"""JavaScript: Gradio 6.31 opens the list that Tab leaves once more, as it does for every key but Escape."""
 
 
 class Site(NamedTuple):
@@ -34,30 +68,48 @@ class Site(NamedTuple):
     """The one that is being built."""
 
 
-def sentences(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap an event's function so that an error about its input is shown on the page."""
+def sentences(function: Callable[P, R]) -> Callable[P, Any]:
+    """Wrap an event's function so that an error about its input is shown as a sentence, and the outputs stay.
+
+    `gr.Error` would put the word "Error" in place of every output.
+    """
 
     @functools.wraps(function)
-    def answer(*args: P.args, **kwargs: P.kwargs) -> R:
+    def answer(*args: P.args, **kwargs: P.kwargs) -> Any:
         try:
             return function(*args, **kwargs)
         except (UsageError, DataError) as error:
-            raise gr.Error(escape(str(error)), print_exception=False) from error
+            return _warn(error)
 
     return answer
 
 
-def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+def streamed(function: Callable[P, Iterator[R]]) -> Callable[P, Iterator[Any]]:
     """`sentences` for a function that yields one state of the page after the other."""
 
     @functools.wraps(function)
-    def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+    def answer(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
         try:
             yield from function(*args, **kwargs)
         except (UsageError, DataError) as error:
-            raise gr.Error(escape(str(error)), print_exception=False) from error
+            yield _warn(error)
 
     return answer
+
+
+def _warn(error: Exception) -> Any:
+    gr.Warning(escape(str(error)), title="Not done")
+    return gr.skip()
+
+
+def nothing_yet(site: Site, kind: str) -> UsageError:
+    """Return what is reported in a folder without a run of a kind: a sentence, and commands as `note_html` reads them.
+
+    The commands name the folder, so that they can be copied without a change.
+    """
+    sentence, *commands = EMPTY[kind]
+    folder = shlex.quote(str(site.root.folder))
+    return UsageError("\n".join([sentence, *(f"`{command.format(folder=folder)}`" for command in commands)]))
 
 
 def number(value: float | None, name: str) -> float:
@@ -83,6 +135,11 @@ def noted(function: Callable[P, list[Any]], empty: Callable[[], list[Any]]) -> C
     return answer
 
 
+def asked_tab(query: Mapping[str, str]) -> str | None:
+    """The tab that an address names, as `?tab=compare`; a run or an item alone is looked for in judgments."""
+    return query.get("tab") or ("judgments" if query.keys() & {"run", "item"} else None)
+
+
 def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: list[Any], outputs: list[Any]) -> Any:
     """The event at which the tab `name` first comes into sight: a tab that is not visible computes nothing.
 
@@ -95,41 +152,40 @@ def opening(site: Site, name: str, function: Callable[..., list[Any]], inputs: l
         if seen:
             return [True, *(gr.skip() for _ in outputs)]
         asked = dict(request.query_params)
-        return [True, *function(asked if asked.get("tab") == name else {}, *values)]
+        return [True, *function(asked if asked_tab(asked) == name else {}, *values)]
 
     return site.tab.select(select, [seen, *inputs], [seen, *outputs], **QUIET)
 
 
-def chooser(
-    site: Site, *kinds: str, label: str = "Run", name: str = "run", index: int = 0, **options: Any
-) -> gr.Dropdown:
-    """A list of the runs of some kinds, which grows as runs are written; the address may name one: `?run=ID`.
+def chooser(site: Site, *kinds: str, label: str = "Run", index: int = 0, **options: Any) -> gr.Dropdown:
+    """A list of the runs of some kinds, which grows as runs are written.
 
-    Until one is chosen it is the one at `place`, or the last.
+    Until one is chosen it is the one at `index` of those that can be read, or the last.
     """
-    choices = _choices(site, kinds)
-    dropdown = gr.Dropdown(choices, value=_known(None, choices, index), label=label, **options)
+    entries = site.root.entries(*kinds)
+    value = _known(None, entries, index)
+    dropdown = gr.Dropdown(_choices(entries), value=value, label=label, num_choices_shown=ALL, **options)
 
     def look(chosen: str | None) -> Any:
-        now = _choices(site, kinds)
-        return gr.Dropdown(now, value=_known(chosen, now, index))
+        now = site.root.entries(*kinds)
+        return gr.Dropdown(_choices(now), value=_known(chosen, now, index))
 
-    def arrive(request: gr.Request) -> Any:
-        return look(request.query_params.get(name))
-
-    site.page.load(arrive, None, dropdown, **QUIET)
     dropdown.focus(look, dropdown, dropdown, **QUIET)
     return dropdown
 
 
-def _known(chosen: str | None, choices: list[tuple[str, str]], index: int) -> str | None:
-    ids = [id for _, id in choices]
-    return chosen if chosen in ids else (ids[min(index, len(ids) - 1)] if ids else None)
+def _known(chosen: str | None, entries: Sequence[Entry], index: int) -> str | None:
+    """A run that is damaged or not finished is chosen only where there is no other."""
+    ids = [entry.id for entry in entries]
+    if chosen in ids or not ids:
+        return chosen if ids else None
+    whole = list(islice((entry.id for entry in entries if entry.kind != JUDGED or is_whole(entry.path)), index + 1))
+    return (whole or ids[:1])[-1]
 
 
 def pick(site: Site, preferred: str | None, *kinds: str, index: int = 0) -> str | None:
-    """The id of the run that is wanted if it is there, else of the one at `place` or the last; None for no run."""
-    return _known(preferred, _choices(site, kinds), index)
+    """The id of the run that is wanted if it is there, else of a whole one, at `index` or the last; None for no run."""
+    return _known(preferred, site.root.entries(*kinds), index)
 
 
 def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tuple[str, str]], str | None]:
@@ -147,7 +203,7 @@ def scorers(site: Site, run: str | None, preferred: str | None) -> tuple[list[tu
 
 def run_list(site: Site, run: str | None, *kinds: str) -> gr.Dropdown:
     """Return an update of a `chooser` with the current runs."""
-    return gr.Dropdown(_choices(site, kinds), value=run)
+    return gr.Dropdown(_choices(site.root.entries(*kinds)), value=run)
 
 
 def filled_list(label: str, **options: Any) -> gr.Dropdown:
@@ -156,7 +212,7 @@ def filled_list(label: str, **options: Any) -> gr.Dropdown:
     Any value is taken from it: while it is filled anew an event may still bring the old one, which its reader
     replaces.
     """
-    return gr.Dropdown([], label=label, allow_custom_value=True, **options)
+    return gr.Dropdown([], label=label, allow_custom_value=True, num_choices_shown=ALL, **options)
 
 
 def address(tab: str, *names: str) -> str:
@@ -164,14 +220,14 @@ def address(tab: str, *names: str) -> str:
     return (
         f"(...values) => {{const query = new URLSearchParams({{tab: {json.dumps(tab)}}}); {json.dumps(names)}.forEach("
         "(name, place) => {if (values[place] != null && String(values[place]) !== '') "
-        "query.set(name, values[place])}); history.replaceState(null, '', '?' + query)}"
+        "query.set(name, values[place])}); window.rewardlabHistory?.go(query)}"
     )
 
 
-def _choices(site: Site, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [(entry.label, entry.id) for entry in site.root.entries(*kinds)]
+def _choices(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    return [(entry.label, entry.id) for entry in entries]
 
 
 def button(text: str, **options: Any) -> gr.Button:
     """Return a small button."""
-    return gr.Button(text, **{"size": "sm", "scale": 0, "min_width": 140} | options)
+    return gr.Button(text, **{"size": "sm", "scale": 0, "min_width": 90} | options)

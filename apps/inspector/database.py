@@ -13,7 +13,7 @@ from ...rm.errors import DataError
 SETTINGS = {
     "autoinstall_known_extensions": False,
     "memory_limit": "1GB",
-    "threads": 4,
+    "threads": 2,  # each holds a part of a file: more would exceed the memory that a page may take
     "temp_directory": "",  # nothing is written to the disk where too little memory is left
 }
 WAY_OUT = "run `rewardlab eval` again with --overwrite"

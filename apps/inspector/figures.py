@@ -52,11 +52,12 @@ def layout(figure: go.Figure, *, x: str, y: str, height: int = 320, **options: A
         plot_bgcolor="rgba(0, 0, 0, 0)",
         font={"color": LIGHT, "family": FONT, "size": 13},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        modebar={"orientation": "v"},
+        modebar={"orientation": "v", "remove": ["zoomin", "zoomout", "autoscale", "pan", "select", "lasso"]},
         **options,
     )
-    figure.update_xaxes(title_text=plain(x), **axis)
-    figure.update_yaxes(title_text=plain(y), **axis)
+    size = {"size": 13}
+    figure.update_xaxes(title={"text": plain(x), "font": size}, **axis)
+    figure.update_yaxes(title={"text": plain(y), "font": size}, **axis)
     return figure
 
 

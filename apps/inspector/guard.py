@@ -16,10 +16,13 @@ from .style import SOURCES
 
 API = "/gradio_api"
 CACHE = "GRADIO_TEMP_DIR"
+SERVED = f"{API}/component_server"
+"""Where the script of a tab calls its functions."""
 PAGES = (
     *("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/robots.txt", "/login", "/logout"),
     *(f"{API}/{name}" for name in ("startup-events", "theme.css", "queue/join", "queue/data", "cancel", "reset")),
     *(f"{API}/{name}" for name in ("user", "login_check", "token", "app_id", "info")),
+    SERVED,
 )
 FOLDERS = ("/assets/", "/static/", "/svelte/", "/pwa_icon/", f"{API}/heartbeat/")
 """With `PAGES` all that the page asks for; Gradio's uploads, proxies, recordings and calls by name are closed."""
@@ -58,6 +61,8 @@ def refusal(path: str, headers: Headers, hosts: Collection[str] | None = None) -
     if path.startswith(FILE):
         return "" if _is_cached(path.removeprefix(FILE)) else "there is no such file here"
     normal_path = path.rstrip("/") or "/"
+    if normal_path == SERVED and not headers.get("content-type", "").startswith("application/json"):
+        return "files are not accepted here"
     return "" if normal_path in PAGES or path.startswith(FOLDERS) else "there is nothing here"
 
 

@@ -1,19 +1,22 @@
 """Runs under a root folder, listed at each request and selected by id: no path is accepted from a browser."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...rm.errors import UsageError
+from ...rm.errors import UNREADABLE, DataError, UsageError
+from ...rm.io.checked_files import from_yaml
 from ..runs.run_folder import CONFIG, MANIFEST, PARTIAL
-from ..runs.summaries import SUMMARY
+from ..runs.summaries import SUMMARY, read_heading
 from ..runs.tables import ITEMS, SCORES, STEPS
 
 REPORT = "report.md"
-JUDGED, TRAINED, STUDY, ANSWERS = "judgments", "training", "study", "answers"
+JUDGED, TRAINED, STUDY, ANSWERS, JOB = "judgments", "training", "study", "answers", "job"
 DEPTH = 6
+PARQUET = b"PAR1"
+"""The last bytes of a Parquet file."""
 MARKS = b'"answer"', b'"tokens"', b'"base"'
 
 
@@ -22,7 +25,8 @@ class Entry(NamedTuple):
 
     id: str
     kind: str
-    """`judgments` (eval, judge), `training` (rl), `study`, or `answers` (a file of `rewardlab decode`)."""
+    """`judgments` (eval, judge), `training` (rl), `study`, `answers` (a file of `rewardlab decode`), or `job` (another
+    unfinished run)."""
     growing: bool
     """Whether the run is not finished yet."""
     path: Path
@@ -91,7 +95,7 @@ def _entries(folder: Path, id: str, depth: int, finished: bool = False) -> Itera
         inside = {entry.name: entry for entry in os.scandir(folder)}
     except OSError:
         return
-    kind = _kind({*inside})
+    kind = _unfinished_kind(folder, {*inside}) if folder.name.endswith(PARTIAL) else _kind({*inside})
     finished = (finished or MANIFEST in inside) and not folder.name.endswith(PARTIAL)
     if kind:
         yield Entry(id or ".", kind, not finished and kind != STUDY, folder)
@@ -113,12 +117,43 @@ def _kind(names: set[str]) -> str:
     return STUDY if REPORT in names and (CONFIG in names or MANIFEST in names) else ""
 
 
+def _unfinished_kind(folder: Path, names: set[str]) -> str:
+    """Return the kind that a run will have: its settings name a benchmark before it holds tables."""
+    if STEPS in names or CONFIG not in names:
+        return _kind(names)
+    return JUDGED if "benchmark" in read_settings(folder) else _kind(names) or JOB
+
+
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """Return the settings of a run; empty if they cannot be read."""
+    try:
+        settings = from_yaml((folder / CONFIG).read_text(encoding="utf-8"))
+    except UNREADABLE:
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
 def is_run(folder: Path) -> bool:
     """Return whether rewardlab wrote this folder."""
     try:
         return bool(_kind(set(os.listdir(folder))))
     except OSError:
         return False
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether an evaluation has a summary that names its scorers, and both tables to their ends."""
+    try:
+        read_heading(folder)
+        return all(_ends_well(folder / name) for name in (ITEMS, SCORES))
+    except (DataError, OSError):
+        return False
+
+
+def _ends_well(table: Path) -> bool:
+    with table.open("rb") as file:
+        file.seek(-len(PARQUET), os.SEEK_END)
+        return file.read() == PARQUET
 
 
 def _holds_answers(path: Path) -> bool:

@@ -8,20 +8,23 @@ import gradio as gr
 
 from ..commands.inspect.settings import InspectConfig
 from ..runs.imported_results import import_results
-from .components import QUIET, Site
+from .components import LISTS, QUIET, Site, asked_tab
 from .figures import CLICKS
 from .guard import private_cache
 from .html import STYLE, shown
 from .models import Models
 from .run_list import Root, open_root
+from .scripts import copying, history
 from .tabs.compare import view as compare
 from .tabs.judgments import view as judgments
+from .tabs.overview import view as overview
 from .tabs.playground import view as playground
 from .tabs.results import view as benchmarks
 from .tabs.studies import view as studies
 from .tabs.training import view as training
 
 TABS: dict[str, Callable[[Site], None]] = {
+    "overview": overview.tab,
     "judgments": judgments.tab,
     "compare": compare.tab,
     "benchmarks": benchmarks.tab,
@@ -46,7 +49,8 @@ def build(config: InspectConfig) -> gr.Blocks:
                 with gr.Tab(TITLES.get(name, name.replace("_", " ").capitalize()), id=name) as shown_tab:
                     tab(site._replace(tab=shown_tab))
         page.load(_asked_tab, None, tabs, **QUIET)
-        page.load(None, None, None, js=CLICKS)
+        for script in (CLICKS, LISTS, history.SCRIPT, copying.SCRIPT):
+            page.load(None, None, None, js=script)
     return page
 
 
@@ -58,6 +62,6 @@ def _heading(root: Root) -> str:
 
 
 def _asked_tab(request: gr.Request) -> gr.Tabs:
-    """The tab that the address names: `?tab=compare`."""
-    name = request.query_params.get("tab")
+    """Return the tabs with the one selected that the address names."""
+    name = asked_tab(dict(request.query_params))
     return gr.Tabs(selected=name) if name in TABS else gr.Tabs()

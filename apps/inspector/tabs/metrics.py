@@ -1,12 +1,14 @@
 """Definitions of the metrics that the tabs show, and links from a number to the cases behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from urllib.parse import urlencode
 
 METRICS = {
     "overall": "Accuracy over the benchmark as its authors aggregate it: the share of cases in which the model scores "
     "the right response highest.",
+    "gain": "Overall accuracy minus that of the best baseline on the same cases, in points, with its 95 % interval. "
+    "Faint: not significant.",
     "section": "Accuracy over one section of the benchmark, aggregated as its authors do.",
     "accuracy": "Share of cases in which the right response has the highest score, with its 95 % interval.",
     "cases": "Number of cases in this area.",
@@ -51,9 +53,15 @@ def about(name: str, label: str = "") -> str:
     return f'<abbr title="{escape(METRICS[name])}">{escape(label or name)}</abbr>'
 
 
-def header_row(names: Sequence[str]) -> str:
-    """Return the row of a table's head, from names as HTML."""
-    return "<tr>" + "".join(f'<th scope="col">{name}</th>' for name in names) + "</tr>"
+def header_row(names: Sequence[str], words: Collection[int] = ()) -> str:
+    """Return the row of a table's head, from names as HTML; `words` are the columns that hold no numbers.
+
+    >>> header_row(["case", "p"], words={0})
+    '<tr><th scope="col" class="words">case</th><th scope="col">p</th></tr>'
+    """
+    marks = (' class="words"' if index in words else "" for index in range(len(names)))
+    cells = (f'<th scope="col"{mark}>{name}</th>' for mark, name in zip(marks, names, strict=True))
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def cases_query(run: str, scorer: str, **filters: str) -> str:
@@ -63,6 +71,15 @@ def cases_query(run: str, scorer: str, **filters: str) -> str:
     '?tab=judgments&run=a%2Fb&scorer=rm&subset=x+%26+y'
     """
     return "?" + urlencode({"tab": "judgments", "run": run, "scorer": scorer, **filters})
+
+
+def results_query(run: str, scorer: str = "") -> str:
+    """Return the address of a run on its benchmark.
+
+    >>> results_query("eval", "rm")
+    '?tab=benchmarks&run=eval&scorer=rm'
+    """
+    return "?" + urlencode({"tab": "benchmarks", "run": run} | ({"scorer": scorer} if scorer else {}))
 
 
 def linked(address: str, content: str, title: str = "") -> str:

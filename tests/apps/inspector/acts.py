@@ -4,16 +4,22 @@ from typing import Any
 
 
 def expect_cases(page: Any, *cases: str) -> None:
-    """The first column of the table becomes these cases."""
+    """The list becomes these cases; of a long list those in sight."""
     page.wait_for_function(
-        "cases => [...document.querySelectorAll('#items [data-col=\"0\"]')].map(e => e.innerText).join() == cases",
+        "cases => [...document.querySelectorAll('#cases .row')].sort((a, b) => a.dataset.at - b.dataset.at)"
+        ".map(row => row.dataset.case).join() == cases",
         arg=",".join(cases),
     )
 
 
 def expect_place(page: Any, text: str) -> None:
-    """The line between the buttons that walk."""
-    page.locator("#place", has_text=text).wait_for()
+    """The position that the buttons to walk with show."""
+    page.locator(f"#case-place:text-is('{text}')").wait_for()
+
+
+def expect_case(page: Any, name: str) -> None:
+    """The case that is shown."""
+    page.locator(f"#case .case-name:text-is('{name}')").wait_for()
 
 
 def choose(page: Any, label: str, option: str, within: str = "") -> None:
@@ -39,8 +45,8 @@ def pick(page: Any, label: str) -> None:
 
 
 def outcomes(page: Any) -> set[str]:
-    """Those in the table."""
-    return set(page.locator('#items [data-col="2"]').all_inner_texts())
+    """Those in the list."""
+    return {mark.get_attribute("aria-label") for mark in page.locator("#cases .row-mark").all()}
 
 
 def again(visit: Any, page: Any, **options: Any) -> Any:

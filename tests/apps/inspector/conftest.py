@@ -15,6 +15,15 @@ FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-co
 ELSEWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 
 
+LEFT = (
+    "AbortError: BodyStreamBuffer was aborted",
+    "AbortError: signal is aborted without reason",
+    "Connection errored out.",
+    "Unexpected error Connection errored out.",
+)
+"""What Gradio reports when a visitor follows a link while the page is being filled."""
+
+
 @pytest.fixture(scope="module")
 def browser(chromium):
     from playwright.sync_api import sync_playwright
@@ -45,11 +54,15 @@ def visit(browser) -> Iterator[Callable[..., Any]]:
     """A fresh page at an address; afterwards it must have seen no error, dialog, script of the data, or other host."""
     pages, strange = [], []
 
+    def note(error: str) -> None:
+        if not error.startswith(LEFT):
+            strange.append(error)
+
     def start(address: str, query: str = "", *, width: int = 1280, height: int = 900, ready: str = "#tabs") -> Any:
         page = browser.new_page(viewport={"width": width, "height": height})
         page.set_default_timeout(PATIENCE * 1000)
-        page.on("console", lambda message: strange.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: strange.append(str(error)))
+        page.on("console", lambda message: note(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: note(str(error)))
         page.on("dialog", lambda dialog: (strange.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         inside = (address, "data:", "blob:")
         page.on("request", lambda request: None if request.url.startswith(inside) else strange.append(request.url))

@@ -28,13 +28,18 @@ def margins(values: Sequence[float | None]) -> dict[str, tuple[float, ...] | str
 
 
 def write_evaluation(
-    folder: Path, cases: Sequence[Case], models: Mapping[str, Scores], *, nulls: Mapping[str, Scores] | None = None
+    folder: Path,
+    cases: Sequence[Case],
+    models: Mapping[str, Scores],
+    *,
+    nulls: Mapping[str, Scores] | None = None,
+    suite: str = "",
 ) -> Path:
-    """The folder of a finished run of the suite that fits the cases: RM-Bench for six answers, else pairs."""
-    suite = load("benchmarks.suites", "rm_bench" if len(cases[0].answers) == 6 else "pairs")()
+    """The folder of a finished run of a suite, or of the one that fits: RM-Bench for six answers, else pairs."""
+    name = suite or ("rm_bench" if len(cases[0].answers) == 6 else "pairs")
     scorers = [StoredScores(name, scores) for name, scores in models.items()]
     scorers += [StoredScores(name, scores, role="baseline") for name, scores in (nulls or {}).items()]
-    found = evaluate(suite, cases, scorers, samples=100)
+    found = evaluate(load("benchmarks.suites", name)(), cases, scorers, samples=100)
     folder.mkdir(parents=True)
     (folder / "report.md").write_text(markdown(found.report))
     write_json(folder / "summary.json", asdict(found.report))

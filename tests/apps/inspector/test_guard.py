@@ -53,13 +53,20 @@ def test_another_site_may_not_ask(origin):
             "/gradio_api/runs",
         ),
         *("/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/proxy=http://evil.example/"),
-        *("/gradio_api/component_server", "/gradio_api/call/x", "/gradio_api/run/predict", "/gradio_api/api/x"),
+        *("/gradio_api/call/x", "/gradio_api/run/predict", "/gradio_api/api/x"),
         *("/gradio_api/stream/1", "/gradio_api/deep_link", "/gradio_api/file/etc/passwd", "/gradio_api/mcp/sse"),
         *("/gradio_api/custom_component/x/client/component/..", "/dev/reload", "/configuration", "//etc/passwd"),
     ],
 )
 def test_routes_that_no_page_of_ours_needs_are_closed(path):
     assert asked(path) == "there is nothing here"
+
+
+def test_functions_of_a_script_are_called_with_json_and_take_no_file():
+    path = "/gradio_api/component_server"
+    assert asked(path, **{"content-type": "application/json"}) == ""
+    for kind in ("multipart/form-data; boundary=x", "text/plain", ""):
+        assert asked(path, **{"content-type": kind}) == "files are not accepted here"
 
 
 def test_files_come_from_the_cache_alone(monkeypatch, tmp_path):

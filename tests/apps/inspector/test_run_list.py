@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from rewardlab.apps.inspector.run_list import ANSWERS, JUDGED, STUDY, TRAINED, open_root, stamp
+from rewardlab.apps.inspector.run_list import ANSWERS, JUDGED, STUDY, TRAINED, is_whole, open_root, stamp
 from rewardlab.rm.errors import UsageError
 
 from tests.apps.inspector.ponds import write_run
@@ -128,6 +128,14 @@ def test_a_root_may_itself_be_reached_through_a_link(root, tmp_path):
 def test_a_root_that_is_not_there_is_told(tmp_path):
     with pytest.raises(UsageError, match="no run folder .*nowhere"):
         open_root(tmp_path / "nowhere")
+
+
+def test_a_run_is_whole_with_a_summary_and_both_tables(tmp_path):
+    assert is_whole(write_run(tmp_path / "whole"))
+    for name, cut in (("summary.json", 3), ("items.parquet", 100), ("scores.parquet", 2), ("scores.parquet", None)):
+        path = write_run(tmp_path / f"{name}-{cut}") / name
+        path.unlink() if cut is None else path.write_bytes(path.read_bytes()[:cut])
+        assert not is_whole(path.parent)
 
 
 def test_a_stamp_changes_with_a_file(tmp_path):

@@ -152,7 +152,7 @@ def test_a_runs_own_files_are_not_served(address, run):
 
 
 def test_nothing_can_be_uploaded_or_called_by_name(address):
-    for path in ("/gradio_api/upload", "/gradio_api/component_server", "/gradio_api/call/x", "/gradio_api/run/predict"):
+    for path in ("/gradio_api/upload", "/gradio_api/call/x", "/gradio_api/run/predict"):
         assert ask(address, path, "POST") == (403, b"there is nothing here")
 
 

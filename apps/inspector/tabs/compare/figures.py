@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from .....benchmarks.compare import Change, Comparison, verdict
 from .....benchmarks.evaluate import OVERALL
 from .....benchmarks.statistics.cluster_bootstrap import formatted_p
-from ...figures import PALETTE, layout, opens, plain
-from ...html import STYLE, number, pill, shown
-from ..metrics import SECTION, about, cases_query, header_row, linked
+from ...figures import PALETTE, layout, opens, plain, titled
+from ...html import STYLE, decimals_of, number, pill, shown, with_csv
+from ..metrics import METRICS, SECTION, about, cases_query, header_row, linked
 from .queries import OUTCOMES, SEED, Flip, Point, Side
 
 
@@ -36,10 +36,10 @@ def agreement_html(counts: Mapping[tuple[str, str], int], first: Side, second: S
         f'<tr><th scope="row">{pill(was)}</th>{"".join(cell(was, now) for now in OUTCOMES)}</tr>' for was in OUTCOMES
     )
     return (
-        f'{STYLE}<div class="rl"><p>{total:,} cases; the same outcome in {same:,} of them, {100 * same / total:.1f} %. '
-        f"Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>. A number lists its cases.</p>"
-        f'<div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
+        f'{STYLE}<div class="rl"><h2 class="part">Agreement</h2><p>{total:,} cases; the same outcome in {same:,} of '
+        f"them, {100 * same / total:.1f} %. Rows: <b>{shown(called[0])}</b>. Columns: <b>{shown(called[1])}</b>. A "
+        f'number lists its cases.</p><div class="box scores"><table id="agreement"><thead><tr><td></td>{head}</tr>'
+        f"</thead><tbody>{rows}</tbody></table></div></div>"
     )
 
 
@@ -59,25 +59,20 @@ def flips_html(lines: list[Flip], first: Side, second: Side) -> str:
     if not lines:
         return f'{STYLE}<div class="rl"><p class="faint">No such case.</p></div>'
     columns = ("case", "subset", "first", about("margin"), "second", about("margin"), about("change"))
-    rows = "".join(_flip_html(line, first, second) for line in lines)
-    return (
-        f'{STYLE}<div class="rl"><div class="box scores"><table><thead>{header_row(columns)}</thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
-    )
+    decimals = decimals_of(margin for line in lines for margin in (line.first, line.second))
+    rows = "".join(_flip_html(line, first, second, decimals) for line in lines)
+    head = header_row(columns, words={0, 1, 2, 4})
+    return f'{STYLE}<div class="rl">{with_csv(f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>")}</div>'
 
 
-def _flip_html(line: Flip, first: Side, second: Side) -> str:
+def _flip_html(line: Flip, first: Side, second: Side, decimals: int) -> str:
     change = line.second - line.first if line.first is not None and line.second is not None else None
-    cells = [
-        shown(line.subset, 60),
-        _link(first, line.case, line.was),
-        number(line.first),
-        _link(second, line.case, line.now),
-        number(line.second),
-        number(change),
-    ]
-    name, values = shown(line.case, 120), "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr><th scope="row">{name}</th>{values}</tr>'
+    return (
+        f'<tr><th scope="row">{shown(line.case, 120)}</th><td class="words">{shown(line.subset, 60)}</td>'
+        f'<td class="words">{_link(first, line.case, line.was)}</td><td>{number(line.first, decimals)}</td>'
+        f'<td class="words">{_link(second, line.case, line.now)}</td><td>{number(line.second, decimals)}</td>'
+        f"<td>{number(change, decimals)}</td></tr>"
+    )
 
 
 def _link(side: Side, case: str, outcome: str) -> str:
@@ -98,7 +93,7 @@ def scatter(points: list[Point], first: Side, second: Side) -> go.Figure:
     figure.add_hline(0, line=line)
     figure.add_vline(0, line=line)
     x, y = (f"margin by {name}" for name in names(first, second))
-    return layout(figure, x=x, y=y, height=420)
+    return titled(layout(figure, x=x, y=y, height=440), "Margins", METRICS["margin"])
 
 
 def _cloud(name: str, colour: str, some: list[Point], side: Side) -> go.Scatter:
@@ -127,15 +122,17 @@ def statistics_html(comparison: Comparison, first: Side, second: Side) -> str:
     row = partial(_change_html, first, second)
     adjusted = f"{len(subsets):,} subsets: p and intervals adjusted by Holm's method"
     mcnemar = about("McNemar", "McNemar's exact test over items")
-    return (
-        f'{STYLE}<div class="rl"><p id="verdict">{shown(verdict(comparison))} {comparison.cases:,} cases; '
-        f"{comparison.left_out:,} that one left unscored are out. {mcnemar}: only the first right "
-        f"{exact.only_first:,}, only the second right {exact.only_second:,}, p {escape(formatted_p(exact.p))}.</p>"
-        f'<div class="box scores"><table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
+    left_out = f"; {comparison.left_out:,} without a score of both are left out" if comparison.left_out else ""
+    table = (
+        f'<table id="statistics"><thead>{_heads(comparison)}</thead><tbody>'
         f"{''.join(row(name, change, **_filter(name)) for name, change in comparison.areas.items())}"
         f'</tbody><tbody><tr><th scope="rowgroup" colspan="5" class="why faint">{adjusted}</th></tr>'
-        f"{''.join(row(name, change, subset=name) for name, change in subsets.items())}"
-        "</tbody></table></div></div>"
+        f"{''.join(row(name, change, subset=name) for name, change in subsets.items())}</tbody></table>"
+    )
+    return (
+        f'{STYLE}<div class="rl"><h2 class="part">Differences</h2><p id="verdict"><b>{shown(verdict(comparison))}</b> '
+        f"{comparison.cases:,} cases{left_out}. {mcnemar}: only the first right {exact.only_first:,}, only the second "
+        f"right {exact.only_second:,}, p {escape(formatted_p(exact.p))}.</p>{with_csv(table)}</div>"
     )
 
 

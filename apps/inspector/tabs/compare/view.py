@@ -9,7 +9,7 @@ import gradio as gr
 from .....rm.errors import UsageError
 from ....runs.summaries import read_heading
 from ...components import (
-    NO_JUDGMENTS,
+    DIMMED,
     QUIET,
     Site,
     address,
@@ -17,18 +17,20 @@ from ...components import (
     chooser,
     filled_list,
     noted,
+    nothing_yet,
     opening,
     pick,
     run_list,
     scorers,
 )
+from ...html import skeleton_html
 from ...run_list import JUDGED
 from . import figures
 from . import queries as views
 
 SIZE = 20
 NAMES = ("run", "scorer", "with", "other")
-WAIT = '<p class="faint">Drawing bootstrap samples …</p>'
+WAIT = skeleton_html()
 STATISTICS: dict[str, Any] = QUIET | {"concurrency_id": "statistics"}
 Values = list[Any]
 
@@ -37,21 +39,21 @@ def tab(site: Site) -> None:
     """Both runs and scorers, what they agree on, and the cases that flipped."""
     with gr.Row():
         first = chooser(site, JUDGED, label="First run", scale=3, min_width=200)
-        scorer = filled_list("Its scorer", scale=2, min_width=160)
-        second = chooser(site, JUDGED, label="Second run", name="with", index=1, scale=3, min_width=200)
-        other = filled_list("Its scorer", scale=2, min_width=160)
+        scorer = filled_list("First scorer", scale=2, min_width=160)
+        second = chooser(site, JUDGED, label="Second run", index=1, scale=3, min_width=200)
+        other = filled_list("Second scorer", scale=2, min_width=160)
     note = gr.HTML(elem_id="compare-note", apply_default_css=False, visible=False)
     with gr.Row():
         with gr.Column(min_width=320):
-            matrix = gr.HTML(apply_default_css=False)
-            statistics = gr.HTML(elem_id="differences", apply_default_css=False)
+            statistics = gr.HTML(skeleton_html(), elem_id="differences", apply_default_css=False)
         with gr.Column(min_width=320):
-            plot = gr.Plot(show_label=False, elem_id="margins")
+            matrix = gr.HTML(apply_default_css=False)
+            plot = gr.Plot(show_label=False, visible=False, elem_id="margins")
             drawn = gr.Markdown(elem_classes="hint")
-    with gr.Row(elem_classes="bar"):
+    with gr.Row(elem_classes="bar", elem_id="flip-bar"):
         kind = gr.Radio([*views.FLIPS], value="all", show_label=False, container=False, scale=4, elem_id="flip-kind")
         page_label = gr.Markdown(elem_id="flip-place")
-        before, after = button("‹ flips before"), button("flips after ›")
+        before, after = button("‹ Previous"), button("Next ›")
     flips = gr.HTML(elem_id="flips", apply_default_css=False)
     page = gr.State(0)
 
@@ -71,7 +73,7 @@ def tab(site: Site) -> None:
 
     everything = [*sides, *outputs, *listed]
     events = [opening(site, "compare", arrive, sides, everything)]
-    events += [side.input(chosen, sides, everything, **QUIET) for side in sides]
+    events += [side.input(chosen, sides, everything, **DIMMED) for side in sides]
     for event in events:  # then the statistics, which take longest
         event.then(None, [*sides, kind], None, js=address("compare", *NAMES, "flips"), **QUIET)
         event.then(lambda *asked: _statistics(site, asked), sides, statistics, **STATISTICS)
@@ -111,7 +113,7 @@ def _suite(folder: Path) -> str:
 
 def _sides(site: Site, asked: Any) -> tuple[views.Side, views.Side]:
     if not (asked[0] and asked[2]):
-        raise UsageError(NO_JUDGMENTS)
+        raise nothing_yet(site, JUDGED)
     first, second = (
         views.Side(run, site.root.find(run, JUDGED), scorer or read_heading(site.root.find(run, JUDGED)).first())
         for run, scorer in (asked[:2], asked[2:])
@@ -149,7 +151,10 @@ def _page(first: views.Side, second: views.Side, counts: Mapping[tuple[str, str]
     start = page * SIZE
     range_text = f"{start + 1:,} to {start + len(lines):,} of {number:,}" if lines else ""
     kinds = dict.fromkeys([*views.FLIPS, kind])
-    choices = [(f"{name.replace('-', ' → ')} ({views.count_flips(counts, name):,})", name) for name in kinds]
+    labels = {"all": "all changed cases"}
+    choices = [
+        (f"{labels.get(name, name.replace('-', ' → '))} ({views.count_flips(counts, name):,})", name) for name in kinds
+    ]
     return [page, gr.Radio(choices, value=kind, visible=True), range_text, figures.flips_html(lines, first, second)]
 
 

@@ -1,48 +1,63 @@
-"""One case as HTML: the prompt, the answers side by side, every scorer's scores beneath."""
+"""One case as HTML: the prompt, the responses side by side, every scorer's scores beneath."""
 
-from urllib.parse import urlencode
+from collections.abc import Sequence
 
 from .....rm.types import message_text, tools_of, tools_text
-from ...html import STYLE, number, pill, shown
+from ...html import STYLE, decimals_of, number, pill, shown
+from ...texts.rendering import completion_html, message_html, style
+from .annotation.annotation_html import order_of
 from .cases import Item, Verdict
 from .diff import WORDS, pieces_html, word_diff
 
+LINES, CHARACTERS = 40, 4_000
+"""A longer text is folded."""
 
-def item_html(item: Item, *, diff: bool = False, star: bool = False, run: str = "") -> str:
-    """`diff` marks the words that only one of two answers has; `run` is the run's id for a link to this item."""
-    texts, note = _texts(item, diff)
-    answers = "".join(_answer_html(item, index, text) for index, text in enumerate(texts))
-    return (
-        f'{STYLE}<div class="rl">{_prompt_html(item, star, run)}{note}<div class="answers">{answers}</div>'
-        f'<div class="box scores">{_scores_html(item)}</div></div>'
+
+def case_html(item: Item, *, diff: bool = False, raw: bool = True, blind: bool = False) -> str:
+    """Return a case as HTML.
+
+    `diff` marks the words that only one of two responses has; `raw` shows texts as they are stored; `blind` leaves out
+    the label and everything that scores say.
+    """
+    texts, note = _texts(item, diff and not blind, raw)
+    order = order_of(item, blind=blind)
+    responses = "".join(
+        _response_html(item, index, texts[index], position + 1, blind=blind) for position, index in enumerate(order)
     )
+    scores = "" if blind else f'<div class="box scores">{_scores_html(item)}</div>'
+    styles = STYLE if raw else f"{STYLE}{style()}"
+    body = f'{_prompt_html(item, raw, blind=blind)}{note}<div class="answers">{responses}</div>{scores}'
+    return f'{styles}<div class="rl">{body}</div>'
 
 
-def _texts(item: Item, diff: bool) -> tuple[list[str], str]:
-    """Each answer as HTML, and a sentence on what was not compared."""
-    texts = [shown(answer) for answer in item.answers]
+def _texts(item: Item, diff: bool, raw: bool) -> tuple[list[str], str]:
+    """Each response as HTML, and a sentence on what was not compared."""
+    texts = [completion_html(answer, rendered=not raw) for answer in item.answers]
     if not (diff and item.pair):
         return texts, ""
     right, wrong = item.pair
     difference = word_diff(item.answers[right], item.answers[wrong])
-    texts[right], texts[wrong] = pieces_html(difference.first, "ins"), pieces_html(difference.second, "del")
-    note = f"Only the first {WORDS:,} words of each answer are compared." if difference.left else ""
+    pieces = pieces_html(difference.first, "ins"), pieces_html(difference.second, "del")
+    texts[right], texts[wrong] = (f'<div class="text" dir="auto">{html}</div>' for html in pieces)
+    note = f"Only the first {WORDS:,} words of each response are compared." if difference.left else ""
     return texts, f'<p class="faint">{note}</p>' if note else ""
 
 
-def _prompt_html(item: Item, star: bool, run: str) -> str:
+def _prompt_html(item: Item, raw: bool, *, blind: bool) -> str:
     alone = len(item.messages) == 1
-    turns = "".join(_turn_html(turn["role"], message_text(turn), alone=alone) for turn in item.messages)
+    turns = "".join(
+        _turn_html(turn["role"], message_html(turn, rendered=not raw), message_text(turn), alone=alone)
+        for turn in item.messages
+    )
     if tools := tools_of(item.messages):
-        turns = _turn_html("tools", tools_text(tools), alone=False) + turns
-    link = urlencode({"tab": "judgments", "run": run, "scorer": item.scorer, "item": item.case})
+        declared = tools_text(tools)
+        turns = _turn_html("tools", f'<div class="text">{shown(declared)}</div>', declared, alone=False) + turns
+    interval = "" if blind else _interval(item)
     parts = [
-        '<span class="star" title="marked">★</span>' if star else "",
-        f"<span>{shown(item.case, 300)}</span>",
+        f'<h2 class="case-name">{shown(item.case, 300)}</h2>',
         f'<span class="faint">{shown(item.subset, 300)}</span>',
-        f'<span class="faint" title="the scorer on this subset, with its 95 % interval">{_interval(item)}</span>',
-        f'<a class="faint" href="?{link.replace("&", "&amp;")}">link</a>' if run else "",
-        f'<span class="end">{pill(item.verdict.outcome)}</span>' if item.verdict else "",
+        f'<span class="faint" title="the scorer on this subset, with its 95 % interval">{interval}</span>',
+        f'<span class="end">{pill(item.verdict.outcome)}</span>' if item.verdict and not blind else "",
     ]
     return f'<div class="box prompt"><div class="head">{"".join(parts)}</div><div class="body">{turns}</div></div>'
 
@@ -52,36 +67,62 @@ def _interval(item: Item) -> str:
     return f"{item.interval} % of the subset" if known else ""
 
 
-def _turn_html(role: str, content: str, *, alone: bool) -> str:
+def _turn_html(role: str, html: str, text: str, *, alone: bool) -> str:
     label = "" if alone and role == "user" else f'<div class="faint">{shown(role, 100)}</div>'
-    return f'<div class="turn">{label}<div class="text">{shown(content)}</div></div>'
+    return f'<div class="turn">{label}{folded(html, text)}</div>'
 
 
-def _answer_html(item: Item, index: int, text: str) -> str:
-    best = index in item.best
-    mark = '<span class="right">✓ right</span>' if best else ""
-    scores = item.verdict.scores if item.verdict else ()
-    top = '<span class="pill">highest score</span>' if scores and scores[index] == max(scores) else ""
-    length = f'<span class="faint">{len(item.answers[index]):,} characters</span>'
-    score = f'<span class="end">{number(scores[index])}</span>' if scores else ""
+def folded(html: str, text: str) -> str:
+    """Return a text's HTML, of which the first 40 lines show until the reader asks for all.
+
+    >>> folded("<p>short</p>", "short")
+    '<p>short</p>'
+    """
+    lines = text.count("\n") + 1
+    if lines <= LINES and len(text) <= CHARACTERS:
+        return html
+    size = f"{lines:,} {'line' if lines == 1 else 'lines'}, {len(text):,} characters"
+    return f'<div class="folded">{html}</div><button type="button" class="unfold">Show all ({size})</button>'
+
+
+def _response_html(item: Item, index: int, text: str, name: int, *, blind: bool) -> str:
+    best = index in item.best and not blind
+    scores = item.verdict.scores if item.verdict and not blind else ()
+    parts = [
+        f"<span>Response {name}</span>",
+        '<span class="right">✓ right</span>' if best else "",
+        _rank(scores, index),
+        f'<span class="faint">{len(item.answers[index]):,} characters</span>',
+        f'<span class="end">{number(scores[index], decimals_of(scores))}</span>' if scores else "",
+    ]
+    body = text if item.answers[index] else '<p class="faint">(empty)</p>'
     return (
-        f'<div class="box answer{" best" if best else ""}"><div class="head"><span>Answer {index + 1}</span>{mark}'
-        f'{top}{length}{score}</div><div class="body"><div class="text">{text}</div></div></div>'
+        f'<div class="box answer{" best" if best else ""}"><div class="head">{"".join(parts)}</div>'
+        f'<div class="body">{folded(body, item.answers[index])}</div></div>'
     )
 
 
+def _rank(scores: Sequence[float], index: int) -> str:
+    """Whether a response has the highest score, alone or with others."""
+    if not scores or scores[index] < max(scores):
+        return ""
+    ties = sum(score == scores[index] for score in scores) > 1
+    return f'<span class="pill{" tie" if ties else ""}">{"tied for highest score" if ties else "highest score"}</span>'
+
+
 def _scores_html(item: Item) -> str:
-    heads = [f"Answer {index + 1}{' ✓' if index in item.best else ''}" for index in range(len(item.answers))]
-    head = "".join(f"<th>{name}</th>" for name in ["Scorer", *heads, "Margin", "Outcome"])
+    heads = [f"Response {index + 1}{' ✓' if index in item.best else ''}" for index in range(len(item.answers))]
+    head = "".join(f'<th scope="col">{name}</th>' for name in ["Scorer", *heads, "Margin", "Outcome"])
     rows = "".join(_verdict_html(verdict, len(item.answers), item.scorer) for verdict in item.verdicts)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _verdict_html(verdict: Verdict, answers: int, chosen: str) -> str:
     if verdict.scores:
-        cells = "".join(f"<td>{number(score)}</td>" for score in [*verdict.scores, verdict.margin])
+        numbers = [*verdict.scores, verdict.margin]
+        cells = "".join(f"<td>{number(value, decimals_of(numbers))}</td>" for value in numbers)
     else:
         cells = f'<td class="why" colspan="{answers + 1}">abstained: {shown(verdict.abstained, 2000)}</td>'
     name = f'{shown(verdict.scorer.name, 300)} <span class="faint">{shown(verdict.scorer.role, 40)}</span>'
     mine = ' class="mine"' if verdict.scorer.name == chosen else ""
-    return f"<tr{mine}><td>{name}</td>{cells}<td>{pill(verdict.outcome)}</td></tr>"
+    return f'<tr{mine}><th scope="row">{name}</th>{cells}<td>{pill(verdict.outcome)}</td></tr>'

@@ -1,43 +1,64 @@
-"""What the tab of judgments is made of: the controls, what they ask for, and what follows them."""
+"""The components of the judgments tab: a toolbar, the list of cases, and the case beside it."""
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import gradio as gr
 
-from ...components import Site, button, chooser
+from ...components import ALL, Site, button, chooser
+from ...html import STYLE
 from ...run_list import JUDGED
-from . import annotation_view as annotate
 from . import queries as views
+from .client.case_server import server_functions
+from .filters import ONLY, ORDERS, START
 
-HEADERS = ["case", "subset", "outcome", "margin", "right answer", "wrong answer", "prompt"]
-WIDTHS = ["15%", "11%", "9%", "8%", "9%", "9%", "39%"]
-ORDERS = [
-    ("as in the data", "items"),
-    ("smallest |margin| first", "margin"),
-    ("most wrong first", "worst"),
-    ("largest length gap first", "gap"),
-]
-ONLY = [("a baseline is right too", "baseline"), ("★ marked", "marked"), ("annotated", "annotated")]
-EVERY, UNNAMED = "", "(none)"  # values of the list of subsets
 WATCH = 5  # seconds between two looks at a run that is being written
-
-
-class Asked(NamedTuple):
-    """What the controls ask for."""
-
-    run: str | None
-    scorer: str | None
-    outcome: str
-    subset: str | None
-    search: str
-    margin: str
-    gap: str
-    only: list[str]
-    order: str
+CLIENT = Path(__file__).with_name("client")
+CSS, SCRIPT = ((CLIENT / name).read_text(encoding="utf-8") for name in ("cases.css", "cases.js"))
+LIST = (
+    f"{STYLE}<style>{CSS}</style>"
+    '<div id="cases" class="rl" role="listbox" tabindex="0" aria-label="Cases that pass the filter"><div></div></div>'
+)
+KEYS = {
+    "j →": "next case",
+    "k ←": "previous case",
+    "↑ ↓": "in the list",
+    "m": "bookmark",
+    "d": "word diff",
+    "r": "raw text",
+    "y n t s": "annotate: yes, no, tie, skip",
+    "?": "these keys",
+}
+CASE = f"""
+<div id="case-bar" hidden>
+<button type="button" id="case-back">‹ List</button>
+<button type="button" id="case-before" aria-label="previous case">‹</button>
+<span id="case-place" role="status"></span>
+<button type="button" id="case-after" aria-label="next case">›</button>
+<span class="gap"></span>
+<button type="button" id="case-raw" aria-pressed="false">Raw</button>
+<button type="button" id="case-diff" aria-pressed="false">Word diff</button>
+<button type="button" id="case-mark" aria-pressed="false">☆ Bookmark</button>
+<button type="button" id="case-link">Copy link</button>
+<button type="button" id="case-help" aria-label="keys">?</button>
+</div>
+<div id="keys-help" hidden>{"".join(f"<span><kbd>{key}</kbd> {meaning}</span>" for key, meaning in KEYS.items())}</div>
+<div id="case"><p class="note">Loading …</p></div>
+"""
+ANNOTATION = """
+<div id="annotation" class="rl" hidden>
+<div class="line"><b id="annotation-question"></b><span id="annotation-choices"></span>
+<span id="annotation-progress" class="faint"></span>
+<button type="button" id="annotation-blind" aria-pressed="false">Blind</button></div>
+<div class="line"><input id="annotation-reader" aria-label="your name" placeholder="your name" maxlength="100">
+<textarea id="annotation-note" aria-label="a note" placeholder="a note" maxlength="10000"></textarea></div>
+<div id="annotation-error" role="alert"></div><div id="annotation-said"></div>
+</div>
+"""
 
 
 class Controls(NamedTuple):
-    """The components that hold it, in the same order."""
+    """The components that hold `filters.Asked`, in the same order."""
 
     run: gr.Dropdown
     scorer: gr.Dropdown
@@ -46,61 +67,51 @@ class Controls(NamedTuple):
     search: gr.Textbox
     margin: gr.Textbox
     gap: gr.Textbox
+    length: gr.Textbox
     only: gr.CheckboxGroup
     order: gr.Dropdown
-
-
-START = Asked(None, None, "wrong", EVERY, "", "", "", [], "items")
 
 
 class Shown(NamedTuple):
     """The components that follow the controls."""
 
-    position: gr.State
-    item: gr.Textbox
     outcome: gr.Radio
-    table: gr.Dataframe
-    place: gr.Markdown
-    mark: gr.Button
-    html: gr.HTML
-    said: gr.HTML
+    cases: gr.HTML
     timer: gr.Timer
 
 
-def layout(site: Site) -> tuple[Controls, Shown, dict[str, gr.Button], gr.Checkbox]:
-    """Controls, what they show, the buttons to walk with, and the switch of the word diff."""
-    with gr.Row():
-        run = chooser(site, JUDGED, scale=3, min_width=200)
-        scorer = gr.Dropdown([], label="Scorer", scale=3, min_width=200)
-        subset = gr.Dropdown([], label="Subset", scale=2, min_width=140)
-        order = gr.Dropdown(ORDERS, value=START.order, label="Order", scale=2, min_width=160)
-    with gr.Row():
-        search = gr.Textbox(label="Search", placeholder="prompts, answers, case names", scale=3, min_width=200)
-        margin = gr.Textbox(label="Largest |margin|", placeholder="any", min_width=120)  # a gr.Number cannot be empty
-        gap = gr.Textbox(label="Length gap", placeholder="200, or -200", min_width=120, elem_id="gap")
-        only = gr.CheckboxGroup(ONLY, label="Only", scale=3, min_width=280, elem_classes="only")
-    with gr.Row(elem_classes="bar"):
-        outcome = gr.Radio(
-            list(views.OUTCOMES), value=START.outcome, show_label=False, container=False, scale=4, min_width=300
-        )
-        buttons = {"page-before": button("‹ previous page"), "page-after": button("next page ›")}
-    table = gr.Dataframe(
-        headers=HEADERS, type="array", interactive=False, column_widths=WIDTHS, buttons=[], elem_id="items"
-    )
-    with gr.Row(elem_classes="bar walk"):
-        buttons["item-before"] = button("‹ previous item", elem_id="item-before")
-        page_label = gr.Markdown(elem_id="place")
-        mark = button("☆ mark", elem_id="mark", min_width=90)
-        diff = gr.Checkbox(label="word diff", container=False, scale=0, min_width=110)
-        buttons["item-after"] = button("next item ›", elem_id="item-after")
-    html = gr.HTML(elem_id="item", apply_default_css=False)
-    item = gr.Textbox(visible=False)
-    annotation_html = annotate.section(site, [run, scorer, item])
-    controls = Controls(run, scorer, outcome, subset, search, margin, gap, only, order)
-    timer = gr.Timer(WATCH, active=False)
-    return (
-        controls,
-        Shown(gr.State(0), item, outcome, table, page_label, mark, html, annotation_html, timer),
-        buttons,
-        diff,
+def toolbar(site: Site) -> Controls:
+    """Two rows of controls; those that are asked for less often are folded away."""
+    slim: dict[str, Any] = {"show_label": False, "container": False}
+    outcomes, optional = list(views.OUTCOMES), {"min_width": 120}  # a gr.Number cannot be empty
+    with gr.Column(elem_id="judgments-toolbar"):
+        with gr.Row():
+            run = chooser(site, JUDGED, scale=3, min_width=140, **slim)
+            scorer = gr.Dropdown([], label="Scorer", num_choices_shown=ALL, scale=3, min_width=140, **slim)
+            search = gr.Textbox(
+                label="Search", placeholder="Search prompts, responses, case names", scale=4, min_width=240, **slim
+            )
+            subset = gr.Dropdown([], label="Subset", num_choices_shown=ALL, scale=2, min_width=140, **slim)
+            order = gr.Dropdown(ORDERS, value=START.order, label="Sort", scale=2, min_width=150, **slim)
+        with gr.Row(elem_classes="bar"):
+            outcome = gr.Radio(outcomes, value=START.outcome, label="Outcome", scale=4, min_width=300, **slim)
+            more = button("More filters", elem_id="more-button")
+        with gr.Row(elem_id="more-filters", elem_classes="folded-away"):
+            margin = gr.Textbox(label="Largest |margin|", placeholder="any", **optional)
+            gap = gr.Textbox(label="Length gap", placeholder="200, or -200", elem_id="gap", **optional)
+            length = gr.Textbox(label="Response length", placeholder="100-200", elem_id="length", **optional)
+            only = gr.CheckboxGroup(ONLY, label="Only", scale=3, min_width=280, elem_classes="only")
+    more.click(None, None, None, js="() => document.getElementById('more-filters').classList.toggle('folded-away')")
+    return Controls(run, scorer, outcome, subset, search, margin, gap, length, only, order)
+
+
+def case_list(site: Site) -> gr.HTML:
+    """Return the list of cases, whose script also fills the case beside it."""
+    return gr.HTML(
+        {},
+        html_template=LIST,
+        js_on_load=SCRIPT,
+        server_functions=server_functions(site),
+        elem_id="case-list",
+        apply_default_css=False,
     )

@@ -15,7 +15,7 @@ from .....rm.errors import DataError, UsageError
 from .....rm.io.escaping import harmless
 from .....rm.types import OVERALL, PreferencePair, prompt_text
 from ....runs.tables import ROWS
-from .annotations import Annotation, of
+from .annotation.annotations import Annotation, of
 from .cases import Item, items
 from .queries import Filter, Run, indices
 

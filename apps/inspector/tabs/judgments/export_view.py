@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from ...components import QUIET, Site, button, sentences
-from . import annotations
+from .annotation import annotations
 from .export import FORMATS, LABELS, export
 from .queries import Filter, Run
 
@@ -24,7 +24,7 @@ def section(site: Site, inputs: list[Any], selected: Selected) -> None:
         which = gr.Dropdown(WHICH, value="filter", label="Cases", min_width=160)
         format = gr.Dropdown(list(FORMATS.items()), value="jsonl", label="Format", min_width=160)
         labels = gr.Dropdown(PREFERENCES, value=LABELS[0], label="Preferences", min_width=160)
-        write = button("write the file")
+        write = button("Write file")
         file = gr.DownloadButton(visible=False, size="sm", scale=0, min_width=200, elem_id="download")
 
     def written(which: str, format: str, labels: str, *values: Any) -> Any:
@@ -40,4 +40,4 @@ def _written(run: Run, filter: Filter, format: str, labels: str, file: gr.Downlo
         path = Path(folder) / f"{run.suite if run.suite.isidentifier() else 'judgments'}.{format}"
         rows = export(run, filter, format, path, annotations.read(run.folder), labels)
         cached = file.move_resource_to_block_cache(path)
-    return gr.DownloadButton(f"download {rows:,} rows (.{format})", value=cached, visible=True)
+    return gr.DownloadButton(f"Download {rows:,} rows (.{format})", value=cached, visible=True)

@@ -39,6 +39,10 @@ _GAPS = """
            - list_avg([lengths[k + 1] for k in range(len(lengths)) if NOT list_contains(best, k)]) AS gap
     FROM (SELECT file_row_number, best::BIGINT[] AS best, {lengths} AS lengths FROM {table})
 """
+_WITHIN_LENGTH = """
+    SELECT file_row_number::INTEGER AS place FROM (SELECT file_row_number, {lengths} AS lengths FROM {table})
+    WHERE len([length for length in lengths if length BETWEEN $shortest AND $longest]) > 0
+"""
 _SEARCH_SQL = f"""
     SELECT file_row_number::INTEGER AS place FROM {ITEM_TABLE}
     WHERE contains(lower("case" || chr(10) || prompt), lower($search))
@@ -84,6 +88,10 @@ class Index:
     def gaps(self) -> str:
         """Name of a table: place, and how much longer the right answers are than the others, in characters."""
         return self._make("gaps", _GAPS.format(lengths=lengths(self.query), table=ITEM_TABLE))
+
+    def within_length(self) -> str:
+        """A query for the places with a response of `$shortest` to `$longest` characters."""
+        return _WITHIN_LENGTH.format(lengths=lengths(self.query), table=ITEM_TABLE)
 
     def beaten(self) -> str:
         """Name of a table: the places where a baseline is right too."""

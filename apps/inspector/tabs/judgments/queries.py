@@ -12,7 +12,6 @@ from ....runs.finished import sections_of
 from ....runs.summaries import SUMMARY, read_heading, read_report
 from ....runs.tables import ITEMS, SCORES
 from ...database import WAY_OUT
-from ...html import number
 from ...run_list import REPORT, stamp
 from ..studies.queries import read_text, safe_markdown
 from .index import ITEM_COLUMNS, ITEM_TABLE, SCORE_COLUMNS, SCORE_TABLE, Index, index
@@ -62,6 +61,10 @@ class Filter:
     """Only cases that some baseline gets right too."""
     among: Sequence[str] | None = None
     """Only these cases."""
+    without: Sequence[str] = ()
+    """None of these cases."""
+    length: tuple[int, int] | None = None
+    """Least and most characters: only cases with a response between them."""
 
     def __post_init__(self):
         if self.outcome not in OUTCOMES:
@@ -143,10 +146,14 @@ def _matching(tables: Index, filter: Filter, *, gaps: bool = False) -> str:
         conditions.append(f"place IN (SELECT place FROM {tables.matches(search)})")
     if filter.gap is not None:
         conditions.append("gap >= $gap" if filter.gap >= 0 else "gap <= $gap")
+    if filter.length is not None:
+        conditions.append(f"place IN ({tables.within_length()})")
     if filter.null_right:
         conditions.append(f"place IN (SELECT place FROM {tables.beaten()})")
     if filter.among is not None:
         conditions.append('place IN (SELECT place FROM cases WHERE list_contains($among::VARCHAR[], "case"))')
+    if filter.without:
+        conditions.append('place IN (SELECT place FROM cases WHERE NOT list_contains($without::VARCHAR[], "case"))')
     joined = f"LEFT JOIN {tables.gaps()} USING (place)" if gaps or filter.gap is not None else ""
     return f"SELECT * FROM {tables.lines(filter.scorer)} {joined} WHERE {' AND '.join(conditions)}"
 
@@ -160,7 +167,10 @@ def _ordered(tables: Index, filter: Filter, order: str) -> tuple[str, str]:
 
 def _values(filter: Filter) -> dict[str, Any]:
     subsets = [filter.subset] if isinstance(filter.subset, str) else list(filter.subset or ())
-    return {**vars(filter), "subset": subsets, "among": list(filter.among or ())}
+    among, without = list(filter.among or ()), list(filter.without)
+    shortest, longest = filter.length or (0, 0)
+    lists = {"subset": subsets, "among": among, "without": without}
+    return {**vars(filter), **lists, "shortest": shortest, "longest": longest}
 
 
 def subsets(run: Run) -> dict[str, int]:
@@ -183,8 +193,8 @@ def outcomes(run: Run, filter: Filter) -> dict[str, int]:
     return {"all": sum(counts.values())} | {name: counts.get(name, 0) for name in OUTCOMES[1:]}
 
 
-def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items") -> list[Line]:
-    """Page number `page` (from 0) of the cases that pass.
+def lines(run: Run, filter: Filter, start: int, size: int, *, order: str = "items") -> list[Line]:
+    """Return `size` of the cases that pass, from position `start` (from 0).
 
     Orders: `items` as in the data, `margin` by |margin| from the lowest, `worst` by margin from the lowest, `gap` by
     the difference in length from the largest.
@@ -193,7 +203,7 @@ def page(run: Run, filter: Filter, page: int, size: int, *, order: str = "items"
     matching, by = _ordered(tables, filter, order)
     matching_rows = tables.query(
         f"SELECT place, line, outcome, margin FROM ({matching}) ORDER BY {by} LIMIT $size OFFSET $skip",
-        {**_values(filter), "size": size, "skip": page * size},
+        {**_values(filter), "size": size, "skip": start},
     )
     texts = tables.rows(
         ITEM_TABLE, '"case", subset, best, left(prompt, 400)', [row_number for row_number, *_ in matching_rows]
@@ -232,6 +242,13 @@ def position(run: Run, filter: Filter, case: str, *, order: str = "items") -> in
     return rows[0][0] if rows else None
 
 
+def margin_scale(run: Run, scorer: str) -> float:
+    """Return the 95th percentile of a scorer's |margin|; 0 where it abstained on every case."""
+    tables = index(run.folder)
+    ((scale,),) = tables.query(f"SELECT quantile_cont(abs(margin), 0.95) FROM {tables.lines(scorer)}")
+    return float(scale or 0.0)
+
+
 def indices(run: Run, filter: Filter) -> list[int]:
     """The rows of the table of items that pass, in its order."""
     tables = index(run.folder)
@@ -240,12 +257,4 @@ def indices(run: Run, filter: Filter) -> list[int]:
         for (row_number,) in tables.query(
             f"SELECT place FROM ({_matching(tables, filter)}) ORDER BY place", _values(filter)
         )
-    ]
-
-
-def cells(lines: Sequence[Line]) -> list[list[str]]:
-    """The lines as the table shows them."""
-    return [
-        [line.case, line.subset, line.outcome, *map(number, (line.margin, line.chosen, line.rejected)), line.prompt]
-        for line in lines
     ]

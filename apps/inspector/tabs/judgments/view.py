@@ -1,4 +1,4 @@
-"""Every judgment of a run: filtered pages of cases, one case in full, and what readers say of it."""
+"""Every judgment of a run: a filtered list of cases, one case in full, and annotations."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,277 +6,204 @@ from typing import Any
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import NO_JUDGMENTS, QUIET, Site, address, pick, run_list, scorers, sentences
+from ...components import QUIET, Site, nothing_yet, opening, pick, run_list, scorers, sentences
 from ...html import note_html
 from ...html import shown as shown_text
 from ...run_list import JUDGED
-from ...style import KEYS
 from ..metrics import SECTION
-from . import annotations
 from . import export_view as exporting
 from . import queries as views
-from .case_html import item_html
-from .cases import item as full
-from .controls import EVERY, ONLY, START, UNNAMED, Asked, Shown, layout
+from .controls import ANNOTATION, CASE, WATCH, Controls, Shown, case_list, toolbar
 from .explanation import view as why
+from .filters import EVERY, Asked, asked_from, filter_of, subset_choices
 
-SIZE = 10
-NAMES = ("run", "scorer", "outcome", "subset", "search", "margin", "gap", "only", "order", "item")
-NO_CASE = "No case passes: choose another outcome or widen the filter."
-BEING_WRITTEN = "This run is being written, or was cut off; it is looked at again every few seconds. "
+BEING_WRITTEN = "This run is being written, or was cut off; it is read again every few seconds. "
 Marks = dict[str, list[str]]
-"""Run -> cases that the reader marked."""
-Step = Callable[[int, gr.EventData], int]  # from a position and the event to the next position
+"""Run -> cases with a bookmark."""
 
 
 def tab(site: Site) -> None:
-    """Each event moves to a position among the cases that pass, and shows the page and the case that stand there."""
-    controls, shown, buttons, diff = layout(site)
-    explained = why.section(site)
-    marks = gr.BrowserState({}, storage_key="rewardlab-marks")
-    filters = [control for control in controls if control is not controls.run]
+    """Each event sends the list what passes the filter; the list's script asks for rows and cases itself."""
+    controls = toolbar(site)
+    with gr.Row(elem_id="judged", equal_height=False):
+        with gr.Column(elem_id="list-pane"):
+            cases = case_list(site)
+        with gr.Column(elem_id="case-pane"):
+            gr.HTML(CASE, apply_default_css=False)
+            gr.HTML(ANNOTATION, apply_default_css=False)
+            with gr.Column(elem_id="why-section"):
+                explained = why.section(site)
+    shown = Shown(controls.outcome, cases, gr.Timer(WATCH, active=False))
+    marks, case = gr.BrowserState({}, storage_key="rewardlab-marks"), gr.State("")
     exporting.section(site, [*controls, marks], lambda *asked: _exported(site, asked))
     with gr.Accordion("Report", open=False):
         report = gr.Markdown(latex_delimiters=[], elem_id="report")
+    _connect(site, controls, shown, marks, case, report)
 
-    def follow(event: Any, *, written: bool = True) -> None:
-        """What comes after everything that is shown: the address, and why the item has its scores."""
-        if written:
-            event.then(None, [*controls, shown.item], None, js=address("judgments", *NAMES))
-        event.then(
-            sentences(explained.update), [controls.run, controls.scorer, shown.item], explained.components, **QUIET
-        )
+    def settled(run: str | None, scorer: str | None, known: Any, event: gr.EventData) -> list[Any]:
+        name = str(event.case)
+        if known == (run, scorer, name):  # an explanation that was asked for meanwhile stays
+            return [name, *(gr.skip() for _ in explained.components)]
+        return [name, *explained.update(run, scorer, name)]
 
-    def on(event: Any, step: Step, **options: Any) -> None:
-        inputs = [shown.position, marks, diff, *controls]
-        follow(event(_answer(site, step), inputs, list(shown), **QUIET, **options))
-
-    def arrive(request: gr.Request, marks: Marks, diff: bool) -> list[Any]:
-        return _open(site, dict(request.query_params), marks, diff)
-
-    def choose(run: str | None, marks: Marks, diff: bool) -> list[Any]:
-        return _open(site, {"run": run or ""}, marks, diff)
-
-    typed = gr.State([START.search, START.margin, START.gap])
-    everything = [*(control for control in filters if control is not shown.outcome), report, typed, *shown]
-    follow(site.page.load(arrive, [marks, diff], everything, **QUIET), written=False)
-    site.page.load(None, None, None, js=KEYS)
-    follow(controls.run.input(choose, [controls.run, marks, diff], everything, **QUIET))
-    follow(shown.timer.tick(_grown(site), [*controls, shown.item, marks, diff], [controls.run, *everything], **QUIET))
-    for filter_control in filters:
-        if not isinstance(filter_control, gr.Textbox):
-            on(filter_control.input, _first, trigger_mode="always_last")
-    for filter_control in (
-        controls.search,
-        controls.margin,
-        controls.gap,
-    ):  # their `input` does not tell when they get empty
-        inputs, outputs = [typed, shown.position, marks, diff, *controls], [typed, *shown]
-        follow(filter_control.change(_retyped(site), inputs, outputs, **QUIET, trigger_mode="always_last"))
-    on(buttons["page-before"].click, lambda position, _: _page_start(position) - SIZE)
-    on(buttons["page-after"].click, lambda position, _: _page_start(position) + SIZE)
-    on(buttons["item-before"].click, lambda position, _: position - 1)
-    on(buttons["item-after"].click, lambda position, _: position + 1)
-    on(shown.table.select, lambda position, event: _page_start(position) + event.index[0])
-    on(diff.input, lambda position, _: position)
-    marked = shown.mark.click(_toggled, [marks, controls.run, shown.item], marks, **QUIET)
-    on(marked.then, lambda position, _: position)
+    chosen, outputs = explained.components[0], [case, *explained.components]
+    cases.settled(sentences(settled), [controls.run, controls.scorer, chosen], outputs, **QUIET)
+    cases.marked(_marked, marks, marks, **QUIET)
 
 
-def _first(_position: int, _event: gr.EventData) -> int:
-    return 0
+def _connect(
+    site: Site, controls: Controls, shown: Shown, marks: gr.BrowserState, case: gr.State, report: gr.Markdown
+) -> None:
+    """Connect the controls, the address, and the clock of runs that are being written."""
+    typed = gr.State([""] * 4)
+    others = [control for control in controls if control not in (controls.run, controls.outcome)]
+    everything = [*others, report, typed, *shown]
 
+    def arrive(query: dict[str, str], marks: Marks) -> list[Any]:
+        return [run_list(site, pick(site, query.get("run"), JUDGED), JUDGED), *_open(site, query, marks)]
 
-def _page_start(position: int) -> int:
-    return position // SIZE * SIZE
+    def choose(run: str | None, marks: Marks) -> list[Any]:
+        return _open(site, {"run": run or ""}, marks)
+
+    opening(site, "judgments", arrive, [marks], [controls.run, *everything])
+    controls.run.input(choose, [controls.run, marks], everything, **QUIET)
+    shown.timer.tick(_grown(site), [*controls, case, marks], [controls.run, *everything], **QUIET)
+    texts = (controls.search, controls.margin, controls.gap, controls.length)
+    for control in controls:
+        if control is not controls.run and not isinstance(control, gr.Textbox):
+            control.input(_answer(site), [marks, *controls], list(shown), **QUIET, trigger_mode="always_last")
+    for control in texts:  # their `input` does not tell when they get empty
+        inputs, outputs = [typed, marks, *controls], [typed, *shown]
+        control.change(_retyped(site), inputs, outputs, **QUIET, trigger_mode="always_last")
 
 
 # ---- events ----
 
 
-def _open(site: Site, query: dict[str, str], marks: Marks, diff: bool) -> list[Any]:
-    """Everything for the run, the filters and the item that an address asks for; what is not there is reported."""
-    asked = _state_from_query(site, query)
-    run, names, chosen = asked.run, *scorers(site, asked.run, asked.scorer)
+def _open(site: Site, query: dict[str, str], marks: Marks) -> list[Any]:
+    """Everything for the run, the filters and the case that an address asks for; what does not exist is reported."""
+    asked = _asked(site, query)
+    names, chosen = scorers(site, asked.run, asked.scorer)
     asked = asked._replace(scorer=chosen)
     named = gr.Dropdown(names, value=chosen)
-    rest = [asked.search, asked.margin, asked.gap, asked.only, asked.order]
+    texts = [asked.search, asked.margin, asked.gap, asked.length]
+    rest = [*texts, asked.only, asked.order]
     try:
-        if run is None:
-            raise DataError(NO_JUDGMENTS)
-        entry = site.root.entry(run, JUDGED)
+        if asked.run is None:
+            raise nothing_yet(site, JUDGED)
+        entry = site.root.entry(asked.run, JUDGED)
         opened = views.open_run(entry.path)
-        subsets = _subsets(opened)
-        values = [value for _, value in subsets]
+        choices = subset_choices(opened)
+        values = [value for _, value in choices]
         asked_names = (asked.subset, (asked.subset or "").removeprefix(SECTION))  # a section may be a subset
         asked = asked._replace(subset=next((name for name in asked_names if name in values), EVERY))
         position = _position(opened, asked, query.get("item"), marks)
-        shown = Shown(*_show(opened, asked, position, marks, diff, growing=entry.growing))
+        shown = Shown(*_show(opened, asked, marks, position, growing=entry.growing, opened=bool(query.get("item"))))
         shown = shown._replace(outcome=gr.Radio(shown.outcome.choices, value=asked.outcome))
-        return [named, gr.Dropdown(subsets, value=asked.subset), *rest, opened.report, rest[:3], *shown]
+        return [named, gr.Dropdown(choices, value=asked.subset), *rest, opened.report, texts, *shown]
     except (DataError, UsageError) as error:
-        return [named, gr.Dropdown([], value=None), *rest, "", rest[:3], *_nothing(site, run, str(error))]
+        return [named, gr.Dropdown([], value=None), *rest, "", texts, *_nothing(site, asked, str(error))]
 
 
-def _state_from_query(site: Site, query: dict[str, str]) -> Asked:
-    """What an address asks of this tab; without a word on outcomes an item is looked for among all of them."""
-    query = query if query.get("tab", "judgments") == "judgments" else {}
-    run_name = query.get("run") or None
-    run = pick(site, run_name, JUDGED)
-    if run_name and run != run_name:
-        gr.Warning(shown_text(f"There is no run '{run_name}' here; this is another."))
-    outcome = query.get("outcome", "all" if query.get("item") else START.outcome)
-    order = query.get("order", START.order)
-    return Asked(
-        run,
-        query.get("scorer"),
-        outcome if outcome in views.OUTCOMES else START.outcome,
-        query.get("subset", EVERY),
-        query.get("search", ""),
-        query.get("margin", ""),
-        query.get("gap", ""),
-        [name for _, name in ONLY if name in query.get("only", "").split(",")],
-        order if order in views.ORDERS else START.order,
-    )
-
-
-def _subsets(run: views.Run) -> list[tuple[str, str]]:
-    counts = views.subsets(run)
-    named = [(f"{name or UNNAMED} ({n:,})", name or UNNAMED) for name, n in counts.items()]
-    sizes = {name: sum(counts[subset] for subset in below) for name, below in views.sections(run).items()}
-    sections = [(f"section {name} ({n:,})", f"{SECTION}{name}") for name, n in sizes.items()]
-    return [(f"all ({sum(counts.values()):,})", EVERY), *sections, *named]
+def _asked(site: Site, query: dict[str, str]) -> Asked:
+    """What an address asks for; without a word on outcomes a case is looked for among all of them."""
+    name = query.get("run") or None
+    run = pick(site, name, JUDGED)
+    if name and run != name:
+        gr.Warning(shown_text(f"There is no run '{name}' here; this is another."))
+    return asked_from({"outcome": "all" if query.get("item") else "", **query, "run": run})
 
 
 def _position(run: views.Run, asked: Asked, case: str | None, marks: Marks) -> int:
-    """Where the item of an address stands; one that the filter hides, or that is not there, is reported."""
+    """Where the case of an address is; one that the filter hides, or that does not exist, is reported."""
     if not case:
         return 0
-    position_found = views.position(run, _filter(run, asked, marks), case, order=asked.order)
-    if position_found is None:
+    position = views.position(run, filter_of(run, asked, marks.get(str(asked.run), [])), case, order=asked.order)
+    if position is None:
         gr.Warning(shown_text(f"The case '{case}' does not pass this filter, or is not in this run."))
-    return position_found or 0
+    return position or 0
 
 
-def _answer(site: Site, step: Step) -> Callable[..., list[Any]]:
-    """An event's function: from the position and the controls to what the page shows after the step."""
+def _answer(site: Site) -> Callable[..., list[Any]]:
+    """An event's function: from the controls to what the page shows."""
 
-    def answer(event: gr.EventData, position: int, marks: Marks, diff: bool, *values: Any) -> list[Any]:
-        asked = Asked(*values)
-        if not asked.run:
-            return _nothing(site, None, NO_JUDGMENTS)
+    def answer(marks: Marks, *values: Any) -> list[Any]:
+        asked = asked_from(dict(zip(Asked._fields, values, strict=True)))
         try:
+            if not asked.run:
+                raise nothing_yet(site, JUDGED)
             entry = site.root.entry(asked.run, JUDGED)
-            run, position = views.open_run(entry.path), step(position, event)
-            return _show(run, asked, position, marks, diff, growing=entry.growing)
-        except DataError as error:
-            return _nothing(site, asked.run, str(error))
+            return _show(views.open_run(entry.path), asked, marks, growing=entry.growing)
+        except (DataError, UsageError) as error:
+            return _nothing(site, asked, str(error))
 
-    return sentences(answer)
+    return answer
 
 
 def _retyped(site: Site) -> Callable[..., list[Any]]:
     """What a reader typed is a new filter; what an address filled in was shown with the rest."""
-    answer = _answer(site, _first)
+    answer = _answer(site)
 
-    def retyped(event: gr.EventData, typed: list[str], *values: Any) -> list[Any]:
-        asked = Asked(*values[-len(Asked._fields) :])
-        now = [asked.search, asked.margin, asked.gap]
-        return [gr.skip() for _ in range(1 + len(Shown._fields))] if now == typed else [now, *answer(event, *values)]
+    def retyped(typed: list[str], marks: Marks, *values: Any) -> list[Any]:
+        asked = Asked(*values)
+        now = [text or "" for text in (asked.search, asked.margin, asked.gap, asked.length)]
+        return [gr.skip() for _ in range(1 + len(Shown._fields))] if now == typed else [now, *answer(marks, *values)]
 
     return retyped
 
 
 def _grown(site: Site) -> Callable[..., list[Any]]:
-    """A run that is being written is looked at again, at the same item, and under its new name once it is finished."""
+    """A run that is being written is read again, at the same case, and under its new name once it is finished."""
 
     def grown(*values: Any) -> list[Any]:
-        asked, (item, marks, diff) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
+        asked, (case, marks) = Asked(*values[: len(Asked._fields)]), values[len(Asked._fields) :]
         run = pick(site, site.root.followed(asked.run, JUDGED), JUDGED)
-        address_values = [*asked._replace(run=run, only=",".join(asked.only)), item]
-        query = {name: value for name, value in zip(NAMES, address_values, strict=True) if value}
-        return [run_list(site, run, JUDGED), *_open(site, query, marks, diff)]
+        query = {**asked._asdict(), "run": run, "only": ",".join(asked.only), "item": case}
+        opened = _open(site, {name: value for name, value in query.items() if value}, marks)
+        return [run_list(site, run, JUDGED), *opened]
 
     return sentences(grown)
 
 
-def _toggled(marks: Marks, run: str | None, case: str) -> Marks:
-    """A case gets its mark, or loses it."""
-    if not (run and case):
-        return marks
-    cases = [known for known in marks.get(run, []) if known != case]
-    return marks | {run: cases if case in marks.get(run, []) else [*cases, case]}
+def _marked(marks: Marks, event: gr.EventData) -> Marks:
+    """The bookmarks of one run, as the list has them."""
+    return marks | {str(event.run): [str(case) for case in event.cases]}
 
 
 def _exported(site: Site, asked: Sequence[Any]) -> tuple[views.Run, views.Filter, views.Filter]:
-    """The run, what passes its filter, and what is marked."""
+    """The run, what passes its filter, and what has a bookmark."""
     controls, marks = Asked(*asked[:-1]), asked[-1]
     if not controls.run:
-        raise UsageError(NO_JUDGMENTS)
+        raise nothing_yet(site, JUDGED)
     run = views.open_run(site.root.find(controls.run, JUDGED))
-    marked = views.Filter(str(controls.scorer), among=marks.get(controls.run, []))
-    return run, _filter(run, controls, marks), marked
+    marked = marks.get(controls.run, [])
+    return run, filter_of(run, controls, marked), views.Filter(str(controls.scorer), among=marked)
 
 
 # ---- what the page shows ----
 
 
-def _filter(run: views.Run, asked: Asked, marks: Marks) -> views.Filter:
-    subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset)
-    if isinstance(subset, str) and subset.startswith(SECTION):
-        subset = views.sections(run).get(subset.removeprefix(SECTION)) or subset
-    among = [set(marks.get(str(asked.run), []))] if "marked" in asked.only else []
-    among += [{annotation.case for annotation in annotations.read(run.folder)}] if "annotated" in asked.only else []
-    return views.Filter(
-        str(asked.scorer),
-        asked.outcome,
-        subset,
-        _number("largest |margin|", asked.margin),
-        asked.search,
-        _number("length gap", asked.gap),
-        "baseline" in asked.only,
-        sorted(set.intersection(*among)) if among else None,
-    )
-
-
-def _number(name: str, text: str) -> float | None:
-    try:
-        return None if text.strip() in ("", ".", "-") else float(text)  # a dot: the reader is still typing
-    except ValueError as error:
-        raise UsageError(f"the {name} is a number such as 0.5, or empty for any; got '{text}'") from error
-
-
-def _show(run: views.Run, asked: Asked, position: int, marks: Marks, diff: bool, *, growing: bool) -> list[Any]:
-    """What the page shows at a position, which is brought back into the range that there is.
-
-    The outcomes get their counts and no value: the reader may have chosen another one in the meantime."""
-    filter = _filter(run, asked, marks)
+def _show(
+    run: views.Run, asked: Asked, marks: Marks, position: int = 0, *, growing: bool, opened: bool = False
+) -> list[Any]:
+    """Values for `Shown`. The outcomes get their counts and no value: the reader may have chosen another meanwhile."""
+    marked = marks.get(str(asked.run), [])
+    filter = filter_of(run, asked, marked)
     counts = views.outcomes(run, filter)
-    total = counts[filter.outcome]
-    position = max(0, min(position, total - 1))
-    lines = views.page(run, filter, position // SIZE, SIZE, order=asked.order)
-    radio = gr.Radio([(f"{name} ({counts[name]:,})", name) for name in views.OUTCOMES])
-    timer = gr.Timer(active=growing)
-    if not lines:
-        return [0, "", radio, [], "", "☆ mark", note_html(NO_CASE), "", timer]
-    item = full(run, filter.scorer, lines[position % SIZE].case)
-    star = item.case in marks.get(str(asked.run), [])
-    row = f'<style>#items .body-cell[data-row="{position % SIZE}"] {{background: var(--color-accent-soft)}}</style>'
-    return [
-        position,
-        item.case,
-        radio,
-        views.cells(lines),
-        f"item {position + 1:,} of {total:,}",
-        "★ marked" if star else "☆ mark",
-        row + item_html(item, diff=diff, star=star, run=str(asked.run)),
-        annotations.annotations_html(item, annotations.read(run.folder)),
-        timer,
-    ]
+    choices = [(f"{name} ({counts[name]:,})", name) for name in views.OUTCOMES]
+    value = {
+        "query": asked._asdict(),
+        "total": counts[filter.outcome],
+        "position": position,
+        "marked": marked,
+        "opened": opened,
+    }
+    return [gr.Radio(choices), value, gr.Timer(active=growing)]
 
 
-def _nothing(site: Site, run: str | None, sentence: str) -> list[Any]:
-    """A sentence in place of the item."""
-    growing = site.root.growing(run)
-    timer, sentence = gr.Timer(active=growing), f"{BEING_WRITTEN if growing else ''}{sentence}"
-    return [0, "", gr.Radio(list(views.OUTCOMES)), [], "", "☆ mark", note_html(sentence), "", timer]
+def _nothing(site: Site, asked: Asked, sentence: str) -> list[Any]:
+    """A sentence in place of the case."""
+    growing = site.root.growing(asked.run)
+    note = note_html(f"{BEING_WRITTEN if growing else ''}{sentence}")
+    value = {"query": asked._asdict(), "total": 0, "error": note}
+    return [gr.Radio(list(views.OUTCOMES)), value, gr.Timer(active=growing)]

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
-from ...components import QUIET, Site, address, chooser, number, sentences
+from ...components import QUIET, Site, address, chooser, nothing_yet, number, opening, pick, run_list, sentences
 from ...html import STYLE, note_html, shown
 from ...run_list import ANSWERS
 from . import guided
 from . import queries as views
 from .decoded import Answers, decoded_completion, read_answers
 
-NONE = "No answers here yet: `rewardlab decode --output FILE.jsonl`, with `--sweep 11`, writes a file of them."
-MOST_SHOWN = 21
+MOST_SHOWN, LARGEST_WEIGHT = 21, 100
 
 
 class Shown(NamedTuple):
@@ -34,17 +33,16 @@ def part(site: Site, files: gr.Tab) -> None:
     with gr.Row():
         run = chooser(site, ANSWERS, label="File")
         prompt = gr.Dropdown([], label="Prompt", elem_id="decoded-prompt")
-        weight = gr.Number(
-            1, label="Guidance weight (--weight), where the file does not hold it", minimum=-100, maximum=100
-        )
+        weight = gr.Number(1, label="Guidance weight (--weight), where the file does not hold it")
     result = _results()
     drawn = [result.note, result.question, result.answers, result.colour, result.figure, result.across, result.up]
 
     def prompts(run: str | None, request: gr.Request) -> Any:
         return _prompts(site, run, request.query_params.get("prompt"))
 
-    def arrive(run: str | None, request: gr.Request) -> Any:
-        return prompts(run, request) if request.query_params.get("tab") == "playground" else gr.skip()
+    def arrive(query: Mapping[str, str]) -> list[Any]:
+        run = pick(site, query.get("run"), ANSWERS)
+        return [run_list(site, run, ANSWERS), _prompts(site, run, query.get("prompt"))]
 
     def show(
         run: str | None, id: str | None, weight: float | None, colour: str | None, x: str | None, y: str | None
@@ -54,7 +52,7 @@ def part(site: Site, files: gr.Tab) -> None:
     looked = [run, prompt, weight, result.colour, result.across, result.up]
     for event in (files.select, run.change):
         event(sentences(prompts), run, prompt, **QUIET).then(sentences(show), looked, drawn, **QUIET)
-    site.page.load(sentences(arrive), run, prompt, **QUIET).then(sentences(show), looked, drawn, **QUIET)
+    opening(site, "playground", arrive, [], [run, prompt]).then(sentences(show), looked, drawn, **QUIET)
     for event in (prompt.input, weight.change, result.colour.input, result.across.input, result.up.input):
         event(sentences(show), looked, drawn, trigger_mode="always_last", **QUIET)
     run.input(None, run, None, js=address("playground", "run"))
@@ -86,7 +84,7 @@ def _prompts(site: Site, run: str | None, preferred: str | None) -> Any:
 def _show(site: Site, run: str | None, id: str | None, weight: float | None, chosen: Sequence[str | None]) -> list[Any]:
     """What the file has on one prompt; the colour and the axes stay where the file has them."""
     if not run:
-        return _nothing(NONE)
+        return _nothing(str(nothing_yet(site, ANSWERS)))
     try:
         decoded = _read(site, run)
     except (DataError, UsageError) as error:
@@ -97,7 +95,7 @@ def _show(site: Site, run: str | None, id: str | None, weight: float | None, cho
         raise UsageError(f"{run} has no prompt '{id}'; choose one of the list")
     rows = decoded.rows[id]
     answers = _decoded_completions(site, rows[:MOST_SHOWN], weight)
-    left = f"{MOST_SHOWN} of {len(rows)} answers are shown." if len(rows) > MOST_SHOWN else ""
+    left = f"{MOST_SHOWN} of {len(rows)} completions are shown." if len(rows) > MOST_SHOWN else ""
     note = f"{decoded.told} {left}".strip()
     question = f'{STYLE}<div class="rl"><div class="box prompt"><div class="body"><div class="text">'
     question += f"{shown(decoded.prompt(id))}</div></div></div></div>"
@@ -114,6 +112,8 @@ def _decoded_completions(
     """A file of an older version holds neither the weight nor texts of tokens; only then they come from elsewhere."""
     drawable = all("pieces" in row and "weight" in row for row in rows)
     other = 1.0 if drawable else number(weight, "the guidance weight")
+    if abs(other) > LARGEST_WEIGHT:
+        raise UsageError(f"the guidance weight is between -{LARGEST_WEIGHT} and {LARGEST_WEIGHT}, got {other:g}")
     tokenizer = None if drawable else site.models.tokenizer()
     return [decoded_completion(row, other, tokenizer) for row in rows]
 

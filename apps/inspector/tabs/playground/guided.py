@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ....runs.token_texts import pieces
-from ... import html, tokens
+from ... import html
 from ...figures import PALETTE
 from ...html import number, shown
-from ...tokens import Shade, heat_html, legend_html, scale_of, shades, swatches_html
+from ...texts import tokens
+from ...texts.tokens import Shade, heat_html, legend_html, scale_of, shades, swatches_html
 
 WHO, ALL = "who pushed most", "the guide's push"
 ENDS = {"length": "cut at the longest length", "context": "cut where the context is full"}

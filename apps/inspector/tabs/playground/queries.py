@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 from .....benchmarks.statistics.pareto import non_dominated
 from .....rm.errors import UsageError
 from .....rm.types import user_turn
-from ... import figures, html, tokens
+from ... import figures, html
 from ...figures import PALETTE
 from ...html import shown
+from ...texts import tokens
 from .guided import ShownCompletion
 
 MOST_SETTINGS, MOST_SWEPT = 8, 21

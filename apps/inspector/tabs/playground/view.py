@@ -1,22 +1,27 @@
 """Guided decoding on the page: a prompt, sliders, several settings in one batch, who pushed each token, a sweep."""
 
+import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gradio as gr
 
 from .....rm.errors import DataError, UsageError
 from .....rm.types import Example, user_turn
-from ...components import QUIET, SLOW, Site, button, number, sentences, streamed
+from ...components import QUIET, SLOW, Site, button, number, opening, sentences, streamed
 from ...html import note_html, shown
 from . import decoded_view as answers
 from . import guided
 from . import queries as views
 from .queries import MOST_SETTINGS, MOST_SWEPT, Setting
 
-COMMAND = "The playground decodes with `rewardlab inspect {run} --arm ARM`, and `--base MODEL` where ARM is no adapter."
+START = (
+    "The playground decodes with a guide that is named at the start; --base MODEL is needed where it is no adapter:\n"
+    "`rewardlab inspect {run} --arm GUIDE`"
+)
 CANCELLED = "Cancelled."
+WAITING = "Completions appear here, those of all settings beside each other."
 SECONDS = 0.2  # between two looks at answers that are being written
 
 
@@ -46,32 +51,33 @@ def tab(site: Site) -> None:
             if site.models.decodes:
                 _decode(site)
             else:
-                gr.Markdown(COMMAND.format(run=site.config.run), elem_classes="hint")
+                gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
         with gr.Tab("Decoded files", id="files") as files:
             answers.part(site, files)
-    site.page.load(_asked, None, tabs, **QUIET)
+    opening(site, "playground", _asked, [], [tabs])
 
 
-def _asked(request: gr.Request) -> Any:
+def _asked(query: Mapping[str, str]) -> list[gr.Tabs]:
     """The files, where the address names one: `?tab=playground&run=ID`."""
-    asked = request.query_params
-    return gr.Tabs(selected="files") if asked.get("tab") == "playground" and asked.get("run") else gr.Tabs()
+    return [gr.Tabs(selected="files") if query.get("run") else gr.Tabs()]
 
 
 def _decode(site: Site) -> None:
     names = site.models.objectives
-    prompt = gr.Textbox(label="Prompt", lines=3, max_lines=12, elem_id="prompt")
-    with gr.Row():
-        sliders = [gr.Slider(0, 1, value=1 / len(names), step=0.01, label=name, min_width=200) for name in names]
-    mixture = gr.Markdown(_mixture(names, [1.0] * len(names)), visible=bool(names), elem_id="mixture")
-    numbers = _numbers()
+    with gr.Row(equal_height=False):
+        with gr.Column(scale=2, min_width=320):
+            prompt = gr.Textbox(label="Prompt", lines=3, max_lines=12, elem_id="prompt")
+            sliders = [gr.Slider(0, 1, value=1 / len(names), step=0.01, label=name) for name in names]
+            mixture = gr.Markdown(_mixture(names, [1.0] * len(names)), visible=bool(names), elem_id="mixture")
+            numbers = _numbers()
+            kept_state, listed = gr.State([]), gr.HTML(elem_id="kept", apply_default_css=False)
+            with gr.Row(elem_classes="bar"):
+                decode, cancel = button("Decode", variant="primary"), button("Cancel")
+                add, clear = button("Add setting"), button("Clear settings")
+            over, steps, low, high, sweep = _sweep(names)
+        with gr.Column(scale=3, min_width=320):
+            result = _results()
     controls = [*sliders, *numbers]
-    kept_state, listed = gr.State([]), gr.HTML(elem_id="kept", apply_default_css=False)
-    with gr.Row(elem_classes="bar"):
-        add, clear = button("add a setting"), button("clear settings")
-        decode, cancel = button("Decode", variant="primary"), button("cancel")
-    over, steps, low, high, sweep = _sweep(names)
-    result = _results()
 
     def add_one(settings_kept: list[Setting], *values: float) -> tuple[list[Setting], str]:
         return _added(settings_kept, _setting(names, values))
@@ -85,8 +91,9 @@ def _decode(site: Site) -> None:
         return _stream(site, asks.ended(asked), prompt, _swept(_setting(names, values), over, steps, low, high))
 
     moved = [slider.change for slider in sliders]  # one event, so that the last answer is that of the last values
-    if moved:
-        gr.on(moved, lambda *raw: _mixture(names, raw), sliders, mixture, trigger_mode="always_last", **QUIET)
+    if moved:  # as they come, because Gradio 6.31 fails on a field that is empty for a moment
+        options = QUIET | {"trigger_mode": "always_last", "preprocess": False}
+        gr.on(moved, lambda *raw: _mixture(names, raw), sliders, mixture, **options)
     add.click(sentences(add_one), [kept_state, *controls], [kept_state, listed], **QUIET)
     clear.click(lambda: ([], ""), None, [kept_state, listed], **QUIET)
     asks, asked = Asks(), gr.State("")
@@ -110,10 +117,10 @@ def _numbers() -> list[Any]:
     """Weight, temperature, seed, longest answer."""
     with gr.Row():
         return [
-            gr.Slider(-4, 10, value=1, step=0.1, label="Guidance weight w = 1/β", min_width=200),
-            gr.Slider(0, 2, value=1, step=0.05, label="Temperature (0: greedy)", min_width=200),
-            gr.Number(0, label="Seed", precision=0, minimum=0, min_width=120),
-            gr.Slider(1, 1024, value=64, step=1, label="Longest answer (tokens)", min_width=200),
+            gr.Slider(-4, 10, value=1, step=0.1, label="Guidance weight", min_width=200),
+            gr.Slider(0, 2, value=1, step=0.05, label="Temperature", min_width=200),
+            gr.Number(0, label="Seed", precision=0, min_width=120),
+            gr.Slider(1, 1024, value=64, step=1, label="Maximum tokens", min_width=200),
         ]
 
 
@@ -131,7 +138,7 @@ def _sweep(names: Sequence[str]) -> list[Any]:
 
 
 def _results() -> Shown:
-    status = gr.HTML(elem_id="status", apply_default_css=False)
+    status = gr.HTML(note_html(WAITING), elem_id="status", apply_default_css=False)
     colour = gr.Radio([], label="Colour", visible=False, elem_id="colour")
     html = gr.HTML(elem_id="decoded", apply_default_css=False)
     with gr.Row():
@@ -143,15 +150,17 @@ def _results() -> Shown:
 # ---- settings ----
 
 
-def _mixture(names: Sequence[str], raw: Sequence[float]) -> str:
-    shares = views.normalised(names, raw) if names else ()
+def _mixture(names: Sequence[str], raw: Sequence[float | None]) -> str:
+    shares = views.normalised(names, [value or 0.0 for value in raw]) if names else ()
     return "Preference: " + " · ".join(f"{shown(name)} {share:.2f}" for name, share in shares)
 
 
 def _setting(names: Sequence[str], values: Sequence[float]) -> Setting:
     raw, (weight, temperature, seed, longest) = values[: len(names)], values[len(names) :]
     shares = views.normalised(names, raw) if names else ()
-    return Setting(shares, weight, temperature, _integer(seed, "the seed"), _integer(longest, "the longest answer"))
+    if (whole_seed := _integer(seed, "the seed")) < 0:
+        raise UsageError(f"the seed is 0 or more, got {whole_seed}")
+    return Setting(shares, weight, temperature, whole_seed, _integer(longest, "the maximum of tokens"))
 
 
 def _integer(value: float | None, name: str) -> int:
@@ -236,7 +245,7 @@ def _stream(site: Site, ended: Callable[[], bool], prompt: str, settings: Sequen
 
 
 def _answers(some: Sequence[Any]) -> str:
-    return f"{len(some)} answer{'s' if len(some) > 1 else ''}"
+    return f"{len(some)} completion{'s' if len(some) > 1 else ''}"
 
 
 def _pieces(engine: Any, requests: Sequence[Any]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from .....benchmarks.types import Interval, Report, Row
 from ....runs.finished import sections_of
 from ....runs.summaries import areas
 from ...figures import PALETTE
-from ...html import HIDDEN, STYLE, shown
+from ...html import HIDDEN, STYLE, shown, with_csv
 from ..metrics import SECTION, about, cases_query, header_row, linked
 
 MOST_SUBSETS, MOST_LANES = 200, 6
@@ -17,22 +17,22 @@ COLOURS = [colour for colour in PALETTE if colour != "#999999"]
 AXIS = """<style>
 .rl .areas {min-width: 34rem}
 .rl .areas :is(th, td) {padding-block: 0}
-.rl .areas tbody tr {height: calc(16px + 10px * var(--lanes))}
+.rl .areas tbody tr {height: calc(16px + 13px * var(--lanes))}
 .rl .areas tbody tr:is(.overall, .section) > * {font-weight: 600; background: var(--soft)}
 .rl .areas tr.subset th {padding-left: 28px}
 .rl .areas .axis {width: 55%; min-width: 200px; position: relative; padding-inline: 10px}
 .rl .areas td.axis {height: 1px}
-.rl .areas .track {display: block; position: relative; height: 100%; min-height: 26px; background-image:
+.rl .track {display: block; position: relative; height: 100%; min-height: 26px; background-image:
     repeating-linear-gradient(to right, var(--line) 0 1px, transparent 1px 25%); border-right: 1px solid var(--line)}
-.rl .areas thead .track {background: none; border: 0}
-.rl .areas thead .track span {position: absolute; top: 50%; transform: translate(-50%, -50%); font-weight: 400}
-.rl .areas .range {position: absolute; height: 10px; transform: translateY(-50%); min-width: 1px}
-.rl .areas .range::before {content: ""; position: absolute; inset: 4px 0; background: var(--colour)}
-.rl .areas .range b, .rl .key i {width: 10px; height: 10px; border-radius: 50%; background: var(--colour)}
-.rl .areas .range b {position: absolute; left: calc(var(--at) - 5px)}
-.rl .areas .tick {position: absolute; top: 3px; bottom: 3px; border-inline: 3px solid transparent; width: 8px;
+.rl thead .track {background: none; border: 0}
+.rl thead .track span {position: absolute; top: 50%; transform: translate(-50%, -50%); font-weight: 400}
+.rl .range {position: absolute; height: 10px; transform: translateY(-50%); min-width: 1px}
+.rl .range::before {content: ""; position: absolute; inset: 4px 0; background: var(--colour)}
+.rl .range b, .rl .key i {width: 10px; height: 10px; border-radius: 50%; background: var(--colour)}
+.rl .range b {position: absolute; left: calc(var(--at) - 5px)}
+.rl .tick {position: absolute; top: 3px; bottom: 3px; border-inline: 3px solid transparent; width: 8px;
     margin-left: -4px; background: currentColor; background-clip: padding-box; opacity: .55}
-.rl .areas a:focus-visible {outline: 2px solid currentColor; outline-offset: 2px}
+.rl .track a:focus-visible {outline: 2px solid currentColor; outline-offset: 2px}
 .rl .key {display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 8px 0}
 .rl .key span {display: inline-flex; align-items: center; gap: 6px; overflow-wrap: anywhere}
 .rl .key i.baseline {width: 2px; height: 14px; border-radius: 0; background: currentColor; opacity: .55}
@@ -103,17 +103,17 @@ def _subsets(report: Report, homes: Mapping[str, str], section: str) -> list[Are
 def scores_html(report: Report, run: str) -> str:
     """Return a row for every scorer with overall, sections and counts, and what the baselines say below it."""
     sections = [*report.rows[0].sections]
-    heads = [about("role"), about("overall", "overall, %"), *(about("section", name) for name in sections)]
-    heads += [about(name) for name in ("scored", "ties", "unscored")]
+    heads = ["scorer", about("role"), about("overall", "overall, %"), *(about("section", name) for name in sections)]
+    heads += [about("scored"), about("ties"), about("unscored", "abstained")]
     rows = "".join(_scorer_html(row, run) for row in report.rows)
     notes = "".join(f"<li>{shown(note)}</li>" for note in (*report.notes, *report.findings))
-    details = f'<details style="margin: 8px 0"><summary>What the baselines say</summary><ul>{notes}</ul></details>'
+    details = f'<details style="margin: 8px 0"><summary>Notes and findings</summary><ul>{notes}</ul></details>'
+    table = f'<table class="heat"><thead>{header_row(heads, words={0, 1})}</thead><tbody>{rows}</tbody></table>'
     return (
-        f'{STYLE}{AXIS}<div class="rl"><p><b>{shown(report.suite)}</b>, version {shown(str(report.version))}: '
-        f"{report.cases:,} cases over {report.clusters:,} prompts; 95 % intervals from {report.samples:,} bootstrap "
-        f'samples of whole prompts. A number opens its cases.</p><div class="box scores"><table class="heat">'
-        f"<thead>{header_row(['scorer', *heads])}</thead><tbody>{rows}</tbody></table></div>{details if notes else ''}"
-        "</div>"
+        f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{shown(report.suite)}</h2><p>Version '
+        f"{shown(str(report.version))}: {report.cases:,} cases over {report.clusters:,} prompts; 95 % intervals from "
+        f"{report.samples:,} bootstrap samples of whole prompts. A number opens its cases.</p>{with_csv(table)}"
+        f"{details if notes else ''}</div>"
     )
 
 
@@ -128,7 +128,7 @@ def _scorer_html(row: Row, run: str) -> str:
         f"<td>{linked(cases_query(run, row.scorer, outcome=outcome), f'{count:,}')}</td>"
         for outcome, count in counts.items()
     )
-    return f'<tr><th scope="row">{shown(row.scorer)}</th><td>{shown(row.role)}</td>{shares}{numbers}</tr>'
+    return f'<tr><th scope="row">{shown(row.scorer)}</th><td class="words">{shown(row.role)}</td>{shares}{numbers}</tr>'
 
 
 def share_html(share: float, address: str = "", small: str = "") -> str:
@@ -159,14 +159,16 @@ def areas_html(report: Report, run: str, scorer: str) -> str:
     axis = "".join(f'<span style="left:{at}%">{at}</span>' for at in (0, 25, 50, 75, 100))
     heads = f'<th scope="col">area</th><th scope="col">{about("cases")}</th>'
     heads += f'<th class="axis" aria-label="axis"><span class="track">{axis}</span></th>'
-    heads += f'<th scope="col">{about("accuracy", "accuracy, %")}</th>'
+    heads += f'<th scope="col">{about("accuracy", f"{shown(scorer, 40)}, %")}</th>'
     notes = [f"the {left_out:,} smallest subsets are in the report only"] if left_out else []
     notes += [f"{len(rows) - len(lanes):,} more models are in the table only"] if len(rows) > len(lanes) else []
-    return (
-        f'{STYLE}{AXIS}<div class="rl">{_key(lanes)}<div class="box scores"><table class="areas" '
-        f'style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-        f'<p class="faint">Accuracy of {shown(scorer)}. {"; ".join(notes)}</p></div>'
+    below = f'<p class="faint">{"; ".join(notes)}</p>' if notes else ""
+    title = "Sections and subsets" if report.rows[0].sections else "Subsets"
+    table = (
+        f'<table class="areas" style="--lanes:{max(1, len(lanes))}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
     )
+    return f'{STYLE}{AXIS}<div class="rl"><h2 class="part">{title}</h2>{_key(lanes)}{with_csv(table)}{below}</div>'
 
 
 def _key(lanes: Mapping[str, str]) -> str:
@@ -179,10 +181,13 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
     number = "–" if interval.value != interval.value else f"{100 * interval.value:.1f} <small>{_ends(interval)}</small>"
     address = cases_query(run, chosen.scorer, **area.filters())
     name = linked(address, shown(area.name or "(none)", 60))
-    marks = "".join(_tick(area, row, run) for row in report.rows if row.role == "baseline")
-    rows = {row.scorer: row for row in report.rows}
+    rows = {
+        row.scorer: (area.interval(row), row.scorer, cases_query(run, row.scorer, **area.filters()))
+        for row in report.rows
+    }
+    marks = "".join(tick_mark(*rows[row.scorer]) for row in report.rows if row.role == "baseline")
     for lane, (scorer, colour) in enumerate(lanes.items()):
-        marks += _range(area, rows[scorer], run, colour, 100 * (lane + 0.5) / len(lanes))
+        marks += interval_mark(*rows[scorer], colour, 100 * (lane + 0.5) / len(lanes))
     cases = f"{area.cases:,}" if area.cases else ""
     return (
         f'<tr class="{area.kind}"><th scope="row">{name}</th><td>{cases}</td><td class="axis"><span class="track">'
@@ -190,25 +195,26 @@ def _area_html(area: Area, report: Report, run: str, chosen: Row, lanes: Mapping
     )
 
 
-def _tick(area: Area, row: Row, run: str) -> str:
-    interval = area.interval(row)
-    if interval.value != interval.value:
-        return ""
-    return _mark("tick", area, row, run, f"left:{100 * interval.value:.2f}%", ' tabindex="-1"')
-
-
-def _range(area: Area, row: Row, run: str, colour: str, top: float) -> str:
-    value, low, high = area.interval(row)
+def interval_mark(interval: Interval, name: str, address: str, colour: str = COLOURS[0], top: float = 50.0) -> str:
+    """Return a dot with its interval on an axis from 0 to 100 %, as a link; empty for NaN."""
+    value, low, high = interval
     if value != value:
         return ""
     low, high = (value, value) if low != low else (low, high)
     at = 100 * (value - low) / (high - low) if high > low else 0.0
-    place = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%;top:{top:.1f}%;--at:{at:.1f}%;--colour:{colour}"
-    return _mark("range", area, row, run, place)
+    style = f"left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%;top:{top:.1f}%;--at:{at:.1f}%;--colour:{colour}"
+    return _mark("range", interval, name, address, style)
 
 
-def _mark(kind: str, area: Area, row: Row, run: str, style: str, more: str = "") -> str:
-    interval = area.interval(row)
-    label = escape(f"{HIDDEN.sub('', row.scorer)[:80]}: {100 * interval.value:.1f} {_ends(interval)}".strip())
-    address = escape(cases_query(run, row.scorer, **area.filters()))
-    return f'<a class="{kind}" href="{address}" title="{label}" aria-label="{label}" style="{style}"{more}><b></b></a>'
+def tick_mark(interval: Interval, name: str, address: str) -> str:
+    """Return a thin tick on the same axis, for a baseline."""
+    value = interval.value
+    return (
+        "" if value != value else _mark("tick", interval, name, address, f"left:{100 * value:.2f}%", ' tabindex="-1"')
+    )
+
+
+def _mark(kind: str, interval: Interval, name: str, address: str, style: str, more: str = "") -> str:
+    label = escape(f"{HIDDEN.sub('', name)[:80]}: {100 * interval.value:.1f} {_ends(interval)}".strip())
+    link = f'href="{escape(address)}" title="{label}" aria-label="{label}"'
+    return f'<a class="{kind}" {link} style="{style}"{more}><b></b></a>'

@@ -9,7 +9,7 @@ from .....benchmarks.statistics.cluster_bootstrap import reliability
 from .....benchmarks.suites import rm_bench
 from .....benchmarks.types import Row
 from ...figures import PALETTE, layout, opens, titled
-from ...html import STYLE
+from ...html import STYLE, with_csv
 from ..metrics import METRICS, about, cases_query, header_row
 from .areas import share_html
 from .queries import Lengths
@@ -28,8 +28,9 @@ def matrix_html(matrix: np.ndarray) -> str:
     text = ", ".join(f"{name} {100 * share:.1f}" for name, share in levels.items())
     return (
         f'{STYLE}<div class="rl"><p>How often, in %, the right response in one style beats the wrong one in another: '
-        f'{text} (hard: the plainer right response against the fancier wrong one).</p><div class="box scores">'
-        f'<table id="styles"><thead>{head}</thead><tbody>{rows}</tbody></table></div></div>'
+        f"{text} (hard: the plainer right response against the fancier wrong one).</p>"
+        + with_csv(f'<table id="styles"><thead>{head}</thead><tbody>{rows}</tbody></table>')
+        + "</div>"
     )
 
 
@@ -90,8 +91,8 @@ def calibration_html(margins: np.ndarray) -> str:
     )
 
 
-def length_figure(lengths: Lengths) -> go.Figure:
-    """Mean score by length with its standard error; the area is the number of answers."""
+def length_figure(lengths: Lengths, run: str, scorer: str) -> go.Figure:
+    """Mean score by length with its standard error; the area is the number of responses. A point opens its cases."""
     x, y, errors, counts = (list(column) for column in zip(*lengths.bins, strict=True))
     figure = go.Figure(
         go.Scatter(
@@ -103,12 +104,25 @@ def length_figure(lengths: Lengths) -> go.Figure:
             line={"color": PALETTE[0], "width": 1},
             marker={"size": [7 + 24 * (count / lengths.answers) ** 0.5 for count in counts], "color": PALETTE[0]},
             hovertemplate="%{x:.0f} characters: %{y:.4g}, %{customdata:,} responses<extra></extra>",
+            **opens(
+                cases_query(run, scorer, outcome="all", length=""), [length_range(bin_.length) for bin_ in lengths.bins]
+            ),
         )
     )
     ticks = length_ticks(min(x), max(x))
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
     layout(figure, x="length of the response, characters", y="mean score ± standard error", height=360)
     return titled(figure, "Score against length", METRICS["score against length"])
+
+
+def length_range(length: float) -> str:
+    """Return the least and the most characters of the bin of half a doubling that holds a length.
+
+    >>> length_range(30), length_range(33.0)
+    ('23-31', '32-45')
+    """
+    half = math.floor(2 * math.log2(max(length, 1)) + 1e-9)
+    return f"{math.ceil(2 ** (half / 2) - 1e-9)}-{math.ceil(2 ** ((half + 1) / 2) - 1e-9) - 1}"
 
 
 def length_ticks(low: float, high: float) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from .....rm.errors import UNREADABLE
 from .....rm.io.checked_files import from_json
 from ....runs.run_folder import MANIFEST
-from ...html import STYLE, number, pill, shown
+from ...html import STYLE, number, pill, shown, with_csv
 from ..metrics import about, header_row
 
 MEASURES = ("context_sensitivity", "entropy", "length_correlation", "accuracy", "accuracy_without_length", "pairs")
@@ -60,8 +60,11 @@ def _guide_html(name: str, guide: Guide) -> str:
     return (
         f'{STYLE}<div class="rl"><p>Guide <b>{shown(name)}</b> at the end of its training, with all weight on one '
         f"objective. Context sensitivity of its base model: {_text('', guide.base)}.</p>"
-        f'<div class="box scores"><table class="guide"><thead>{header_row(["objective", *map(about, names)])}</thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
+        + with_csv(
+            f'<table class="guide"><thead>{header_row(["objective", *map(about, names)])}</thead>'
+            f"<tbody>{rows}</tbody></table>"
+        )
+        + "</div>"
     )
 
 

@@ -5,21 +5,22 @@ from typing import Any
 
 import gradio as gr
 
-from .....rm.errors import UsageError
 from ....runs.summaries import read_report
 from ...components import (
-    NO_JUDGMENTS,
+    DIMMED,
     QUIET,
     Site,
     address,
     chooser,
     filled_list,
     noted,
+    nothing_yet,
     opening,
     pick,
     run_list,
     scorers,
 )
+from ...html import skeleton_html
 from ...run_list import JUDGED
 from ..studies.queries import read_figures, read_text, safe_markdown
 from . import figures, queries
@@ -33,17 +34,17 @@ def tab(site: Site) -> None:
     """One run, and one of its scorers for what is shown of a single one."""
     with gr.Row():
         run = chooser(site, JUDGED, scale=3)
-        scorer = filled_list("Scorer, for areas and figures", scale=2)
+        scorer = filled_list("Scorer", scale=2)
     note = gr.HTML(elem_id="benchmarks-note", apply_default_css=False, visible=False)
-    scores = gr.HTML(elem_id="facts", apply_default_css=False)
+    scores = gr.HTML(skeleton_html(), elem_id="facts", apply_default_css=False)
     areas = gr.HTML(elem_id="areas", apply_default_css=False)
     guides = gr.HTML(elem_id="guides", apply_default_css=False)
     with gr.Row():
         with gr.Column(min_width=320):
-            calibration = gr.Plot(show_label=False, elem_id="calibration")
+            calibration = gr.Plot(show_label=False, visible=False, elem_id="calibration")
             claims = gr.HTML(apply_default_css=False)
         with gr.Column(min_width=320):
-            lengths = gr.Plot(show_label=False, elem_id="lengths")
+            lengths = gr.Plot(show_label=False, visible=False, elem_id="lengths")
             slopes = gr.HTML(elem_id="slopes", apply_default_css=False)
     styles = gr.HTML(elem_id="style-matrix", apply_default_css=False)
     with gr.Accordion("Report", open=False):
@@ -64,8 +65,8 @@ def tab(site: Site) -> None:
 
     outputs = [scorer, *of_run, *of_scorer]
     opened = opening(site, "benchmarks", arrive, chosen, [run, *outputs])
-    events = [opened, run.input(changed, chosen, outputs, **QUIET)]
-    events += [scorer.input(another, chosen, [note, *of_scorer], **QUIET)]
+    events = [opened, run.input(changed, chosen, outputs, **DIMMED)]
+    events += [scorer.input(another, chosen, [note, *of_scorer], **DIMMED)]
     for event in events:
         event.then(None, chosen, None, js=address("benchmarks", "run", "scorer"), **QUIET)
 
@@ -84,7 +85,7 @@ def _empty() -> Values:
 
 def _present(site: Site, run: str | None, scorer: str | None) -> Values:
     if not run:
-        raise UsageError(NO_JUDGMENTS)
+        raise nothing_yet(site, JUDGED)
     folder = site.root.find(run, JUDGED)
     report = read_report(folder)
     return [
@@ -108,6 +109,6 @@ def _of_scorer(site: Site, run: str, scorer: str) -> Values:
         "" if matrix is None else figures.matrix_html(matrix),
         gr.Plot(figures.calibration(margins, run, scorer), visible=True) if len(margins) else hidden,
         figures.calibration_html(margins),
-        gr.Plot(figures.length_figure(lengths), visible=True) if lengths.answers else hidden,
+        gr.Plot(figures.length_figure(lengths, run, scorer), visible=True) if lengths.answers else hidden,
         figures.length_html(row, lengths),
     ]

@@ -5,12 +5,11 @@ from typing import Any
 
 import gradio as gr
 
-from .....rm.errors import UsageError
-from ...components import QUIET, Site, address, chooser, noted, opening, pick, run_list
+from ...components import DIMMED, QUIET, Site, address, chooser, noted, nothing_yet, opening, pick, run_list
+from ...html import skeleton_html
 from ...run_list import STUDY
 from .queries import figures_html, read_figures, read_text, safe_markdown
 
-NONE = "No study here yet: `rewardlab study NAME --output FOLDER` writes one."
 Values = list[Any]
 
 
@@ -19,7 +18,7 @@ def tab(site: Site) -> None:
     study = chooser(site, STUDY, label="Study")
     note = gr.HTML(elem_id="studies-note", apply_default_css=False, visible=False)
     text = gr.Markdown(latex_delimiters=[], elem_id="study")
-    figures = gr.HTML(elem_id="study-figures", apply_default_css=False)
+    figures = gr.HTML(skeleton_html(), elem_id="study-figures", apply_default_css=False)
     outputs = [note, text, figures]
 
     def show(id: str | None) -> Values:
@@ -30,13 +29,13 @@ def tab(site: Site) -> None:
         return [run_list(site, asked, STUDY), *show(asked)]
 
     opened = opening(site, "studies", arrive, [study], [study, *outputs])
-    for event in (opened, study.input(show, study, outputs, **QUIET)):
+    for event in (opened, study.input(show, study, outputs, **DIMMED)):
         event.then(None, study, None, js=address("studies", "run"), **QUIET)
 
 
 def _present(site: Site, id: str | None) -> Values:
     if not id:
-        raise UsageError(NONE)
+        raise nothing_yet(site, STUDY)
     folder = site.root.find(id, STUDY)
     text, figures = read_text(folder), read_figures(folder)
     return [safe_markdown(text, figures.found), figures_html(text, figures)]

@@ -15,9 +15,9 @@ from ....runs.run_folder import CONFIG
 from ....runs.tables import STEPS
 from ....settings.specs import named
 from ...figures import PALETTE, layout, plain, titled
-from ...html import STYLE, number, shown
+from ...html import STYLE, number, shown, with_csv
 from ...run_list import stamp
-from ..metrics import METRICS
+from ..metrics import METRICS, header_row
 
 WAY_OUT = "start `rewardlab rl` again with --resume, or with --overwrite"
 MOST_LINES, MOST_POINTS = 8, 2_000
@@ -63,25 +63,32 @@ def read_sources(folder: Path) -> Sources:
 
 
 def read_steps(folder: Path) -> Steps:
-    """The lines of a run's log that have a step; one that is being written is left for later."""
-    return _lines(folder / STEPS, stamp(folder, [STEPS]))
+    """Return the lines of a run's log that have a step; an unfinished last line is left for later."""
+    return _lines(folder / STEPS, stamp(folder, [STEPS]))[0]
 
 
-@lru_cache(maxsize=8)
-def _lines(path: Path, _stamp: Any) -> Steps:
+def damaged_lines(folder: Path) -> tuple[int, ...]:
+    """Return the numbers of the complete lines of a log that cannot be read, from 1."""
+    return _lines(folder / STEPS, stamp(folder, [STEPS]))[1]
+
+
+@lru_cache(maxsize=64)
+def _lines(path: Path, _stamp: Any) -> tuple[Steps, tuple[int, ...]]:
     try:
         *complete, _unfinished = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error}); {WAY_OUT}") from error
-    return tuple(row for index, line in enumerate(complete, 1) if "step" in (row := _line(path, index, line)))
+    rows = [_line(line) for line in complete]
+    damaged = tuple(index for index, row in enumerate(rows, 1) if row is None)
+    return tuple(row for row in rows if row and "step" in row), damaged
 
 
-def _line(path: Path, location: int, line: bytes) -> dict[str, float]:
+def _line(line: bytes) -> dict[str, float] | None:
     try:
         row = json.loads(line)
         return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
-    except (ValueError, AttributeError, RecursionError, OverflowError) as error:
-        raise DataError(f"{path}:{location}: not a line of a training's log ({error}); {WAY_OUT}") from error
+    except (ValueError, AttributeError, RecursionError, OverflowError):
+        return None
 
 
 def series(steps: Steps, column: str, x: str = "step") -> tuple[list[float], list[float]]:
@@ -264,33 +271,33 @@ def teller_html(name: str, columns_: Sequence[str], steps: Steps) -> str:
     """The first and the last value of every column that a reward writes of itself."""
     rows = "".join(_told_html(column.removeprefix(f"{name}/"), series(steps, column)[1]) for column in columns_)
     return (
-        f'{STYLE}<div class="rl"><p>What <b>{shown(name)}</b> says of itself</p><div class="box scores"><table>'
-        "<thead><tr><th></th><th>first</th><th>last</th><th>steps</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div></div>"
+        f'{STYLE}<div class="rl"><p>Metrics logged by the reward <b>{shown(name)}</b></p>'
+        + with_csv(
+            f"<table><thead>{header_row(['metric', 'first', 'last', 'steps'])}</thead><tbody>{rows}</tbody></table>"
+        )
+        + "</div>"
     )
-
-
-def no_teller_html() -> str:
-    """For a run whose rewards only score."""
-    return f'{STYLE}<div class="rl"><p class="faint">No reward of this run learns or asks anybody.</p></div>'
 
 
 def _told_html(name: str, values: Sequence[float]) -> str:
     ends = "".join(f"<td>{number(value)}</td>" for value in (values[0], values[-1]))
-    return f"<tr><td>{shown(name)}</td>{ends}<td>{len(values):,}</td></tr>"
+    return f'<tr><th scope="row">{shown(name)}</th>{ends}<td>{len(values):,}</td></tr>'
 
 
-def progress_html(steps: Steps, sources: Sources, growing: bool) -> str:
-    """Where the run stands, and its rewards with their weights."""
+def progress_html(steps: Steps, sources: Sources, growing: bool, damaged: Sequence[int] = ()) -> str:
+    """Where the run stands, and its rewards with their weights; `damaged` are the lines that are left out."""
+    named = ", ".join(f"{line:,}" for line in damaged[:5]) + (" …" if len(damaged) > 5 else "")
+    lines = f"{len(damaged):,} damaged {'line' if len(damaged) == 1 else 'lines'}"
+    left_out = f' <span class="wrong">{lines} of {STEPS} left out: {named}.</span>' if damaged else ""
     if not steps:
-        return f'{STYLE}<div class="rl"><p>No step is logged yet.</p></div>'
+        return f'{STYLE}<div class="rl"><p>No step is logged yet.{left_out}</p></div>'
     last = steps[-1]
-    state = "running or cut off, and looked at again every few seconds" if growing else "finished"
+    state = "running or cut off; this page follows it" if growing else "finished"
     rewards = ", ".join(
         f"{name} (watched)" if sources.watches(name) else f"{number(sources.weight(name))} × {name}"
         for name in components(steps)
     )
     return (
         f'{STYLE}<div class="rl"><p><b id="laststep">step {last["step"]:,.0f}</b>, {state}. '
-        f"{f'Rewards: {shown(rewards)}.' if rewards else ''}</p></div>"
+        f"{f'Rewards: {shown(rewards)}.' if rewards else ''}{left_out}</p></div>"
     )

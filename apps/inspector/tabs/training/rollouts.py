@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 from .....rm.errors import UNREADABLE, DataError, UsageError
 from ....runs.run_folder import CHECKPOINTS
 from ....runs.token_texts import pieces
-from ...html import STYLE, number, shown
-from ...tokens import STYLE as HEAT
-from ...tokens import heat_html, legend_html, scale_of, shades
+from ...html import STYLE, decimals_of, number, shown
+from ...texts.tokens import STYLE as HEAT
+from ...texts.tokens import heat_html, legend_html, scale_of, shades
+from ..metrics import header_row
 from .queries import Sources
 
 ROLLOUTS = "rollouts"
@@ -62,7 +63,7 @@ def number_of(folder: Path, step: int) -> int:
     """How many answers were kept of a step; none at all is a `DataError`."""
     rows = _file(folder, step).metadata.num_rows
     if not rows:
-        raise DataError(f"the file of step {step} holds no answer; {WAY_OUT}")
+        raise DataError(f"the file of step {step} holds no completion; {WAY_OUT}")
     return rows
 
 
@@ -79,14 +80,14 @@ def read_answer(folder: Path, step: int, index: int) -> Rollout:
     file = _file(folder, step)
     rows = _slice(file, index, 1, file.schema_arrow.names)
     if not rows:
-        raise UsageError(f"step {step} has {file.metadata.num_rows} answers, and none at place {index}")
+        raise UsageError(f"step {step} has {file.metadata.num_rows} completions, and none at index {index}")
     return _rollout(step, index, rows[0])
 
 
 def _file(folder: Path, step: int) -> pq.ParquetFile:
     path = next((path for path in (folder / ROLLOUTS).glob("step-*.parquet") if _number(path) == step), None)
     if path is None:
-        raise UsageError(f"no answers of step {step} were kept; there are steps {_list(steps_of(folder))}")
+        raise UsageError(f"no completions of step {step} are stored; there are steps {_list(steps_of(folder))}")
     try:
         return pq.ParquetFile(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:
@@ -106,7 +107,7 @@ def _slice(file: pq.ParquetFile, start: int, size: int, names: list[str]) -> lis
     try:
         return file.read(names).slice(max(0, start), size).to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"the answers of this step are damaged ({error}); {WAY_OUT}") from error
+        raise DataError(f"the completions of this step are damaged ({error}); {WAY_OUT}") from error
 
 
 def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
@@ -132,7 +133,7 @@ def _rollout(step: int, index: int, row: Mapping[str, Any]) -> Rollout:
             versions={name: row[f"version/{name}"] for name in _named(row, "version/")},
         )
     except UNREADABLE as error:
-        raise DataError(f"the answers of step {step} lack a column ({error}); {WAY_OUT}") from error
+        raise DataError(f"the completions of step {step} lack a column ({error}); {WAY_OUT}") from error
 
 
 def _named(row: Mapping[str, Any], prefix: str) -> list[str]:
@@ -167,30 +168,35 @@ def advantage(rollout: Rollout) -> float | None:
 def headers(rollouts: Sequence[Rollout]) -> list[str]:
     """Of the table's columns."""
     components = [*[*rollouts[0].rewards.values()][-1]] if rollouts and rollouts[0].rewards else []
-    return ["prompt", "answer", *components, "trained on", "advantage", "finished"]
+    return ["prompt", "completion", *components, "trained on", "advantage", "finished"]
 
 
 def cells(rollouts: Sequence[Rollout], sources: Sources) -> list[list[str]]:
-    """The answers as the table shows them: rewards after the last transform, the advantage's mean over tokens."""
+    """The completions as the table shows them: rewards after the last transform, the advantage's mean over tokens."""
+    columns = zip(*(_numbers(rollout, sources) for rollout in rollouts), strict=True)
+    texts = [[_missing(value, decimals_of(column)) for value in column] for column in columns]
     return [
         [
             _beginning(rollout.prompt.removeprefix("user: ")),
             _beginning(rollout.answer),
-            *(_missing(value) for value in ([*rollout.rewards.values()] or [{}])[-1].values()),
-            _missing(total(rollout, sources)),
-            _missing(advantage(rollout)),
+            *(column[index] for column in texts),
             "yes" if rollout.finished else "no",
         ]
-        for rollout in rollouts
+        for index, rollout in enumerate(rollouts)
     ]
+
+
+def _numbers(rollout: Rollout, sources: Sources) -> list[float | None]:
+    components = ([*rollout.rewards.values()] or [{}])[-1].values()
+    return [*components, total(rollout, sources), advantage(rollout)]
 
 
 def _beginning(text: str, length: int = 160) -> str:
     return " ".join(text[: 4 * length].split())[:length]
 
 
-def _missing(value: float | None) -> str:
-    return "missing" if value is None else number(value)
+def _missing(value: float | None, decimals: int | None = None) -> str:
+    return "missing" if value is None else number(value, decimals)
 
 
 # ---- one answer ----
@@ -201,10 +207,10 @@ def answer_html(rollout: Rollout, sources: Sources) -> str:
     finished = "finished" if rollout.finished else "cut off at the longest length"
     versions = ", ".join(f"{name} {_version(value)}" for name, value in rollout.versions.items())
     return (
-        f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, answer '
+        f'{STYLE}<div class="rl"><div class="box prompt"><div class="head"><span>Step {rollout.step}, completion '
         f'{rollout.place + 1}</span><span class="faint">group {rollout.group}, {finished}</span></div>'
         f'<div class="body"><div class="text">{shown(rollout.prompt)}</div></div></div><div class="answers">'
-        f'<div class="box answer"><div class="head">Answer</div><div class="body"><div class="text">'
+        f'<div class="box answer"><div class="head">Completion</div><div class="body"><div class="text">'
         f"{shown(rollout.answer)}</div></div></div></div>{_rewards_html(rollout, sources)}"
         f"{f'<p class=faint>Rated by {shown(versions)}.</p>' if versions else ''}</div>"
     )
@@ -216,16 +222,18 @@ def _version(value: Any) -> str:
 
 def _rewards_html(rollout: Rollout, sources: Sources) -> str:
     names = list(dict.fromkeys(name for stage in rollout.rewards.values() for name in stage))
-    heads = "".join(f"<th>{shown(name)}{_weight(sources, name)}</th>" for name in names)
-    rows = "".join(
-        f"<tr><td>{shown(stage)}</td>{''.join(f'<td>{_missing(rewards.get(name))}</td>' for name in names)}"
-        f"<td>{_missing(total(rollout, sources, stage))}</td></tr>"
+    heads = ["rewards after", *(f"{shown(name)}{_weight(sources, name)}" for name in names), "trained on"]
+    stages = {
+        stage: [*(rewards.get(name) for name in names), total(rollout, sources, stage)]
         for stage, rewards in rollout.rewards.items()
+    }
+    decimals = [decimals_of(column) for column in zip(*stages.values(), strict=True)]
+    rows = "".join(
+        f'<tr><th scope="row">{shown(stage)}</th>'
+        f"{''.join(f'<td>{_missing(*cell)}</td>' for cell in zip(values, decimals, strict=True))}</tr>"
+        for stage, values in stages.items()
     )
-    return (
-        f'<div class="box scores"><table><thead><tr><th>rewards after</th>{heads}<th>trained on</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    return f'<div class="box scores"><table><thead>{header_row(heads)}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def _weight(sources: Sources, name: str) -> str:
@@ -271,7 +279,7 @@ def strip_html(rollout: Rollout, texts: Sequence[str], by: str) -> str:
 
 def no_tokens_html() -> str:
     """In place of the strip."""
-    return f'{STYLE}<div class="rl"><p class="faint">The tokens of this answer were not kept.</p></div>'
+    return f'{STYLE}<div class="rl"><p class="faint">The tokens of this completion were not stored.</p></div>'
 
 
 def _title(rollout: Rollout, every: Mapping[str, np.ndarray], index: int) -> str:

@@ -15,7 +15,7 @@ from .waterfall import no_waterfall_html, waterfall, waterfall_figure, waterfall
 
 SIZE = 10
 TEXT_COLUMNS, NUMBER_WIDTH = 2, 9  # prompt and completion; per cent of the table
-NONE = "No answers were kept: `rewardlab rl --rollout_steps N` keeps those of every Nth step."
+NONE = "No completions were stored: start `rewardlab rl` with --rollout_steps N to store those of every Nth step."
 Values = list[Any]
 
 
@@ -66,11 +66,11 @@ def section(site: Site, run: gr.Dropdown) -> Section:
 def _components() -> tuple[Section, list[gr.Button]]:
     """In their order on the page, and the buttons that turn pages and answers."""
     note = gr.HTML(elem_id="rollouts-note", apply_default_css=False, visible=False)
-    step = gr.Slider(0, 1, value=0, step=1, label="Answers of step (0: before the first update)", visible=False)
+    step = gr.Slider(0, 1, value=0, step=1, label="Completions of step (0: before the first update)", visible=False)
     table = gr.Dataframe([], type="array", interactive=False, buttons=[], elem_id="rollouts", wrap=False)
     with gr.Row(elem_classes="bar"):
         where = gr.Markdown(elem_id="rollout-place")
-        turns = [button(text, min_width=80) for text in ("‹ page", "‹ answer", "answer ›", "page ›")]
+        turns = [button(text) for text in ("« Page", "‹ Completion", "Completion ›", "Page »")]
     answer = gr.HTML(elem_id="rollout", apply_default_css=False)
     with gr.Row():
         with gr.Column(min_width=320):
@@ -146,7 +146,7 @@ def _present(site: Site, run: str, step: float, index: int, colour: str | None) 
         slider(steps, at),
         index,
         gr.Dataframe(views.cells(rows, sources), headers=heads, column_widths=_widths(len(heads)), visible=True),
-        f"answer {index + 1:,} of {total:,}",
+        f"completion {index + 1:,} of {total:,}",
         mark + views.answer_html(chosen, sources),
         gr.Plot(waterfall_figure(bars), visible=True) if bars else gr.Plot(visible=False),
         waterfall_html() if bars else no_waterfall_html(),

@@ -5,16 +5,29 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from .....rm.errors import UsageError
 from ....runs.tables import STEPS
-from ...components import QUIET, Site, address, chooser, filled_list, noted, opening, pick, run_list
+from ...components import (
+    DIMMED,
+    QUIET,
+    Site,
+    address,
+    chooser,
+    filled_list,
+    noted,
+    nothing_yet,
+    opening,
+    pick,
+    run_list,
+)
+from ...html import skeleton_html
 from ...run_list import TRAINED, stamp
 from . import queries as views
 from . import rollouts_view as rollouts
 from .rollouts import steps_of
 
-NONE = "No training of a policy here yet: `rewardlab rl` writes one with `--output`."
 PANELS = ("reward", "components", "proxy and gold", "KL", "length", "entropy")
+OTHERS = ("reward_std", "watch/repetition", "loss")
+"""Metrics of which one is shown until the reader chooses another."""
 TELLER_FIGURES = 3  # figures of a reward that learns or asks
 SECONDS = 5.0
 Values = list[Any]
@@ -45,7 +58,7 @@ def tab(site: Site) -> None:
     """A run that grows is looked at every few seconds; the reader's step and answer stay."""
     with gr.Row():
         run = chooser(site, TRAINED, scale=3)
-        window = gr.Slider(1, 50, value=1, step=1, label="Mean of this many steps (1: as logged)", scale=2)
+        window = gr.Slider(1, 50, value=1, step=1, label="Smoothing: mean of this many steps", scale=2)
     overview, seen = _components(), gr.State()
     below = rollouts.section(site, run)
     asked = [run, window, overview.column, overview.teller]
@@ -71,9 +84,10 @@ def tab(site: Site) -> None:
         return [run_list(site, now, TRAINED), rollouts.slider(_stored_steps(site, now), step), log, *updates]
 
     opened = opening(site, "training", arrive, asked, [run, *outputs])
-    changed = run.input(chosen, asked, outputs, **QUIET)
+    changed = run.input(chosen, asked, outputs, **DIMMED)
     for event in (window.input, overview.column.input, overview.teller.input):
-        event(lambda *values: _refresh(site, *values), asked, overview.outputs, trigger_mode="always_last", **QUIET)
+        options = QUIET | {"trigger_mode": "always_last", "preprocess": False}  # the slider's field may be empty
+        event(lambda *values: _refresh(site, *values), asked, overview.outputs, **options)
     overview.timer.tick(tick, [seen, below.step, *asked], [run, below.step, seen, *overview.outputs], **QUIET)
     for event in (opened, changed, *below.events):
         event.then(None, [run, below.step, below.place], None, js=address("training", "run", "step", "answer"), **QUIET)
@@ -81,18 +95,17 @@ def tab(site: Site) -> None:
 
 def _components() -> TrainingComponents:
     note = gr.HTML(elem_id="training-note", apply_default_css=False, visible=False)
-    progress = gr.HTML(elem_id="progress", apply_default_css=False)
+    progress = gr.HTML(skeleton_html(), elem_id="progress", apply_default_css=False)
     panels = tuple(plot for names in (PANELS[:3], PANELS[3:]) for plot in _plots(names))
     with gr.Row():
         with gr.Column(min_width=300):
             over_kl = gr.Plot(show_label=False, visible=False, elem_id="over-kl")
         with gr.Column(min_width=300):
-            column = filled_list("Any other column", elem_id="any-column")
+            column = filled_list("Another metric", elem_id="any-column")
             own_figure = gr.Plot(show_label=False, visible=False, elem_id="own")
-    with gr.Accordion("Rewards that learn or ask", open=True):
-        teller = filled_list("Reward", visible=False)
-        learner = tuple(_plots([f"telling-{index}" for index in range(TELLER_FIGURES)]))
-        status_html = gr.HTML(elem_id="told", apply_default_css=False)
+    teller = filled_list("Metrics logged by a reward", visible=False)
+    learner = tuple(_plots([f"telling-{index}" for index in range(TELLER_FIGURES)]))
+    status_html = gr.HTML(elem_id="told", apply_default_css=False)
     return TrainingComponents(
         note,
         progress,
@@ -138,9 +151,9 @@ def _stored_steps(site: Site, run: str | None) -> list[int]:
         return []
 
 
-def _refresh(site: Site, run: str | None, window: float, column: str | None, teller: str | None) -> Values:
+def _refresh(site: Site, run: str | None, window: float | None, column: str | None, teller: str | None) -> Values:
     """Everything that the log fills."""
-    return noted(_teller_outputs, _nothing)(site, run, int(window), column, teller)
+    return noted(_teller_outputs, _nothing)(site, run, int(window or 1), column, teller)
 
 
 def _nothing() -> Values:
@@ -152,7 +165,7 @@ def _nothing() -> Values:
 
 def _teller_outputs(site: Site, run: str | None, window: int, column: str | None, teller: str | None) -> Values:
     if not run:
-        raise UsageError(NONE)
+        raise nothing_yet(site, TRAINED)
     entry = site.root.entry(run, TRAINED)
     steps, sources = views.read_steps(entry.path), views.read_sources(entry.path)
     panels = views.panels(steps, sources)
@@ -160,7 +173,7 @@ def _teller_outputs(site: Site, run: str | None, window: int, column: str | None
     both = panels.get("proxy and gold") if "KL" in panels else None
     against = _plot(views.over_kl(steps, both, window) if both else None)
     return [
-        views.progress_html(steps, sources, entry.growing),
+        views.progress_html(steps, sources, entry.growing, views.damaged_lines(entry.path)),
         *figures,
         against,
         *_reward_plot(steps, column, window),
@@ -174,9 +187,9 @@ def _plot(figure: Any) -> Any:
 
 
 def _reward_plot(steps: views.Steps, column: str | None, window: int) -> Values:
-    """The list of all columns, and the figure of the chosen one."""
+    """The list of all columns, and the figure of the chosen one, or of the first of `OTHERS`."""
     names = views.columns(steps)
-    column = column if column in names else None
+    column = column if column in names else next((name for name in OTHERS if name in names), None)
     panel = views.Panel(column or "", "", (views.Line(column or "", column or ""),))
     return [gr.Dropdown(names, value=column), _plot(views.over_steps(steps, panel, window) if column else None)]
 
@@ -186,7 +199,7 @@ def _teller(steps: views.Steps, sources: views.Sources, name: str | None, window
     columns_ = views.tellers(steps, sources)
     if not columns_:
         learner = [gr.Plot(visible=False) for _ in range(TELLER_FIGURES)]
-        return [gr.Dropdown(visible=False), *learner, views.no_teller_html()]
+        return [gr.Dropdown(visible=False), *learner, ""]
     name = name if name in columns_ else next(iter(columns_))
     panels = [*views.teller_panels(name, steps).values()]
     figures = [_plot(views.over_steps(steps, panel, window)) for panel in panels[:TELLER_FIGURES]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from ...figures import PALETTE, layout, plain
+from ...figures import PALETTE, layout, plain, titled
 from ...html import STYLE, number
 from .queries import Sources
 from .rollouts import Rollout, total
@@ -87,8 +87,8 @@ def waterfall_figure(bars: list[Bar]) -> go.Figure:
         autorange="reversed", showgrid=False, tickvals=positions, ticktext=[plain(bar.label, 28) for bar in bars]
     )
     figure.update_xaxes(range=_range(bars))
-    layout(figure, x="mean of tokens", y="", height=110 + 30 * len(bars))
-    return figure.update_yaxes(zeroline=False)
+    layout(figure, x="mean over tokens", y="", height=110 + 30 * len(bars))
+    return titled(figure, "From reward to advantage").update_yaxes(zeroline=False)
 
 
 def _range(bars: list[Bar]) -> list[float]:
@@ -110,13 +110,13 @@ def waterfall_html() -> str:
     return (
         f'{STYLE}<div class="rl"><p class="faint">Each component with its weight, what each transform changes, and '
         "the reward that they add up to. The estimator brings it to the advantage: its baseline, its scale, and the KL "
-        "where that is in the reward. Advantages are means over the answer's tokens.</p></div>"
+        "where that is in the reward. Advantages are means over the completion's tokens.</p></div>"
     )
 
 
 def no_waterfall_html() -> str:
     """For an answer without a reward."""
     return (
-        f'{STYLE}<div class="rl"><p class="faint">A reward of this answer is missing, so its advantage is 0 and the '
-        "policy does not learn from it.</p></div>"
+        f'{STYLE}<div class="rl"><p class="faint">A reward of this completion is missing, so its advantage is 0 and '
+        "the policy does not learn from it.</p></div>"
     )

@@ -146,14 +146,14 @@ def _criteria_html(grounds_: Grounds, answers: int) -> str:
     names = dict.fromkeys(criterion.name for criterion in grounds_.criteria)
     by_place = {(criterion.name, criterion.answer): criterion for criterion in grounds_.criteria}
     marks = any(criterion.evidence for criterion in grounds_.criteria)
-    head = "".join(f"<th>Answer {index + 1}</th>" for index in range(answers))
+    head = "".join(f'<th scope="col">Response {index + 1}</th>' for index in range(answers))
     rows = "".join(
-        f"<tr><td>{shown(name)}</td>"
+        f'<tr><th scope="row">{shown(name)}</th>'
         + "".join(_verdict(by_place.get((name, index)), marks) for index in range(answers))
         + "</tr>"
         for name in names
     )
-    table = f"<table><thead><tr><th>Criterion</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    table = f"<table><thead><tr><th scope=col>Criterion</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="box scores criteria">{table}</div>'
 
 
@@ -163,7 +163,7 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
         return '<td class="verdict faint">no verdict</td>'
     if not marks:
         return f"<td>{number(criterion.value)}</td>"
-    stray = "" if criterion.quoted else ' <span class="wrong">(is not in the answer)</span>'
+    stray = "" if criterion.quoted else ' <span class="wrong">(is not in the response)</span>'
     quoted = f"<q>{shown(criterion.evidence, 400)}</q>{stray}" if criterion.evidence else ""
     return f'<td class="verdict"><span class="{_colour(criterion.value)}">{_word(criterion.value)}</span>{quoted}</td>'
 
@@ -171,7 +171,7 @@ def _verdict(criterion: Criterion | None, marks: bool) -> str:
 def _answers_html(grounds_: Grounds, answers: Sequence[str]) -> str:
     boxes = "".join(
         _box(
-            f"Answer {index + 1}",
+            f"Response {index + 1}",
             marked(text, [criterion for criterion in grounds_.criteria if criterion.answer == index]),
         )
         for index, text in enumerate(answers)
@@ -206,7 +206,7 @@ def _at(orders: Sequence[tuple[int, ...]], index: int) -> tuple[int, ...]:
 
 def _request(answer_index: int, order: tuple[int, ...], raw: str, answers: Sequence[str]) -> str:
     """Which answers the request showed, in which order, and what its reply says."""
-    names = ", then ".join(f"answer {index + 1}" for index in order)
+    names = ", then ".join(f"response {index + 1}" for index in order)
     head = f"<span>Reply {answer_index + 1}</span>" + (f'<span class="faint">was shown {names}</span>' if names else "")
     verdict = said_of(raw, order, answers)
     return head + (f'<span class="end">{shown(verdict)}</span>' if verdict else "")
@@ -216,7 +216,7 @@ def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
     """What a reply says of two answers, in the answers' own numbers; empty where it was shown one answer, or more.
 
     >>> said_of("Winner: A", (1, 0), ["first", "second"])
-    'answer 2 is better'
+    'response 2 is better'
     """
     if len(order) != len(LABELS) or not all(0 <= index < len(answers) for index in order):
         return ""
@@ -225,7 +225,7 @@ def said_of(raw: str, order: tuple[int, ...], answers: Sequence[str]) -> str:
         return str(verdict)
     if verdict.choice not in LABELS:
         return "a tie"
-    return f"answer {order[LABELS.index(verdict.choice)] + 1} is better"
+    return f"response {order[LABELS.index(verdict.choice)] + 1} is better"
 
 
 def _flips(grounds_: Grounds, answers: Sequence[str]) -> str:
@@ -236,7 +236,7 @@ def _flips(grounds_: Grounds, answers: Sequence[str]) -> str:
             verdicts_by_pair.setdefault(frozenset(order), set()).add(said_of(raw, order, answers))
     if all(len(verdicts_) == 1 for verdicts_ in verdicts_by_pair.values()):
         return ""
-    return '<p class="wrong">The replies differ: the verdict follows the order of the answers.</p>'
+    return '<p class="wrong">The replies differ: the verdict follows the order of the responses.</p>'
 
 
 def _cost_html(grounds_: Grounds) -> str:

@@ -14,10 +14,11 @@ from ......rm.io.checked_files import from_json
 from ......rm.types import Example, Messages, RewardModel
 from .....runs.run_folder import MANIFEST
 from .....runs.token_texts import pieces
-from .... import figures, html, tokens
+from .... import figures, html
 from ....figures import PALETTE
 from ....html import number, shown
-from ....tokens import Scale, heat_html, legend_html, scale_of, shades
+from ....texts import tokens
+from ....texts.tokens import Scale, heat_html, legend_html, scale_of, shades
 
 MOST_SENTENCES, MOST_CHARACTERS = 60, 2_000_000  # of the shorter answers that a model is given at once
 TOLERANCE = 1e-4
@@ -186,7 +187,7 @@ def explanation_html(explanation: Explanation, objective: int, *, centred: bool 
     rows = [part.values[objective] for part in explanation.parts]
     scale = scale_of(rows, _mean(rows) if centred else 0.0)
     boxes = "".join(
-        f'<div class="box"><div class="head"><span>Answer {index + 1}</span>'
+        f'<div class="box"><div class="head"><span>Response {index + 1}</span>'
         f'<span class="end">{number(explanation.rewards[index, objective])}</span></div>'
         f'<div class="body">{_part_html(part, objective, scale)}</div></div>'
         for index, part in enumerate(explanation.parts)
@@ -206,12 +207,12 @@ def _mean(rows: Sequence[np.ndarray]) -> float:
 def _lead(explanation: Explanation, objective: int, scale: Scale) -> str:
     if not explanation.by_token:
         return legend_html(scale, unit="reward", low="helps", high="hurts") + _recorded_html(
-            "Colour of a sentence: the reward of the answer without it minus the reward with it."
+            "Colour of a sentence: the reward of the response without it minus the reward with it."
         )
     off = adds_up(explanation)
     size = max(1.0, float(np.abs(explanation.rewards).max()))
     sums = (
-        f"The tokens of each answer add up to its reward (to {off:.1g})."
+        f"The tokens of each response add up to its reward (to {off:.1g})."
         if off <= TOLERANCE * size
         else f"The tokens do NOT add up to the reward: they are off by {off:.4g}."
     )
@@ -250,8 +251,8 @@ def sums_figure(explanation: Explanation, objective: int) -> go.Figure:
     for index, part in enumerate(explanation.parts):
         sums = part.values[objective].cumsum()
         colour = PALETTE[index % len(PALETTE)]
-        figure.add_scatter(y=sums, x=np.arange(1, len(sums) + 1), name=f"Answer {index + 1}", line={"color": colour})
-    return figures.layout(figure, x="tokens of the answer", y="reward so far")
+        figure.add_scatter(y=sums, x=np.arange(1, len(sums) + 1), name=f"Response {index + 1}", line={"color": colour})
+    return figures.layout(figure, x="tokens of the response", y="reward so far")
 
 
 def objectives_figure(explanation: Explanation) -> go.Figure:
@@ -259,5 +260,5 @@ def objectives_figure(explanation: Explanation) -> go.Figure:
     figure = go.Figure()
     names = [*map(figures.plain, explanation.objectives)]
     for index, rewards in enumerate(explanation.rewards):
-        figure.add_bar(x=names, y=rewards, name=f"Answer {index + 1}", marker_color=PALETTE[index % len(PALETTE)])
+        figure.add_bar(x=names, y=rewards, name=f"Response {index + 1}", marker_color=PALETTE[index % len(PALETTE)])
     return figures.layout(figure, x="objective", y="reward")

@@ -15,6 +15,7 @@ from .....commands.rubrics.roles import RUBRICS
 from .....runs.run_folder import CONFIG
 from .... import html
 from ....html import number, shown
+from ...metrics import header_row
 
 
 class Source(NamedTuple):
@@ -167,12 +168,10 @@ def rescored_html(rows: Sequence[Rescored], changes: Sequence[str], doubts: Sequ
     """Scores before and after, who is best before and after, and what is to be said of it."""
     heads = ("", "in the run", "same rubric", "edited rubric")
     body = "".join(
-        f"<tr><td>Answer&nbsp;{index + 1}</td>{''.join(f'<td>{_cell(value)}</td>' for value in row)}</tr>"
+        f'<tr><th scope="row">Response&nbsp;{index + 1}</th>{"".join(f"<td>{_cell(value)}</td>" for value in row)}</tr>'
         for index, row in enumerate(rows)
     )
-    table = (
-        f"<table><thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    table = f"<table><thead>{header_row(heads)}</thead><tbody>{body}</tbody></table>"
     lists = _list("Only a judge could say", changes) + _list("Doubtful in this rubric", doubts)
     best = f"<p>{_change(rows)}</p>"
     return f'{html.STYLE}<div class="rl rescored"><div class="box scores">{table}</div>{best}{lists}</div>'
@@ -191,7 +190,7 @@ def _change(rows: Sequence[Rescored]) -> str:
     """Whether another answer is best now."""
     before, after = (_best([getattr(row, name) for row in rows]) for name in ("recorded", "edited"))
     if after is None:
-        return "Not every answer has a score now."
+        return "Not every response has a score now."
     if before is None:
         return f"Best now: {after}."
     return f"Best before and now: {after}." if before == after else f"Best before: {before}; best now: {after}."
@@ -202,4 +201,4 @@ def _best(scores: Sequence[float | None]) -> str | None:
     if not scores or len(known) < len(scores):
         return None
     top = [str(index + 1) for index, score in enumerate(known) if score == max(known)]
-    return f"answer {top[0]}" if len(top) == 1 else f"answers {' and '.join(top)} alike"
+    return f"response {top[0]}" if len(top) == 1 else f"responses {' and '.join(top)} alike"

@@ -1,5 +1,6 @@
 """Why an item has its score: what judges kept of their verdict, a rubric to edit, and a model's own explanation."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from . import queries as views
 from .criteria import grounds, grounds_html
 from .rescore import SCORES, needs_judge, parse_rubric, read_settings, rescore, rescored_html, source_of
 
-COMMAND = "To see what a reward model rests its score on, start with `rewardlab inspect {run} --model FOLDER`."
+START = "A reward model that is named at the start explains its scores:\n`rewardlab inspect {run} --model MODEL`"
 CENTRES = ["0", "the mean token"]
 Chosen = tuple[str, str, str]
 """Run id, scorer and case."""
@@ -82,7 +83,7 @@ def _rubric(site: Site, chosen: gr.State) -> list[Any]:
         text = gr.Textbox(lines=10, max_lines=30, label="Rubric (TOML or JSON)", elem_id="rubric")
         with gr.Row(elem_classes="bar"):
             score = gr.Dropdown(list(SCORES), label="Score", scale=1)
-            again = button("score again")
+            again = button("Score again")
         new = gr.HTML(elem_id="rescored", apply_default_css=False)
 
     def rescored(chosen: Chosen | None, text: str, score: str) -> str:
@@ -128,7 +129,7 @@ def _model(site: Site, chosen: gr.State) -> Asked:
     """A model's explanation of the item, when it is asked for."""
     names = site.models.names
     if not names:
-        gr.Markdown(COMMAND.format(run=site.config.run), elem_classes="hint")
+        gr.HTML(note_html(START.format(run=shlex.quote(site.config.run))), apply_default_css=False)
     with gr.Row(elem_classes="bar", visible=bool(names)):
         model = gr.Dropdown(names, value=names[0] if names else None, label="Explain with", scale=2)
         explain = button("Explain")

@@ -1,5 +1,7 @@
 """Two runs beside each other, in a browser."""
 
+import re
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -20,6 +22,17 @@ def address(tmp_path_factory, served) -> str:
     write_run(folder / "other")
     (folder / "torn").mkdir()
     (folder / "torn" / "summary.json").write_text("{")
+    return served(folder)
+
+
+@pytest.fixture(scope="module")
+def adjusted(tmp_path_factory, served) -> str:
+    """`second` gains 4 of 16 cases in a and in b each (p 0.03, by Holm's method 0.06), and all of c."""
+    folder = tmp_path_factory.mktemp("adjusted")
+    cases = [replace(case, subset="c" if index >= 32 else case.subset) for index, case in enumerate(pairs(40))]
+    gained = [1.0 if index < 8 or index >= 32 else -1.0 for index in range(40)]
+    write_evaluation(folder / "first", cases, {"small": margins([-1.0] * 40)})
+    write_evaluation(folder / "second", cases, {"large": margins(gained)})
     return served(folder)
 
 
@@ -54,7 +67,7 @@ def test_two_runs_are_compared_and_flips_lead_to_their_case(address, visit):
 
 def test_a_hostile_scorer_is_text_and_what_does_not_go_together_is_a_sentence(address, visit):
     page = visit(address, "?tab=compare&run=before&with=before&other=%3Cnobody%3E", ready="#agreement")
-    page.get_by_label("Its scorer").nth(1).click()
+    page.get_by_label("Second scorer").click()
     page.get_by_role("option", name=f"{NULL} (baseline)").click()
     page.locator("#tabs b", has_text=NULL).first.wait_for()
     for run, sentence in (
@@ -71,7 +84,10 @@ def test_a_hostile_scorer_is_text_and_what_does_not_go_together_is_a_sentence(ad
 
 
 def test_a_run_is_not_compared_with_itself(address, visit):
-    """`before` is the second run of the list, and the only one that goes with it is the first."""
+    """Defect 21: the second run could be the first.
+
+    `before` is the second run of the list, and the only one that goes with it is the first.
+    """
     page = visit(address, "?tab=compare&run=before", ready="#agreement")
     page.wait_for_url("**with=after**")
     page = visit(address, "?tab=compare&run=other", ready="#agreement")
@@ -89,9 +105,20 @@ def test_a_cell_lists_its_cases_and_a_point_opens_its_case(address, visit):
     assert opened["item"][0] in {case.id for case in pairs(32)}
     page = visit(address, link, ready="#statistics")
     page.locator("#flip-place", has_text="1 to 8 of 8").wait_for()
-    assert query_of(page)["flips"] == ["wrong-right"]
+    page.wait_for_url("**flips=wrong-right*")
     page.get_by_text("lost (").click()
     page.wait_for_url("**flips=lost")
+
+
+def test_subsets_have_adjusted_intervals_beside_adjusted_p_and_no_p_is_zero(adjusted, visit):
+    """Defect 2: subsets were marked by unadjusted intervals beside Holm's p, and small p were "0.000"."""
+    page = visit(adjusted, "?tab=compare&run=first&with=second", ready="#statistics")
+    rows = page.locator("#statistics tbody").last.locator("tr:has(td)")
+    marked = {row.locator("th").inner_text(): row.locator("b").count() for row in rows.all()}
+    assert marked == {"a": 0, "b": 0, "c": 1}
+    assert re.search(r"\[[+-]0\.0, ", rows.first.inner_text()), "the interval of p 0.06 holds 0"
+    text = page.locator("#differences").inner_text()
+    assert "p < 0.001" in text and "0.000" not in text
 
 
 @pytest.mark.slow

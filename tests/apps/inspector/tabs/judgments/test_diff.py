@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
+from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import Item, Verdict
 from rewardlab.apps.inspector.tabs.judgments.diff import Piece, pieces_html, word_diff
 from rewardlab.apps.inspector.tabs.judgments.queries import Scorer
@@ -52,15 +52,15 @@ def test_a_megabyte_is_compared_in_its_first_words_only():
     assert time.process_time() - start < 30
     assert found.left == 120_000 - 2_000 + 120_000 - 2_000
     assert sum(len(piece.text) for piece in found.first) == 540_000
-    html = item_html(item("oak moss " * 60_000, "moss oak pike " * 40_000), diff=True)
-    assert "Only the first 2,000 words of each answer are compared." in html
+    html = case_html(item("oak moss " * 60_000, "moss oak pike " * 40_000), diff=True)
+    assert "Only the first 2,000 words of each response are compared." in html
     assert len(html) < 300_000 and "440,000 more characters" in html
 
 
 def test_marked_words_are_escaped_and_of_two_kinds():
-    html = item_html(item("<b>oak</b> moss", "<i>oak</i> moss"), diff=True)
+    html = case_html(item("<b>oak</b> moss", "<i>oak</i> moss"), diff=True)
     assert "<ins>&lt;b&gt;oak&lt;/b&gt; </ins>moss" in html and "<del>&lt;i&gt;oak&lt;/i&gt; </del>moss" in html
-    assert "<ins>" not in item_html(item("oak", "newt"))
+    assert "<ins>" not in case_html(item("oak", "newt"))
 
 
 def test_a_text_is_cut_at_the_same_place_with_and_without_marks():

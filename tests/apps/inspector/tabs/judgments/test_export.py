@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.inspector.tabs.judgments.annotations import annotate
+from rewardlab.apps.inspector.tabs.judgments.annotation.annotations import annotate
 from rewardlab.apps.inspector.tabs.judgments.cases import item
 from rewardlab.apps.inspector.tabs.judgments.export import export, harmless
 from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run

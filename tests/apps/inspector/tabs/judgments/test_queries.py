@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rewardlab.apps.inspector.tabs.judgments.case_html import item_html
+from rewardlab.apps.inspector.tabs.judgments.case_html import case_html
 from rewardlab.apps.inspector.tabs.judgments.cases import item
-from rewardlab.apps.inspector.tabs.judgments.queries import Filter, open_run, outcomes, page, position, subsets
+from rewardlab.apps.inspector.tabs.judgments.queries import Filter, lines, open_run, outcomes, position, subsets
 from rewardlab.apps.runs.evaluation_files import write_evaluation
 from rewardlab.apps.runs.tables import write_items, write_scores
 from rewardlab.benchmarks.evaluate import Evaluation, evaluate
@@ -34,7 +34,7 @@ def count(run, filter: Filter) -> int:
 
 
 def names(run, filter: Filter, **options) -> list[str]:
-    return [line.case for line in page(run, filter, 0, 100, **options)]
+    return [line.case for line in lines(run, filter, 0, 100, **options)]
 
 
 # ---- opening ----
@@ -90,7 +90,7 @@ def test_tables_of_two_runs_do_not_go_together(tmp_path):
     folder = write_run(tmp_path / "eval")
     pq.write_table(pq.read_table(folder / "items.parquet").slice(1), folder / "items.parquet")
     with pytest.raises(DataError, match="scores 'a1', which items.parquet does not hold"):
-        page(open_run(folder), CHOSEN, 0, 10)
+        lines(open_run(folder), CHOSEN, 0, 10)
 
 
 def test_a_scorer_of_the_report_without_scores_is_told(tmp_path):
@@ -117,7 +117,7 @@ def test_what_eval_writes_can_be_opened(tmp_path):
     (tmp_path / "summary.json").write_text(json.dumps({"suite": "one", "rows": rows}))
     (tmp_path / "report.md").write_text("# one\n")
     run = open_run(tmp_path)
-    assert page(run, Filter("rm"), 0, 5) == [("c", "", "right", 2.0, 3.0, 1.0, "system: Be kind. user: Hi")]
+    assert lines(run, Filter("rm"), 0, 5) == [("c", "", "right", 2.0, 3.0, 1.0, "system: Be kind. user: Hi")]
     assert [turn["role"] for turn in item(run, "rm", "c").messages] == ["system", "user"]
     assert item(run, "rm", "c").verdicts[1].abstained == "too long"
 
@@ -153,6 +153,8 @@ def test_what_eval_writes_can_be_opened(tmp_path):
         (Filter(MODEL, gap=0), "a1 a3 a4 a5 a6"),
         (Filter(MODEL, gap=-1), "a2 a7"),
         (Filter(MODEL, "wrong", gap=-0.5), "a2 a7"),
+        (Filter(MODEL, length=(3, 3)), "a1 a2 a5 a7"),
+        (Filter(MODEL, "wrong", length=(15, 20)), "a1"),
         (Filter(MODEL, null_right=True), "a1 a2 a3 a4 a5 a6 a7"),
         (Filter(MODEL, among=["a7", "a2", "a9"]), "a2 a7"),
         (Filter(MODEL, "right", among=["a7", "a2"]), ""),
@@ -236,16 +238,16 @@ def test_a_case_is_found_where_the_pages_show_it(run, order):
 
 @pytest.mark.parametrize("order", ["items", "margin", "worst", "gap"])
 def test_pages_hold_every_case_once(run, order):
-    pages = [[line.case for line in page(run, CHOSEN, number, 3, order=order)] for number in range(4)]
+    pages = [[line.case for line in lines(run, CHOSEN, 3 * number, 3, order=order)] for number in range(4)]
     assert [len(lines) for lines in pages] == [3, 3, 1, 0]
     assert [case for cases in pages for case in cases] == names(run, CHOSEN, order=order)
 
 
 def test_a_line_has_the_lowest_right_and_the_highest_wrong_score(run):
-    lines = {line.case: line for line in page(run, CHOSEN, 0, 10)}
-    assert lines["a7"] == ("a7", "hard", "wrong", -3.0, 1.0, 4.0, "Name two")
-    assert lines["a5"] == ("a5", "safety", "abstained", None, None, None, "Say 'it's'")
-    assert lines["a1"].prompt == "<script>window.hacked = 1; alert(1)</script> ${alert(2)} {{value}} & two spaces"[:80]
+    found = {line.case: line for line in lines(run, CHOSEN, 0, 10)}
+    assert found["a7"] == ("a7", "hard", "wrong", -3.0, 1.0, 4.0, "Name two")
+    assert found["a5"] == ("a5", "safety", "abstained", None, None, None, "Say 'it's'")
+    assert found["a1"].prompt == "<script>window.hacked = 1; alert(1)</script> ${alert(2)} {{value}} & two spaces"[:80]
 
 
 # ---- one case ----
@@ -266,7 +268,7 @@ def test_verdicts_are_found_in_a_table_of_any_order(tmp_path):
     pq.write_table(table.take(pa.array([*range(13, -1, -1)])), folder / "scores.parquet")
     run = open_run(folder)
     assert names(run, CHOSEN) == ["a1", "a2", "a3", "a4", "a5", "a6", "a7"]
-    assert page(run, CHOSEN, 0, 10)[6].chosen == 1.0
+    assert lines(run, CHOSEN, 0, 10)[6].chosen == 1.0
     found = item(run, MODEL, "a7")
     assert found.verdict.scores == (1.0, 4.0, 3.0) and found.verdicts[1].margin == 1.0
 
@@ -291,11 +293,11 @@ def test_an_item_tells_what_the_report_says_of_its_subset(tmp_path):
     write_evaluation(evaluate(pairs(), cases, [scores], samples=50), tmp_path)
     found = item(open_run(tmp_path), "rm", "c1")
     assert found.interval.value == 0.75
-    assert "75.0 [" in item_html(found) and "% of the subset" in item_html(found)
+    assert "75.0 [" in case_html(found) and "% of the subset" in case_html(found)
 
 
 def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
-    html = item_html(item(run, MODEL, "a1"))
+    html = case_html(item(run, MODEL, "a1"))
     assert "&lt;script&gt;window.hacked = 1; alert(1)&lt;/script&gt;" in html and "<script" not in html
     assert "{{value}}\n  &amp; two spaces</div>" in html and "white-space: pre-wrap" in html
     assert "Good &lt;b&gt;moss&lt;/b&gt;" in html and "&lt;img src=x" in html and "<img" not in html
@@ -303,13 +305,13 @@ def test_everything_hostile_is_escaped_and_whitespace_is_kept(run):
 
 
 def test_the_right_answers_and_the_highest_score_are_marked(run):
-    right, newt, ash = item_html(item(run, MODEL, "a7")).split('<div class="box answer')[1:]
+    right, newt, ash = case_html(item(run, MODEL, "a7")).split('<div class="box answer')[1:]
     assert "✓ right" in right and "✓ right" not in newt and "✓ right" in ash
     assert "highest score" in newt and "highest score" not in right
 
 
 def test_an_abstention_is_told_with_its_reason(run):
-    html = item_html(item(run, MODEL, "a5"))
+    html = case_html(item(run, MODEL, "a5"))
     assert "abstained: no score" in html and "highest score" not in html
 
 

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from rewardlab.apps.inspector.tabs.judgments import view as judgments
-from rewardlab.apps.inspector.tabs.judgments.controls import START
-from rewardlab.apps.inspector.tabs.judgments.queries import open_run, page, sections
+from rewardlab.apps.inspector.tabs.judgments.filters import START, filter_of, subset_choices
+from rewardlab.apps.inspector.tabs.judgments.queries import lines, open_run, sections
 from rewardlab.apps.inspector.tabs.metrics import SECTION
 from rewardlab.judges.types import Case
 from rewardlab.rm.types import user_turn
@@ -22,9 +21,7 @@ def test_a_section_of_an_address_passes_the_cases_of_its_subsets(tmp_path):
     folder = write_evaluation(tmp_path / "eval", cases, {"rm": {f"c{k}": SCORES for k in range(3)}})
     run = open_run(folder)
     assert sections(run) == {"safety": ["safety-refuse", "safety-response"]}
-    assert ("section safety (2)", f"{SECTION}safety") in judgments._subsets(run)
+    assert ("section safety (2)", f"{SECTION}safety") in subset_choices(run)
     asked = START._replace(run="eval", scorer="rm", outcome="all", subset=f"{SECTION}safety")
-    assert [line.case for line in page(run, judgments._filter(run, asked, {}), 0, 9)] == ["c1", "c2"]
-    assert [
-        line.case for line in page(run, judgments._filter(run, asked._replace(subset=f"{SECTION}gone"), {}), 0, 9)
-    ] == []
+    assert [line.case for line in lines(run, filter_of(run, asked, []), 0, 9)] == ["c1", "c2"]
+    assert [line.case for line in lines(run, filter_of(run, asked._replace(subset=f"{SECTION}gone"), []), 0, 9)] == []

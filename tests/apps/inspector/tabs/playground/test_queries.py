@@ -235,7 +235,7 @@ def test_a_field_that_was_emptied_is_told_in_a_sentence():
             playground._swept(SETTING, views.WEIGHT, 3, low, high)
     with pytest.raises(UsageError, match="the seed is empty"):
         playground._setting((), (1.0, 1.0, None, 8))
-    with pytest.raises(UsageError, match=r"the longest answer is a whole number, got 1.5"):
+    with pytest.raises(UsageError, match=r"the maximum of tokens is a whole number, got 1.5"):
         playground._setting((), (1.0, 1.0, 0, 1.5))
 
 

@@ -45,7 +45,7 @@ def decode(world, name: str, *words) -> list[dict]:
     return [json.loads(line) for line in (world / "runs" / name).read_text().splitlines()]
 
 
-def set_number(page, label: str, value: float) -> None:
+def set_number(page, label: str, value: float | str) -> None:
     field = page.get_by_label(f"number input for {label}").or_(page.get_by_label(label, exact=True)).first
     field.fill(str(value))
     field.press("Tab")
@@ -81,19 +81,19 @@ def answers(page, selector: str = "#decoded") -> list[str]:
 def test_two_settings_decoded_together_are_two_answers_of_the_command_line(visit, address, world, guides, capsys):
     page = visit(address, "?tab=playground")
     page.locator("#prompt textarea").fill(PROMPT)
-    set_number(page, "Longest answer (tokens)", 8)
-    set_number(page, "Guidance weight w = 1/β", 3)
+    set_number(page, "Maximum tokens", 8)
+    set_number(page, "Guidance weight", 3)
     set_number(page, "helpful", 1)
     set_number(page, "harmless", 0.25)
     page.locator("#mixture", has_text="helpful 0.80 · harmless 0.20").wait_for()
-    press(page, "add a setting")
+    press(page, "Add setting")
     page.locator("#kept", has_text="helpful 0.80").wait_for()
     set_number(page, "helpful", 0)
     page.locator("#mixture", has_text="helpful 0.00 · harmless 1.00").wait_for()
-    press(page, "add a setting")
+    press(page, "Add setting")
     page.locator("#kept", has_text="harmless 1.00").wait_for()
     press(page, "Decode")
-    page.locator("#status", has_text="2 answers,").wait_for(timeout=PATIENCE * 1000)
+    page.locator("#status", has_text="2 completions,").wait_for(timeout=PATIENCE * 1000)
     same = ["--base", str(world / "base"), "--arm", *guides, "--weight", "3", "--max_new_tokens", "8"]
     for place, preference in enumerate(("helpful=0.8,harmless=0.2", "helpful=0,harmless=1")):
         (row,) = decode(world, f"one-{place}.jsonl", *same, "--preference", preference)
@@ -111,9 +111,9 @@ def test_two_settings_decoded_together_are_two_answers_of_the_command_line(visit
 def test_a_sweep_is_a_figure_and_its_axes_can_be_chosen(visit, address):
     page = visit(address, "?tab=playground")
     page.locator("#prompt textarea").fill(PROMPT)
-    set_number(page, "Longest answer (tokens)", 4)
+    set_number(page, "Maximum tokens", 4)
     page.get_by_text("Sweep", exact=True).first.click()
-    press_until(page, page.locator("button", has_text="Sweep").last, "3 answers,", Steps=3)
+    press_until(page, page.locator("button", has_text="Sweep").last, "3 completions,", Steps=3)
     assert page.locator("#decoded .head").nth(1).inner_text().startswith("helpful 0.50 · harmless 0.50")
     page.locator("#sweep .js-plotly-plot").wait_for(timeout=PLOTLY)
     page.locator("#sweep", has_text="words · reward").wait_for()
@@ -133,6 +133,27 @@ def test_a_prompt_that_cannot_be_answered_is_a_sentence(visit, address):
     assert answers(page) == []
 
 
+def test_missing_input_is_one_sentence_and_the_completions_stay(visit, address):
+    """Defect 18: an empty prompt put pills with the word "Error" in place of the outputs."""
+    page = visit(address, "?tab=playground")
+    page.locator("#prompt textarea").fill(PROMPT)
+    set_number(page, "Maximum tokens", 4)
+    press(page, "Decode")
+    page.locator("#status", has_text="1 completion,").wait_for(timeout=PATIENCE * 1000)
+    before = answers(page)
+    page.locator("#prompt textarea").fill(" ")
+    press(page, "Decode")
+    page.get_by_text("the prompt is empty").wait_for()
+    page.locator("#prompt textarea").fill(PROMPT)
+    set_number(page, "helpful", "")
+    page.locator("#mixture", has_text="helpful 0.00 · harmless 1.00").wait_for()
+    set_number(page, "Seed", -5)
+    press(page, "Decode")
+    page.get_by_text("the seed is 0 or more, got -5").wait_for()
+    assert answers(page) == before and before != []
+    assert page.get_by_text("Error", exact=True).count() == 0
+
+
 @pytest.mark.slow
 def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, browser, monkeypatch):
     def slowly(*asked):
@@ -147,21 +168,21 @@ def test_a_visitor_who_cancels_or_leaves_keeps_nobody_waiting(visit, address, br
     page = visit(address, "?tab=playground")
     for one in (left, page):
         one.locator("#prompt textarea").fill(PROMPT)
-        set_number(one, "Longest answer (tokens)", 200)
-        set_number(one, "Guidance weight w = 1/β", 0)
+        set_number(one, "Maximum tokens", 200)
+        set_number(one, "Guidance weight", 0)
     press(left, "Decode")
     left.locator("#decoded .guided", has_text=" ").first.wait_for()
     left.close()
     press(page, "Decode")
     page.locator("#decoded .guided").first.wait_for(timeout=PATIENCE * 1000)
-    press(page, "cancel")
+    press(page, "Cancel")
     page.locator("#status", has_text="Cancelled.").wait_for()
-    set_number(page, "Longest answer (tokens)", 2)
+    set_number(page, "Maximum tokens", 2)
     press(page, "Decode")
-    page.locator("#status", has_text="1 answer, 2 tokens").wait_for(timeout=PATIENCE * 1000)
-    press(page, "cancel")
+    page.locator("#status", has_text="1 completion, 2 tokens").wait_for(timeout=PATIENCE * 1000)
+    press(page, "Cancel")
     page.wait_for_timeout(1000)
-    assert page.locator("#status").inner_text().startswith("1 answer, 2 tokens")
+    assert page.locator("#status").inner_text().startswith("1 completion, 2 tokens")
 
 
 def test_a_decoded_file_is_shown_by_its_address(visit, address, world, guides):
@@ -186,11 +207,11 @@ def test_a_decoded_file_is_shown_by_its_address(visit, address, world, guides):
 
 def test_without_models_there_is_the_command(visit, served, world, tmp_path):
     page = visit(served(tmp_path), "?tab=playground")
-    page.get_by_text("--arm ARM").wait_for()
+    page.get_by_text("--arm GUIDE").wait_for()
     assert page.locator("#prompt").count() == 0
     page.get_by_role("tab", name="Decoded files").click()
-    page.get_by_text("No answers here yet").wait_for()
-    assert "rewardlab decode --output FILE.jsonl" in page.locator("#file-note").inner_text()
+    page.get_by_text("No decoded file is here yet").wait_for()
+    assert "rewardlab decode --base MODEL --arm GUIDE" in page.locator("#file-note").inner_text()
     assert page.locator("#file-answers .heat").count() == 0
 
 
@@ -199,7 +220,7 @@ def test_a_guide_that_follows_a_preference_has_its_sliders(visit, served, world)
     page = visit(served(world / "runs", arm=[str(world / "both")]), "?tab=playground", width=390, height=800)
     page.get_by_label("number input for helpful").wait_for()
     page.locator("#prompt textarea").fill(PROMPT)
-    set_number(page, "Longest answer (tokens)", 3)
+    set_number(page, "Maximum tokens", 3)
     press(page, "Decode")
-    page.locator("#status", has_text="1 answer, 3 tokens").wait_for(timeout=PATIENCE * 1000)
+    page.locator("#status", has_text="1 completion, 3 tokens").wait_for(timeout=PATIENCE * 1000)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

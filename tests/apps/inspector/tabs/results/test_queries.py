@@ -272,7 +272,9 @@ def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
     found = lengths_of(folder, "rm")
     assert found.bins == [(4.0, 2.0, 1.0, 2), (8.0, 6.0, 1.0, 2)]
     assert found.slope == pytest.approx(4) and found.answers == 4
-    assert [*length_figure(found).data[0].y] == [2.0, 6.0]
+    points = length_figure(found, "a/b", "rm").data[0]
+    assert [*points.y] == [2.0, 6.0] and [*points.ids] == ["4-5", "8-11"]
+    assert points.meta == "?tab=judgments&run=a%2Fb&scorer=rm&outcome=all&length="
     told = length_html(row_of(read_report(folder), "rm"), found)
     assert "changes by +4 (its own unit) a doubling" in told and "Within the 2 plain pairs" in told
 
@@ -282,7 +284,7 @@ def test_the_score_by_length_has_means_counts_and_a_slope(tmp_path):
 def test_the_axis_of_lengths_has_whole_numbers_around_the_data(low, ratio):
     """The labels once were 2, 5, 100: the digits of 20 and 50 alone."""
     lengths = Lengths([LengthBin(low, 0.0, 0.0, 1), LengthBin(low * ratio, 0.0, 0.0, 1)], 0.0, 2)
-    axis = length_figure(lengths).layout.xaxis
+    axis = length_figure(lengths, "eval", "rm").layout.xaxis
     assert [float(text.replace(",", "")) for text in axis.ticktext] == [*axis.tickvals]
     assert axis.tickvals[0] <= low and axis.tickvals[-1] >= low * ratio and len(axis.tickvals) <= 12
 

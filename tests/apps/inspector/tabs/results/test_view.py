@@ -1,12 +1,18 @@
 """A run on its benchmark, and studies, in a browser."""
 
+from threading import Event
+
 import pytest
+from rewardlab.apps.inspector.tabs.results import view as results
+from rewardlab.judges.types import Case
+from rewardlab.rm.types import user_turn
 
 from tests.apps.inspector.acts import clicked_link
 from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
 from tests.apps.inspector.ponds import write_run
 from tests.conftest import ROOT
 
+AREAS = ("alpacaeval-easy", "hep-go", "math-prm")  # RewardBench's section Chat, and twice Reasoning
 MARGINS = [1.0, 2.0, 0.5, -3.0, None, -1.0]
 
 
@@ -19,6 +25,10 @@ def address(tmp_path_factory, served) -> str:
             "\n<img src=x onerror=window.hacked=1> [a](javascript:window.hacked=1) ![b](http://elsewhere/b.png)\n"
         )
     write_run(folder / "old")
+    sections = [Case(f"c{k}", user_turn(f"q {k}"), ("x" * 700, "y" * 30), (0,), AREAS[k // 2]) for k in range(6)]
+    write_evaluation(
+        folder / "sections", sections, {"rm": margins([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])}, suite="rewardbench"
+    )
     return served(folder)
 
 
@@ -31,10 +41,50 @@ def test_a_run_and_one_of_its_scorers(address, visit):
         dot, axis = dots.nth(row).bounding_box(), track.bounding_box()
         assert (dot["x"] + dot["width"] / 2 - axis["x"]) / axis["width"] == pytest.approx(share, abs=0.01)
     page.get_by_text("over 5 cases").wait_for()
-    page.get_by_label("Scorer, for areas and figures").click()
+    page.get_by_label("Scorer", exact=True).last.click()
     page.get_by_role("option", name="shortest (baseline)").click()
     page.get_by_text("over 6 cases").wait_for()
     page.wait_for_url("**scorer=shortest**")
+
+
+def test_sections_and_subsets_have_numbers_and_one_axis(address, visit):
+    """Defect 4: their scales differed and were cut off at 100. Defect 5: the table had no sections."""
+    page = visit(address, "?tab=benchmarks&run=sections", ready="#facts table")
+    heads = page.locator("#facts thead th").all_inner_texts()
+    cells = page.locator("#facts tbody tr").first.locator("th, td").all_inner_texts()
+    shares = {name: cells[heads.index(name)].split("\n")[0] for name in ("Chat", "Reasoning")}
+    assert shares == {"Chat": "100.0", "Reasoning": "50.0"}
+    marks = {}
+    for row in page.locator("#areas tbody tr").all():
+        dot, axis = row.locator(".range b").bounding_box(), row.locator(".track").bounding_box()
+        marks[row.locator("th").inner_text()] = (dot["x"] + dot["width"] / 2 - axis["x"]) / axis["width"]
+        assert dot["width"] == dot["height"] and dot["x"] + dot["width"] <= row.locator("td").last.bounding_box()["x"]
+    shares = {"overall": 0.75, "Chat": 1.0, "alpacaeval-easy": 1.0, "Reasoning": 0.5, "hep-go": 0.5, "math-prm": 0.5}
+    assert marks == pytest.approx(shares, abs=0.01)
+
+
+def test_what_is_loaded_has_a_skeleton_and_what_is_replaced_is_dimmed(address, visit, monkeypatch):
+    going, opened = Event(), results._open
+    monkeypatch.setattr(results, "_open", lambda *asked: (going.wait(), opened(*asked))[1])
+    page = visit(address, "?tab=benchmarks&run=eval", ready="#facts .skeleton")
+    going.set()
+    page.locator("#facts table").wait_for()
+    assert page.locator("#facts .skeleton").count() == 0
+    going.clear()
+    page.get_by_label("Run", exact=True).last.click()
+    page.get_by_role("option", name="sections").click()
+    page.locator("#facts .pending table").wait_for()
+    page.wait_for_function("() => getComputedStyle(document.querySelector('#facts .pending')).opacity === '0.5'")
+    going.set()
+    page.locator("#facts .pending").wait_for(state="detached")
+    page.locator("#facts h2", has_text="rewardbench").wait_for()
+
+
+def test_the_axis_of_lengths_has_whole_numbers(address, visit):
+    """Defect 3: its labels were 2, 5, 100, 2, 5."""
+    page = visit(address, "?tab=benchmarks&run=sections", ready="#lengths .point")
+    labels = page.locator("#lengths .xtick text").all_text_contents()
+    assert labels == ["50", "100", "200", "500"]
 
 
 CONTRAST = """() => {

@@ -14,6 +14,7 @@ from rewardlab.apps.inspector.tabs.training.queries import (
     Sources,
     columns,
     components,
+    damaged_lines,
     over_kl,
     over_steps,
     panels,
@@ -92,12 +93,13 @@ def test_the_line_that_is_being_written_is_left_for_later(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["{", "3", "[1]", "\x00", f'{{"step": 1{"0" * 400}}}'])
-def test_a_damaged_line_is_named(tmp_path, line):
-    folder = write_training(tmp_path / "rl", LOG[:1], kept=())
-    with (folder / "steps.jsonl").open("a") as lines:
-        lines.write(f"{line}\n")
-    with pytest.raises(DataError, match=r"steps.jsonl:2: not a line of a training's log"):
-        read_steps(folder)
+def test_a_damaged_line_costs_one_step_and_is_named(tmp_path, line):
+    folder = write_training(tmp_path / "rl", LOG[:2], kept=())
+    first, second = (folder / "steps.jsonl").read_text().splitlines()
+    (folder / "steps.jsonl").write_text(f"{first}\n{line}\n{second}\n")
+    assert series(read_steps(folder), "step")[1] == [1, 2] and damaged_lines(folder) == (2,)
+    html = progress_html(read_steps(folder), read_sources(folder), False, damaged_lines(folder))
+    assert "1 damaged line of steps.jsonl left out: 2." in html
 
 
 def test_a_log_that_is_not_there_is_told(tmp_path):
@@ -201,14 +203,14 @@ def test_what_a_reward_says_of_itself_is_found_by_its_name():
     (versions,) = over_steps(log, teller_panels("rm", log)["versions"]).data[:1]
     assert [*versions.y] == [1, 2, 3, 4]
     html = teller_html("rm", ["rm/omega"], log)
-    assert "<td>omega</td><td>0.9</td><td>0.6</td><td>4</td>" in html
+    assert "omega</th><td>0.9</td><td>0.6</td><td>4</td>" in html
     assert tellers(LOG, SOURCES) == {} and "rmx/calls" in columns(log)
 
 
 def test_a_judge_tells_its_requests_and_what_they_cost():
     log = [row | {"rm/calls": 8.0, "rm/cost": 0.25, "rm/prompt_tokens": 900.0} for row in LOG]
     assert [*teller_panels("rm", log)] == ["requests", "cost"]
-    assert "<td>cost</td><td>0.25</td><td>0.25</td><td>4</td>" in teller_html("rm", tellers(log, SOURCES)["rm"], log)
+    assert "cost</th><td>0.25</td><td>0.25</td><td>4</td>" in teller_html("rm", tellers(log, SOURCES)["rm"], log)
 
 
 # ---- answers ----
@@ -217,17 +219,17 @@ def test_a_judge_tells_its_requests_and_what_they_cost():
 def test_steps_are_those_whose_answers_were_kept(run):
     assert steps_of(run) == [0, 2, 4] and [nearest([0, 2, 4], step) for step in (0, 1, 3.2, 99)] == [0, 0, 4, 4]
     assert number_of(run, 2) == 3
-    with pytest.raises(UsageError, match="no answers of step 3 were kept; there are steps 0 to 4"):
+    with pytest.raises(UsageError, match="no completions of step 3 are stored; there are steps 0 to 4"):
         number_of(run, 3)
 
 
 def test_the_table_has_rewards_after_the_last_transform_and_the_mean_advantage(run):
     rows = read_answers(run, 2, 0, 10)
-    assert headers(rows) == ["prompt", "answer", "rm", "style", "gold", "trained on", "advantage", "finished"]
+    assert headers(rows) == ["prompt", "completion", "rm", "style", "gold", "trained on", "advantage", "finished"]
     table = cells(rows, SOURCES)
-    assert table[0] == ["why?", "because it is", "1", "2", "3", "2", "1", "yes"]
-    assert table[1][2:] == ["0.5", "0", "0", "0.5", "-0.75", "no"]
-    assert table[2][2:] == ["missing", "0", "0", "missing", "0", "yes"]
+    assert table[0] == ["why?", "because it is", "1.000", "2", "3", "2.000", "1.000", "yes"]
+    assert table[1][2:] == ["0.500", "0", "0", "0.500", "-0.750", "no"]
+    assert table[2][2:] == ["missing", "0", "0", "missing", "0.000", "yes"]
     assert [one.place for one in read_answers(run, 2, 1, 1)] == [1]
 
 
@@ -236,7 +238,7 @@ def test_an_answer_has_everything_that_was_kept_of_it(run):
     assert first.tokens == (5, 6, 7) and first.rewards["gate"] == {"rm": 1.0, "style": 2.0, "gold": 3.0}
     assert total(first, SOURCES) == 2.0 and total(read_answer(run, 4, 1), SOURCES, "sources") == 2.5
     assert advantage(first) == 1.0 and first.versions == {"rm/head": 4, "rm/omega": 0.5}
-    with pytest.raises(UsageError, match="step 4 has 3 answers, and none at place 3"):
+    with pytest.raises(UsageError, match="step 4 has 3 completions, and none at index 3"):
         read_answer(run, 4, 3)
 
 

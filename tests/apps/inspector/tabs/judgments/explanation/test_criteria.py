@@ -36,7 +36,7 @@ def page_of(folder, scorer: str) -> str:
 
 def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
     page = page_of(folder, RUBRIC)
-    names = re.search(r"<tr><td>names</td>(.*?)</tr>", page)
+    names = re.search(r'<tr><th scope="row">names</th>(.*?)</tr>', page)
     assert names and re.sub("<.*?>", "|", names[1]).strip("|").split("|") == [
         "met",
         "",
@@ -46,7 +46,7 @@ def test_criteria_have_a_verdict_and_its_evidence_for_each_answer(folder):
         "",
         "not met",
     ]
-    assert '<q>moon</q> <span class="wrong">(is not in the answer)</span>' in page
+    assert '<q>moon</q> <span class="wrong">(is not in the response)</span>' in page
     assert "2 requests" in page and "tokens" in page
 
 
@@ -91,15 +91,15 @@ def test_values_on_scales_of_their_own_are_numbers():
 def test_both_orders_stand_beside_each_other_with_what_each_said(folder):
     page = page_of(folder, ORDERS)
     assert page.count('class="box reply"') == 2 and "Hm &lt;b&gt;bold&lt;/b&gt;. Winner: A" in page
-    said = re.findall(r'was shown answer (\d), then answer (\d)</span><span class="end">(.*?)</span>', page)
-    assert sorted(said) == [("1", "2", "answer 1 is better"), ("2", "1", "answer 2 is better")]
+    said = re.findall(r'was shown response (\d), then response (\d)</span><span class="end">(.*?)</span>', page)
+    assert sorted(said) == [("1", "2", "response 1 is better"), ("2", "1", "response 2 is better")]
     assert "the verdict follows the order" in page
 
 
 def test_one_verdict_in_both_orders_is_no_flip():
     found = views.Grounds((), "", ("Winner: A", "Winner: B"), ((0, 1), (1, 0)), 1, 1, 0.0, 0.0)
     page = views.grounds_html(found, ("x", "y"))
-    assert page.count("answer 1 is better") == 2 and "follows the order" not in page
+    assert page.count("response 1 is better") == 2 and "follows the order" not in page
     assert views.said_of("Winner: A", (0,), ["x"]) == "" and views.said_of("Winner: A", (0, 9), ["x", "y"]) == ""
     assert views.said_of("tie", (0, 1), ["x", "y"]) == "a tie"
     assert views.said_of("I like both", (0, 1), ["x", "y"]) == "no verdict in the reply"
@@ -139,13 +139,13 @@ def test_what_only_a_judge_can_say_is_told(values):
     alone = rescore.parse_rubric('{"principles": [{"id": "new", "description": "Is kind."}]}')
     rows = rescore.rescore(alone, None, values, (1.0, 0.1), "gated")
     page = rescore.rescored_html(rows, told, ["<b>doubt</b>"])
-    assert "Not every answer has a score now." in page and "<b>doubt" not in page and "Is kind" not in page
+    assert "Not every response has a score now." in page and "<b>doubt" not in page and "Is kind" not in page
 
 
 def test_the_best_answer_before_and_now_is_told():
     rows = [rescore.Rescored(0.5, None, 0.25), rescore.Rescored(0.25, None, 1.0)]
-    assert "Best before: answer 1; best now: answer 2." in rescore.rescored_html(rows, [], [])
-    assert "Best before and now: answer 1." in rescore.rescored_html(
+    assert "Best before: response 1; best now: response 2." in rescore.rescored_html(rows, [], [])
+    assert "Best before and now: response 1." in rescore.rescored_html(
         [rows[0], rows[0]._replace(recorded=0, edited=0)], [], []
     )
 

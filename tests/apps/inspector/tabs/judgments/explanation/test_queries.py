@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rewardlab.apps.inspector import tokens
 from rewardlab.apps.inspector.html import LONGEST
 from rewardlab.apps.inspector.tabs.judgments.explanation import queries as why
+from rewardlab.apps.inspector.texts import tokens
 from rewardlab.benchmarks.worlds.models import causal_lm, tokenizer
 from rewardlab.rm.adapters.settings import AdapterSettings
 from rewardlab.rm.contract.scoring_contract import ScoringContract

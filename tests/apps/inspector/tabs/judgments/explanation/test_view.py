@@ -65,16 +65,16 @@ def test_a_judges_grounds_are_shown_and_its_rubric_scores_the_item_again(pages, 
     added = '\n[[principles]]\nid = "kind"\ndescription = "Is kind."\n'
     for _ in range(10):  # the rubric of the item may come once more while the page settles
         editor.fill(TEXT.replace("weight = 1.0", "weight = 3.0") + added)
-        page.get_by_role("button", name="score again").click()
+        page.get_by_role("button", name="Score again").click()
         with suppress(TimeoutError):
             page.locator("#rescored", has_text="'kind' has no verdict here").wait_for(timeout=12_000)
             break
-    cells = page.locator("#rescored td").all_inner_texts()
-    assert cells == ["Answer\xa01", "1", "1", "1", "Answer\xa02", "0.125", "0.125", "0.25"]
+    cells = page.locator("#rescored tbody :is(th, td)").all_inner_texts()
+    assert cells == ["Response\xa01", "1", "1", "1", "Response\xa02", "0.125", "0.125", "0.25"]
     editor.fill("[[rules]]\nid = 1")
-    page.get_by_role("button", name="score again").click()
+    page.get_by_role("button", name="Score again").click()
     page.get_by_text("'id' is a str, got 1").first.wait_for()
-    assert page.get_by_text("--model FOLDER").is_visible()
+    assert page.get_by_text("--model MODEL").is_visible()
 
 
 def test_a_model_explains_itself_token_by_token_or_by_its_sentences(pages, visit, tmp_path):

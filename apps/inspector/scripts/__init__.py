@@ -1,0 +1,1 @@
+"""JavaScript of the whole page: addresses and history, and what can be copied."""

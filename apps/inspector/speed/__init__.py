@@ -1,0 +1,1 @@
+"""Measurements of the inspector: its queries, and its page in a browser."""

@@ -1,0 +1,1 @@
+"""Annotations of cases: stored beside a run, shown, and counted."""

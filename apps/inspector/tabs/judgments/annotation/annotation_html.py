@@ -1,0 +1,94 @@
+"""What the annotation form of a case asks, what readers answered, and how far they are."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from ......judges.audit.agreement import krippendorff_alpha
+from ....html import shown
+from ..cases import Item
+from .annotations import VERDICTS, Annotation, of
+
+QUESTION = "Is the label right?"
+BLIND_QUESTION = "Which response is better?"
+LABELS = {"agree": "Yes", "disagree": "No", "tie": "Tie"}
+
+
+def order_of(item: Item, *, blind: bool) -> list[int]:
+    """Return the order in which the responses are shown: in blind mode one that only the case's name decides.
+
+    A dataset often has its best response first, so that its own order would show the label.
+    """
+    order = list(range(len(item.answers)))
+    if blind:
+        order.sort(key=lambda index: hashlib.sha256(f"{item.case}\0{index}".encode(errors="replace")).digest())
+    return order
+
+
+def choices(item: Item, *, blind: bool) -> tuple[str, list[list[str]]]:
+    """Return the question, and value, label and key of each choice; in blind mode the responses by their letter."""
+    if not blind:
+        return QUESTION, [[name, LABELS[name], {"agree": "y", "disagree": "n", "tie": "t"}[name]] for name in VERDICTS]
+    responses = [
+        [str(index), f"Response {position + 1}", str(position + 1)]
+        for position, index in enumerate(order_of(item, blind=True))
+    ]
+    return BLIND_QUESTION, [*responses, ["tie", "Tie", "t"]]
+
+
+def progress(annotations: Sequence[Annotation], reader: str, total: int) -> str:
+    """Return a line on a run's annotations: how many cases are done, by how many readers, and their agreement."""
+    latest = {(annotation.case, annotation.who): annotation for annotation in annotations}
+    readers = sorted({who for _, who in latest})
+    mine = sum(who == reader for _, who in latest)
+    parts = [f"{mine:,} of {total:,} cases by you"] if reader else []
+    if readers:
+        cases = len({case for case, _ in latest})
+        parts.append(f"{cases:,} by {len(readers):,} {'reader' if len(readers) == 1 else 'readers'}")
+    verdicts = {key: annotation.verdict for key, annotation in latest.items()}
+    return "; ".join([*parts, *agreement(verdicts)])
+
+
+def agreement(verdicts: dict[tuple[str, str], str]) -> list[str]:
+    """Return the share of equal verdicts on a case, over all pairs of readers, and Krippendorff's alpha.
+
+    `verdicts` are by case and reader. Nothing is returned where no case has two readers.
+
+    >>> agreement({("a", "x"): "tie", ("a", "y"): "tie", ("b", "x"): "tie", ("b", "y"): "agree"})
+    ['2 cases by two or more: 50 % of pairs equal, alpha 0.00']
+    """
+    readers, cases = sorted({who for _, who in verdicts}), sorted({case for case, _ in verdicts})
+    names = list(VERDICTS)
+    codes = {key: names.index(verdict) for key, verdict in verdicts.items()}
+    ratings = np.array([[codes.get((case, who), np.nan) for case in cases] for who in readers])
+    both = (~np.isnan(ratings)).sum(0) >= 2 if len(readers) > 1 else np.zeros(0, bool)
+    if not both.any():
+        return []
+    known = ratings[:, both]
+    counts = np.stack([(known == code).sum(0) for code in range(len(names))])
+    raters = counts.sum(0)
+    equal = (counts * (counts - 1)).sum() / (raters * (raters - 1)).sum()
+    alpha = krippendorff_alpha(known)
+    beyond = "" if alpha != alpha else f", alpha {alpha:.2f}"
+    return [f"{int(both.sum()):,} cases by two or more: {100 * equal:.0f} % of pairs equal{beyond}"]
+
+
+def said_html(item: Item, annotations: Sequence[Annotation]) -> str:
+    """Return the annotations of a case, the newest first; those of other texts under its name are counted."""
+    known = of(item, annotations)
+    stale = sum(annotation.case == item.case for annotation in annotations) - len(known)
+    rows = [_annotation_html(annotation) for annotation in known]
+    if stale:
+        rows.append(f'<div class="turn faint">{stale} of an earlier run with other texts under this name.</div>')
+    return "".join(rows)
+
+
+def _annotation_html(annotation: Annotation) -> str:
+    blind = ", blind" if annotation.blind else ""
+    when = annotation.when[:16].replace("T", " ")
+    return (
+        f'<div class="turn"><b>{LABELS[annotation.verdict]}</b> <span class="faint">{shown(annotation.who)}, '
+        f"{shown(when)}, {shown(annotation.outcome)} by {shown(annotation.scorer)}{blind}</span>"
+        f'<div class="text" dir="auto">{shown(annotation.note)}</div></div>'
+    )

@@ -1,0 +1,139 @@
+"""What readers say of judgments: one JSON line each, in a file beside the run, which itself is never changed."""
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from ......rm.errors import DataError, UsageError
+from ......rm.types import content_hash
+from ....run_list import finished_name, is_run
+from ..cases import Item
+
+FOLDER = "annotations"
+VERDICTS = {
+    "agree": "the answer marked right is the better one",
+    "disagree": "another answer is the better one",
+    "tie": "neither is better",
+}
+LONGEST = {"note": 10_000, "who": 100}
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What one reader says of one case, seen through a scorer."""
+
+    case: str
+    verdict: str
+    """`agree`, `disagree` or `tie`: about the answer that the data mark as right."""
+    note: str
+    who: str
+    when: str
+    """UTC, to the second."""
+    scorer: str
+    outcome: str
+    """Of the scorer, as it was shown."""
+    texts: str
+    """Names prompt and answers: a run made anew may have others under the same case."""
+    blind: bool = False
+    """Whether the reader saw neither the label nor any score."""
+
+    def __post_init__(self):
+        if self.verdict not in VERDICTS:
+            raise UsageError(f"no verdict '{self.verdict}'; there is {', '.join(VERDICTS)}")
+        if not self.who.strip():
+            raise UsageError("whose annotation is it? Fill in a name, which is stored with it")
+        for name, most in LONGEST.items():
+            if len(getattr(self, name)) > most:
+                raise UsageError(f"the {name} is {len(getattr(self, name)):,} characters long; {most:,} are kept")
+
+
+def annotate(item: Item, verdict: str, who: str, note: str = "", *, blind: bool = False) -> Annotation:
+    """A reader's verdict of what is shown, now."""
+    return Annotation(
+        case=item.case,
+        verdict=verdict,
+        note=note.strip(),
+        who=who.strip(),
+        when=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        scorer=item.scorer,
+        outcome=item.verdict.outcome if item.verdict else "",
+        texts=texts_of(item),
+        blind=blind,
+    )
+
+
+def texts_of(item: Item) -> str:
+    """Names what a reader reads, and which answer is marked."""
+    return content_hash(json.dumps([item.messages, item.answers, item.best]))
+
+
+def file_of(run: Path) -> Path:
+    """`annotations/NAME.jsonl` beside the run; of a run inside others, beside the outermost of them."""
+    folder, inside = _paths(run)
+    return folder / inside
+
+
+def _paths(run: Path) -> tuple[Path, Path]:
+    outermost = next((folder for folder in reversed(run.parents) if is_run(folder)), run)
+    inside = run.relative_to(outermost.parent)
+    return outermost.parent / FOLDER, Path(f"{finished_name(inside.as_posix())}.jsonl")
+
+
+def add(run: Path, annotation: Annotation) -> None:
+    """Append a line, forced to the disk, under a lock; what was cut off before keeps a line of its own."""
+    path = file_of(run)
+    line = json.dumps(asdict(annotation), ensure_ascii=False) + "\n"
+    _refuse_links(*_paths(run))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "r+b", 0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+            file.write((b"" if _ends_well(file) else b"\n") + line.encode("utf-8", "surrogatepass"))
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error}); make room there, or give it another owner") from error
+
+
+def _refuse_links(folder: Path, inside: Path) -> None:
+    for path in (folder, *(folder / part for part in reversed(inside.parents)), folder / inside):
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link, and links are not followed; put the file itself there")
+
+
+def _ends_well(file: BinaryIO) -> bool:
+    size = file.seek(0, os.SEEK_END)
+    if not size:
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
+def read(run: Path) -> list[Annotation]:
+    """All there is of a run, in the order they were made; a line that cannot be read is left out."""
+    try:
+        lines = file_of(run).read_bytes().splitlines()
+    except OSError:
+        return []
+    return [annotation for line in lines if (annotation := _parsed(line))]
+
+
+def _parsed(line: bytes) -> Annotation | None:
+    try:
+        values = json.loads(line)
+        texts = {name: str(values[name]) for name in Annotation.__annotations__ if name != "blind"}
+        return Annotation(**texts, blind=values.get("blind") is True)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def of(item: Item, annotations: Sequence[Annotation]) -> list[Annotation]:
+    """Those of a case whose texts are still the same, the newest first."""
+    texts = texts_of(item)
+    return [
+        annotation for annotation in reversed(annotations) if annotation.case == item.case and annotation.texts == texts
+    ]

@@ -1,0 +1,129 @@
+"""Functions that the script of the judgments tab calls: rows of the list, one case, and an annotation of it."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ......rm.errors import DataError, UsageError
+from ....components import Site
+from ....run_list import JUDGED
+from .. import queries as views
+from ..annotation import annotations
+from ..annotation.annotation_html import choices, progress, said_html
+from ..case_html import case_html
+from ..cases import Item, item
+from ..filters import Asked, asked_from, filter_of
+from .rows_html import row_html
+
+MOST_ROWS = 200
+Request = Mapping[str, Any]
+Response = dict[str, Any]
+
+
+class View(NamedTuple):
+    """A run, what passes the filter of a request, and how a case is shown."""
+
+    run: views.Run
+    filter: views.Filter
+    asked: Asked
+    blind: bool
+
+    @property
+    def order(self) -> str:
+        """Order of the cases."""
+        return self.asked.order
+
+
+def server_functions(site: Site) -> list[Callable[[Request], Response]]:
+    """Return the functions by the names under which the script calls them; an error is a sentence in `error`."""
+
+    def rows(request: Request) -> Response:
+        return _rows(_view(site, request), _position(request["start"]), min(_position(request["size"]), MOST_ROWS))
+
+    def case(request: Request) -> Response:
+        return _case(_view(site, request), request)
+
+    def annotate(request: Request) -> Response:
+        return _annotate(_view(site, request), request)
+
+    return [_answering(function) for function in (rows, case, annotate)]
+
+
+def _answering(function: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    @functools.wraps(function)
+    def answer(request: Request) -> Response:
+        try:
+            return function(request)
+        except (UsageError, DataError) as error:
+            return {"error": str(error)}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return {"error": f"the request of the page is malformed: {error!r}; reload the page"}
+
+    return answer
+
+
+def _view(site: Site, request: Request) -> View:
+    """In blind mode nothing depends on scores: all outcomes, in the order of the data."""
+    asked, blind = asked_from(request["query"]), bool(request.get("blind"))
+    if blind:
+        asked = asked._replace(outcome="all", margin="", order="items", only=[*{*asked.only} - {"baseline"}])
+    run = views.open_run(site.root.find(asked.run, JUDGED))
+    return View(run, filter_of(run, asked, [str(case) for case in request.get("marked", ())]), asked, blind)
+
+
+def _position(value: Any) -> int:
+    return max(0, int(value))
+
+
+def _rows(view: View, start: int, size: int) -> Response:
+    lines = views.lines(view.run, view.filter, start, size, order=view.order)
+    scale = views.margin_scale(view.run, view.filter.scorer)
+    total = views.outcomes(view.run, view.filter)[view.filter.outcome]
+    return {
+        "start": start,
+        "total": total,
+        "rows": [row_html(line, scale, blind=view.blind) for line in lines],
+        "cases": [line.case for line in lines],
+    }
+
+
+def _case(view: View, request: Request) -> Response:
+    """The case at a position, or of a name."""
+    name = request.get("case")
+    if name is None:
+        position = _position(request["position"])
+        found = views.lines(view.run, view.filter, position, 1, order=view.order)
+        name = found[0].case if found else None
+    else:
+        position = views.position(view.run, view.filter, str(name), order=view.order) or 0
+    if name is None:
+        return {"case": None, "position": position}
+    shown = item(view.run, view.filter.scorer, str(name))
+    html = case_html(shown, diff=bool(request.get("diff")), raw=bool(request.get("raw")), blind=view.blind)
+    return {"case": shown.case, "position": position, "html": html, **_annotation(view, shown, request)}
+
+
+def _annotation(view: View, shown: Item, request: Request) -> Response:
+    """The question about a case, what readers answered, and how far this reader is."""
+    known, reader = annotations.read(view.run.folder), str(request.get("reader") or "").strip()
+    question, options = choices(shown, blind=view.blind)
+    own = [annotation for annotation in annotations.of(shown, known) if annotation.who == reader]
+    visible = known if not view.blind else own
+    total = sum(views.subsets(view.run).values())
+    return {
+        "question": question,
+        "choices": options,
+        "said": said_html(shown, visible),
+        "progress": progress(known, reader, total),
+    }
+
+
+def _annotate(view: View, request: Request) -> Response:
+    """Store a reader's verdict; in blind mode the answer names the better response."""
+    shown = item(view.run, view.filter.scorer, str(request["case"]))
+    verdict, reader = str(request["verdict"]), str(request.get("reader") or "")
+    if verdict.isdecimal():
+        verdict = "agree" if int(verdict) in shown.best else "disagree"
+    note = str(request.get("note") or "")
+    annotations.add(view.run.folder, annotations.annotate(shown, verdict, reader, note, blind=view.blind))
+    return _annotation(view, shown, request)

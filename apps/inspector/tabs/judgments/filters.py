@@ -1,0 +1,104 @@
+"""What the controls of the judgments tab ask for, and the filter over a run's cases that it makes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .....rm.errors import UsageError
+from ..metrics import SECTION
+from .annotation import annotations
+from .queries import OUTCOMES, Filter, Run, sections, subsets
+
+EVERY, UNNAMED = "", "(none)"  # values of the list of subsets
+ORDERS = [
+    ("as in the data", "items"),
+    ("smallest |margin| first", "margin"),
+    ("most wrong first", "worst"),
+    ("largest length gap first", "gap"),
+]
+ONLY = [
+    ("a baseline is right too", "baseline"),
+    ("★ bookmarked", "marked"),
+    ("annotated", "annotated"),
+    ("not annotated", "unannotated"),
+]
+
+
+class Asked(NamedTuple):
+    """Values of the controls."""
+
+    run: str | None
+    scorer: str | None
+    outcome: str
+    subset: str | None
+    search: str
+    margin: str
+    gap: str
+    length: str
+    only: list[str]
+    order: str
+
+
+START = Asked(None, None, "wrong", EVERY, "", "", "", "", [], "items")
+
+
+def asked_from(values: Mapping[str, Any]) -> Asked:
+    """Return the values that an address or a request names; those that are missing or unknown are the initial ones."""
+    asked = Asked(*(values.get(name) or initial for name, initial in START._asdict().items()))
+    only = asked.only.split(",") if isinstance(asked.only, str) else asked.only
+    texts = [value for name, value in asked._asdict().items() if name != "only" and value is not None]
+    if not (isinstance(only, list) and all(isinstance(value, str) for value in texts)):
+        raise UsageError("the values of a filter are texts")
+    return asked._replace(
+        outcome=asked.outcome if asked.outcome in OUTCOMES else START.outcome,
+        only=[name for _, name in ONLY if name in only],
+        order=asked.order if asked.order in dict(map(reversed, ORDERS)) else START.order,
+    )
+
+
+def filter_of(run: Run, asked: Asked, marked: Sequence[str]) -> Filter:
+    """Return the filter over a run's cases; `marked` are the cases with a bookmark."""
+    subset: str | list[str] | None = {EVERY: None, UNNAMED: ""}.get(asked.subset or EVERY, asked.subset)
+    if isinstance(subset, str) and subset.startswith(SECTION):
+        subset = sections(run).get(subset.removeprefix(SECTION)) or subset
+    annotated: set[str] = set()
+    if {"annotated", "unannotated"} & {*asked.only}:
+        annotated = {annotation.case for annotation in annotations.read(run.folder)}
+    among = [set(marked)] if "marked" in asked.only else []
+    among += [annotated] if "annotated" in asked.only else []
+    return Filter(
+        str(asked.scorer),
+        asked.outcome,
+        subset,
+        _number("largest |margin|", asked.margin),
+        asked.search,
+        _number("length gap", asked.gap),
+        "baseline" in asked.only,
+        sorted(set.intersection(*among)) if among else None,
+        sorted(annotated) if "unannotated" in asked.only else (),
+        _range("response length", asked.length),
+    )
+
+
+def _number(name: str, text: str) -> float | None:
+    try:
+        return None if text.strip() in ("", ".", "-") else float(text)  # a dot: the reader is still typing
+    except ValueError as error:
+        raise UsageError(f"the {name} is a number such as 0.5, or empty for any; got '{text}'") from error
+
+
+def _range(name: str, text: str) -> tuple[int, int] | None:
+    if match := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text):
+        return int(match[1]), int(match[2])
+    if re.fullmatch(r"\s*\d*\s*-?\s*", text):  # empty, or the reader is still typing
+        return None
+    raise UsageError(f"the {name} is a range of characters such as 100-200, or empty for any; got '{text}'")
+
+
+def subset_choices(run: Run) -> list[tuple[str, str]]:
+    """Return labels and values of the sections and subsets, with their numbers of cases."""
+    counts = subsets(run)
+    named = [(f"{name or UNNAMED} ({n:,})", name or UNNAMED) for name, n in counts.items()]
+    sizes = {name: sum(counts[subset] for subset in below) for name, below in sections(run).items()}
+    named_sections = [(f"section {name} ({n:,})", f"{SECTION}{name}") for name, n in sizes.items()]
+    return [(f"all subsets ({sum(counts.values()):,})", EVERY), *named_sections, *named]

@@ -1,0 +1,1 @@
+"""The overview tab: a leaderboard of every evaluation, policy trainings, runs in progress, and damaged runs."""

@@ -1,0 +1,234 @@
+"""What the overview lists: results of every model, policy trainings, runs in progress, and runs that cannot be read."""
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .....benchmarks.evaluate import OVERALL
+from .....benchmarks.types import Difference, Interval, Report, Row
+from .....rm.errors import UNREADABLE, DataError
+from ....runs.evaluation_resume import CHUNK, PLAN, PROGRESS
+from ....runs.run_folder import CHECKPOINTS, MANIFEST
+from ....runs.summaries import SUMMARY, areas, read_report
+from ....runs.tables import STEPS
+from ...run_list import ANSWERS, JUDGED, STUDY, TRAINED, Entry, Root, read_settings, stamp
+from ..training.queries import Steps, read_sources, read_steps
+
+POINTS = 120
+"""Largest number of points of a curve."""
+
+
+class Standing(NamedTuple):
+    """Result of one model on one benchmark."""
+
+    run: str
+    scorer: str
+    role: str
+    areas: Mapping[str, Interval]
+    """`overall` and the sections."""
+    baselines: Mapping[str, Interval]
+    """Baseline -> its overall accuracy."""
+    gain: Difference | None
+    """Overall accuracy minus that of the best baseline, on the same cases; None without a baseline."""
+    abstained: int
+    date: str
+    growing: bool = False
+    """Whether the run is not finished yet."""
+
+
+class Board(NamedTuple):
+    """Results on the same number of cases of one benchmark, the best model first."""
+
+    suite: str
+    version: str
+    cases: int
+    sections: tuple[str, ...]
+    standings: tuple[Standing, ...]
+
+
+class Curve(NamedTuple):
+    """A metric over the steps of a training."""
+
+    name: str
+    values: tuple[float, ...]
+    watched: bool = False
+
+
+class Training(NamedTuple):
+    """A policy training: its last step of how many, and its main curves."""
+
+    run: str
+    step: int
+    steps: int | None
+    curves: tuple[Curve, ...]
+    growing: bool
+    changed: float
+
+
+class Job(NamedTuple):
+    """A run that is not finished: what is done of it, and when it was last written to."""
+
+    run: str
+    kind: str
+    progress: str
+    share: float | None
+    """In [0, 1]; None if it is not known."""
+    changed: float
+
+
+class Unreadable(NamedTuple):
+    """A run that cannot be shown, and why."""
+
+    run: str
+    reason: str
+
+
+class Overview(NamedTuple):
+    """Everything below a folder."""
+
+    boards: tuple[Board, ...]
+    trainings: tuple[Training, ...]
+    jobs: tuple[Job, ...]
+    unreadable: tuple[Unreadable, ...]
+    others: Mapping[str, int]
+    """Kind -> number of runs that other tabs show."""
+
+
+def overview(root: Root) -> Overview:
+    """Return what the overview lists; every run stands in one of its parts."""
+    standings: dict[tuple[str, str, int], list[Standing]] = {}
+    trainings, jobs, unreadable = [], [], []
+    others: dict[str, int] = {}
+    for entry in root.entries():
+        try:
+            if entry.kind == TRAINED:
+                trainings.append(_training(entry))
+            elif entry.growing and not (entry.path / SUMMARY).is_file():
+                jobs.append(_job(entry))
+            elif entry.kind == JUDGED:
+                report, date = _report(entry.path, stamp(entry.path, (SUMMARY, MANIFEST)))
+                for standing in _standings(entry, report, date):
+                    standings.setdefault((report.suite, report.version, report.cases), []).append(standing)
+            elif entry.kind in (STUDY, ANSWERS):
+                others[entry.kind] = others.get(entry.kind, 0) + 1
+        except DataError as error:
+            unreadable.append(Unreadable(entry.id, str(error)))
+    largest = sorted(standings.items(), key=lambda board: (board[0][0], -board[0][2], board[0][1]))
+    boards = [_board(*key, rows) for key, rows in largest]
+    return Overview(tuple(boards), tuple(trainings), tuple(jobs), tuple(unreadable), others)
+
+
+# ---- results ----
+
+
+@lru_cache(maxsize=4096)
+def _report(folder: Path, _stamp: Any) -> tuple[Report, str]:
+    """Return the report of a run and the day on which it was made."""
+    return read_report(folder), _date(folder)
+
+
+def _date(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["started"])[:10]
+    except UNREADABLE:
+        return time.strftime("%Y-%m-%d", time.gmtime((folder / SUMMARY).stat().st_mtime))
+
+
+def _standings(entry: Entry, report: Report, date: str) -> list[Standing]:
+    baselines = {row.scorer: row.overall for row in report.rows if row.role == "baseline"}
+    known = [name for name, overall in baselines.items() if overall.value == overall.value]
+    best = max(known, key=lambda name: baselines[name].value, default="")
+    return [
+        Standing(
+            entry.id, row.scorer, row.role, areas(row), baselines, _gain(row, best), row.unscored, date, entry.growing
+        )
+        for row in report.rows
+        if row.role != "baseline"
+    ]
+
+
+def _gain(row: Row, baseline: str) -> Difference | None:
+    return row.minus_baseline.get(baseline, {}).get(OVERALL)
+
+
+def _board(suite: str, version: str, cases: int, standings: Sequence[Standing]) -> Board:
+    sections = dict.fromkeys(name for standing in standings for name in standing.areas if name != OVERALL)
+    return Board(suite, version, cases, (*sections,), tuple(sorted(standings, key=_descending)))
+
+
+def _descending(standing: Standing) -> tuple[float, str, str]:
+    value = standing.areas[OVERALL].value
+    return (math.inf if value != value else -value), standing.scorer, standing.run
+
+
+# ---- trainings ----
+
+
+def _training(entry: Entry) -> Training:
+    steps, sources = read_steps(entry.path), read_sources(entry.path)
+    names = dict.fromkeys(name for row in steps for name in row)
+    means = {name[len("rewards/") : -len("/mean")]: name for name in names if name.startswith("rewards/")}
+    watched = [(name, column) for name, column in means.items() if column.endswith("/mean") and sources.watches(name)]
+    curves = [_curve("reward", steps, "reward")]
+    curves += [_curve(name, steps, column, watched=True) for name, column in watched[:2]]
+    curves += [_curve("KL", steps, "watch/kl" if "watch/kl" in names else "kl")]
+    last = int(steps[-1]["step"]) if steps else 0
+    known = tuple(curve for curve in curves if curve.values)
+    return Training(entry.id, last, _max_steps(entry.path), known, entry.growing, _changed(entry.path, STEPS))
+
+
+def _curve(name: str, steps: Steps, column: str, *, watched: bool = False) -> Curve:
+    values = [row[column] for row in steps if math.isfinite(row.get(column, math.nan))]
+    every = max(1, -(-len(values) // POINTS))
+    return Curve(name, (*values[:-1:every], *values[-1:]), watched)
+
+
+def _max_steps(folder: Path) -> int | None:
+    steps = read_settings(folder).get("max_steps")
+    return steps if isinstance(steps, int) and steps > 0 else None
+
+
+# ---- runs in progress ----
+
+
+def _job(entry: Entry) -> Job:
+    done, share = _judged(entry.path) if entry.kind == JUDGED else _trained(entry.path)
+    names = [name for name in (PROGRESS, CHECKPOINTS, *_files(entry.path)) if (entry.path / name).exists()]
+    changed = max((_changed(entry.path, name) for name in names), default=0.0)
+    return Job(entry.id, "evaluation" if entry.kind == JUDGED else "run", done, share, changed)
+
+
+def _files(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _judged(folder: Path) -> tuple[str, float | None]:
+    """Return how many judgments of an evaluation are stored."""
+    done = sum(1 for _ in (folder / PROGRESS).glob("*/*.jsonl"))
+    try:
+        plan = json.loads((folder / PROGRESS / PLAN).read_text(encoding="utf-8"))
+        chunks = math.ceil(plan["cases"] / CHUNK) * plan["scorers"]
+        return f"{min(done * CHUNK, plan['cases'] * plan['scorers']):,} judgments", min(1.0, done / chunks)
+    except UNREADABLE:
+        return (f"{done * CHUNK:,} judgments" if done else ""), None
+
+
+def _trained(folder: Path) -> tuple[str, float | None]:
+    """Return the last checkpoint of a training."""
+    names = [path.name.removeprefix("checkpoint-") for path in (folder / CHECKPOINTS).glob("checkpoint-*")]
+    last, steps = max((int(name) for name in names if name.isdigit()), default=0), _max_steps(folder)
+    return (f"checkpoint at step {last:,}" if last else ""), (last / steps if last and steps else None)
+
+
+def _changed(folder: Path, name: str) -> float:
+    try:
+        return (folder / name).stat().st_mtime
+    except OSError:
+        return 0.0

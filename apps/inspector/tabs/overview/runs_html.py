@@ -1,0 +1,117 @@
+"""Cards of policy trainings with curves, of runs in progress, and of runs that cannot be read."""
+
+import math
+import time
+from urllib.parse import urlencode
+
+from ...figures import PALETTE
+from ...html import STYLE, decimals_of, note_html, number, shown
+from ..metrics import METRICS, linked
+from .leaderboard import CSS
+from .queries import Curve, Job, Overview, Training, Unreadable
+
+WIDTH, HEIGHT = 120.0, 34.0
+COLOURS = {"reward": PALETTE[0], "KL": PALETTE[1]}
+DEFINITIONS = {"reward": METRICS["reward"], "KL": METRICS["KL"]}
+
+
+def runs_html(listed: Overview, empty: str) -> str:
+    """Return everything but the leaderboard; `empty` is the note for a folder without a run."""
+    parts = [
+        _part("Policy training", [_training_html(training) for training in listed.trainings]),
+        _part("In progress", [_job_html(job) for job in listed.jobs]),
+        _part("Cannot be read", [_unreadable_html(run) for run in listed.unreadable]),
+    ]
+    others = [_others_html(kind, count) for kind, count in listed.others.items()]
+    parts += [f'<h2 class="part">Other runs</h2><p>{", ".join(others)}</p>'] if others else []
+    note = "" if listed.boards or any(parts) else note_html(empty)
+    return f'{STYLE}{CSS}<div class="rl">{"".join(parts)}{note}</div>'
+
+
+def _part(title: str, cards: list[str]) -> str:
+    return f'<h2 class="part">{title}</h2><div class="cards">{"".join(cards)}</div>' if cards else ""
+
+
+def _others_html(kind: str, count: int) -> str:
+    tab, name = {"study": ("studies", "study"), "answers": ("playground", "decoded file")}[kind]
+    plural = {"study": "studies"}.get(name, f"{name}s")
+    return linked(f"?tab={tab}", f"{count:,} {name if count == 1 else plural}")
+
+
+def _card(title: str, note: str, body: str) -> str:
+    return (
+        f'<section class="box"><div class="head"><span>{title}</span><span class="faint end">{note}</span></div>'
+        f'<div class="card-body">{body}</div></section>'
+    )
+
+
+# ---- trainings ----
+
+
+def _training_html(training: Training) -> str:
+    link = linked("?" + urlencode({"tab": "training", "run": training.run}), shown(training.run, 80))
+    steps = f"step {training.step:,}" + (f" of {training.steps:,}" if training.steps else "")
+    state = f"{steps}, {'running or cut off' if training.growing else 'finished'}"
+    share = training.step / training.steps if training.growing and training.steps else None
+    curves = "".join(_curve_html(curve) for curve in training.curves)
+    body = f'{_bar(share)}<div class="curves">{curves}</div>' if curves else "No step is logged yet."
+    return _card(link, state, body)
+
+
+def _curve_html(curve: Curve) -> str:
+    label = f"{curve.name} (watched)" if curve.watched else curve.name
+    colour = COLOURS.get(curve.name, PALETTE[2])
+    title = shown(DEFINITIONS.get(curve.name, "Mean over completions; watched, not trained on."))
+    first, last = curve.values[0], curve.values[-1]
+    decimals = min(2, decimals_of([first, last]))
+    ends = f"{number(first, decimals)} to {number(last, decimals)}"
+    return (
+        f'<figure title="{title}"><figcaption><span>{shown(label, 30)}</span><span class="faint">{ends}</span>'
+        f'</figcaption><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{shown(label, 30)} from {ends}"><polyline points="{points(curve.values)}" fill="none" '
+        f'stroke="{colour}" stroke-width="1.8" vector-effect="non-scaling-stroke"/></svg></figure>'
+    )
+
+
+def points(values: tuple[float, ...], width: float = WIDTH, height: float = HEIGHT) -> str:
+    """Return the points of a polyline that fills a rectangle; equal values are a line through its middle.
+
+    >>> points((1.0, 3.0, 2.0), 10.0, 4.0), points((5.0,), 10.0, 4.0)
+    ('0.0,4.0 5.0,0.0 10.0,2.0', '0.0,2.0 10.0,2.0')
+    """
+    values = values * 2 if len(values) == 1 else values
+    low, high = min(values), max(values)
+    span = high - low
+    heights = [height * (high - value) / span if 0 < span < math.inf else height / 2 for value in values]
+    return " ".join(f"{width * index / (len(values) - 1):.1f},{y:.1f}" for index, y in enumerate(heights))
+
+
+# ---- runs in progress, and damaged ones ----
+
+
+def _job_html(job: Job) -> str:
+    link = "?" + urlencode({"tab": "benchmarks", "run": job.run})
+    title = linked(link, shown(job.run, 80)) if job.kind == "evaluation" else shown(job.run, 80)
+    progress = f"<p>{shown(job.progress or 'No result is stored yet.')}</p>{_bar(job.share)}"
+    return _card(title, _age(job.changed), progress)
+
+
+def _bar(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f'<progress max="100" value="{100 * share:.0f}" aria-label="progress">{100 * share:.0f} %</progress>'
+
+
+def _age(changed: float) -> str:
+    """How long ago a run was last written to: one that was cut off is recognised by it."""
+    seconds = max(0.0, time.time() - changed)
+    if not changed:
+        return "running or cut off"
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"last written {seconds / size:,.0f} {unit} ago"
+    return "written just now"
+
+
+def _unreadable_html(run: Unreadable) -> str:
+    return _card(shown(run.run, 80), '<span class="wrong">damaged</span>', f"<p>{shown(run.reason, 1000)}</p>")

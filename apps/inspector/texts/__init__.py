@@ -1,0 +1,1 @@
+"""Untrusted texts as HTML: rendered Markdown, and tokens in colours."""

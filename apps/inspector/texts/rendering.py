@@ -1,0 +1,233 @@
+"""Untrusted Markdown as HTML that loads nothing and links nowhere: code is highlighted, TeX becomes MathML."""
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import nh3
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from ....rm.types import Message, completion_turns, message_text
+from ..html import HIDDEN, LONGEST, shown
+
+HIGHLIGHTED, LONGEST_FORMULA, MOST_FORMULAS, MOST_BRACKETS = 20_000, 2_000, 200, 5_000
+"""Characters of code that are highlighted, characters of a formula, and formulas and brackets of a text."""
+LIGHT, DARK = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+"""Styles of `accessible-pygments`, whose contrast is at least 7:1."""
+MARK = re.compile(r"⟦(U\+[0-9A-F]{4})⟧")
+MARKED = r'<span class="mark">\1</span>'
+BLOCKS = ("paragraph", "bullet_list", "ordered_list", "list_item", "blockquote", "table", "td", "th")
+MATHML = (
+    *(
+        "math",
+        "menclose",
+        "merror",
+        "mfenced",
+        "mfrac",
+        "mi",
+        "mmultiscripts",
+        "mn",
+        "mo",
+        "mover",
+        "mpadded",
+        "mphantom",
+    ),
+    *("mprescripts", "mroot", "mrow", "ms", "mspace", "msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd"),
+    *("mtext", "mtr", "munder", "munderover", "none"),
+)
+TAGS = {
+    *("blockquote", "br", "code", "em", "hr", "li", "ol", "p", "pre", "s", "span", "strong", "ul"),
+    *("table", "thead", "tbody", "tr", "td", "th"),
+    *MATHML,
+}
+ATTRIBUTES = {
+    **{tag: {"dir"} for tag in ("ul", "li", "blockquote", "table", "td", "th")},
+    **{tag: {"mathvariant", "stretchy", "fence", "form", "accent", "linethickness", "separator"} for tag in MATHML},
+    **{tag: {"class"} for tag in ("pre", "span")},
+    "math": {"display"},
+    "ol": {"dir", "start"},
+    "p": {"class", "dir"},
+}
+
+
+@cache
+def style() -> str:
+    """Return CSS of rendered texts, light and dark."""
+    light, dark = (
+        "\n".join(HtmlFormatter(style=name).get_token_style_defs(prefix))
+        for name, prefix in ((LIGHT, ".rl .code"), (DARK, ".dark .rl .code"))
+    )
+    return f"""<style>
+.rl .rendered > :first-child {{margin-top: 0}} .rl .rendered > :last-child {{margin-bottom: 0}}
+.rl .rendered {{overflow-wrap: anywhere}}
+.rl .rendered :is(p, ul, ol, blockquote, pre, table) {{margin: 0 0 .7em}}
+.rl .rendered :is(ul, ol) {{padding-inline-start: 1.6em; list-style: revert}}
+.rl .rendered blockquote {{border-inline-start: 3px solid var(--line); padding-inline-start: 12px; opacity: .85}}
+.rl .rendered .raw {{white-space: pre-wrap}}
+.rl .rendered .heading {{font-weight: 700; font-size: 1.08em; margin-top: .9em}}
+.rl .rendered :is(code, pre) {{font-family: ui-monospace, monospace; font-size: .92em; background: var(--soft);
+    border-radius: 4px}}
+.rl .rendered code {{padding: 1px 4px}} .rl .rendered pre code {{padding: 0; background: none}}
+.rl .rendered pre {{padding: 8px 12px; overflow-x: auto; white-space: pre-wrap}}
+.rl .rendered table {{width: auto; display: block; overflow-x: auto}}
+.rl .rendered :is(td, th) {{text-align: start; padding: 3px 10px; min-width: 0}}
+.rl .rendered math[display=block] {{margin: .6em 0; overflow-x: auto}}
+{light}
+{dark}
+</style>"""
+
+
+def rendered_html(text: str, longest: int = LONGEST) -> str:
+    r"""Return Markdown as HTML in which nothing is active.
+
+    Raw HTML is shown as text, links and pictures as their text and address; control and direction characters are
+    visible, as in `html.shown`. The result has passed an allowlist of tags and attributes.
+
+    >>> rendered_html("*a* <b>b</b> [c](https://x.example)")
+    '<p dir="auto"><em>a</em> &lt;b&gt;b&lt;/b&gt; c <span class="faint">(https://x.example)</span></p>\n'
+    """
+    if text.count("[", 0, longest) > MOST_BRACKETS:  # CommonMark's search for links is quadratic in them
+        return f'<p class="raw" dir="auto">{shown(text, longest)}</p>'
+    cut = f'<span class="mark">… {len(text) - longest:,} more characters</span>' if len(text) > longest else ""
+    environment: dict[str, Any] = {"formulas": 0}
+    html = _markdown().render(HIDDEN.sub(_visible, text[:longest]), environment)
+    clean = nh3.clean(html, tags=TAGS, attributes=ATTRIBUTES, link_rel=None, strip_comments=False)
+    return MARK.sub(MARKED, clean) + cut
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 32 else f"⟦U+{code:04X}⟧"
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": 100})
+    parser.enable(["table", "strikethrough"])
+    parser.use(dollarmath_plugin, allow_labels=False, allow_space=False, allow_digits=False, double_inline=True)
+    parser.inline.ruler.before("escape", "tex", _tex)
+    for name in (*BLOCKS, "heading"):
+        parser.add_render_rule(f"{name}_open", _block_open)
+    parser.add_render_rule("heading_close", lambda *_: "</p>\n")
+    for name in ("fence", "code_block"):
+        parser.add_render_rule(name, _code)
+    for name in ("math_inline", "math_inline_double", "math_single", "math_block", "math_block_label"):
+        parser.add_render_rule(name, _formula)
+    parser.add_render_rule("link_open", lambda *_: "")
+    parser.add_render_rule("link_close", _link_close)
+    parser.add_render_rule("image", _image)
+    parser.core.ruler.push("link_addresses", _keep_addresses)
+    return parser
+
+
+def _tex(state: StateInline, silent: bool) -> bool:
+    r"""Parse `\(...\)` and `\[...\]`, which some models write for formulas."""
+    opening = state.src[state.pos : state.pos + 2]
+    if opening not in (r"\(", r"\["):
+        return False
+    start = state.pos + 2
+    end = state.src.find(r"\)" if opening == r"\(" else r"\]", start, start + LONGEST_FORMULA)
+    if end < 0 or end >= state.posMax:
+        return False
+    if not silent:
+        token = state.push("math_inline" if opening == r"\(" else "math_inline_double", "math", 0)
+        token.content = state.src[start:end]
+    state.pos = end + 2
+    return True
+
+
+def _keep_addresses(state: Any) -> None:
+    """The end of a link gets its address: it is shown behind the text."""
+    for block in state.tokens:
+        opened: list[Token] = []
+        for token in block.children or ():
+            if token.type == "link_open":
+                opened.append(token)
+            elif token.type == "link_close" and opened:
+                token.meta = {"address": str(opened.pop().attrs.get("href", ""))}
+
+
+def _block_open(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    token = tokens[index]
+    if token.hidden:  # the paragraph of an item in a tight list
+        return ""
+    if token.type == "heading_open":  # a response has no part in the page's outline
+        return '<p class="heading" dir="auto">'
+    start = f' start="{token.attrs["start"]}"' if "start" in token.attrs else ""
+    return f'<{token.tag} dir="auto"{start}>' + ("\n" if token.type.endswith(("list_open", "table_open")) else "")
+
+
+def _link_close(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    address = str(tokens[index].meta.get("address", ""))
+    return f' <span class="faint">({shown(address)})</span>' if address else ""
+
+
+def _image(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    token = tokens[index]
+    return f'<span class="mark">image: {shown(token.content)} ({shown(str(token.attrs.get("src", "")))})</span>'
+
+
+def _code(self: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    token = tokens[index]
+    return code_html(token.content, token.info.split(maxsplit=1)[0] if token.info.strip() else "")
+
+
+def code_html(code: str, language: str = "") -> str:
+    """Return a block of code, highlighted where the language is known."""
+    html = None
+    if language and len(code) <= HIGHLIGHTED:
+        with contextlib.suppress(ClassNotFound):
+            html = highlight(code, get_lexer_by_name(language, stripnl=False), HtmlFormatter(nowrap=True))
+    return f'<pre class="code"><code>{shown(code) if html is None else html}</code></pre>\n'
+
+
+def _formula(
+    self: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, environment: dict[str, Any]
+) -> str:
+    token = tokens[index]
+    block = token.type not in ("math_inline", "math_single")
+    source, environment["formulas"] = token.content, environment["formulas"] + 1
+    if len(source) <= LONGEST_FORMULA and environment["formulas"] <= MOST_FORMULAS:
+        with contextlib.suppress(Exception):  # latex2mathml raises many kinds; the source is shown instead
+            return convert(source, display="block" if block else "inline")
+    return f"<code>{shown(source)}</code>"
+
+
+# ---- messages ----
+
+
+def message_html(message: Message, *, rendered: bool) -> str:
+    """Return a message's text, rendered or as it is stored, and its tool calls as blocks of code."""
+    if not rendered:
+        return f'<div class="text" dir="auto">{shown(message_text(message))}</div>'
+    text = message_text({**message, "tool_calls": []})  # type: ignore[typeddict-item]
+    calls = "".join(map(_call_html, message.get("tool_calls", ())))
+    return f'<div class="text rendered">{rendered_html(text) if text else ""}{calls}</div>'
+
+
+def _call_html(call: Mapping[str, Any]) -> str:
+    function = call["function"]
+    arguments = json.dumps(function["arguments"], indent=2, ensure_ascii=False, sort_keys=True)
+    name = f'<p class="faint">tool call: {shown(str(function["name"]), 300)}</p>'
+    return name + MARK.sub(MARKED, code_html(HIDDEN.sub(_visible, arguments[:LONGEST]), "json"))
+
+
+def completion_html(completion: str, *, rendered: bool) -> str:
+    """Return a response, which may have several messages."""
+    if not rendered:
+        return f'<div class="text" dir="auto">{shown(completion)}</div>'
+    first, *others = completion_turns(completion)
+    named = [f'<p class="faint">{shown(turn["role"], 100)}</p>{message_html(turn, rendered=True)}' for turn in others]
+    return "".join([message_html(first, rendered=True), *named])

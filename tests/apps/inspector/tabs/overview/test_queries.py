@@ -1,0 +1,99 @@
+"""What the overview lists: every run in one of its parts."""
+
+import json
+
+import pytest
+from rewardlab.apps.inspector.run_list import open_root
+from rewardlab.apps.inspector.tabs.overview.leaderboard import boards_html
+from rewardlab.apps.inspector.tabs.overview.queries import overview
+from rewardlab.apps.inspector.tabs.overview.runs_html import points, runs_html
+from rewardlab.apps.runs.evaluation_resume import write_plan
+
+from tests.apps.inspector.evaluations import margins, pairs, write_evaluation
+from tests.apps.inspector.trainings import logged, write_training
+
+SHORT = {"shortest": margins([-1.0, -1.0, 1.0, 1.0])}
+
+
+def test_models_stand_by_accuracy_with_their_gain_over_the_best_baseline(tmp_path):
+    write_evaluation(tmp_path / "one", pairs(4), {"good": margins([1.0, 1.0, 1.0, -1.0])}, nulls=SHORT)
+    write_evaluation(tmp_path / "two", pairs(4), {"bad": margins([1.0, -1.0, -1.0, None])}, nulls=SHORT)
+    (board,) = overview(open_root(tmp_path)).boards
+    assert [(standing.scorer, standing.run) for standing in board.standings] == [("good", "one"), ("bad", "two")]
+    good, bad = board.standings
+    assert good.areas["overall"].value == 0.75 and bad.areas["overall"].value == pytest.approx(1 / 3)
+    assert good.gain is not None and good.gain.value == pytest.approx(0.25) and bad.abstained == 1
+    html = boards_html((board,))
+    assert html.index(">good<") < html.index(">bad<") and html.count('class="tick"') == 2 and "+25.0" in html
+
+
+def test_damaged_and_unfinished_runs_are_listed_with_a_reason_or_their_progress(tmp_path):
+    write_evaluation(tmp_path / "good", pairs(2), {"rm": margins([1.0, 1.0])})
+    broken = write_evaluation(tmp_path / "broken", pairs(2), {"rm": margins([1.0, 1.0])})
+    (broken / "summary.json").write_text("{")
+    running = tmp_path / "running.partial"
+    running.mkdir()
+    (running / "config.yaml").write_text("benchmark: pairs\n")
+    write_plan(running, 1024, 2)
+    for chunk in range(2):
+        (running / "progress" / "000").mkdir(exist_ok=True)
+        (running / "progress" / "000" / f"{chunk:06d}.jsonl").write_text("[1.0, 0.0]")
+    write_training(tmp_path / "rl", [logged(step) for step in (1, 2, 3)], finished=False)
+    listed = overview(open_root(tmp_path))
+    assert [standing.run for board in listed.boards for standing in board.standings] == ["good"]
+    assert [run.run for run in listed.unreadable] == ["broken"] and "is damaged" in listed.unreadable[0].reason
+    (job,) = listed.jobs
+    assert (job.run, job.kind, job.progress, job.share) == ("running.partial", "evaluation", "512 judgments", 0.25)
+    (training,) = listed.trainings
+    assert training.step == 3 and training.growing
+    curves = {curve.name: curve.values for curve in training.curves}
+    assert curves == {"reward": (0.1, 0.2, 0.3), "gold": (0.9, 0.8, 0.7), "KL": (0.25, 0.5, 0.75)}
+    html = runs_html(listed, str(tmp_path))
+    for text in ("Policy training", "In progress", "Cannot be read", "512 judgments", "gold (watched)", 'value="25"'):
+        assert text in html
+
+
+def test_a_run_that_has_results_and_is_not_finished_has_its_status(tmp_path):
+    (write_evaluation(tmp_path / "one", pairs(2), {"rm": margins([1.0, 1.0])}) / "manifest.json").unlink()
+    (board,) = overview(open_root(tmp_path)).boards
+    assert board.standings[0].growing and '<span class="pill">running</span>' in boards_html((board,))
+
+
+def test_many_runs_are_all_listed(tmp_path):
+    run = write_evaluation(tmp_path / "run000", pairs(2), {"rm": margins([1.0, 1.0])})
+    for number in range(1, 150):
+        folder = tmp_path / f"run{number:03d}"
+        folder.mkdir()
+        for name in ("summary.json", "manifest.json", "report.md"):
+            (folder / name).write_bytes((run / name).read_bytes())
+    (board,) = overview(open_root(tmp_path)).boards
+    assert len(board.standings) == 150 and boards_html((board,)).count("<tr data-text=") == 150
+
+
+def test_names_are_escaped_and_a_folder_without_runs_has_commands(tmp_path):
+    hostile = "<img src=x onerror=window.hacked=1>"
+    write_evaluation(tmp_path / "runs" / "one", pairs(2), {hostile: margins([1.0, 1.0])})
+    html = boards_html(overview(open_root(tmp_path / "runs")).boards)
+    assert "<img" not in html and "&lt;img" in html
+    (tmp_path / "empty").mkdir()
+    html = runs_html(overview(open_root(tmp_path / "empty")), "None yet:\n`rewardlab eval --output /data/<runs>`")
+    assert "<code>rewardlab eval --output /data/&lt;runs&gt;</code>" in html and "<runs>" not in html
+
+
+def test_a_summary_without_a_manifest_is_dated_by_its_file(tmp_path):
+    run = write_evaluation(tmp_path / "one", pairs(2), {"rm": margins([1.0, 1.0])})
+    (run / "manifest.json").write_text(json.dumps({"started": "2026-02-03T04:05:06Z"}))
+    assert overview(open_root(tmp_path)).boards[0].standings[0].date == "2026-02-03"
+    (run / "manifest.json").unlink()
+    assert len(overview(open_root(tmp_path)).boards[0].standings[0].date) == 10
+
+
+def test_a_curve_fills_its_rectangle():
+    assert points((1.0, 3.0, 2.0), 10.0, 4.0) == "0.0,4.0 5.0,0.0 10.0,2.0"
+
+
+def test_runs_on_other_cases_are_in_a_table_of_their_own(tmp_path):
+    for name, cases in (("one", 4), ("two", 4), ("small", 2)):
+        write_evaluation(tmp_path / name, pairs(cases), {name: margins([1.0] * cases)})
+    found = [(board.cases, [one.run for one in board.standings]) for board in overview(open_root(tmp_path)).boards]
+    assert found == [(4, ["one", "two"]), (2, ["small"])]

@@ -1,0 +1,143 @@
+"""Untrusted Markdown as HTML: what it shows, and that nothing in it is active."""
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rewardlab.apps.inspector.texts.rendering import (
+    ATTRIBUTES,
+    LONGEST_FORMULA,
+    MOST_BRACKETS,
+    TAGS,
+    completion_html,
+    message_html,
+    rendered_html,
+)
+from rewardlab.rm.types import completion
+
+from tests.apps.inspector.payloads import PAYLOADS
+
+CALL = {"type": "function", "function": {"name": "add", "arguments": {"b": 2, "a": "<b>\u202e"}}}
+
+
+class Reader(HTMLParser):
+    """The tags, attributes and text of a document."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.tags, self.attributes, self.texts = set(), set(), []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+def read(markdown: str) -> Reader:
+    return Reader(rendered_html(markdown))
+
+
+def expect_inert(html: str) -> None:
+    reader = Reader(html)
+    assert reader.tags <= TAGS and "a" not in TAGS and "img" not in TAGS
+    assert reader.attributes <= set().union(*ATTRIBUTES.values())
+    assert not {name for name in reader.attributes if name in ("href", "src", "style") or name.startswith("on")}
+
+
+@pytest.mark.parametrize(
+    ("markdown", "html"),
+    [
+        ("# Title", '<p class="heading" dir="auto">Title</p>\n'),
+        ("*a* **b** ~~c~~", '<p dir="auto"><em>a</em> <strong>b</strong> <s>c</s></p>\n'),
+        ("one\ntwo", '<p dir="auto">one<br>\ntwo</p>\n'),
+        ("- x\n- y", '<ul dir="auto">\n<li dir="auto">x</li>\n<li dir="auto">y</li>\n</ul>\n'),
+        ("3. x", '<ol dir="auto" start="3">\n<li dir="auto">x</li>\n</ol>\n'),
+        ("> q", '<blockquote dir="auto"><p dir="auto">q</p>\n</blockquote>\n'),
+        ("`a<b`", '<p dir="auto"><code>a&lt;b</code></p>\n'),
+        ("<b>raw</b>", '<p dir="auto">&lt;b&gt;raw&lt;/b&gt;</p>\n'),
+        ("```\na < b\n```", '<pre class="code"><code>a &lt; b\n</code></pre>\n'),
+        ("```nolanguage\nx\n```", '<pre class="code"><code>x\n</code></pre>\n'),
+        ("\u202eevil \x1b[31m", '<p dir="auto"><span class="mark">U+202E</span>evil ␛[31m</p>\n'),
+        ("", ""),
+    ],
+)
+def test_markdown_as_html(markdown, html):
+    assert rendered_html(markdown) == html
+
+
+def test_links_and_pictures_are_text():
+    assert read("[here](https://x.example/?a=1&b=2)").text.strip() == "here (https://x.example/?a=1&b=2)"
+    assert read("![a cat](https://x.example/cat.png)").text.strip() == "image: a cat (https://x.example/cat.png)"
+    assert read("[outer ![in](b) text](c)").text.strip() == "outer image: in (b) text (c)"
+
+
+def test_code_is_highlighted_by_its_language():
+    html = rendered_html("```python\ndef f(): return '<b>'\n```")
+    assert '<span class="k">def</span>' in html and "&lt;b&gt;" in html
+
+
+def test_formulas_become_mathml_and_prices_stay_prices():
+    for source in ("$x^2$", r"\(x^2\)"):
+        assert '<math display="inline"><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow></math>' in rendered_html(source)
+    for source in ("$$x$$", r"\[x\]", "\\[\nx\n\\]", "$$\nx\n$$"):
+        assert '<math display="block"><mrow><mi>x</mi></mrow></math>' in rendered_html(source)
+    assert read("It costs $5 and $6; from $ 7 to 8 $.").tags == {"p"}
+    assert "<code>\\frac{</code>" in rendered_html(r"$\frac{$")
+    long = "x" * (LONGEST_FORMULA + 1)
+    assert f"<code>{long}</code>" in rendered_html(f"${long}$")
+
+
+def test_a_table_has_its_cells():
+    reader = read("| a | b |\n|---|--:|\n| 1 | 2 |")
+    assert {"table", "thead", "tbody", "tr", "th", "td"} <= reader.tags and reader.text.split() == ["a", "b", "1", "2"]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_payloads_are_inert(payload):
+    for markdown in (
+        payload,
+        f"`{payload}`",
+        f"```html\n{payload}\n```",
+        f"${payload}$",
+        f"| a |\n|---|\n| {payload} |",
+    ):
+        expect_inert(rendered_html(markdown))
+
+
+@given(st.text(alphabet="ab\n `*_~[]()<>!$\\{}#|-:&\"'=\u202e\x1b", max_size=200))
+def test_any_text_is_inert(markdown):
+    expect_inert(rendered_html(markdown))
+    expect_inert(rendered_html(f"$${markdown}$$"))
+
+
+@pytest.mark.parametrize("piece", [">", "[", "![[", "*", "`", "$", r"\(", "- ", "<a ", "w", "a ", "|a", r"$\frac{"])
+def test_a_megabyte_of_a_sign_is_cut_and_shown(piece):
+    html = rendered_html(piece * (1_000_000 // len(piece)))
+    assert "900,000 more characters" in html or "more characters" in html
+    expect_inert(html)
+
+
+def test_a_text_full_of_brackets_is_shown_as_it_is():
+    text = "[" * (MOST_BRACKETS + 1)
+    assert read(text).text == text
+
+
+def test_messages_show_their_text_reasoning_and_calls():
+    message = {"role": "assistant", "content": "*so*", "reasoning_content": "hm", "tool_calls": [CALL]}
+    html = message_html(message, rendered=True)
+    assert "<em>so</em>" in html and "tool call: add" in html and "&lt;think&gt;" in html
+    assert html.index('"a"') < html.index('"b"') and "U+202E" in html and "<b>" not in html
+    assert "&lt;tool_call&gt;" in message_html(message, rendered=False)
+    both = completion([message, {"role": "tool", "content": "4"}])
+    shown = completion_html(both, rendered=True)
+    assert shown.index("<em>so</em>") < shown.index(">tool</p>") < shown.index(">4</p>")
+    assert "*so*" in completion_html(both, rendered=False)
